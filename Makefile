@@ -1,0 +1,54 @@
+# Everything Capsule needs is installed into .venv by the targets themselves: git, make and Python >= 3.11 suffice.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+export PYTHONDONTWRITEBYTECODE =
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted agent
+	@$(BIN)/capsule demo
+
+test: $(VENV)/.dev ## the tests a contributor runs (git, make and Python suffice)
+	$(BIN)/pytest -n $(JOBS) tests
+
+check: format lint types contracts test ## everything that must be green
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+fix: $(VENV)/.dev ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+crash: $(VENV)/.dev ## kill a mission at every journaled point, and resume it
+	$(BIN)/pytest -n $(JOBS) tests/crash
+
+bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
+	@set -e; for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b; done
+
+$(VENV)/.ready: pyproject.toml requirements.txt
+	@tools/install $(PYTHON) $(VENV) requirements.txt
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.ready requirements-dev.txt
+	@tools/install $(PYTHON) $(VENV) requirements-dev.txt
+	@touch $@
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
+
+.PHONY: help demo test check format lint types contracts fix crash bench clean

@@ -1,0 +1,198 @@
+"""Finds workflows, prompts, templates and doors by name: the project's first, then ours.
+
+The project's files are read through a function that is handed in, so that the words an agent is given and the workflow
+it is judged by come from the base commit, never from the worktree it can write to. What exists is asked once.
+
+A prompt may lie in a folder with the name of a workflow. A workflow's `execute` is `tdd/execute`, else a plain
+`execute`, else the one other workflow's that has such a prompt; where two have, it must say which. Workflows are handed
+out with their prompts' full names, so that everybody after us means the same file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+
+import msgspec
+
+from capsule.core.errors import SettingsError
+from capsule.core.workflow import Phase, Workflow, parse_workflow
+from capsule.plain_files import as_text, parse_yaml, read_plain
+
+_PACKAGE = Path(__file__).parent
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?", re.ASCII)
+
+Read = Callable[[str], bytes | None]
+Listing = Callable[[], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """Where one kind of file lies: folders of the project in order, the folder of the package, and name endings."""
+
+    kind: str
+    project: tuple[str, ...]
+    ours: str
+    endings: tuple[str, ...]
+
+    def name_of(self, path: str, folders: Iterable[str]) -> str:
+        """The name by which a file in one of these folders is asked for; empty for any other file."""
+        folder = next((folder for folder in folders if path.startswith(f"{folder}/")), None)
+        ending = next((ending for ending in sorted(self.endings, key=len)[::-1] if path.endswith(ending)), None)
+        if folder is None or ending is None:
+            return ""
+        name = path[len(folder) + 1 : len(path) - len(ending)]
+        return name if _NAME.fullmatch(name) else ""
+
+
+_SHELVES = {
+    shelf.kind: shelf
+    for shelf in (
+        _Shelf("workflow", (".capsule/workflows",), "workflows", (".yaml",)),
+        _Shelf("prompt", (".capsule/prompts", "prompts"), "prompts", (".md",)),
+        _Shelf("part", (".capsule/prompts/parts", "prompts/parts"), "prompts/parts", (".md",)),
+        _Shelf("template", (".capsule/templates", "templates"), "templates", ("", ".md.template", ".md")),
+    )
+}
+_PROJECT_FOLDERS = tuple(folder for shelf in _SHELVES.values() for folder in shelf.project)
+
+
+@dataclass(frozen=True)
+class _File:
+    where: str
+    read: Callable[[], bytes | None]
+
+    def data(self) -> bytes:
+        data = self.read()
+        if data is None:
+            raise SettingsError(f"{self.where} has gone.", "Try again: somebody moved it a moment ago.")
+        return data
+
+
+class Catalog:
+    """The words and workflows of one project, as they stand in whatever `read` and `listing` look at."""
+
+    def __init__(self, read: Read = lambda _: None, listing: Listing = tuple) -> None:
+        self._read = read
+        self.listing = listing
+
+    @classmethod
+    def on_disk(cls, root: Path) -> Catalog:
+        """The project's files as they lie in its folder now."""
+        return cls(lambda path: read_plain(root / path), lambda: listing(root))
+
+    def prompt(self, name: str, workflow: str = "") -> str:
+        return self._text("prompt", self._full_name(name, workflow))
+
+    def part(self, name: str) -> str:
+        return self._text("part", name)
+
+    def template(self, name: str) -> str:
+        return self._text("template", name)
+
+    def workflow(self, name: str) -> Workflow:
+        """Parsed and checked: everything it names exists."""
+        file = self._find("workflow", name)
+        workflow = parse_workflow(parse_yaml(file.data(), file.where), source=file.where, name=name)
+        if workflow.name != name:
+            hint = "A workflow has the name of its file: leave `name` out."
+            raise SettingsError(f"{file.where} calls itself {workflow.name!r}.", hint)
+        phases = tuple(self._with_full_names(phase, workflow, file.where) for phase in workflow.phases)
+        return msgspec.structs.replace(workflow, phases=phases)
+
+    def where(self, name: str, kind: str = "prompt", workflow: str = "") -> str:
+        """Which file a name means."""
+        return self._find(kind, self._full_name(name, workflow) if kind == "prompt" else name).where
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Every name of a kind that can be asked for."""
+        shelf = _SHELVES[kind]
+        theirs = {shelf.name_of(path, shelf.project) for path in self._paths}
+        ours = {shelf.name_of(path, (shelf.ours,)) for path in _files_in(_PACKAGE, (shelf.ours,))}
+        return tuple(sorted((theirs | ours) - {""}))
+
+    @cached_property
+    def _paths(self) -> frozenset[str]:
+        return frozenset(self.listing())
+
+    def _text(self, kind: str, name: str) -> str:
+        file = self._find(kind, name)
+        return as_text(file.data(), file.where)
+
+    def _find(self, kind: str, name: str) -> _File:
+        if file := self._seek(kind, _checked(kind, name)):
+            return file
+        choices = self.names(kind)
+        near = difflib.get_close_matches(name, choices, 1) or [full for full in choices if full.endswith(f"/{name}")]
+        meant = f"Did you mean `{near[0]}`? " if near else ""
+        raise SettingsError(f"There is no {kind} named {name!r}.", f"{meant}There are: {', '.join(choices)}.")
+
+    def _seek(self, kind: str, name: str) -> _File | None:
+        """The first of the places where this may lie, in order. A plain `execute` also serves as `tdd/execute`."""
+        shelf = _SHELVES[kind]
+        spellings = (name, name.rpartition("/")[2]) if kind == "prompt" else (name,)
+        files = [spelling + ending for spelling in spellings for ending in shelf.endings]
+        for path in (f"{folder}/{file}" for folder in shelf.project for file in files):
+            if path in self._paths:
+                return _File(path, partial(self._read, path))
+        for path in (f"{shelf.ours}/{file}" for file in files):
+            if (_PACKAGE / path).is_file():
+                return _File(f"built-in {path}", partial(read_plain, _PACKAGE / path))
+        return None
+
+    def _full_name(self, name: str, workflow: str) -> str:
+        own = f"{workflow}/{name}" if workflow and "/" not in name else name
+        if self._seek("prompt", _checked("prompt", own)) or "/" in name:
+            return own
+        others = [f"{folder}/{name}" for folder in self.names("workflow")]
+        found = [other for other in others if self._seek("prompt", other)]
+        if len(found) > 1:
+            raise SettingsError(f"{name!r} is the name of several prompts.", f"Say which: {', '.join(found)}.")
+        return found[0] if found else name
+
+    def _with_full_names(self, phase: Phase, workflow: Workflow, source: str) -> Phase:
+        try:
+            if phase.workflow:
+                self._find("workflow", phase.workflow)
+            if not phase.prompt or phase.prompt in workflow.prompts:
+                return phase
+            full = self._full_name(phase.prompt, workflow.name)
+            self._find("prompt", full)
+        except SettingsError as fault:
+            raise SettingsError(f"{source}: phase {phase.name!r}: {fault.message}", fault.hint) from None
+        return msgspec.structs.replace(phase, prompt=full)
+
+
+def listing(root: Path) -> Iterator[str]:
+    """The files of a project that may hold words, as they lie on disk."""
+    return _files_in(root, _PROJECT_FOLDERS)
+
+
+def _checked(kind: str, name: str) -> str:
+    if _NAME.fullmatch(name):
+        return name
+    hint = "A name has letters, digits, dots, dashes and underscores, with at most one folder before it."
+    raise SettingsError(f"{name!a} cannot be the name of a {kind}.", hint)
+
+
+def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
+    """Files in these folders and one level below; the rest of a project is none of our business."""
+    for folder in folders:
+        for pattern in ("*", "*/*"):
+            files = (path for path in sorted((root / folder).glob(pattern)) if path.is_file())
+            yield from (path.relative_to(root).as_posix() for path in files)
+
+
+_DOORS = ("agents", "journals", "trackers", "workspaces")
+
+
+def doors(kind: str) -> dict[str, str]:
+    """What stands behind a door, by the name the settings use: the file's own. The value is the module to import."""
+    if kind not in _DOORS:
+        raise SettingsError(f"There is no kind of door called {kind!r}.", f"There are: {', '.join(_DOORS)}.")
+    stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
+    return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}

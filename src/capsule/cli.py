@@ -1,0 +1,123 @@
+"""Arguments, and the one error handler. Only the verb that was typed is loaded, and only what that verb needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, NamedTuple
+
+from capsule import __version__
+
+
+class Verb(NamedTuple):
+    module: str
+    help: str
+    usage_error: int = 2
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "See it work": {
+        "demo": Verb("demo", "run two tasks through the whole pipeline, with a scripted agent"),
+        "doctor": Verb("doctor", "what is installed, what is missing, how to get it"),
+    },
+    "Work": {
+        "run": Verb("run", "take an item through its workflow, to main"),
+        "show": Verb("show", "where a mission stands: phases, claims against evidence, feedback"),
+        "logs": Verb("logs", "what the agents of a mission printed"),
+        "abort": Verb("abort", "end a mission; keep its branch"),
+        "clean": Verb("clean", "end missions and delete their branches; everything is salvaged first"),
+        "config": Verb("config", "every effective setting, and where it comes from"),
+    },
+    "Step by step": {
+        "setup-template": Verb("setup_template", "make the demo project", 1),
+        "prep": Verb("prep", "make a worktree and a worklog for an item", 1),
+        "run-phase": Verb("run_phase", "run one agent with one prompt in a directory"),
+        "parse-signal": Verb("parse_signal", "read the signal from an agent's output on stdin"),
+        "merge": Verb("merge", "merge a mission that is signed off"),
+        "teardown": Verb("teardown", "remove all worktrees; keep logs and journal", 1),
+    },
+    "Other": {
+        "completion": Verb("completion", "shell completion for bash, zsh or tcsh"),
+        "version": Verb("version", "the version"),
+    },
+}
+ALIASES = {"run-pipeline": "run"}
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if words[:1] in (["--version"], ["-V"], ["version"]) and len(words) == 1:
+        print(f"capsule {__version__}")
+        return 0
+    if not words or words[0] in ("-h", "--help", "help"):
+        return _help(words[1:])
+    try:
+        return _run(ALIASES.get(words[0], words[0]), words[1:])
+    except BrokenPipeError:
+        _silence_stdout()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as fault:  # noqa: BLE001 - the one place where everything is caught
+        return _explain(fault, words)
+
+
+def _run(name: str, words: list[str]) -> int:
+    from capsule.core.errors import UsageError
+
+    if name not in VERBS:
+        raise UsageError(f"There is no command `{name}`.", _nearest(name))
+    from capsule.commands.arguments import parse
+
+    verb = VERBS[name]
+    module = _module(verb)
+    return int(module.run(parse(name, module, words, usage_error=verb.usage_error)))
+
+
+def _module(verb: Verb) -> Any:
+    from importlib import import_module
+
+    return import_module(f"capsule.commands.{verb.module}")
+
+
+def _nearest(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*VERBS, *ALIASES], 1)
+    return f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
+
+
+def _help(words: list[str]) -> int:
+    if words and words[0] in VERBS:
+        return _run(words[0], ["--help"])
+    print("usage: capsule COMMAND [options]\n")
+    print("Runs coding agents unattended, checks what they claim, and merges only what is proven.")
+    for title, group in GROUPS.items():
+        print(f"\n{title}:")
+        for name, verb in group.items():
+            print(f"  {name:<15} {verb.help}")
+    print("\nStart with `capsule demo`. `capsule COMMAND --help` says more about each.")
+    return 0
+
+
+def _explain(fault: Exception, words: list[str]) -> int:
+    """One line of cause, one of what to do next; a traceback goes to a file, never to the user."""
+    from capsule.core.errors import CapsuleError
+
+    if isinstance(fault, CapsuleError):
+        print(f"capsule: {fault.message}", file=sys.stderr)
+        if fault.hint:
+            print(f"  {fault.hint}", file=sys.stderr)
+        return fault.exit_code
+    from capsule.crash_report import write
+
+    print(f"capsule: this is a bug in Capsule: {type(fault).__name__}: {fault}", file=sys.stderr)
+    print(f"  Nothing is lost. Please report it with {write(fault, words)}.", file=sys.stderr)
+    return 2
+
+
+def _silence_stdout() -> None:
+    """Whoever read our output has left; the interpreter must not complain about that when it flushes at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

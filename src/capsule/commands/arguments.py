@@ -1,0 +1,60 @@
+"""How every command reads its arguments: `--name value` or `--name=value`, no abbreviations, faults as our errors."""
+
+from __future__ import annotations
+
+import argparse
+from types import ModuleType
+from typing import NoReturn
+
+from capsule.core.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    usage_error = 2
+
+    def error(self, message: str) -> NoReturn:
+        sentence = message[:1].upper() + message[1:]
+        raise UsageError(
+            f"{sentence.rstrip('.')}.", f"`{self.prog} --help` says what it takes.", exit_code=self.usage_error
+        )
+
+
+def parser_for(name: str, module: ModuleType, *, usage_error: int = 2) -> Parser:
+    parser = Parser(
+        prog=f"capsule {name}",
+        description=module.DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.usage_error = usage_error
+    module.arguments(parser)
+    return parser
+
+
+def parse(name: str, module: ModuleType, words: list[str], *, usage_error: int = 2) -> argparse.Namespace:
+    args = parser_for(name, module, usage_error=usage_error).parse_args(words)
+    args.usage_error = usage_error
+    return args
+
+
+def project_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--project-dir", metavar="DIR", help="the project (default: the one around this directory)")
+
+
+def item_argument(parser: argparse.ArgumentParser, **more: str) -> None:
+    parser.add_argument("item", metavar="ID", help="the item, as its tracker calls it", **more)  # type: ignore[arg-type]
+
+
+def agent_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--agent", metavar="NAME", help="who does the work (settings: agent)")
+    parser.add_argument("--model", metavar="NAME", help="the model that agent is asked to use")
+
+
+def judging_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
+    parser.add_argument(
+        "--verify",
+        metavar="HOW",
+        help="strict: a refuted PASS goes back; warn: it is recorded; off: nothing is looked at",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="show prompts, commands and gate; do nothing")

@@ -1,0 +1,59 @@
+"""What several commands do: find the project, the mission, and say how things stand."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import CapsuleError
+
+if TYPE_CHECKING:
+    from capsule.core.state import MissionState
+    from capsule.wiring import Project
+
+
+def root_of(args: argparse.Namespace) -> Path | None:
+    """The project's root, or None outside of any."""
+    from capsule.system.git import Git, NotARepository
+
+    try:
+        return Git.find(Path(args.project_dir or ".").absolute()).root
+    except NotARepository:
+        if args.project_dir:
+            raise
+        return None
+
+
+def flags_of(args: argparse.Namespace) -> dict[str, object]:
+    """Options that are settings, by their dotted key."""
+    names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries"}
+    return {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
+
+
+def mission_state(project: Project, mission: str) -> MissionState:
+    """Where a mission stands, without touching anything."""
+    from capsule.core.state import replay
+
+    journal = project.journal(read_only=True)
+    state = replay(event for _, event in journal.events(mission))
+    journal.close()
+    return state
+
+
+def known_mission(project: Project, mission: str) -> MissionState:
+    state = mission_state(project, mission)
+    if state.started:
+        return state
+    raise CapsuleError(
+        f"There is no mission {mission}.",
+        f"Start it with `capsule run {mission}`." if not _others(project) else f"There are: {_others(project)}.",
+        exit_code=1,
+    )
+
+
+def _others(project: Project) -> str:
+    journal = project.journal(read_only=True)
+    names = journal.streams()
+    journal.close()
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

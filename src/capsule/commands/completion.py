@@ -1,0 +1,39 @@
+"""`capsule completion SHELL`: a completion script, made from the same parsers that read the arguments."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "shell completion for bash, zsh or tcsh"
+DESCRIPTION = """\
+Print a completion script for your shell.
+
+  capsule completion bash > ~/.local/share/bash-completion/completions/capsule
+  capsule completion zsh > ~/.zfunc/_capsule
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def run(args: argparse.Namespace) -> int:
+    import shtab
+
+    print(shtab.complete(whole_parser(), args.shell))
+    return 0
+
+
+def whole_parser() -> argparse.ArgumentParser:
+    """Every verb with its options: what the lazy command line never builds."""
+    from importlib import import_module
+
+    from capsule.cli import VERBS
+
+    parser = argparse.ArgumentParser(prog="capsule")
+    parser.add_argument("--version", action="store_true", help="the version")
+    commands = parser.add_subparsers(metavar="COMMAND")
+    for name, verb in VERBS.items():
+        module = import_module(f"capsule.commands.{verb.module}")
+        module.arguments(commands.add_parser(name, help=verb.help, description=module.DESCRIPTION))
+    return parser

@@ -1,0 +1,87 @@
+"""`capsule config`: what is in force, and where it was said."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+
+from capsule.commands.arguments import project_option
+from capsule.core.errors import UsageError
+
+HELP = "show every setting in force and the layer it comes from"
+
+DESCRIPTION = """\
+Shows each effective setting, its value and the layer that set it. Layers, each stronger than the one before:
+default, user (~/.config/capsule/config.yaml), project (.capsule/config.yaml, or orchestrate.toml), environment
+(CAPSULE_EXECUTION__MAX_RETRIES=1 sets execution.max_retries) and flag.
+
+  capsule config                     the whole table
+  capsule config verify              one value, alone on its line
+  capsule config execution           one section
+  capsule config --json              [{"key": ..., "value": ..., "layer": ...}, ...]
+
+Values of an agent's `env` whose names look secret are shown as *** unless the key is asked for by its full name.
+"""
+
+_SECRET = re.compile(r"agents\..*\.env\..*(KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH)", re.IGNORECASE)
+
+Row = tuple[str, object, str]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("key", nargs="?", metavar="KEY", help="a setting or a section, such as execution.max_retries")
+    parser.add_argument("--json", action="store_true", help="machine-readable")
+    project_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from capsule.commands.common import root_of
+    from capsule.settings import load_settings
+
+    loaded = load_settings(root_of(args), env=os.environ, flags={})
+    for warning in loaded.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    rows = _chosen(loaded.rows(), args.key)
+    print(_as_json(rows) if args.json else _as_value(rows) if rows[0][0] == args.key else _as_table(rows))
+    return 0
+
+
+def _chosen(rows: list[Row], key: str | None) -> list[Row]:
+    """All rows, the one of this key, or those of this section; secrets are hidden unless named."""
+    found = [row for row in rows if not key or row[0] == key or row[0].startswith(f"{key}.")]
+    if found:
+        return [row if row[0] == key or not _SECRET.match(row[0]) else (row[0], "***", row[2]) for row in found]
+    from difflib import get_close_matches
+
+    near = get_close_matches(str(key), [row[0] for row in rows], 1)
+    hint = f"Did you mean `{near[0]}`?" if near else "`capsule config` lists them all."
+    raise UsageError(f"There is no setting `{key}`.", hint)
+
+
+def _as_json(rows: list[Row]) -> str:
+    return json.dumps([{"key": key, "value": value, "layer": layer} for key, value, layer in rows], indent=2)
+
+
+def _as_value(rows: list[Row]) -> str:
+    return _shown(rows[0][1])
+
+
+def _as_table(rows: list[Row]) -> str:
+    """Three columns; a value too long for its column pushes its layer to the right instead of being cut."""
+    cells = [("KEY", "VALUE", "LAYER"), *((key, _shown(value), layer) for key, value, layer in rows)]
+    key_width = max(len(key) for key, _, _ in cells)
+    value_width = max(len(value) for _, value, _ in cells if len(value) <= 40)
+    return "\n".join(f"{key:<{key_width}}  {value:<{value_width}}  {layer}" for key, value, layer in cells)
+
+
+def _shown(value: object) -> str:
+    """As it would be written in the file, on one line that no terminal takes for a command."""
+    if value is None:
+        return "unset"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    plain = isinstance(value, str) and value.isprintable() and value != ""
+    return str(value) if plain else json.dumps(value)

@@ -1,0 +1,93 @@
+"""How missions are taken away: abort, clean and teardown differ in what they keep, and salvage the same way first."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.event import Abandoned
+from capsule.core.item import check_id
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from capsule.doors import World
+    from capsule.wiring import Project
+
+_PATIENCE = 15.0
+"""A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
+
+
+def worktrees(project: Project) -> list[str]:
+    """Every mission that has a worktree, by name."""
+    folder = project.root / ".capsule" / "worktrees"
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    return [name for name in names if _is_id(name)]
+
+
+def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> str:
+    """Salvage, remove, release, and write it down. What was kept, or '' where there was nothing to keep."""
+    from capsule.reports.live import Several
+    from capsule.wiring import open_world, tracker_if_there, words_at
+
+    tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
+    with open_world(project, tracker, words_at(project, ""), Several(), None) as world, world.journal.claim(mission):
+        salvage = _take_away(world, mission, branch=branch)
+        _release(world, mission)
+        if world.journal.events(mission):
+            world.journal.note(mission, Abandoned(at=world.clock.now(), how=how, salvage=salvage))
+    return salvage
+
+
+def _take_away(world: World, mission: str, *, branch: bool) -> str:
+    workspace = world.workspace(mission)
+    salvage = workspace.salvage("abandoned")
+    worklog = workspace.worklog()
+    if worklog or world.archive.has_outputs(mission):
+        world.archive.store(mission, {"worklog.md": worklog, "summary.md": f"# {mission}\n\nAbandoned.\n"})
+    workspace.remove(branch=branch)
+    world.archive.drop_working_folder(mission)
+    return salvage
+
+
+def _release(world: World, mission: str) -> None:
+    try:
+        world.tracker.release(mission)
+    except CapsuleError:
+        return  # the item is gone from its tracker: nothing is claimed any more
+
+
+def stop_runner(project: Project, mission: str) -> bool:
+    """End the mission's own process, if it runs: told to stop, waited for. True if there was one."""
+    journal = project.journal()
+    pid = journal.running(mission)
+    if pid is None:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _PATIENCE
+    while journal.running(mission) is not None:
+        if time.monotonic() > deadline:
+            raise LockHeld(f"{mission} (pid {pid}) does not stop.", f"End it by hand: kill {pid}.")
+        time.sleep(0.05)
+    return True
+
+
+def leftovers(project: Project, mission: str) -> bool:
+    """Whether there is anything of this mission to take away."""
+    refs = project.git.refs(f"refs/heads/capsule-{mission}", f"refs/capsule/checkpoints/{mission}")
+    return bool(refs) or mission_folder(project, mission).exists() or project.papers().folder(mission).exists()
+
+
+def mission_folder(project: Project, mission: str) -> Path:
+    return project.root / ".capsule" / "worktrees" / mission
+
+
+def _is_id(name: str) -> bool:
+    try:
+        check_id(name)
+    except CapsuleError:
+        return False
+    return True

@@ -1,0 +1,217 @@
+"""`capsule logs ID`: what the agents of a mission printed, in the order in which they ran.
+
+While a mission is under way its outputs grow in `.capsule/missions/<id>/outputs/`; once it is archived they are in
+`.capsule/logs/<id>/phase-outputs/`, under the same names. So a file is known by its name, and following a mission is
+looking again and again for what the named files have gained, wherever they are by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from capsule.commands.arguments import item_argument, project_option
+from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.item import check_id
+
+if TYPE_CHECKING:
+    from capsule.core.event import Event
+    from capsule.core.state import MissionState
+    from capsule.journals.sqlite import SqliteJournal
+    from capsule.wiring import Project
+
+HELP = "what the agents of a mission printed"
+DESCRIPTION = """\
+Print what the agents of a mission printed, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`.
+The number counts the runs of that phase. With -f it goes on printing until the mission stops, as `tail -f` does.
+
+  capsule logs demo-1.1.1
+  capsule logs demo-1.1.1 -f
+  capsule logs demo-1.1.1 --phase execute --stderr
+
+On a terminal, colours and control characters are left out; in a pipe or a file every byte is as the agent wrote it.
+Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
+"""
+
+CHUNK = 256 * 1024
+PULSE = 0.25
+_AGENT_LOG = re.compile(r"(?P<phase>.+)-(?P<stamp>\d{14})-\d+\.log")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    item_argument(parser)
+    project_option(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the mission stops")
+    parser.add_argument("--phase", metavar="NAME", help="only this phase")
+    parser.add_argument("--stderr", action="store_true", help="their stderr instead of their stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    from capsule.commands.common import known_mission
+    from capsule.wiring import open_project
+
+    project, mission = open_project(args.project_dir), check_id(args.item)
+    _check_phase(known_mission(project, mission), args.phase)
+    journal = project.journal(read_only=True)
+    try:
+        shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")
+        _print(shelf, Printer(sys.stdout.buffer, safely=sys.stdout.isatty()), follow=args.follow)
+    finally:
+        journal.close()
+    return 0
+
+
+def _check_phase(state: MissionState, phase: str | None) -> None:
+    names = state.workflow.names()
+    if phase and phase not in names:
+        raise CapsuleError(f"{state.mission} has no phase {phase!r}.", f"It has: {', '.join(names)}.", exit_code=1)
+
+
+def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
+    """Whether anybody runs it is asked first: what was written up to its end is printed after that."""
+    while True:
+        running = follow and shelf.running()
+        for output in shelf.outputs():
+            printer.catch_up(output)
+        if not running:
+            break
+        time.sleep(PULSE)
+    if not printer.printed:
+        print(f"{shelf.mission} has printed nothing yet.", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Output:
+    """One file, and the run of a phase that it is the output of."""
+
+    file: Path
+    phase: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The outputs of one mission, wherever they lie by now."""
+
+    project: Project
+    journal: SqliteJournal
+    mission: str
+    phase: str = ""
+    suffix: str = ""
+
+    def running(self) -> bool:
+        try:
+            return self.journal.running(self.mission) is not None
+        except LockHeld:  # by somebody who cannot be named from here
+            return True
+
+    def outputs(self) -> list[Output]:
+        """Agents run one after the other, so the order of the files' last changes is the order of the phases."""
+        known = _known_runs(event for _, event in self.journal.events(self.mission))
+        runs = [(file, _run_of(file, known)) for file in sorted(self._files(), key=_last_change)]
+        wanted = [(file, run) for file, run in runs if run and self.phase in ("", run.phase)]
+        outputs = [Output(file.with_name(file.name + self.suffix), run.phase, run.title) for file, run in wanted]
+        return [output for output in outputs if _is_regular(output.file)]
+
+    def _files(self) -> list[Path]:
+        home = self.project.root / ".capsule"
+        working, archived = home / "missions" / self.mission, home / "logs" / self.mission / "phase-outputs"
+        return [*working.glob("outputs/*.log"), *working.glob("*.log")] or [*archived.glob("*.log")]
+
+
+class Run(NamedTuple):
+    phase: str
+    title: str
+
+
+def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
+    """By file name: the run, and how it ended. What began and has not ended stands under the phase's name."""
+    from capsule.core.event import StepBegun, StepEnded
+
+    known: dict[str, Run] = {}
+    for event in events:
+        if isinstance(event, StepBegun):
+            known[event.phase] = Run(event.phase, f"{event.key}, without a verdict yet")
+        elif isinstance(event, StepEnded):
+            known.pop(event.phase, None)
+            title = f"{event.key} {event.decision.verdict.value} {event.outcome.seconds:.1f} s"
+            known[Path(event.outcome.log).name] = Run(event.phase, title)
+    return known
+
+
+def _run_of(file: Path, known: Mapping[str, Run]) -> Run | None:
+    """A file that no outcome names is that of the run under way, or of one that was interrupted."""
+    named = _AGENT_LOG.fullmatch(file.name)
+    if file.name in known or named is None:
+        return known.get(file.name)
+    return known.get(named["phase"]) or Run(named["phase"], f"{named['phase']}, interrupted")
+
+
+def _last_change(file: Path) -> tuple[int, str]:
+    try:
+        return file.stat().st_mtime_ns, file.name
+    except OSError:  # archived between two looks
+        return 0, file.name
+
+
+def _is_regular(file: Path) -> bool:
+    """An agent can put a link or a pipe there; neither is its output."""
+    return file.is_file() and not file.is_symlink()
+
+
+class Printer:
+    """Prints what files have gained since the last look, in pieces of bounded size."""
+
+    def __init__(self, stream: BinaryIO, *, safely: bool) -> None:
+        self._stream = stream
+        self._copy = _copy_printable if safely else _copy_as_it_is
+        self._read: dict[str, int] = {}
+        self._shown = ""
+
+    @property
+    def printed(self) -> bool:
+        return bool(self._read)
+
+    def catch_up(self, output: Output) -> None:
+        name = output.file.name
+        try:
+            with output.file.open("rb") as source:
+                self._catch_up(name, output.title, source)
+        except FileNotFoundError:  # archived between two looks: the next one finds it there
+            return
+        self._stream.flush()
+
+    def _catch_up(self, name: str, title: str, source: BinaryIO) -> None:
+        before = self._read.get(name)
+        gained = source.seek(0, os.SEEK_END) - (before or 0)
+        if before is not None and gained <= 0:
+            return
+        if name != self._shown:
+            self._stream.write(b"\n" if self._shown else b"")
+            self._stream.write(f"==> {title}\n".encode())
+            self._shown = name
+        source.seek(before or 0)
+        self._copy(source, self._stream, gained)
+        self._read[name] = source.tell()
+
+
+def _copy_as_it_is(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    while size > 0 and (chunk := source.read(min(size, CHUNK))):
+        target.write(chunk)
+        size -= len(chunk)
+
+
+def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
+    """Line by line, so that a sequence or a character is seldom cut in two; a cut one loses its power all the same."""
+    from capsule.reports.story import printable
+
+    while size > 0 and (line := source.readline(min(size, CHUNK))):
+        target.write(printable(line.decode(errors="replace")).encode())
+        size -= len(line)

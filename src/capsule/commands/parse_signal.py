@@ -1,0 +1,49 @@
+"""`capsule parse-signal`: what the engine sees in an agent's output, for people and scripts."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    import argparse
+
+HELP = "read an agent's output on stdin, print its signal as one line of JSON"
+
+DESCRIPTION = """\
+Finds the last top-level JSON object on stdin and checks it against the signal contract: the fields status (PASS,
+NEEDS_WORK or ERROR), feedback, files_changed (an array) and summary. The signal is printed alone on stdout, compact and
+on one line, with whatever else the agent put into it. It may be pretty-printed, fenced, coloured or followed by prose.
+
+Where there is no valid signal an ERROR signal is printed in its place, and its feedback says what is wrong.
+Exit status: 0 for a valid signal, whatever it says; 1 for one made up here.
+
+  claude -p "$(cat prompt.md)" | capsule parse-signal
+  capsule parse-signal < .capsule/output/execute.log | jq -r .feedback
+"""
+
+CHUNK = 1024 * 1024
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """It takes none: everything comes from stdin."""
+
+
+def run(_args: argparse.Namespace) -> int:
+    from capsule.core.json_scan import WINDOW
+    from capsule.core.signal import read_signal, signal_json
+
+    signal = read_signal(tail(sys.stdin.buffer, WINDOW) if sys.stdin else b"")
+    sys.stdout.buffer.write(signal_json(signal).encode() + b"\n")
+    sys.stdout.buffer.flush()
+    return 1 if signal.synthetic else 0
+
+
+def tail(stream: BinaryIO, size: int) -> bytes:
+    """The last `size` bytes of a stream of any length, in memory that does not depend on that length."""
+    kept = bytearray()
+    while chunk := stream.read(CHUNK):
+        kept += chunk
+        if len(kept) >= 2 * size:
+            del kept[:-size]
+    return bytes(kept[-size:])

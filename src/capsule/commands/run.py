@@ -1,0 +1,253 @@
+"""`capsule run ID`: the mission's own process, from wherever it stands to its end or its halt."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from capsule.commands.arguments import agent_options, judging_options, project_option
+from capsule.commands.common import flags_of, mission_state
+from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.item import Item, Status, check_id
+
+if TYPE_CHECKING:
+    from capsule.catalog import Catalog
+    from capsule.core.state import MissionState
+    from capsule.doors import Observer, Tracker, World
+    from capsule.engine.job import Order
+    from capsule.wiring import Project
+
+HELP = "take an item through its workflow, to main"
+DESCRIPTION = """\
+Take an item through its workflow: each phase a fresh agent in the item's own worktree, each claim checked against
+evidence, and main moved only to a tree on which the tests were green.
+
+Run it again after a failure, a crash or Ctrl-C, and it goes on where it stood, keeping what was done.
+
+  capsule run demo-1.1.1
+  capsule run demo-1.1.1 --agent scripted --max-retries 1
+  capsule run demo-1.1.1 --dry-run           what would be said and run, nothing done
+
+Progress goes to stderr, the closing summary to stdout. Exit code: 0 merged; 1 stopped for a human (retries exhausted,
+conflict, red gate, parked); 2 an agent or a prerequisite failed; 3 somebody else is at it; 130 stopped by a signal.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("item", metavar="ID", nargs="?", help="the item, as its tracker calls it")
+    parser.add_argument("--target", metavar="ID", action="append", default=[], help="the same as naming the item")
+    project_option(parser)
+    agent_options(parser)
+    judging_options(parser)
+    parser.add_argument("--max-retries", metavar="N", type=int, help="how often each review may send work back")
+    parser.add_argument("--base", metavar="REF", help="start from this commit instead of HEAD")
+    parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")
+    parser.add_argument("--fresh", action="store_true", help="start over; what was there is salvaged first")
+    parser.add_argument("--rebase", action="store_true", help="rebuild the work on the new main and go on from there")
+    parser.add_argument(
+        "--output", choices=("auto", "plain", "json"), default="auto", help="json: one event per line on stdout"
+    )
+    parser.add_argument("--no-tui", action="store_true", help="plain lines, also on a terminal")
+
+
+def run(args: argparse.Namespace) -> int:
+    from capsule.wiring import open_project
+
+    items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
+    project = open_project(args.project_dir, flags_of(args))
+    if not items:
+        raise _no_item(project)
+    codes = [_run_one(project, item, args) for item in items]
+    return max(codes)
+
+
+def _no_item(project: Project) -> CapsuleError:
+    from capsule.wiring import open_tracker
+
+    ready = [item.id for item in open_tracker(project).items() if item.status is Status.READY and item.type == "task"]
+    shown = ", ".join(ready[:5]) or "none is open"
+    return UsageError("Which item? `capsule run` takes an ID.", f"Tasks that are open: {shown}.")
+
+
+def _run_one(project: Project, item_id: str, args: argparse.Namespace) -> int:
+    plan = plan_mission(project, item_id, args)
+    if args.dry_run:
+        from capsule.commands.dry_run import show_plan
+
+        return show_plan(plan, args.model or "")
+    if plan.done:
+        print(f"{item_id} is done: merged as {plan.state.facts.get('merged', 'nothing')[:12]}.")
+        return 0
+    state = pursue_plan(plan, args)
+    if args.output != "json":
+        print(closing_words(state, project))
+    return state.halt.exit_code if state.halt else 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything looked at before anything is made."""
+
+    project: Project
+    tracker: Tracker
+    words: Catalog
+    item: Item
+    state: MissionState
+    order: Order
+    notes: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return self.state.finished and self.item.status is Status.DONE
+
+
+def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Plan:
+    """What is missing is named here, with how to get it; nothing has been created yet."""
+    from capsule.engine.job import Order
+    from capsule.wiring import choose_workflow, open_tracker, policy_at, words_at
+    from capsule.workspaces import repository
+
+    tracker = open_tracker(project)
+    item = tracker.item(item_id)
+    state = mission_state(project, item_id)
+    if item.status is Status.DONE and not state.under_way and not state.finished:
+        raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
+    project.git.identity  # noqa: B018 - raises where git does not know who we are
+    repository.refuse_if_under_way(project.git)
+    going_on = state.under_way and not args.fresh
+    notes: tuple[str, ...] = ()
+    if going_on:
+        base, into = state.base, state.into
+    else:
+        base, into, notes = _start_point(project, tracker, args, state)
+    words = words_at(project, base)
+    policy, warnings = policy_at(project, base)
+    workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
+    if workflow.workspace != "worktree":
+        raise CapsuleError(
+            f"The workflow {workflow.name!r} works in the checkout, which is not built yet.",
+            "Use a workflow with `workspace: worktree`, such as tdd.",
+        )
+    order = Order(
+        mission=item_id,
+        item=item,
+        workflow=workflow,
+        base=base,
+        into=into,
+        policy=policy,
+        lineage=tracker.lineage(item),
+    )
+    return Plan(project, tracker, words, item, state, order, notes + warnings)
+
+
+def _start_point(
+    project: Project, tracker: Tracker, args: argparse.Namespace, state: MissionState
+) -> tuple[str, str, tuple[str, ...]]:
+    """Where a new mission starts from and goes into. A worktree that `prep` made keeps the base it was made from."""
+    from capsule.workspaces import repository
+
+    git, item = project.git, args.item or args.target[0]
+    prepared = (
+        ""
+        if state.started or args.fresh
+        else git.refs(f"refs/capsule/base/{item}").get(f"refs/capsule/base/{item}", "")
+    )
+    base = prepared or repository.base_of(git, args.base or "HEAD")
+    into = args.into or repository.main_branch(git, project.settings.project.main)
+    repository.refuse_if_ahead(git, base, into)
+    dirty = repository.dirty_paths(git, tracker.own_files())
+    note = f"{len(dirty)} uncommitted changes in your checkout are left alone; the mission starts from {base[:12]}."
+    return base, into, (note,) if dirty else ()
+
+
+def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
+    from capsule.engine.run_mission import pursue
+    from capsule.system.stop import Stop
+    from capsule.wiring import open_world
+    from capsule.workspaces import repository
+
+    observer = observer_for(plan, args)
+    with (
+        Stop() as stop,
+        open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as world,
+    ):
+        check_agents(plan, world)
+        repository.exclude_artefacts(plan.project.git, plan.order.base)
+        if plan.state.abandoned or (args.fresh and plan.state.started):
+            start_over(plan.order.mission, world)
+        return pursue(plan.order, world, rebase=args.rebase)
+
+
+def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
+    from capsule.reports.live import LiveFile, Several
+    from capsule.wiring import SystemClock
+
+    papers = plan.project.papers()
+    live = LiveFile(papers.folder, SystemClock().now)
+    if args.output == "json":
+        from capsule.reports.json_lines import JsonReport
+
+        return Several(JsonReport(), live)
+    from capsule.reports.plain import PlainReport
+
+    plain = PlainReport()
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if plan.state.under_way and not args.fresh:
+        plain.resume(plan.order.mission, plan.state)
+    return Several(plain, live)
+
+
+def check_agents(plan: Plan, world: World) -> None:
+    """Every agent that the workflow may call is there before the first is paid."""
+    for phase in plan.order.workflow.phases:
+        if phase.prompt:
+            world.agent(phase.agent, phase.model).check()
+        if phase.escalate and phase.escalate.agent:
+            world.agent(phase.escalate.agent, phase.escalate.model).check()
+
+
+def start_over(mission: str, world: World) -> None:
+    from capsule.core.event import Abandoned
+    from capsule.engine.job import note
+
+    with world.journal.claim(mission):
+        workspace = world.workspace(mission)
+        salvage = workspace.salvage("started over")
+        workspace.remove(branch=True)
+        note(world, mission, Abandoned(at=world.clock.now(), how="started over", salvage=salvage))
+    if salvage:
+        print(f"note: what was there is kept as {salvage}", file=sys.stderr)
+
+
+def closing_words(state: MissionState, project: Project) -> str:
+    """What happened, where it is, and what to type next."""
+    if state.halt:
+        return _halted_words(state, project)
+    merged = state.facts.get("merged", "")
+    end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {state.closed_as}"
+    lines = [f"{state.mission} is {end}."]
+    if merged:
+        lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")
+    if not state.item_closed:
+        lines.append("  its item could not be closed in the tracker; the next run tries again")
+    if not state.policy.test or state.policy.verify == "off":
+        lines.append("  UNVERIFIED: no test command was run on it")
+    lines.append(f"  papers:      .capsule/logs/{state.mission}/")
+    return "\n".join(lines)
+
+
+def _halted_words(state: MissionState, project: Project) -> str:
+    assert state.halt
+    word = "parked" if state.halt.move.value == "park" else "stopped"
+    worktree = project.root / ".capsule" / "worktrees" / state.mission
+    return "\n".join(
+        [
+            f"{state.mission} {word} at {state.halt.phase}: {state.halt.reason}",
+            f"  look at it:  capsule show {state.mission}",
+            f"  worktree:    {worktree}",
+            f"  go on:       capsule run {state.mission}",
+        ]
+    )

@@ -1,0 +1,134 @@
+"""`capsule run-phase PROMPT DIR`: one agent, one prompt, one signal. No git, no tracker, no journal, no evidence."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsule.commands.arguments import agent_options, project_option
+from capsule.core.errors import CapsuleError, Interrupted, UsageError
+
+if TYPE_CHECKING:
+    from capsule.catalog import Catalog
+    from capsule.core.briefing import Briefing, Transcript
+    from capsule.core.signal import Signal
+    from capsule.settings import Loaded
+
+HELP = "run one agent with one prompt in a directory"
+DESCRIPTION = """\
+Run one phase's prompt by a headless agent in a directory, and print the signal it ended with, alone, on stdout.
+
+  capsule run-phase test-writer .capsule/worktrees/demo-1.1.1
+  capsule run-phase execute DIR --feedback "handle the empty string"
+
+The agent's output goes to DIR/.capsule/output/<phase>-<time>-<pid>.log and .log.stderr.
+Exit code: 0 PASS; 1 NEEDS_WORK; 2 ERROR, or it could not run. Nothing is checked against evidence here: that is what
+`capsule run` does.
+"""
+EXIT = {"PASS": 0, "NEEDS_WORK": 1}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("phase", metavar="PHASE", help="the name of a prompt, such as test-writer")
+    parser.add_argument("worktree", metavar="DIR", help="where the agent works")
+    parser.add_argument("--feedback", metavar="TEXT", default="", help="what the last review said")
+    project_option(parser)
+    agent_options(parser)
+    parser.add_argument("--workflow", metavar="NAME", default="tdd", help="whose prompt it is, where several have one")
+    parser.add_argument("--verify", metavar="HOW", help="accepted for symmetry with `run`; there is no evidence here")
+    parser.add_argument("--dry-run", action="store_true", help="show the prompt and the command; do nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    from capsule.core.signal import error_signal, signal_json
+
+    try:
+        signal = _run(args)
+    except (UsageError, Interrupted):
+        raise
+    except CapsuleError as fault:
+        print(signal_json(error_signal(fault.message)))
+        print(f"capsule: {fault.message}\n  {fault.hint}".rstrip(), file=sys.stderr)
+        return 2
+    if signal is None:
+        return 0
+    print(signal_json(signal))
+    return EXIT.get(signal.verdict.value, 2)
+
+
+def _run(args: argparse.Namespace) -> Signal | None:
+    """None: a dry run."""
+    from capsule.system.process import Keeper
+    from capsule.system.stop import Stop
+    from capsule.wiring import agent_maker
+
+    place = Path(args.worktree).absolute()
+    if not place.is_dir():
+        raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent is to work in.")
+    loaded, words = _settings(args, place)
+    briefing = _brief(args, place, words, loaded)
+    with Stop() as stop, Keeper() as keeper:
+        agent = agent_maker(loaded.settings, place, keeper, stop, model=args.model or "")("", "")
+        if args.dry_run:
+            print(" ".join("PROMPT" if word == briefing.prompt else word for word in agent.describe(briefing)))
+            print(briefing.prompt)
+            return None
+        agent.check()
+        return _signal(agent.run(briefing), args.phase)
+
+
+def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
+    """The project's, where the directory is in one; prompts are its own first, then ours."""
+    from capsule.catalog import Catalog
+    from capsule.settings import load_settings
+    from capsule.system.git import Git, NotARepository
+
+    start = Path(args.project_dir).absolute() if args.project_dir else place
+    try:
+        root = Git.find(start).root
+    except (NotARepository, CapsuleError):
+        root = start
+    flags = {"agent": args.agent, "verify": args.verify}
+    return load_settings(root, env=os.environ, flags=flags), Catalog.on_disk(root)
+
+
+def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded) -> Briefing:
+    from capsule.core.briefing import Briefing, compose
+    from capsule.wiring import SystemClock
+
+    execution = loaded.settings.execution
+    stamp = re.sub(r"\D", "", SystemClock().now())
+    values = {"SIGNAL_CONTRACT": words.part("signal").strip()}
+    prompt = compose(
+        words.prompt(args.phase, args.workflow), values, words.part("feedback"), args.feedback, source=args.phase
+    )
+    return Briefing(
+        mission="",
+        item=os.environ.get("CAPSULE_ITEM", place.name),
+        phase=args.phase,
+        run=1,
+        prompt=prompt,
+        cwd=str(place),
+        log=str(place / ".capsule" / "output" / f"{Path(args.phase).name}-{stamp}-{os.getpid()}.log"),
+        timeout=execution.phase_timeout_minutes * 60,
+        idle_timeout=execution.idle_timeout_minutes * 60,
+        env={
+            "CAPSULE_ITEM": os.environ.get("CAPSULE_ITEM", place.name),
+            "CAPSULE_PHASE": args.phase,
+            "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1"),
+        },
+    )
+
+
+def _signal(transcript: Transcript, phase: str) -> Signal:
+    from capsule.engine.work import signal_of
+
+    if transcript.why == "stopped":
+        raise Interrupted(f"Stopped during {phase}.")
+    if transcript.outage:
+        raise CapsuleError(transcript.outage.reason, transcript.outage.hint)
+    return signal_of(transcript)

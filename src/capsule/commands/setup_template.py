@@ -1,0 +1,196 @@
+"""`capsule setup-template`: the demo project, in a repository of its own, with two tasks to do.
+
+Everything that could be in the way is looked at before the first file is made. Should something fail after that, what
+this command made is taken away again, and nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
+
+HELP = "make the demo project"
+DESCRIPTION = """\
+Make a small project to try the pipeline on: a contact list in Python whose tracker asks for two functions that do not
+exist yet. It becomes a git repository with one commit, and its path is all that is printed on stdout.
+
+  capsule setup-template --tracker=file my-demo     the items in a JSONL file; needs nothing but git
+  capsule setup-template my-demo                    the items in beads, by `bd`
+  cd "$(capsule setup-template --tracker=file)"     in a fresh temporary directory
+
+A directory that is a git repository already, or holds files of the same names, is refused and left as it is.
+Exit code: 0 made, 1 not made.
+"""
+
+TEMPLATE = Path(__file__).parent.parent / "templates" / "demo-capsule"
+PROJECT_FILES = ("src", "tests", "CLAUDE.md", "README.md", ".gitignore")
+FIXTURES = "issues.jsonl"
+COMMIT_MESSAGE = "Add template project and bead fixtures"
+OWN_SETTINGS = {"user.name": "Capsule Demo", "user.email": "demo@example.com", "commit.gpgSign": "false"}
+"""A test user, and no signing: an agent's commit in here must not wait for a passphrase."""
+PATIENCE = 120.0
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "target", metavar="TARGET_DIR", nargs="?", help="where to make it (default: a fresh temporary directory)"
+    )
+    parser.add_argument(
+        "--tracker", choices=("bd", "file"), default="bd", help="where its items live: beads, or a JSONL file"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    target = Path(args.target) if args.target else None
+    try:
+        print(make_project(target, args.tracker))
+    except CapsuleError as fault:
+        fault.exit_code = 1
+        raise
+    return 0
+
+
+def make_project(target: Path | None, tracker: str, prefix: str = "capsule-template-") -> Path:
+    """The demo project, committed; its absolute path."""
+    _check_prerequisites(tracker)
+    if target is not None:
+        _check_target(target.absolute())
+    try:
+        place = target.absolute() if target else Path(tempfile.mkdtemp(prefix=prefix)).resolve()
+        with _all_or_nothing(place, fresh=target is None):
+            _copy(place)
+            _start_repository(place)
+            _TRACKERS[tracker](place)
+            _commit(place)
+    except OSError as fault:
+        raise CapsuleError(
+            f"The project cannot be made: {fault}.", "Choose a directory that you may write to."
+        ) from None
+    return place
+
+
+def _check_prerequisites(tracker: str) -> None:
+    if not shutil.which("git"):
+        raise PrerequisiteMissing("git is not installed.", "Get it: https://git-scm.com/downloads")
+    if tracker == "bd" and not shutil.which("bd"):
+        raise PrerequisiteMissing(
+            "`bd` (beads) is not installed.",
+            "Do without it: `capsule setup-template --tracker=file`. Or get it: https://github.com/steveyegge/beads",
+        )
+    missing = [name for name in (*PROJECT_FILES, FIXTURES) if not (TEMPLATE / name).exists()]
+    if missing:
+        raise PrerequisiteMissing(f"The template lacks {', '.join(missing)}.", "Install Capsule again.")
+
+
+def _check_target(place: Path) -> None:
+    if place.is_symlink() or place.exists():
+        if not place.is_dir():
+            raise Refused(f"{place} is not a directory.", "Name one that does not exist yet.")
+        if _is_repository(place):
+            raise Refused(f"{place} is a git repository already.", "Name a directory that does not exist yet.")
+        taken = [name for name in (*PROJECT_FILES, ".beads") if (place / name).exists() or (place / name).is_symlink()]
+        if taken:
+            raise Refused(f"{place} has {', '.join(taken)} already.", "Name a directory that does not exist yet.")
+
+
+def _is_repository(place: Path) -> bool:
+    bare = all((place / name).exists() for name in ("HEAD", "objects", "refs"))
+    return bare or (place / ".git").exists() or (place / ".git").is_symlink()
+
+
+@contextmanager
+def _all_or_nothing(place: Path, *, fresh: bool) -> Iterator[None]:
+    """The directory exists inside; where that fails, all that was not there before goes again."""
+    missing = [folder for folder in (place, *place.parents) if not folder.exists()]
+    before = set() if missing else set(place.iterdir())
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        whole = missing[-1:] or ([place] if fresh else [])
+        for path in whole or [path for path in place.iterdir() if path not in before]:
+            _remove(path)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _copy(place: Path) -> None:
+    for name in PROJECT_FILES:
+        source = TEMPLATE / name
+        if source.is_dir():
+            shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        else:
+            shutil.copyfile(source, place / name)
+
+
+def _start_repository(place: Path) -> None:
+    _git(place, "init", "--quiet", "--initial-branch=main")
+    for key, value in OWN_SETTINGS.items():
+        _git(place, "config", "--local", key, value)
+
+
+def _file_tracker(place: Path) -> None:
+    (place / ".beads").mkdir()
+    shutil.copyfile(TEMPLATE / FIXTURES, place / ".beads" / FIXTURES)
+
+
+def _bd_tracker(place: Path) -> None:
+    _bd(place, "init", "--prefix=demo")
+    fixtures = str(TEMPLATE / FIXTURES)
+    try:
+        _bd(place, "import", "-i", fixtures)
+    except CapsuleError:  # some versions take the file as an argument instead
+        _bd(place, "import", fixtures)
+
+
+_TRACKERS = {"bd": _bd_tracker, "file": _file_tracker}
+
+
+def _commit(place: Path) -> None:
+    """Only what is ours: other files in the directory stay the user's business."""
+    _git(place, "add", "--", *PROJECT_FILES, ".beads")
+    _git(place, "commit", "--quiet", f"--message={COMMIT_MESSAGE}")
+
+
+def _git(place: Path, *args: str) -> None:
+    """There is no repository yet that `system.git` could open, so its environment is used by itself."""
+    from capsule.system.git_environment import hardened
+
+    places = {"GIT_DIR": str(place / ".git"), "GIT_WORK_TREE": str(place)}
+    _call(("git", *args), place, hardened() | places, "")
+
+
+def _bd(place: Path, *args: str) -> None:
+    _call(("bd", *args), place, None, "Try `capsule setup-template --tracker=file`, which needs no bd.")
+
+
+def _call(argv: Sequence[str], place: Path, env: dict[str, str] | None, hint: str) -> None:
+    name = f"`{' '.join(argv[:2])}`"
+    try:
+        done = subprocess.run(
+            argv,
+            cwd=place,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise CapsuleError(f"{name} did not end within {PATIENCE:.0f} s.", hint) from None
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
+        raise CapsuleError(f"{name} failed: {said[-1] if said else f'exit code {done.returncode}'}", hint)

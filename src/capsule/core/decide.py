@@ -1,0 +1,226 @@
+"""The heart: one table, read by one pure function.
+
+    role \\ verdict  PASS     MORE     NEEDS_WORK  FAILED  BLOCKED  ERROR  REFUTED   retries gone
+    worker          advance  abort    abort       abort   park     abort  retry     abort
+    review          advance  abort    rework      abort   park     abort  rework    abort
+    solo            advance  repeat   retry       retry   park     retry  retry     park
+    action          advance  abort    rework*     park    park     abort  rework*   park
+
+    * where the phase names a rework, else park
+
+REFUTED is ours: the agent said PASS and the evidence says no. The evidence becomes the feedback.
+Vetoes (a guardrail, a human's review) can only turn advance or repeat into park.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from capsule.core.evidence import Evidence, as_feedback, refuted
+from capsule.core.item import Item
+from capsule.core.signal import Signal, Verdict
+from capsule.core.workflow import Phase, Role, Workflow
+
+
+class Move(StrEnum):
+    ADVANCE = "advance"
+    REPEAT = "repeat"
+    RETRY = "retry"
+    REWORK = "rework"
+    SKIP = "skip"
+    PARK = "park"
+    ABORT = "abort"
+    CLOSE = "close"
+
+
+SETBACKS = (Move.RETRY, Move.REWORK)
+HALTS = (Move.PARK, Move.ABORT)
+
+REACTIONS: dict[Role, dict[Verdict, Move]] = {
+    Role.WORKER: {
+        Verdict.PASS: Move.ADVANCE,
+        Verdict.MORE: Move.ABORT,
+        Verdict.NEEDS_WORK: Move.ABORT,
+        Verdict.FAILED: Move.ABORT,
+        Verdict.BLOCKED: Move.PARK,
+        Verdict.ERROR: Move.ABORT,
+        Verdict.REFUTED: Move.RETRY,
+        Verdict.SKIPPED: Move.SKIP,
+    },
+    Role.REVIEW: {
+        Verdict.PASS: Move.ADVANCE,
+        Verdict.MORE: Move.ABORT,
+        Verdict.NEEDS_WORK: Move.REWORK,
+        Verdict.FAILED: Move.ABORT,
+        Verdict.BLOCKED: Move.PARK,
+        Verdict.ERROR: Move.ABORT,
+        Verdict.REFUTED: Move.REWORK,
+        Verdict.SKIPPED: Move.SKIP,
+    },
+    Role.SOLO: {
+        Verdict.PASS: Move.ADVANCE,
+        Verdict.MORE: Move.REPEAT,
+        Verdict.NEEDS_WORK: Move.RETRY,
+        Verdict.FAILED: Move.RETRY,
+        Verdict.BLOCKED: Move.PARK,
+        Verdict.ERROR: Move.RETRY,
+        Verdict.REFUTED: Move.RETRY,
+        Verdict.SKIPPED: Move.SKIP,
+    },
+    Role.ACTION: {
+        Verdict.PASS: Move.ADVANCE,
+        Verdict.MORE: Move.ABORT,
+        Verdict.NEEDS_WORK: Move.REWORK,
+        Verdict.FAILED: Move.PARK,
+        Verdict.BLOCKED: Move.PARK,
+        Verdict.ERROR: Move.ABORT,
+        Verdict.REFUTED: Move.REWORK,
+        Verdict.SKIPPED: Move.SKIP,
+    },
+}
+
+EXHAUSTED: dict[Role, Move] = {
+    Role.WORKER: Move.ABORT,
+    Role.REVIEW: Move.ABORT,
+    Role.SOLO: Move.PARK,
+    Role.ACTION: Move.PARK,
+}
+
+LEVELS = {"": 0, "small": 1, "low": 1, "medium": 2, "large": 3, "high": 3}
+
+
+class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Above these, a human decides. Empty: no limit."""
+
+    max_size: str = ""
+    max_complexity: str = ""
+    max_risk: str = ""
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happens next, and why. `back_to` and `counter` are set for setbacks, `exit_code` for halts."""
+
+    move: Move
+    verdict: Verdict
+    reason: str = ""
+    feedback: str = ""
+    back_to: str = ""
+    counter: str = ""
+    exit_code: int = 0
+
+
+def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool = True) -> Verdict:
+    """A claim of success stands only where no evidence refutes it."""
+    claims_success = signal.verdict in (Verdict.PASS, Verdict.MORE)
+    return Verdict.REFUTED if strict and claims_success and refuted(evidence) else signal.verdict
+
+
+def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...]:
+    """Why a human must decide before this item goes on. Equal to the maximum passes; unknown passes."""
+    found = []
+    assessment = item.assessment.updated(signal.assessments)
+    for dimension in ("size", "complexity", "risk"):
+        value, limit = getattr(assessment, dimension), getattr(guardrails, f"max_{dimension}")
+        if limit and LEVELS.get(value, 0) > LEVELS.get(limit, 0):
+            found.append(f"{dimension} is {value}, above the guardrail {limit}")
+    if signal.requires_human_review or item.requires_human_review:
+        found.append("a human review is required")
+    return tuple(found)
+
+
+def decide(
+    workflow: Workflow,
+    name: str,
+    signal: Signal,
+    evidence: tuple[Evidence, ...] = (),
+    *,
+    strict: bool = True,
+    used: Mapping[str, int] | None = None,
+    refutations: Mapping[str, int] | None = None,
+    vetoed: tuple[str, ...] = (),
+) -> Decision:
+    """Phase, signal, evidence and retries used in; the one thing to do next out."""
+    phase = workflow.phase(name)
+    verdict = verdict_of(signal, evidence, strict=strict)
+    if verdict is Verdict.PASS and (signal.duplicate_of or signal.already_done):
+        return Decision(move=Move.CLOSE, verdict=verdict, reason=_close_reason(signal))
+    move = _reaction(phase, verdict)
+    if move in SETBACKS:
+        return _setback(
+            workflow,
+            phase,
+            move=move,
+            verdict=verdict,
+            signal=signal,
+            evidence=evidence,
+            used=used or {},
+            refutations=refutations or {},
+        )
+    if move in (Move.ADVANCE, Move.REPEAT) and vetoed:
+        return Decision(move=Move.PARK, verdict=verdict, reason="; ".join(vetoed), exit_code=1)
+    if move in HALTS:
+        return _halt(move, verdict, signal, evidence)
+    return Decision(move=move, verdict=verdict, reason=signal.summary)
+
+
+def refutation_key(phase: str, check: str) -> str:
+    return f"{phase}/{check}"
+
+
+def _reaction(phase: Phase, verdict: Verdict) -> Move:
+    move = REACTIONS[phase.role][verdict]
+    return Move.PARK if move is Move.REWORK and not phase.rework else move
+
+
+def _setback(
+    workflow: Workflow,
+    phase: Phase,
+    *,
+    move: Move,
+    verdict: Verdict,
+    signal: Signal,
+    evidence: tuple[Evidence, ...],
+    used: Mapping[str, int],
+    refutations: Mapping[str, int],
+) -> Decision:
+    feedback = _feedback(verdict, signal, evidence)
+    for piece in refuted(evidence) if verdict is Verdict.REFUTED else ():
+        if piece.patience is not None and refutations.get(refutation_key(phase.name, piece.check), 0) >= piece.patience:
+            return Decision(
+                move=Move.PARK, verdict=verdict, reason=piece.instead or piece.observed, feedback=feedback, exit_code=1
+            )
+    counter = workflow.counter(phase.name)
+    allowed = workflow.allowed_retries(counter)
+    if used.get(counter, 0) >= allowed:
+        reason = f"retries exhausted ({allowed} allowed): {_first_line(feedback, signal)}"
+        return Decision(move=EXHAUSTED[phase.role], verdict=verdict, reason=reason, feedback=feedback, exit_code=1)
+    back_to = phase.rework if move is Move.REWORK else phase.name
+    reason = _first_line(feedback, signal)
+    return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, back_to=back_to, counter=counter)
+
+
+def _halt(move: Move, verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> Decision:
+    feedback = _feedback(verdict, signal, evidence)
+    return Decision(
+        move=move,
+        verdict=verdict,
+        reason=_first_line(feedback, signal),
+        feedback=feedback,
+        exit_code=1 if move is Move.PARK else 2,
+    )
+
+
+def _feedback(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
+    return as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
+
+
+def _first_line(feedback: str, signal: Signal) -> str:
+    lines = [line.strip() for line in (feedback or signal.summary).splitlines() if line.strip()]
+    return lines[0] if lines else "no reason was given"
+
+
+def _close_reason(signal: Signal) -> str:
+    return f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"

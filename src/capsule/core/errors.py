@@ -1,0 +1,66 @@
+"""What a user can fix. Everything else is data (the world misbehaved) or a bug (we are wrong)."""
+
+from __future__ import annotations
+
+
+class CapsuleError(Exception):
+    """One line of cause, one line of what to do next, and the exit code."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, hint: str = "", *, exit_code: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if exit_code is not None:
+            self.exit_code = exit_code
+
+
+class UsageError(CapsuleError):
+    """The command line is off."""
+
+
+class PrerequisiteMissing(CapsuleError):
+    """Something Capsule needs is not installed. Nothing has been created."""
+
+
+class SettingsError(CapsuleError):
+    """A settings or workflow file is wrong."""
+
+
+class InvalidId(CapsuleError):
+    """An id that may not become a path or a branch name."""
+
+
+class UnknownItem(CapsuleError):
+    """The tracker does not know this id."""
+
+
+class TrackerError(CapsuleError):
+    """The tracker's data cannot be read or written."""
+
+
+class Refused(CapsuleError):
+    """The request is clear, and would lose something or break a rule."""
+
+    exit_code = 1
+
+
+class WorkspaceBroken(CapsuleError):
+    """An agent left its place in a state that cannot be named or delivered: the phase ends in an ERROR."""
+
+
+class LockHeld(CapsuleError):
+    """Somebody else is at it. Resumable."""
+
+    exit_code = 3
+
+
+class Interrupted(CapsuleError):
+    """Somebody said stop. The mission stays where it was, and `run` goes on from there."""
+
+    exit_code = 130
+
+
+class AgentUnavailable(CapsuleError):
+    """The agent could not run at all. Not a verdict: it costs no retry."""

@@ -1,0 +1,199 @@
+"""Everything that can happen, in one vocabulary with one versioned encoding.
+
+A mission's state is these events replayed (`core.state`); screens, worklogs, JSON lines and reports render them.
+Stamps are data: the engine puts them in, the core never asks for the time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from capsule.core.decide import Decision, Guardrails
+from capsule.core.evidence import Checkpoint, Evidence, Observation
+from capsule.core.item import Item, Lineage
+from capsule.core.signal import Signal
+from capsule.core.workflow import Workflow
+
+VERSION = 1
+LONGEST_TEXT = 16 * 1024
+"""Longer text in an event is cut; the full text is in the file the event names."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a mission judges, fixed when it starts and read from the base, never from the agent's worktree."""
+
+    verify: str = "strict"
+    test: str = ""
+    test_globs: tuple[str, ...] = ()
+    tests_in_sources: bool = False
+    debris: tuple[str, ...] = ()
+    test_timeout_minutes: float = 30
+    guardrails: Guardrails = Guardrails()
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an agent cost. None is unknown, never zero."""
+
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    usd: float | None = None
+    model: str = ""
+    session: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a phase ended: what was claimed, what was seen, and where things stood afterwards."""
+
+    signal: Signal
+    evidence: tuple[Evidence, ...] = ()
+    checkpoint: Checkpoint | None = None
+    files: tuple[str, ...] = ()
+    agent: str = ""
+    seconds: float = 0.0
+    log: str = ""
+    usage: Usage | None = None
+    warnings: tuple[str, ...] = ()
+    facts: dict[str, str] = {}
+    """What a later step needs from an action: a commit, a path, a reference."""
+
+
+class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+    """What all events share. `at` is RFC 3339, UTC."""
+
+    at: str
+
+
+class MissionStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="mission_started"):
+    mission: str
+    item: Item
+    workflow: Workflow
+    base: str
+    into: str
+    lineage: Lineage = Lineage()
+    policy: Policy = Policy()
+    parent: str = ""
+
+
+class StepBegun(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
+    key: str
+    phase: str
+    run: int
+    attempt: int
+    agent: str = ""
+
+
+class StepEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
+    key: str
+    phase: str
+    run: int
+    outcome: Outcome
+    decision: Decision
+
+
+class Observed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
+    key: str
+    observation: Observation
+
+
+class Proposed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
+    """The merge result, before main moves: whoever comes after a crash finds out whether it did."""
+
+    commit: str
+    tree: str
+    onto: str
+
+
+class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
+    """A halted mission goes on; `checkpoint` is set where a human changed the workspace meanwhile."""
+
+    checkpoint: Checkpoint | None = None
+
+
+class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
+    base: str
+    checkpoint: Checkpoint
+    re_enter: str
+    conflicts: tuple[str, ...] = ()
+
+
+class MovedByHand(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
+    """A human moved something under us. Where that is the phase, the mission goes on from there, as it was found."""
+
+    what: str
+    expected: str
+    found: str
+    checkpoint: Checkpoint | None = None
+
+
+class Salvaged(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):
+    ref: str
+    why: str
+
+
+class Warned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="warned"):
+    text: str
+
+
+class Stopped(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
+    """The run ended without a verdict (a signal, an agent that could not run); the mission is where it was."""
+
+    cause: str
+    exit_code: int
+
+
+class Abandoned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
+    how: str
+    salvage: str = ""
+
+
+class ItemClosed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="item_closed"):
+    reason: str = ""
+
+
+Event = (
+    MissionStarted
+    | StepBegun
+    | StepEnded
+    | Observed
+    | Proposed
+    | Reopened
+    | Rebased
+    | MovedByHand
+    | Salvaged
+    | Warned
+    | Stopped
+    | Abandoned
+    | ItemClosed
+)
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
+
+
+def encode(event: Event) -> bytes:
+    return _encoder.encode(event)
+
+
+def decode(data: bytes | str) -> Event:
+    return _decoder.decode(data)
+
+
+def kind(event: Event) -> str:
+    return str(event.__struct_config__.tag)
+
+
+def as_json_line(mission: str, seq: int, event: Event) -> bytes:
+    """The public form of an event: `--output json`, `journal.jsonl`."""
+    body: dict[str, Any] = msgspec.to_builtins(event)
+    return _encoder.encode({"v": VERSION, "mission": mission, "seq": seq, **body})
+
+
+def cut(text: str, limit: int = LONGEST_TEXT, where: str = "") -> str:
+    """Text that fits into an event: its beginning and its end, and where the whole of it is."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    note = f"\n\n[... {len(text) - 2 * half} characters left out{f'; full text: {where}' if where else ''} ...]\n\n"
+    return text[:half] + note + text[-half:]

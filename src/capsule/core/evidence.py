@@ -1,0 +1,96 @@
+"""What we saw for ourselves, and what it does to a claim.
+
+An **observation** is a fact about a tree: the test command was green on it, these files differ.
+**Evidence** sets one claim beside one observation and says whether it stands.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Colour(StrEnum):
+    """How the test command ended. Only green and red are facts about a tree that may be used again."""
+
+    GREEN = "green"
+    RED = "red"
+    EMPTY = "empty"
+    TIMED_OUT = "timed out"
+    NOT_RUN = "not run"
+
+
+REUSABLE = (Colour.GREEN, Colour.RED)
+
+
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The test command on a tree."""
+
+    tree: str
+    command: str
+    colour: Colour
+    exit_code: int | None = None
+    seconds: float = 0.0
+    tail: str = ""
+    log: str = ""
+
+
+class Standing(StrEnum):
+    CONFIRMED = "confirmed"
+    REFUTED = "refuted"
+    UNVERIFIED = "unverified"
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """claimed / observed / verdict, as `show`, the report and the worklog print them."""
+
+    check: str
+    claimed: str
+    observed: str
+    standing: Standing
+    detail: str = ""
+    patience: int | None = None
+    """After how many refutations by this check there is no point in trying again; None: as often as retries allow."""
+    instead: str = ""
+    """What the item is parked as when patience is at its end."""
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One path that differs between two trees. `kind` is git's letter: A, M, D or T."""
+
+    path: str
+    kind: str
+
+
+class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A named state of a workspace.
+
+    `commit` holds everything, worklog and untracked files included; `head` is where the branch stood;
+    `tree` is what would be delivered: the same without the pipeline's artefacts.
+    """
+
+    commit: str
+    head: str
+    tree: str
+
+
+def refuted(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
+    return tuple(piece for piece in evidence if piece.standing is Standing.REFUTED)
+
+
+def as_feedback(evidence: tuple[Evidence, ...]) -> str:
+    """What the agent is told when its PASS did not hold: the claim, what was seen, and the proof."""
+    parts = ["You reported PASS, but Capsule checked and the claim does not hold:"]
+    for piece in refuted(evidence):
+        parts.append(f"- Claimed: {piece.claimed}\n  Observed: {piece.observed}")
+        if piece.detail:
+            parts.append(_fenced(piece.detail))
+    return "\n\n".join(parts)
+
+
+def _fenced(text: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text.rstrip()}\n{fence}"

@@ -1,0 +1,142 @@
+"""Work items as every tracker hands them over, and the table of status moves that are allowed."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from capsule.core.errors import InvalidId, Refused
+
+_ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
+
+
+class Status(StrEnum):
+    NEW = "new"
+    RESEARCHING = "researching"
+    SCOPED = "scoped"
+    READY = "ready"
+    IN_PROGRESS = "in_progress"
+    BLOCKED = "blocked"
+    DONE = "done"
+
+
+ACTIVE = (Status.NEW, Status.RESEARCHING, Status.SCOPED, Status.READY, Status.IN_PROGRESS)
+
+MOVES: dict[Status, tuple[Status, ...]] = {
+    Status.NEW: (Status.RESEARCHING, Status.SCOPED, Status.BLOCKED),
+    Status.RESEARCHING: (Status.SCOPED, Status.BLOCKED),
+    Status.SCOPED: (Status.READY, Status.BLOCKED),
+    Status.READY: (Status.IN_PROGRESS, Status.BLOCKED),
+    Status.IN_PROGRESS: (Status.DONE, Status.BLOCKED),
+    Status.BLOCKED: ACTIVE,
+    Status.DONE: (),
+}
+
+
+class Assessment(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How big, how hard, how risky, how worthwhile. Empty means unknown."""
+
+    size: str = ""
+    complexity: str = ""
+    risk: str = ""
+    impact: str = ""
+
+    def updated(self, new: dict[str, str]) -> Assessment:
+        return msgspec.structs.replace(self, **{k: v for k, v in new.items() if v and k in self.__struct_fields__})
+
+
+class Blocked(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a blocked item came from and what it waits for: all of it, or nothing."""
+
+    from_status: Status
+    reason: str
+    kind: str = "clarification"
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One piece of work. Text fields are a stranger's words: data, never instructions to us."""
+
+    id: str
+    title: str
+    description: str = ""
+    acceptance: str = ""
+    type: str = "task"
+    status: Status = Status.READY
+    phase: str = ""
+    priority: int = 2
+    parent: str = ""
+    assessment: Assessment = Assessment()
+    requires_human_review: bool = False
+    blocked: Blocked | None = None
+    origin: str = ""
+    tags: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+    created: str = ""
+    updated: str = ""
+
+
+class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The feature and the epic an item belongs to, where it has them."""
+
+    feature: Item | None = None
+    epic: Item | None = None
+
+
+def check_id(text: str) -> str:
+    """The id itself, if it may become a path and a branch name."""
+    if _ID.fullmatch(text) and ".." not in text and not text.endswith(".lock"):
+        return text
+    shown = ascii(text if len(text) <= 70 else f"{text[:67]}...")
+    raise InvalidId(
+        f"{shown} is not a valid item id.",
+        "An id has 1 to 64 letters, digits, dots, dashes or underscores, and starts and ends with a letter or digit.",
+    )
+
+
+def check_move(item: Item, to: Status) -> None:
+    """Refuse every status move that is not in the table; a blocked item returns exactly where it was."""
+    allowed = (item.blocked.from_status,) if item.blocked and item.status is Status.BLOCKED else MOVES[item.status]
+    if to not in allowed:
+        names = ", ".join(status.value for status in allowed) or "nowhere"
+        raise Refused(f"{item.id} cannot go from {item.status.value} to {to.value}.", f"From there it can go: {names}.")
+
+
+_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*:?\s*#*\s*$")
+
+
+def _section(text: str, title: str) -> str:
+    """What stands under the heading with this title, up to the next heading."""
+    found: list[str] | None = None
+    for line in text.splitlines():
+        heading = _HEADING.match(line)
+        if heading and found is not None:
+            break
+        if heading and heading.group(1).strip("*_ ").lower() == title:
+            found = []
+        elif found is not None:
+            found.append(line)
+    return "\n".join(found or []).strip()
+
+
+def acceptance_criteria(item: Item) -> str:
+    """The item's own field, else the section in its description that says so."""
+    return (
+        item.acceptance.strip()
+        or _section(item.description, "acceptance criteria")
+        or _section(item.description, "requirements")
+    )
+
+
+def lineage_of(item: Item, find: dict[str, Item]) -> Lineage:
+    """Parent feature and grandparent epic; a direct epic parent; anything else is left empty."""
+    parent = find.get(item.parent)
+    if parent is None:
+        return Lineage()
+    if parent.type == "epic":
+        return Lineage(epic=parent)
+    if parent.type != "feature":
+        return Lineage()
+    above = find.get(parent.parent)
+    return Lineage(feature=parent, epic=above if above and above.type == "epic" else None)

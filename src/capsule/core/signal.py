@@ -1,0 +1,245 @@
+"""What an agent claims when it stops: the signal contract, and the result contract of the change workflow.
+
+Both end in one `Signal`. An answer that breaks its contract is an answer too: a synthetic one, whose feedback says what
+was wrong, so that nobody downstream has to handle an exception or a missing claim. Shape is judged strictly, content
+leniently: a required key must be there, but feedback that is a list instead of a text is kept as the JSON it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from capsule.core.json_scan import last_object
+
+SYNTHETIC_SUMMARY: Final = "Phase did not produce a signal"
+SHOWN_OF_A_BAD_VALUE: Final = 200
+
+
+class Verdict(StrEnum):
+    """How a phase ended. The first six are claims; REFUTED and SKIPPED are ours."""
+
+    PASS = "PASS"  # noqa: S105  (a verdict, not a password)
+    MORE = "MORE"
+    NEEDS_WORK = "NEEDS_WORK"
+    FAILED = "FAILED"
+    BLOCKED = "BLOCKED"
+    ERROR = "ERROR"
+    REFUTED = "REFUTED"
+    SKIPPED = "SKIPPED"
+
+
+class FollowUp(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Work an agent noticed that is not this item's."""
+
+    title: str
+    context: str = ""
+    suggested_size: str = ""
+    suggested_risk: str = ""
+
+
+class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One claim. `synthetic` means that the agent made none that could be read, and we speak for it."""
+
+    verdict: Verdict
+    feedback: str = ""
+    files_changed: tuple[str, ...] = ()
+    summary: str = ""
+    extra: dict[str, object] = {}
+    synthetic: bool = False
+    block_type: str = ""
+    requires_human_review: bool = False
+    assessments: dict[str, str] = {}
+    follow_ups: tuple[FollowUp, ...] = ()
+    duplicate_of: str = ""
+    already_done: bool = False
+
+
+def error_signal(reason: str) -> Signal:
+    """The signal of a phase that gave none."""
+    return Signal(verdict=Verdict.ERROR, feedback=reason, summary=SYNTHETIC_SUMMARY, synthetic=True)
+
+
+# --- the signal contract --------------------------------------------------------------------------------------------
+
+SIGNAL_FIELDS: Final = ("status", "feedback", "files_changed", "summary")
+STATUSES: Final = {verdict.value: verdict for verdict in (Verdict.PASS, Verdict.NEEDS_WORK, Verdict.ERROR)}
+
+
+def read_signal(data: bytes) -> Signal:
+    """The signal in an agent's output; a synthetic ERROR that names the fault if there is none, or it is faulty."""
+    found = last_object(data)
+    if found is None:
+        return error_signal("No signal JSON found in phase output")
+    fault = _missing(found, SIGNAL_FIELDS) or _fault_in_values(found)
+    return error_signal(fault) if fault else _as_signal(found)
+
+
+def _fault_in_values(found: Mapping[str, object]) -> str:
+    if _text(found["status"]) not in STATUSES:
+        return f"Invalid status value: {_shown(found['status'])} (must be PASS, NEEDS_WORK, or ERROR)"
+    return "" if isinstance(found["files_changed"], list) else "files_changed must be an array"
+
+
+def _as_signal(found: Mapping[str, object]) -> Signal:
+    return Signal(
+        verdict=STATUSES[_text(found["status"])],
+        feedback=_text(found["feedback"]),
+        files_changed=tuple(map(_text, _list(found["files_changed"]))),
+        summary=_text(found["summary"]),
+        extra=_others(found, SIGNAL_FIELDS),
+    )
+
+
+def signal_object(signal: Signal) -> dict[str, object]:
+    """The signal as its contract writes it: the four fields, then whatever else the agent sent."""
+    fields: dict[str, object] = {
+        "status": signal.verdict.value,
+        "feedback": signal.feedback,
+        "files_changed": list(signal.files_changed),
+        "summary": signal.summary,
+    }
+    return fields | _others(signal.extra, SIGNAL_FIELDS)
+
+
+def signal_json(signal: Signal) -> str:
+    """One line, safe to print: a terminal sees no control character, and UTF-8 can write every one that is left."""
+    return _UNPRINTABLE.sub(_escaped, _compact(signal_object(signal)))
+
+
+# --- the result contract --------------------------------------------------------------------------------------------
+
+RESULT_FIELDS: Final = ("item_id", "phase", "result", "summary")
+RESULTS: Final = {
+    "PHASE_COMPLETE": Verdict.PASS,
+    "SUBPHASE_COMPLETE": Verdict.MORE,
+    "FAILED": Verdict.FAILED,
+    "BLOCKED": Verdict.BLOCKED,
+}
+OPTIONAL_RESULT_FIELDS: Final = (
+    "context",
+    "block_type",
+    "blocked_type",
+    "requires_human_review",
+    "updated_assessments",
+    "follow_ups",
+    "duplicate_of",
+    "already_done",
+)
+ASSESSED: Final = ("size", "complexity", "risk", "impact")
+DEFAULT_BLOCK_TYPE: Final = "clarification"
+
+
+def read_result(data: bytes, item_id: str, phase: str) -> Signal:
+    """The result an agent left for this item and phase; a synthetic FAILED that names the fault if there is none."""
+    found = last_object(data)
+    if found is None:
+        return _no_result("No result JSON found")
+    fault = _missing(found, RESULT_FIELDS) or _mistaken(found, item_id, phase)
+    return _no_result(fault) if fault else _from_result(found)
+
+
+def _no_result(reason: str) -> Signal:
+    return Signal(verdict=Verdict.FAILED, feedback=reason, summary="Phase did not produce a result", synthetic=True)
+
+
+def _mistaken(found: Mapping[str, object], item_id: str, phase: str) -> str:
+    for field, expected in (("item_id", item_id), ("phase", phase)):
+        if _text(found[field]).strip().casefold() != expected.casefold():
+            return f"Result is for {field} {_shown(found[field])}, not {expected}"
+    if _word(found["result"]).upper() not in RESULTS:
+        return f"Invalid result value: {_shown(found['result'])} (must be one of {', '.join(RESULTS)})"
+    return ""
+
+
+def _from_result(found: Mapping[str, object]) -> Signal:
+    verdict = RESULTS[_word(found["result"]).upper()]
+    blocked = verdict is Verdict.BLOCKED
+    summary, context = _text(found["summary"]), _text(found.get("context"))
+    block_type = _word(found.get("block_type")) or _word(found.get("blocked_type")) or DEFAULT_BLOCK_TYPE
+    return Signal(
+        verdict=verdict,
+        feedback=context or (summary if blocked else ""),
+        summary=summary,
+        extra=_others(found, RESULT_FIELDS + OPTIONAL_RESULT_FIELDS),
+        block_type=block_type if blocked else "",
+        requires_human_review=_flag(found.get("requires_human_review")),
+        assessments=_assessments(found.get("updated_assessments")),
+        follow_ups=tuple(filter(None, map(_follow_up, _list(found.get("follow_ups"))))),
+        duplicate_of=_text(found.get("duplicate_of")).strip(),
+        already_done=_flag(found.get("already_done")),
+    )
+
+
+def _assessments(value: object) -> dict[str, str]:
+    given = value if isinstance(value, dict) else {}
+    return {name: level for name in ASSESSED if (level := _word(given.get(name)))}
+
+
+def _follow_up(value: object) -> FollowUp | None:
+    given = value if isinstance(value, dict) else {"title": value}
+    title = _text(given.get("title")).strip()
+    if not title:
+        return None
+    return FollowUp(
+        title=title,
+        context=_text(given.get("context")),
+        suggested_size=_word(given.get("suggested_size")),
+        suggested_risk=_word(given.get("suggested_risk")),
+    )
+
+
+# --- reading loosely typed values -----------------------------------------------------------------------------------
+
+
+def _missing(found: Mapping[str, object], required: tuple[str, ...]) -> str:
+    absent = next((field for field in required if field not in found), None)
+    return f"Missing required field: {absent}" if absent else ""
+
+
+def _others(found: Mapping[str, object], known: tuple[str, ...]) -> dict[str, object]:
+    return {name: value for name, value in found.items() if name not in known}
+
+
+def _text(value: object) -> str:
+    """A string as it is, nothing as nothing, anything else as the JSON it was."""
+    if isinstance(value, str):
+        return value
+    return "" if value is None else _compact(value)
+
+
+def _word(value: object) -> str:
+    """A value from a fixed vocabulary, however it was capitalised."""
+    return value.strip().lower() if isinstance(value, str) else ""
+
+
+def _flag(value: object) -> bool:
+    return value is True or _word(value) in {"true", "yes"}
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _shown(value: object) -> str:
+    """A bad value in a message: recognisable, and never longer than the message it is in."""
+    shown = value if isinstance(value, str) else _compact(value)
+    return shown if len(shown) <= SHOWN_OF_A_BAD_VALUE else shown[:SHOWN_OF_A_BAD_VALUE] + "…"
+
+
+# JSON escapes the first 32 control characters by itself. These would still steer a terminal or break a line.
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\u{0xFFFD if 0xD800 <= code <= 0xDFFF else code:04x}"
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

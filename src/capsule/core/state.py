@@ -1,0 +1,314 @@
+"""A mission is a fold: `state = replay(events)`. At any moment it is the list of phases still to do.
+
+`next_step` says what comes next, `apply` what an event changes. There is no other way a mission's state comes about,
+so resuming after a crash is the same as never having stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from capsule.core.decide import HALTS, SETBACKS, Decision, Move, refutation_key
+from capsule.core.event import (
+    Abandoned,
+    Event,
+    ItemClosed,
+    MissionStarted,
+    MovedByHand,
+    Observed,
+    Outcome,
+    Policy,
+    Proposed,
+    Rebased,
+    Reopened,
+    StepBegun,
+    StepEnded,
+)
+from capsule.core.evidence import Checkpoint, Observation, refuted
+from capsule.core.item import Item, Lineage
+from capsule.core.signal import Verdict
+from capsule.core.workflow import Phase, Role, Workflow
+
+PHASE = "phase"
+"""What a human moved, where it was the mission itself that was moved."""
+NO_WORKFLOW = Workflow(name="", phases=())
+NO_ITEM = Item(id="", title="")
+
+
+class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Parked or aborted: not ended. `run ID` goes on from here."""
+
+    phase: str
+    move: Move
+    reason: str
+    feedback: str = ""
+    exit_code: int = 1
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What to do next, as data. The key is unique in the mission for ever, so retry and rework need no other."""
+
+    mission: str
+    phase: str
+    run: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.phase}#{self.run}"
+
+
+class MissionState(msgspec.Struct, frozen=True, kw_only=True):
+    mission: str = ""
+    item: Item = NO_ITEM
+    lineage: Lineage = Lineage()
+    workflow: Workflow = NO_WORKFLOW
+    policy: Policy = Policy()
+    base: str = ""
+    into: str = ""
+    parent: str = ""
+    to_do: tuple[str, ...] = ()
+    runs: dict[str, int] = {}
+    used: dict[str, int] = {}
+    setbacks: dict[str, int] = {}
+    refutations: dict[str, int] = {}
+    feedback: dict[str, str] = {}
+    checkpoint: Checkpoint | None = None
+    approved: dict[str, Checkpoint] = {}
+    facts: dict[str, str] = {}
+    observations: dict[str, Observation] = {}
+    summary: str = ""
+    begun: StepBegun | None = None
+    proposed: Proposed | None = None
+    halt: Halt | None = None
+    closed_as: str = ""
+    item_closed: bool = False
+    abandoned: str = ""
+
+    @property
+    def started(self) -> bool:
+        return bool(self.mission)
+
+    @property
+    def finished(self) -> bool:
+        """Everything that had to be done is done (merged and archived, or closed as not needed)."""
+        return self.started and not self.to_do and not self.abandoned
+
+    @property
+    def under_way(self) -> bool:
+        return self.started and not self.finished and not self.abandoned
+
+    def attempt(self, phase: str) -> int:
+        return self.setbacks.get(phase, 0) + 1
+
+
+def next_step(state: MissionState) -> Step | None:
+    """The head of the list, unless the mission is halted, abandoned or at its end."""
+    if not state.under_way or state.halt:
+        return None
+    head = state.to_do[0]
+    return Step(mission=state.mission, phase=head, run=state.runs.get(head, 0) + 1)
+
+
+def replay(events: Iterable[Event]) -> MissionState:
+    state = MissionState()
+    for event in events:
+        state = apply(state, event)
+    return state
+
+
+def apply(state: MissionState, event: Event) -> MissionState:
+    change = _CHANGES.get(type(event))
+    return change(state, event) if change else state
+
+
+def baseline(state: MissionState, phase: str) -> Checkpoint | None:
+    """The state that the last review before this phase let pass: what must not be touched any more."""
+    names = state.workflow.names()
+    earlier = [p for p in state.workflow.phases[: names.index(phase)] if p.role is Role.REVIEW]
+    return next((state.approved[p.name] for p in reversed(earlier) if p.name in state.approved), None)
+
+
+def agent_for(state: MissionState, phase: Phase) -> tuple[str, str]:
+    """The agent and model a phase asks for; somebody else after enough setbacks. Empty: the settings' default."""
+    plan = phase.escalate
+    if plan and state.setbacks.get(phase.name, 0) >= plan.after:
+        return plan.agent or phase.agent, plan.model or phase.model
+    return phase.agent, phase.model
+
+
+def _started(state: MissionState, event: MissionStarted) -> MissionState:
+    return MissionState(
+        mission=event.mission,
+        item=event.item,
+        lineage=event.lineage,
+        workflow=event.workflow,
+        policy=event.policy,
+        base=event.base,
+        into=event.into,
+        parent=event.parent,
+        to_do=event.workflow.names(),
+        runs=state.runs,  # a mission started over keeps counting: its keys stay unique
+    )
+
+
+def _begun(state: MissionState, event: StepBegun) -> MissionState:
+    return msgspec.structs.replace(state, begun=event)
+
+
+def _ended(state: MissionState, event: StepEnded) -> MissionState:
+    outcome, decision = event.outcome, event.decision
+    state = msgspec.structs.replace(
+        state,
+        begun=None,
+        runs={**state.runs, event.phase: event.run},
+        checkpoint=outcome.checkpoint or state.checkpoint,
+        facts={**state.facts, **outcome.facts},
+        item=_assessed(state.item, outcome),
+        refutations=_refutations(state, event),
+    )
+    return _MOVES[decision.move](state, event.phase, outcome, decision)
+
+
+def _assessed(item: Item, outcome: Outcome) -> Item:
+    if not outcome.signal.assessments:
+        return item
+    return msgspec.structs.replace(item, assessment=item.assessment.updated(outcome.signal.assessments))
+
+
+def _refutations(state: MissionState, event: StepEnded) -> dict[str, int]:
+    counts = dict(state.refutations)
+    if event.decision.verdict is Verdict.REFUTED:
+        for piece in refuted(event.outcome.evidence):
+            key = refutation_key(event.phase, piece.check)
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _advance(state: MissionState, phase: str, outcome: Outcome, _: Decision) -> MissionState:
+    approved = {**state.approved, phase: state.checkpoint} if state.checkpoint else state.approved
+    feedback = {name: text for name, text in state.feedback.items() if name != phase}
+    return msgspec.structs.replace(
+        state,
+        to_do=state.to_do[1:],
+        approved=approved,
+        feedback=feedback,
+        summary=outcome.signal.summary or state.summary,
+    )
+
+
+def _repeat(state: MissionState, _phase: str, outcome: Outcome, _: Decision) -> MissionState:
+    return msgspec.structs.replace(state, summary=outcome.signal.summary or state.summary)
+
+
+def _skip(state: MissionState, _phase: str, _outcome: Outcome, _: Decision) -> MissionState:
+    return msgspec.structs.replace(state, to_do=state.to_do[1:])
+
+
+def _set_back(state: MissionState, phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
+    target = decision.back_to
+    again = state.workflow.sent_back(phase, target)
+    return msgspec.structs.replace(
+        state,
+        to_do=again + state.to_do[1:],
+        used={**state.used, decision.counter: state.used.get(decision.counter, 0) + 1},
+        setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
+        feedback={**state.feedback, target: decision.feedback},
+    )
+
+
+def _halted(state: MissionState, phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
+    halt = Halt(phase, decision.move, decision.reason, decision.feedback, decision.exit_code)
+    return msgspec.structs.replace(state, halt=halt)
+
+
+def _closed(state: MissionState, _phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
+    closing = tuple(phase.name for phase in state.workflow.phases if phase.closing)
+    return msgspec.structs.replace(state, to_do=closing, closed_as=decision.reason)
+
+
+_MOVES: dict[Move, Callable[[MissionState, str, Outcome, Decision], MissionState]] = {
+    Move.ADVANCE: _advance,
+    Move.REPEAT: _repeat,
+    Move.SKIP: _skip,
+    Move.CLOSE: _closed,
+    **dict.fromkeys(SETBACKS, _set_back),
+    **dict.fromkeys(HALTS, _halted),
+}
+
+
+def _observed(state: MissionState, event: Observed) -> MissionState:
+    return msgspec.structs.replace(state, observations={**state.observations, event.key: event.observation})
+
+
+def _proposed(state: MissionState, event: Proposed) -> MissionState:
+    return msgspec.structs.replace(state, proposed=event)
+
+
+def _reopened(state: MissionState, event: Reopened) -> MissionState:
+    """The halted phase gets its retries afresh; a review is re-entered at the worker it sends back to."""
+    halt = state.halt
+    state = msgspec.structs.replace(state, halt=None, abandoned="", checkpoint=event.checkpoint or state.checkpoint)
+    if event.checkpoint:  # a human's edits are the new state of things
+        state = msgspec.structs.replace(state, approved=dict.fromkeys(state.approved, event.checkpoint))
+    if halt is None:
+        return state
+    phase = state.workflow.phase(halt.phase)
+    target = phase.rework if phase.role is Role.REVIEW else phase.name
+    counter = state.workflow.counter(phase.name)
+    return msgspec.structs.replace(
+        state,
+        to_do=state.workflow.sent_back(phase.name, target) + state.to_do[1:],
+        used={**state.used, counter: 0},
+        refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
+        feedback={**state.feedback, target: halt.feedback} if halt.feedback else state.feedback,
+    )
+
+
+def _rebased(state: MissionState, event: Rebased) -> MissionState:
+    names = state.workflow.names()
+    note = f"The work was rebuilt on the new main. Resolve these conflicts first: {', '.join(event.conflicts)}."
+    return msgspec.structs.replace(
+        state,
+        base=event.base,
+        halt=None,
+        checkpoint=event.checkpoint,
+        approved=dict.fromkeys(state.approved, event.checkpoint),
+        to_do=names[names.index(event.re_enter) :],
+        used={},
+        feedback={**state.feedback, event.re_enter: note} if event.conflicts else state.feedback,
+    )
+
+
+def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
+    names = state.workflow.names()
+    if event.what != PHASE or event.found not in names:
+        return state
+    position = names.index(event.found)
+    here = event.checkpoint or state.checkpoint
+    approved = dict.fromkeys(names[:position], here) if here else state.approved
+    return msgspec.structs.replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved)
+
+
+def _abandoned(state: MissionState, event: Abandoned) -> MissionState:
+    return msgspec.structs.replace(state, abandoned=event.how, begun=None)
+
+
+def _item_closed(state: MissionState, _: ItemClosed) -> MissionState:
+    return msgspec.structs.replace(state, item_closed=True)
+
+
+_CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
+    MissionStarted: _started,
+    StepBegun: _begun,
+    StepEnded: _ended,
+    Observed: _observed,
+    Proposed: _proposed,
+    Reopened: _reopened,
+    Rebased: _rebased,
+    MovedByHand: _moved_by_hand,
+    Abandoned: _abandoned,
+    ItemClosed: _item_closed,
+}

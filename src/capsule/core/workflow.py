@@ -1,0 +1,176 @@
+"""Workflows as data: an ordered list of phases, each with a role and exactly one doer.
+
+The role says what a verdict means (see the table in `core.decide`); the doer says who does the work:
+`prompt` (an agent), `run` (a shell command: a gate), `do` (an action of the engine) or `workflow` (a child mission).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from capsule.core.errors import SettingsError
+
+
+class Role(StrEnum):
+    WORKER = "worker"
+    REVIEW = "review"
+    SOLO = "solo"
+    ACTION = "action"
+
+
+class Contract(StrEnum):
+    """How agents of a workflow answer."""
+
+    SIGNAL = "signal"
+    RESULT = "result"
+
+
+class Escalation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """After so many setbacks, somebody else tries."""
+
+    after: int
+    agent: str = ""
+    model: str = ""
+
+
+class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A phase with conditions runs only where all of them hold; otherwise it is skipped."""
+
+    changed: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+    size: tuple[str, ...] = ()
+    complexity: tuple[str, ...] = ()
+    risk: tuple[str, ...] = ()
+    impact: tuple[str, ...] = ()
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    name: str
+    role: Role = Role.WORKER
+    stage: str = ""
+    prompt: str = ""
+    run: str = ""
+    do: str = ""
+    workflow: str = ""
+    rework: str = ""
+    retries: int | None = None
+    agent: str = ""
+    model: str = ""
+    timeout_minutes: float | None = None
+    idle_timeout_minutes: float | None = None
+    when: When | None = None
+    escalate: Escalation | None = None
+    checks: tuple[str, ...] = ()
+    artefact: str = ""
+    closing: bool = False
+
+    @property
+    def doer(self) -> str:
+        return next(kind for kind in DOERS if getattr(self, kind))
+
+
+class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    name: str
+    phases: tuple[Phase, ...]
+    description: str = ""
+    contract: Contract = Contract.SIGNAL
+    workspace: str = "worktree"
+    retries: int = 3
+    prompts: dict[str, str] = {}
+
+    def phase(self, name: str) -> Phase:
+        return next(phase for phase in self.phases if phase.name == name)
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(phase.name for phase in self.phases)
+
+    def sent_back(self, judge: str, target: str) -> tuple[str, ...]:
+        """What is done again when `judge` sends the work back to `target`: everything from there up to the judge."""
+        names = self.names()
+        return names[names.index(target) : names.index(judge) + 1]
+
+    def counter(self, name: str) -> str:
+        """The phase on whose retries a setback of this phase counts: for a worker, the review it is paired with."""
+        if self.phase(name).role is not Role.WORKER:
+            return name
+        later = self.phases[self.names().index(name) + 1 :]
+        return next((phase.name for phase in later if phase.role is Role.REVIEW and phase.rework == name), name)
+
+    def allowed_retries(self, name: str) -> int:
+        own = self.phase(name).retries
+        return self.retries if own is None else own
+
+    def stages(self) -> tuple[str, ...]:
+        """The labels behind `[2/5]`, in order."""
+        return tuple(dict.fromkeys(phase.stage or phase.name for phase in self.phases))
+
+
+DOERS = ("prompt", "run", "do", "workflow")
+
+
+def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
+    """A workflow from a YAML file's content; every fault names the file and the phase."""
+    if not isinstance(data, dict):
+        raise SettingsError(
+            f"{source} is not a workflow.", "It needs a `phases:` list; see docs/how-to/add-a-workflow."
+        )
+    try:
+        workflow = msgspec.convert({"name": name, **data}, Workflow)
+    except msgspec.ValidationError as fault:
+        raise SettingsError(f"{source}: {_located(fault, data)}", _nearest_key(fault)) from None
+    for complaint in complaints(workflow):
+        raise SettingsError(f"{source}: {complaint}", "Mend the file; `capsule doctor` checks it again.")
+    return workflow
+
+
+def complaints(workflow: Workflow) -> list[str]:
+    """Everything that makes a workflow unrunnable, as sentences."""
+    names = workflow.names()
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    found = [f"phase {name!r} occurs twice." for name in twice]
+    if not names:
+        found.append("there are no phases.")
+    for position, phase in enumerate(workflow.phases):
+        found += [f"phase {phase.name!r} {fault}" for fault in _phase_faults(phase, names[: position + 1])]
+    return found
+
+
+def _phase_faults(phase: Phase, so_far: tuple[str, ...]) -> list[str]:
+    doers = [kind for kind in DOERS if getattr(phase, kind)]
+    faults = []
+    if not phase.name.replace("-", "").replace("_", "").isalnum() or not phase.name.isascii():
+        faults.append("has a name with other characters than letters, digits, - and _.")
+    if len(doers) != 1:
+        faults.append(f"needs exactly one of {', '.join(DOERS)}; it has {' and '.join(doers) or 'none'}.")
+    if phase.role is Role.REVIEW and not phase.rework:
+        faults.append("is a review and must name the phase it sends back to (rework).")
+    if phase.rework and phase.rework not in so_far:
+        faults.append(f"sends back to {phase.rework!r}, which is not an earlier phase.")
+    if phase.retries is not None and phase.retries < 0:
+        faults.append("has negative retries.")
+    if phase.escalate and phase.escalate.after < 1:
+        faults.append("escalates after less than one failure.")
+    return faults
+
+
+def _located(fault: msgspec.ValidationError, data: dict[str, Any]) -> str:
+    """msgspec says `$.phases[3].role`; people know phases by name."""
+    text = str(fault)
+    phases = data.get("phases")
+    if isinstance(phases, list):
+        for number, phase in enumerate(phases):
+            if isinstance(phase, dict) and f"$.phases[{number}]" in text:
+                return f"{text} (phase {phase.get('name', number)!r})"
+    return text
+
+
+def _nearest_key(fault: msgspec.ValidationError) -> str:
+    words = str(fault).split("`")
+    known = (*Phase.__struct_fields__, *Workflow.__struct_fields__, *When.__struct_fields__)
+    near = difflib.get_close_matches(words[1], known, 1) if len(words) > 1 else []
+    return f"Did you mean `{near[0]}`?" if near else "Mend the file; `capsule doctor` checks it again."

@@ -1,0 +1,170 @@
+"""Events as Markdown: the worklog that agents read and write, and the summary that is left at the end.
+
+Agents may write their own entries; whatever they do, Capsule adds its stamped one under the phase's section. Nothing
+is ever read back from the worklog to decide something, except by the standalone `merge`, which has no journal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from capsule.core.briefing import fill
+from capsule.core.decide import Decision, Move
+from capsule.core.event import Event, MissionStarted, Outcome, Salvaged, StepEnded
+from capsule.core.evidence import Evidence, Standing
+from capsule.core.item import Item, Lineage, acceptance_criteria
+from capsule.core.state import MissionState, replay
+from capsule.core.workflow import Workflow
+
+_MARKS = {Standing.CONFIRMED: "confirmed", Standing.REFUTED: "REFUTED", Standing.UNVERIFIED: "unverified"}
+_SHOWN_FILES = 20
+
+
+def briefing_values(item: Item, lineage: Lineage, timestamp: str) -> dict[str, str]:
+    """The variables of the worklog template."""
+    epic, feature = lineage.epic, lineage.feature
+    return {
+        "EPIC_ID": epic.id if epic else "",
+        "EPIC_TITLE": epic.title if epic else "",
+        "EPIC_GOAL": epic.description if epic else "",
+        "FEATURE_ID": feature.id if feature else "",
+        "FEATURE_TITLE": feature.title if feature else "",
+        "FEATURE_GOAL": feature.description if feature else "",
+        "TASK_ID": item.id,
+        "TASK_TITLE": item.title,
+        "TASK_DESCRIPTION": item.description,
+        "ACCEPTANCE_CRITERIA": acceptance_criteria(item),
+        "TIMESTAMP": timestamp,
+    }
+
+
+def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str) -> str:
+    return fill(template, briefing_values(item, lineage, timestamp), source="worklog template")
+
+
+def section_of(workflow: Workflow, phase: str) -> str:
+    """`Phase 3: execute`: agents' phases are numbered as they stand in the workflow."""
+    numbered = [p.name for p in workflow.phases if p.doer != "do"]
+    return f"Phase {numbered.index(phase) + 1}: {phase}"
+
+
+def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str) -> str:
+    """Capsule's own, stamped: what was claimed, what was seen, what follows."""
+    lines = [
+        f"<!-- capsule {key} -->",
+        f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · verdict {decision.verdict.value}**"
+        f" · {outcome.seconds:.1f} s{f' · {outcome.agent}' if outcome.agent else ''}",
+        "",
+        f"- Summary: {_one_line(outcome.signal.summary) or 'none'}",
+        f"- Files: {_files(outcome.files)}",
+        *(_evidence_line(piece) for piece in outcome.evidence),
+        *(f"- Warning: {_one_line(warning)}" for warning in outcome.warnings),
+        f"- Next: {_next(decision)}",
+    ]
+    return "\n".join(lines)
+
+
+def with_entry(worklog: str, section: str, text: str) -> str:
+    """The worklog with the entry at the end of its section; a section that is missing is added at the end."""
+    lines = worklog.rstrip("\n").split("\n")
+    found = _span(lines, section)
+    if found is None:
+        return "\n".join([*lines, "", f"### {section}", "", text, ""])
+    start, end = found
+    body = lines[start + 1 : end]
+    while body and not body[-1].strip():
+        body.pop()
+    return "\n".join([*lines[: start + 1], *body, "", text, "", *lines[end:]]).rstrip("\n") + "\n"
+
+
+def signed_off(worklog: str, section: str) -> bool:
+    """Whether the last verdict under this section is PASS. Only for the standalone merge, which has no journal."""
+    lines = worklog.split("\n")
+    found = _span(lines, section)
+    text = "\n".join(lines[found[0] : found[1]]) if found else ""
+    verdicts = re.findall(r"[Vv]erdict:?\**\s*:?\s*\**(PASS|NEEDS_WORK|ERROR|REFUTED)\b", text)
+    return bool(verdicts) and verdicts[-1] == "PASS"
+
+
+def summary(events: Sequence[Event], state: MissionState | None = None) -> str:
+    """What is left for whoever reads the archive: the item, how it went, what it cost, where it is."""
+    state = state or replay(events)
+    ended = [event for event in events if isinstance(event, StepEnded)]
+    lines = [
+        f"# {state.item.id}: {_one_line(state.item.title)}",
+        "",
+        f"- Workflow: {state.workflow.name}",
+        f"- Started: {_started_at(events)}",
+        f"- Base: `{state.base[:12]}` into `{state.into}`",
+        *([f"- Merged: `{state.facts['merged'][:12]}`"] if "merged" in state.facts else []),
+        *([f"- Closed as: {state.closed_as}"] if state.closed_as else []),
+        *([] if state.policy.test else ["- **Unverified: no test command was known.**"]),
+        "",
+        "| phase | attempt | claimed | verdict | seconds | next |",
+        "|---|---|---|---|---|---|",
+        *(_row(event, number) for event, number in _with_attempts(ended)),
+        "",
+        "## Claims against evidence",
+        "",
+        *(f"- {event.key}: {_evidence_line(piece)[2:]}" for event in ended for piece in event.outcome.evidence),
+        *(f"- Salvaged: `{event.ref}` ({event.why})" for event in events if isinstance(event, Salvaged)),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _with_attempts(ended: Iterable[StepEnded]) -> Iterable[tuple[StepEnded, int]]:
+    counts: dict[str, int] = {}
+    for event in ended:
+        counts[event.phase] = counts.get(event.phase, 0) + 1
+        yield event, counts[event.phase]
+
+
+def _row(event: StepEnded, attempt: int) -> str:
+    claimed, verdict = event.outcome.signal.verdict.value, event.decision.verdict.value
+    return (
+        f"| {event.phase} | {attempt} | {claimed} | {verdict} | {event.outcome.seconds:.1f} "
+        f"| {event.decision.move.value}{f' to {event.decision.back_to}' if event.decision.back_to else ''} |"
+    )
+
+
+def _started_at(events: Sequence[Event]) -> str:
+    return next((event.at for event in events if isinstance(event, MissionStarted)), "unknown")
+
+
+def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
+    """From the last such heading (an item's text stands above the log and may contain anything) to the next one."""
+    start = next((number for number in reversed(range(len(lines))) if _is_heading(lines[number], section)), None)
+    if start is None:
+        return None
+    level = len(lines[start]) - len(lines[start].lstrip("#"))
+    return start, next((n for n in range(start + 1, len(lines)) if _closes(lines[n], level)), len(lines))
+
+
+def _is_heading(line: str, section: str) -> bool:
+    return line.startswith("#") and line.lstrip("#").strip() == section
+
+
+def _closes(line: str, level: int) -> bool:
+    found = re.match(r"(#{1,6})\s", line)
+    return bool(found) and len(found.group(1)) <= level if found else False
+
+
+def _evidence_line(piece: Evidence) -> str:
+    return f"- Evidence: {piece.claimed} — {_one_line(piece.observed)} — {_MARKS[piece.standing]}"
+
+
+def _files(files: Sequence[str]) -> str:
+    more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
+    return (", ".join(f"`{_one_line(name)}`" for name in files[:_SHOWN_FILES]) + more) or "none"
+
+
+def _next(decision: Decision) -> str:
+    target = f" to {decision.back_to}" if decision.back_to else ""
+    why = f" ({_one_line(decision.reason)})" if decision.reason and decision.move is not Move.ADVANCE else ""
+    return f"{decision.move.value}{target}{why}"
+
+
+def _one_line(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 300 else f"{flat[:297]}..."

@@ -1,0 +1,279 @@
+"""What the engine needs of the world, as small protocols. Each folder named in the comments holds the real ones.
+
+The engine sees nothing else: no path of git's, no process, no clock. Whatever stands behind a door is chosen in
+`wiring`, and every implementation of a door passes the same suite in tests/contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from capsule.core.briefing import Briefing, Transcript
+from capsule.core.event import Event, StepBegun, StepEnded
+from capsule.core.evidence import Change, Checkpoint
+from capsule.core.item import Item, Lineage
+from capsule.core.state import Step
+from capsule.core.workflow import Workflow
+
+
+class Tracker(Protocol):
+    """Where work comes from (trackers/). A provider's quirks are normalised behind this door and nowhere else."""
+
+    name: str
+
+    def items(self) -> Sequence[Item]:
+        """Everything that is not closed, in the tracker's own order."""
+
+    def item(self, item_id: str) -> Item:
+        """One item, closed ones included; raises UnknownItem."""
+
+    def lineage(self, item: Item) -> Lineage:
+        """The feature and the epic it belongs to."""
+
+    def claim(self, item_id: str) -> None:
+        """Say that work has begun. Safe to repeat."""
+
+    def release(self, item_id: str) -> None:
+        """Take the claim back; a closed item stays closed. Safe to repeat."""
+
+    def close(self, item_id: str, reason: str) -> None:
+        """Say that it is done. Safe to repeat."""
+
+    def parts(self, item: Item, phase: str) -> Sequence[Item]:
+        """The pieces that a phase run as child missions is made of; by default the item itself."""
+
+    def own_files(self) -> Sequence[str]:
+        """Paths in the project that are the tracker's: they never count as dirty and never reach main by a mission."""
+
+
+class Agent(Protocol):
+    """Who does the work (agents/): one headless run of one CLI."""
+
+    name: str
+
+    def check(self) -> None:
+        """Raise PrerequisiteMissing, with how to get it, where the agent cannot run at all."""
+
+    def describe(self, briefing: Briefing) -> Sequence[str]:
+        """The command line, as `--dry-run` shows it."""
+
+    def run(self, briefing: Briefing) -> Transcript:
+        """Run it to its end. A crash, a time-out or silence is data in the transcript, not an exception."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a shell command ended."""
+
+    exit_code: int | None
+    why: str
+    """exited, timeout, idle, stopped or not-started."""
+    seconds: float
+    tail: str
+    log: Path
+
+
+class Shell(Protocol):
+    """Commands of the project's own (tests, gates): run like an agent, supervised like an agent."""
+
+    def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
+        """One command line through `sh -c`, output to the log file, the whole tree ended when it ends."""
+
+
+class Workspace(Protocol):
+    """Where a mission's agents work (workspaces/): one per mission."""
+
+    path: Path
+    branch: str
+
+    def prepare(self, base: str) -> Sequence[str]:
+        """Make it so: the place exists, starts from `base`, is set up. Adopts what is ours; returns warnings."""
+
+    def restore(self, checkpoint: Checkpoint) -> str:
+        """Make the place equal to the checkpoint, whatever is there. What would be lost is salvaged: its ref, or ''."""
+
+    def worklog(self) -> str:
+        """The worklog as it stands; '' where there is none, or where it is no regular file."""
+
+    def write_worklog(self, text: str) -> None:
+        """Replace it, atomically; a link in its place is replaced too, never followed."""
+
+    def tree(self) -> str:
+        """The tree that would be delivered as things stand: everything but the pipeline's artefacts."""
+
+    def checkpoint(self, label: str) -> Checkpoint:
+        """Name the state of things, worklog and untracked files included. The branch does not move."""
+
+    def base_checkpoint(self, base: str) -> Checkpoint:
+        """The base commit as a checkpoint: where a mission starts from."""
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        """Paths that differ between two trees or commits, artefacts left out."""
+
+    def touched_outside_commit(self) -> Sequence[str]:
+        """Deliverable paths whose changes are in no commit of the branch."""
+
+    def head(self) -> str:
+        """The commit the mission's branch stands at."""
+
+    def files(self, tree: str) -> Sequence[str]:
+        """Every path in a tree or commit."""
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        """A file's content in a tree or commit."""
+
+    def gate(self, tree: str) -> Path:
+        """A clean place that holds exactly this tree, set up, apart from the agents' one."""
+
+    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
+        """Rebuild the work on another commit; the conflicting paths hold markers."""
+
+    def salvage(self, why: str) -> str:
+        """Keep commits and uncommitted files under a ref of their own; the ref, or '' where there is nothing new."""
+
+    def remove(self, *, branch: bool) -> None:
+        """Take the place away, and the branch too where asked. Salvage first. Safe to repeat."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What main would become: a merge commit nobody has seen yet."""
+
+    commit: str
+    tree: str
+    onto: str
+    """The commit of main it was built on, and the only one it may replace."""
+    conflicts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Published:
+    """Whether main moved, and what was left as the user had it."""
+
+    moved: bool
+    left_alone: tuple[str, ...] = ()
+
+
+class Trunk(Protocol):
+    """The branch that work is merged into (workspaces/trunk.py): the only code that moves it."""
+
+    branch: str
+
+    def tip(self) -> str:
+        """The commit it stands at."""
+
+    def holds(self, commit: str) -> bool:
+        """Whether a commit is in its history."""
+
+    def propose(self, tip: str, base: str, message: str) -> Candidate:
+        """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit."""
+
+    def publish(self, candidate: Candidate) -> Published:
+        """Move by compare-and-swap, then bring checkouts along where that loses nothing. Safe to repeat."""
+
+
+class Journal(Protocol):
+    """What is remembered (journals/). Only the holder of a stream's claim writes to it."""
+
+    def claim(self, stream: str) -> AbstractContextManager[int]:
+        """Hold a stream; raises LockHeld where somebody else does."""
+
+    def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
+        """The recorded outcome of a step, or: write `begun`, perform, write the outcome."""
+
+    def note(self, stream: str, event: Event) -> None:
+        """Remember a fact that is not a step."""
+
+    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
+        """What was remembered, numbered, in order."""
+
+    def streams(self) -> Sequence[str]:
+        """Every stream there is."""
+
+
+class Observer(Protocol):
+    """Whoever watches (reports/): told of every event and of what is going on in between."""
+
+    def event(self, mission: str, event: Event) -> None: ...
+
+    def activity(self, mission: str, text: str) -> None: ...
+
+
+class Clock(Protocol):
+    """Time, which never enters the core by itself."""
+
+    def now(self) -> str:
+        """RFC 3339, UTC."""
+
+    def seconds(self) -> float:
+        """Monotonic."""
+
+
+class Words(Protocol):
+    """Prompts and templates by name (catalog.py): the project's first, then ours."""
+
+    def prompt(self, name: str, workflow: str = "") -> str: ...
+
+    def part(self, name: str) -> str: ...
+
+    def template(self, name: str) -> str: ...
+
+    def workflow(self, name: str) -> Workflow: ...
+
+
+class Archive(Protocol):
+    """A mission's papers: what is under way, and what is left at the end."""
+
+    def working_folder(self, mission: str) -> Path:
+        """Where logs of what is under way go. Made if it is not there."""
+
+    def put(self, mission: str, name: str, text: str) -> Path:
+        """A text too long for an event, kept in the working folder."""
+
+    def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
+        """Where an agent that answers by file must write; whatever is there from before is gone, unless it is dry."""
+
+    def take_result(self, item: str, phase: str) -> bytes | None:
+        """What it wrote, if that is a regular file of sane size; the file is taken away."""
+
+    def store(self, mission: str, papers: Mapping[str, str]) -> Path:
+        """Papers and the outputs of all phases, where they stay; an earlier archive moves aside. Safe to repeat."""
+
+    def has_outputs(self, mission: str) -> bool:
+        """Whether anything is under way that would have to be stored."""
+
+    def drop_working_folder(self, mission: str) -> None:
+        """Once everything is stored."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a phase may take where it does not say so itself."""
+
+    phase_seconds: float = 1800
+    idle_seconds: float = 600
+
+
+@dataclass(frozen=True)
+class World:
+    """Every door, chosen. `wiring` makes one; the engine is handed it."""
+
+    tracker: Tracker
+    journal: Journal
+    agent: Callable[[str, str], Agent]
+    """By name and model; empty names mean the settings' default."""
+    workspace: Callable[[str], Workspace]
+    trunk: Callable[[str], Trunk]
+    shell: Shell
+    words: Words
+    archive: Archive
+    clock: Clock
+    observer: Observer
+    pid: int = 0
+    limits: Limits = Limits()
+    exported: Mapping[str, str] = field(default_factory=dict)
+    """Environment that agents and commands are given on top of their own."""

@@ -1,0 +1,174 @@
+"""What the engine does itself: prepare a workspace, publish a merge, archive a mission.
+
+Actions are named in workflows (`do: prep`). Each can be killed anywhere and repeated: it looks at how things stand and
+does what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from capsule.core.errors import CapsuleError
+from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
+from capsule.core.evidence import Colour, Evidence, Standing
+from capsule.core.item import Status
+from capsule.core.signal import Signal, Verdict
+from capsule.core.worklog import open_worklog, summary
+from capsule.doors import Candidate, Trunk
+from capsule.engine.job import Job, Report, parked, passed, sent_back
+from capsule.engine.verify import Look, look
+
+_MOST_ROUNDS = 8
+"""How often main may move while we merge before we say that it is too busy."""
+
+
+def prep(job: Job) -> Report:
+    """The item claimed, the workspace made and usable, the worklog in it, and the base seen green."""
+    state, world, workspace = job.state, job.world, job.workspace
+    if not state.parent:
+        world.tracker.claim(state.item.id)
+    warnings = tuple(workspace.prepare(state.base))
+    if not workspace.worklog():
+        template = world.words.template("worklog.md.template")
+        workspace.write_worklog(open_worklog(template, state.item, state.lineage, world.clock.now()))
+    checkpoint = workspace.checkpoint(job.step.key)
+    signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")
+    evidence = look(Look(state, job.phase, signal, workspace, world, checkpoint.tree, checkpoint.tree))
+    red = next((piece for piece in evidence if piece.standing is Standing.REFUTED), None)
+    if red:
+        signal = parked(f"base is red: {red.observed}\n\n{red.detail}")
+    return Report(signal, evidence, checkpoint, warnings=warnings)
+
+
+def publish(job: Job) -> Report:
+    """Main moves to the merge result, if the gate is green on exactly that tree, and only from what it was built on."""
+    trunk = job.world.trunk(job.state.into)
+    before = job.state.proposed
+    if before and trunk.holds(before.commit):
+        return _published(trunk, Candidate(before.commit, before.tree, before.onto))
+    objection = _changed_under_us(job)
+    if objection:
+        return Report(parked(objection))
+    for _ in range(_MOST_ROUNDS):
+        candidate = trunk.propose(job.workspace.head(), job.state.base, _merge_message(job))
+        if candidate.conflicts:
+            return Report(_conflict(job, candidate))
+        evidence = _gate(job, candidate)
+        if any(piece.standing is Standing.REFUTED for piece in evidence):
+            return Report(_gate_red(evidence), evidence)
+        job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
+        report = _published(trunk, candidate, evidence)
+        if report.signal.verdict is Verdict.PASS:
+            return report
+    return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
+
+
+def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
+    published = trunk.publish(candidate)
+    if not published.moved:
+        return Report(sent_back(f"{trunk.branch} moved."))
+    left = ", ".join(published.left_alone)
+    warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
+    facts = {"merged": candidate.commit, "onto": candidate.onto}
+    return Report(passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence, warnings=warnings, facts=facts)
+
+
+def _merge_message(job: Job) -> str:
+    item = job.state.item
+    return f"Merge {item.id}: {' '.join(item.title.split())}"
+
+
+def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
+    """The test command on the merge result; a look-up where main has not moved since the sign-off."""
+    policy, said = job.state.policy, "the merge result is green"
+    if policy.verify == "off":
+        return ()
+    if not policy.test:
+        return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
+    look = Look(job.state, job.phase, passed(""), job.workspace, job.world, candidate.tree, candidate.tree)
+    seen = look.observe(candidate.tree)
+    holds = seen.colour is Colour.GREEN or policy.verify == "warn"
+    standing = Standing.CONFIRMED if holds else Standing.REFUTED
+    return (
+        Evidence(
+            "gate", said, f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}", standing, seen.tail
+        ),
+    )
+
+
+def _gate_red(evidence: tuple[Evidence, ...]) -> Signal:
+    return sent_back(f"gate red on the merge result: {evidence[0].observed}\n\n{evidence[0].detail}")
+
+
+def _conflict(job: Job, candidate: Candidate) -> Signal:
+    paths = ", ".join(candidate.conflicts)
+    return sent_back(
+        f"conflict with {job.state.into} in {paths}\n\n"
+        f"`capsule run {job.mission} --rebase` rebuilds the work on {job.state.into} and goes on from there."
+    )
+
+
+def _changed_under_us(job: Job) -> str:
+    """A human who closed or rewrote the item meanwhile is asked before anything is merged."""
+    state = job.state
+    if state.parent:
+        return ""
+    now = job.world.tracker.item(state.item.id)
+    found = "closed" if now.status is Status.DONE else _rewritten(state.item, now)
+    if not found:
+        return ""
+    job.note(MovedByHand(at=job.world.clock.now(), what="item", expected=state.item.status.value, found=found))
+    return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
+
+
+def _rewritten(then: object, now: object) -> str:
+    fields = ("title", "description", "acceptance")
+    return "rewritten" if any(getattr(then, name) != getattr(now, name) for name in fields) else ""
+
+
+def archive(job: Job) -> Report:
+    """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
+    state, world, workspace = job.state, job.world, job.workspace
+    events = world.journal.events(job.mission)
+    papers = {
+        "worklog.md": workspace.worklog() or _last_worklog(job),
+        "journal.jsonl": b"".join(as_json_line(job.mission, seq, event) + b"\n" for seq, event in events).decode(),
+        "summary.md": summary([event for _, event in events], state),
+    }
+    place = world.archive.store(job.mission, papers)
+    if "merged" not in state.facts:
+        _salvage(job)
+    workspace.remove(branch=True)
+    world.archive.drop_working_folder(job.mission)
+    warnings = _close_item(job)
+    return Report(passed(f"archived in {place.name}"), warnings=warnings, facts={"archive": str(place)})
+
+
+def _last_worklog(job: Job) -> str:
+    """The worktree may be gone already, by an agent or by a first try at this step."""
+    checkpoint = job.state.checkpoint
+    held = job.workspace.read(checkpoint.commit, "worklog.md") if checkpoint else None
+    return (held or b"").decode(errors="replace")
+
+
+def _salvage(job: Job) -> None:
+    ref = job.workspace.salvage("closed without a merge")
+    if ref:
+        job.note(Salvaged(at=job.world.clock.now(), ref=ref, why="closed without a merge"))
+
+
+def _close_item(job: Job) -> tuple[str, ...]:
+    """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
+    state = job.state
+    if state.parent:
+        return ()
+    reason = state.closed_as or f"Merged as {state.facts.get('merged', '')[:12]}".removesuffix(" as ")
+    try:
+        job.world.tracker.close(state.item.id, reason)
+    except CapsuleError as refused:
+        return (f"{state.item.id} is merged, but could not be closed in the tracker: {refused.message}",)
+    job.note(ItemClosed(at=job.world.clock.now(), reason=reason))
+    return ()
+
+
+ACTIONS: dict[str, Callable[[Job], Report]] = {"prep": prep, "publish": publish, "archive": archive}

@@ -1,0 +1,85 @@
+"""One step with all it may look at, and what comes back from doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from capsule.core.event import Event, Policy, Usage
+from capsule.core.evidence import Checkpoint, Evidence
+from capsule.core.item import Item, Lineage
+from capsule.core.signal import Signal, Verdict
+from capsule.core.state import MissionState, Step
+from capsule.core.workflow import Phase, Workflow
+from capsule.doors import Workspace, World
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to start a mission with, where there is none yet."""
+
+    mission: str
+    item: Item
+    workflow: Workflow
+    base: str
+    into: str
+    policy: Policy
+    lineage: Lineage = field(default_factory=Lineage)
+    parent: str = ""
+
+
+Pursue = Callable[[Order, World], MissionState]
+
+
+@dataclass(frozen=True)
+class Job:
+    step: Step
+    state: MissionState
+    phase: Phase
+    world: World
+    pursue: Pursue
+    """How a mission is run: a phase may be one."""
+
+    @property
+    def mission(self) -> str:
+        return self.state.mission
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.world.workspace(self.state.mission)
+
+    def note(self, event: Event) -> None:
+        note(self.world, self.mission, event)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a doer brings back, before it is judged."""
+
+    signal: Signal
+    evidence: tuple[Evidence, ...] = ()
+    checkpoint: Checkpoint | None = None
+    files: tuple[str, ...] = ()
+    agent: str = ""
+    log: str = ""
+    usage: Usage | None = None
+    warnings: tuple[str, ...] = ()
+    facts: dict[str, str] = field(default_factory=dict)
+
+
+def note(world: World, mission: str, event: Event) -> None:
+    """Journal a fact, then tell whoever watches."""
+    world.journal.note(mission, event)
+    world.observer.event(mission, event)
+
+
+def passed(summary: str) -> Signal:
+    return Signal(verdict=Verdict.PASS, summary=summary)
+
+
+def sent_back(feedback: str) -> Signal:
+    return Signal(verdict=Verdict.NEEDS_WORK, feedback=feedback, summary=feedback.splitlines()[0])
+
+
+def parked(reason: str) -> Signal:
+    return Signal(verdict=Verdict.BLOCKED, feedback=reason, summary=reason.splitlines()[0])

@@ -1,0 +1,151 @@
+"""One mission, from wherever it stands to its end or its halt. Resuming is running it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from capsule.core.errors import CapsuleError, WorkspaceBroken
+from capsule.core.event import (
+    MissionStarted,
+    MovedByHand,
+    Rebased,
+    Reopened,
+    StepBegun,
+    StepEnded,
+    Stopped,
+)
+from capsule.core.evidence import Checkpoint
+from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step, replay
+from capsule.core.test_runs import is_test
+from capsule.core.workflow import Role
+from capsule.doors import World
+from capsule.engine.job import Order, note
+from capsule.engine.steps import check_names, perform
+
+
+def pursue(order: Order, world: World, *, rebase: bool = False) -> MissionState:
+    """Start it or go on with it, under its claim, until it ends, halts or is stopped."""
+    with world.journal.claim(order.mission):
+        _make_ready(order, world, rebase=rebase)
+        try:
+            return run(order.mission, world)
+        except CapsuleError as stop:
+            note(world, order.mission, Stopped(at=world.clock.now(), cause=stop.message, exit_code=stop.exit_code))
+            raise
+
+
+def move_to(order: Order, world: World, phase: str) -> None:
+    """Go on from another phase, with the workspace as it stands; a mission that is not there yet begins with it."""
+    with world.journal.claim(order.mission):
+        state = standing(world, order.mission)
+        if not state.under_way:
+            _start(order, world)
+            state = standing(world, order.mission)
+        workspace = world.workspace(order.mission)
+        workspace.prepare(state.base)
+        moved = MovedByHand(
+            at=world.clock.now(),
+            what=PHASE,
+            expected=state.to_do[0],
+            found=phase,
+            checkpoint=workspace.checkpoint(f"moved to {phase}"),
+        )
+        note(world, order.mission, moved)
+
+
+def run(mission: str, world: World) -> MissionState:
+    """The loop: what was recorded is not done again, what was only begun is."""
+    state, seen = _catch_up(world, mission, MissionState(), 0)
+    while step := next_step(state):
+        ended = world.journal.once(step, *_doing(step, state, world))
+        world.observer.event(mission, ended)
+        state, seen = _catch_up(world, mission, state, seen)
+    return state
+
+
+def standing(world: World, mission: str) -> MissionState:
+    """Where a mission stands: its journal, replayed."""
+    return replay(event for _, event in world.journal.events(mission))
+
+
+def _catch_up(world: World, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
+    news = world.journal.events(mission, after=seen)
+    for _, event in news:
+        state = apply(state, event)
+    return state, news[-1][0] if news else seen
+
+
+def _doing(step: Step, state: MissionState, world: World) -> tuple[StepBegun, Callable[[], StepEnded]]:
+    phase = state.workflow.phase(step.phase)
+    agent = agent_for(state, phase)[0] if phase.prompt else ""
+    begun = StepBegun(
+        at=world.clock.now(),
+        key=step.key,
+        phase=step.phase,
+        run=step.run,
+        attempt=state.attempt(step.phase),
+        agent=agent,
+    )
+
+    def do() -> StepEnded:
+        world.observer.event(state.mission, begun)
+        return perform(step, state, world, pursue)
+
+    return begun, do
+
+
+def _make_ready(order: Order, world: World, *, rebase: bool) -> None:
+    """A mission that is not there is started; a halted one is reopened; one that was only interrupted just goes on."""
+    state = standing(world, order.mission)
+    if not state.under_way:
+        _start(order, world)
+    elif rebase:
+        note(world, order.mission, _rebased(state, world))
+    elif state.halt:
+        note(world, order.mission, Reopened(at=world.clock.now(), checkpoint=_edited_by_hand(state, world)))
+
+
+def _start(order: Order, world: World) -> None:
+    check_names(order.workflow)
+    started = MissionStarted(
+        at=world.clock.now(),
+        mission=order.mission,
+        item=order.item,
+        lineage=order.lineage,
+        workflow=order.workflow,
+        policy=order.policy,
+        base=order.base,
+        into=order.into,
+        parent=order.parent,
+    )
+    note(world, order.mission, started)
+
+
+def _edited_by_hand(state: MissionState, world: World) -> Checkpoint | None:
+    """A human's repair of a halted mission is kept: it becomes the state that the next phase starts from."""
+    workspace = world.workspace(state.mission)
+    if state.checkpoint is None or not workspace.path.exists():
+        return None
+    try:
+        now = workspace.checkpoint("edited by hand")
+    except WorkspaceBroken:  # nothing to adopt: the next phase restores the last checkpoint
+        return None
+    same = (now.tree, now.head) == (state.checkpoint.tree, state.checkpoint.head)
+    return None if same else now
+
+
+def _rebased(state: MissionState, world: World) -> Rebased:
+    """The work rebuilt on the branch it goes into. Conflicts in tests go back to whoever writes tests."""
+    workspace, onto = world.workspace(state.mission), world.trunk(state.into).tip()
+    if state.checkpoint:
+        workspace.restore(state.checkpoint)
+    checkpoint, conflicts = workspace.rebase(onto)
+    workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER] or [state.to_do[0]]
+    in_tests = any(is_test(path, state.policy.test_globs) for path in conflicts)
+    return Rebased(
+        at=world.clock.now(),
+        base=onto,
+        checkpoint=checkpoint,
+        re_enter=workers[0] if in_tests else workers[-1],
+        conflicts=tuple(conflicts),
+    )

@@ -1,0 +1,144 @@
+"""The one `perform` table: a step is data, and here is what doing it means.
+
+Every step is "make it so": it inspects, then completes, and may be repeated after a crash at any point. A phase that
+works in the workspace starts from the checkpoint named in the last recorded outcome, so whatever an interrupted run
+left behind is out of the way (and salvaged), and it ends in a new checkpoint that holds the worklog too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from capsule.core.decide import Decision, decide, vetoes
+from capsule.core.errors import SettingsError, WorkspaceBroken
+from capsule.core.event import Outcome, StepEnded, cut
+from capsule.core.signal import Signal, Verdict, error_signal
+from capsule.core.state import MissionState, Step
+from capsule.core.test_runs import matches
+from capsule.core.workflow import When, Workflow
+from capsule.core.worklog import entry, section_of, with_entry
+from capsule.doors import World
+from capsule.engine.actions import ACTIONS
+from capsule.engine.children import run_child
+from capsule.engine.job import Job, Pursue, Report
+from capsule.engine.verify import CHECKS
+from capsule.engine.work import run_agent, run_command
+
+MOST_FILES = 200
+
+
+def perform(step: Step, state: MissionState, world: World, pursue: Pursue) -> StepEnded:
+    """Do it, judge it, and say how things stand."""
+    job = Job(step, state, state.workflow.phase(step.phase), world, pursue)
+    began = world.clock.seconds()
+    report = _done(job)
+    outcome = _outcome(report, round(world.clock.seconds() - began, 3))
+    decision = _judged(job, outcome)
+    at = world.clock.now()
+    if job.phase.doer in _WRITTEN_DOWN and report.signal.verdict is not Verdict.SKIPPED:
+        outcome = _written_down(job, outcome, decision, at)
+    return StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
+
+
+def unknown_names(workflow: Workflow) -> list[str]:
+    """Checks and actions that a workflow names and nobody knows, as sentences."""
+    found = []
+    for phase in workflow.phases:
+        found += [f"phase {phase.name!r} names the unknown check {c!r}." for c in phase.checks if c not in CHECKS]
+        if phase.do and phase.do not in ACTIONS:
+            found.append(f"phase {phase.name!r} names the unknown action {phase.do!r}.")
+    return found
+
+
+def check_names(workflow: Workflow) -> None:
+    for complaint in unknown_names(workflow):
+        choices = f"Checks: {', '.join(sorted(CHECKS))}. Actions: {', '.join(sorted(ACTIONS))}."
+        raise SettingsError(f"Workflow {workflow.name!r}: {complaint}", choices)
+
+
+def _act(job: Job) -> Report:
+    return ACTIONS[job.phase.do](job)
+
+
+_DOERS: dict[str, Callable[[Job], Report]] = {
+    "prompt": run_agent,
+    "run": run_command,
+    "do": _act,
+    "workflow": run_child,
+}
+_WRITTEN_DOWN = ("prompt", "run", "workflow")
+
+
+def _done(job: Job) -> Report:
+    if job.phase.when and not _holds(job, job.phase.when):
+        return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
+    try:
+        return _DOERS[job.phase.doer](job)
+    except WorkspaceBroken as broken:
+        return Report(error_signal(broken.message))
+
+
+def _holds(job: Job, when: When) -> bool:
+    item = job.state.item
+    levels = ("size", "complexity", "risk", "impact")
+    if when.status and item.status.value not in when.status:
+        return False
+    if any(getattr(when, name) and getattr(item.assessment, name) not in getattr(when, name) for name in levels):
+        return False
+    return not when.changed or _any_changed(job, when.changed)
+
+
+def _any_changed(job: Job, globs: tuple[str, ...]) -> bool:
+    here = job.state.checkpoint
+    changes = job.workspace.changes(job.state.base, here.tree) if here else ()
+    return any(matches(change.path, glob) for change in changes for glob in globs)
+
+
+def _outcome(report: Report, seconds: float) -> Outcome:
+    signal = msgspec.structs.replace(
+        report.signal,
+        feedback=cut(report.signal.feedback, where=report.log),
+        summary=cut(report.signal.summary, 1000),
+        files_changed=report.signal.files_changed[:MOST_FILES],
+        extra=report.signal.extra if len(str(report.signal.extra)) < 4096 else {},
+    )
+    return Outcome(
+        signal=signal,
+        evidence=report.evidence,
+        checkpoint=report.checkpoint,
+        files=report.files[:MOST_FILES],
+        agent=report.agent,
+        seconds=seconds,
+        log=report.log,
+        usage=report.usage,
+        warnings=report.warnings,
+        facts=report.facts,
+    )
+
+
+def _judged(job: Job, outcome: Outcome) -> Decision:
+    state = job.state
+    return decide(
+        state.workflow,
+        job.phase.name,
+        outcome.signal,
+        outcome.evidence,
+        strict=state.policy.verify == "strict",
+        used=state.used,
+        refutations=state.refutations,
+        vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
+    )
+
+
+def _written_down(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
+    """Our entry in the worklog, then a checkpoint that holds it. A workspace that is gone keeps its last one."""
+    workspace, phase = job.workspace, job.phase.name
+    text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
+    try:
+        workspace.write_worklog(with_entry(workspace.worklog(), section_of(job.state.workflow, phase), text))
+        checkpoint = workspace.checkpoint(job.step.key)
+    except WorkspaceBroken as broken:
+        return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, broken.message))
+    return msgspec.structs.replace(outcome, checkpoint=checkpoint)

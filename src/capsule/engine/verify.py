@@ -1,0 +1,275 @@
+"""Looks for itself: gathers the observations that a claim of success is held against.
+
+Each check is a row of `CHECKS`: a small function that sets one claim beside what is to be seen, and says whether it
+stands. Cheap checks (which files differ) come before dear ones (running the tests): where a cheap one refutes the
+claim, the tests are not run. The test command runs in the gate, a clean place that holds exactly the tree in question,
+and its result is journaled by tree, so nothing is run twice and nothing an agent left lying about can colour it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from capsule.core.errors import Interrupted
+from capsule.core.event import Observed, cut
+from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
+from capsule.core.signal import Signal, Verdict
+from capsule.core.state import MissionState, baseline
+from capsule.core.test_runs import colour_of, is_test, matches
+from capsule.core.workflow import Phase
+from capsule.doors import Workspace, World
+
+TAIL = 6000
+_SHOWN = 12
+
+
+@dataclass
+class Look:
+    """One phase's claim, and the world to check it in."""
+
+    state: MissionState
+    phase: Phase
+    signal: Signal
+    workspace: Workspace
+    world: World
+    tree: str
+    """What would be delivered as things stand."""
+    before: str
+    """The same when the phase began."""
+    seen: dict[str, Observation] = field(default_factory=dict)
+
+    def observe(self, tree: str) -> Observation:
+        """The test command on a tree: from the journal where it is known, else by running it."""
+        policy = self.state.policy
+        key = observation_key(tree, policy.test)
+        known = self.seen.get(key) or self.state.observations.get(key)
+        if known:
+            return known
+        observation = _run_tests(self, tree)
+        if observation.colour in REUSABLE:
+            event = Observed(at=self.world.clock.now(), key=key, observation=observation)
+            self.world.journal.note(self.state.mission, event)
+            self.world.observer.event(self.state.mission, event)
+            self.seen[key] = observation
+        return observation
+
+    def since(self) -> str:
+        """What the last review let pass; where there was none, the base."""
+        approved = baseline(self.state, self.phase.name)
+        return approved.tree if approved else self.state.base
+
+    def changes(self, since: str) -> Sequence[Change]:
+        return self.workspace.changes(since, self.tree)
+
+
+def look(claim: Look) -> tuple[Evidence, ...]:
+    """Every check the phase names, cheap ones first; none where nothing is claimed or nothing is to be looked at."""
+    if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
+        return ()
+    found: tuple[Evidence, ...] = ()
+    for check in sorted(claim.phase.checks, key=lambda name: name in _DEAR):
+        if check in _DEAR and refuted(found):
+            break
+        piece = CHECKS[check](claim)
+        found += (piece,) if piece else ()
+    return found
+
+
+def observation_key(tree: str, command: str) -> str:
+    return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
+
+
+def _run_tests(claim: Look, tree: str) -> Observation:
+    state, world = claim.state, claim.world
+    world.observer.activity(state.mission, f"running {state.policy.test}")
+    place = claim.workspace.gate(tree)
+    log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
+    ran = world.shell.run(
+        state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60, env=world.exported
+    )
+    if ran.why == "stopped":
+        raise Interrupted("Stopped while the tests were running.")
+    colour = colour_of(ran.why, ran.exit_code, ran.tail)
+    return Observation(
+        tree=tree,
+        command=state.policy.test,
+        colour=colour,
+        exit_code=ran.exit_code,
+        seconds=round(ran.seconds, 3),
+        tail=cut(ran.tail[-TAIL:]),
+        log=str(log),
+    )
+
+
+def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str = "") -> Evidence:
+    standing = Standing.CONFIRMED if holds else Standing.REFUTED
+    return Evidence(check, claimed, observed, standing, "" if holds else detail)
+
+
+def _unverified(check: str, claimed: str) -> Evidence:
+    return Evidence(check, claimed, "no test command is known, so nothing was run", Standing.UNVERIFIED)
+
+
+def _seen(observation: Observation) -> str:
+    code = "" if observation.exit_code is None else f", exit {observation.exit_code}"
+    return f"`{observation.command}` is {observation.colour.value}{code}"
+
+
+def _paths(changes: Sequence[Change]) -> str:
+    names = [change.path for change in changes]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def _tests(claim: Look, changes: Sequence[Change]) -> list[Change]:
+    return [change for change in changes if is_test(change.path, claim.state.policy.test_globs)]
+
+
+def _base_green(claim: Look) -> Evidence:
+    said = "the tests are green before anything is done"
+    if not claim.state.policy.test:
+        return _unverified("base-green", said)
+    observation = claim.observe(claim.tree)
+    holds = observation.colour in (Colour.GREEN, Colour.EMPTY)
+    return _evidence("base-green", said, _seen(observation), holds, observation.tail)
+
+
+def _red(claim: Look) -> Evidence:
+    said = "the new tests fail, because the code is missing"
+    if not claim.state.policy.test:
+        return _unverified("red", said)
+    observation = claim.observe(claim.tree)
+    piece = _evidence("red", said, _seen(observation), observation.colour is Colour.RED, observation.tail)
+    if observation.colour is not Colour.GREEN:
+        return piece
+    return Evidence(
+        piece.check,
+        piece.claimed,
+        piece.observed,
+        piece.standing,
+        piece.detail,
+        patience=1,
+        instead="seems already done",
+    )
+
+
+def _green(claim: Look) -> Evidence:
+    said = "all tests pass"
+    if not claim.state.policy.test:
+        return _unverified("green", said)
+    observation = claim.observe(claim.tree)
+    return _evidence("green", said, _seen(observation), observation.colour is Colour.GREEN, observation.tail)
+
+
+def _green_when_done(claim: Look) -> Evidence | None:
+    return _green(claim) if claim.signal.verdict is Verdict.PASS else None
+
+
+def _changed(claim: Look) -> Evidence:
+    changes = claim.changes(claim.since())
+    return _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
+
+
+def _changed_now(claim: Look) -> Evidence | None:
+    """MORE with nothing changed is no progress; PASS may find that nothing was left to do."""
+    changes = claim.changes(claim.before)
+    if not changes and claim.signal.verdict is Verdict.PASS and claim.changes(claim.state.base):
+        return None
+    return _evidence("changed-now", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
+
+
+def _claimed_files(signal: Signal) -> str:
+    return f"changed {', '.join(signal.files_changed[:_SHOWN])}" if signal.files_changed else "something was done"
+
+
+def _only_tests(claim: Look) -> Evidence | None:
+    changes = claim.changes(claim.state.base)
+    tests = _tests(claim, changes)
+    others = [change for change in changes if change not in tests]
+    observed = f"also changed: {_paths(others)}" if others else "only test files differ"
+    return _or_warning(claim, _evidence("only-tests", "only test files were changed", observed, not others))
+
+
+def _untouched_tests(claim: Look) -> Evidence | None:
+    touched = _tests(claim, claim.changes(claim.since()))
+    observed = (
+        "no test file differs" if not touched else "; ".join(f"{c.path} ({_KINDS[c.kind]})" for c in touched[:_SHOWN])
+    )
+    detail = "Put these files back as the review let them pass, and make the code fit the tests."
+    said = "the reviewed tests were not touched"
+    return _or_warning(claim, _evidence("untouched-tests", said, observed, not touched, detail))
+
+
+_KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
+
+
+def _or_warning(claim: Look, piece: Evidence) -> Evidence:
+    """Where tests live inside source files, which files were touched says little: a warning, not a refutation."""
+    if piece.standing is Standing.REFUTED and claim.state.policy.tests_in_sources:
+        return Evidence(piece.check, piece.claimed, f"{piece.observed} (tests live in sources)", Standing.UNVERIFIED)
+    return piece
+
+
+def _no_debris(claim: Look) -> Evidence:
+    changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
+    debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
+    detail = "Remove these files."
+    return _evidence("no-debris", "no temporary files are left", _paths(debris) or "none", not debris, detail)
+
+
+def _as_approved(claim: Look) -> Evidence:
+    """What is committed is what was signed off: nobody changes the code between the last review and the merge."""
+    changes = claim.changes(claim.since())
+    return _evidence(
+        "as-approved", "the work is as it was signed off", _paths(changes) or "no file differs", not changes
+    )
+
+
+def _committed(claim: Look) -> Evidence:
+    left = claim.workspace.touched_outside_commit()
+    detail = "Stage exactly these paths and commit them."
+    shown = ", ".join(left[:_SHOWN])
+    return _evidence("committed", "everything is committed", shown or "nothing is left uncommitted", not left, detail)
+
+
+def _artefact(claim: Look) -> Evidence:
+    wanted = claim.phase.artefact
+    found = _artefacts(claim, wanted)
+    written = [path for path in found if (claim.workspace.read(claim.tree, path) or b"").strip()]
+    observed = ", ".join(written) or ("it is empty" if found else "there is no such file")
+    return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
+
+
+def _spec_done(claim: Look) -> Evidence | None:
+    """A build that says it is finished has no open box left in its spec."""
+    if claim.signal.verdict is not Verdict.PASS:
+        return None
+    texts = [claim.workspace.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
+    boxes = sum(len(re.findall(rb"^\s*[-*] \[ \] ", text, re.MULTILINE)) for text in texts)
+    return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
+
+
+def _artefacts(claim: Look, kind: str) -> list[str]:
+    start = f"changes/{claim.state.item.id}_"
+    return [p for p in claim.workspace.files(claim.tree) if p.startswith(start) and p.endswith(f"_{kind}.md")]
+
+
+CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
+    "base-green": _base_green,
+    "red": _red,
+    "green": _green,
+    "green-when-done": _green_when_done,
+    "changed": _changed,
+    "changed-now": _changed_now,
+    "only-tests": _only_tests,
+    "untouched-tests": _untouched_tests,
+    "no-debris": _no_debris,
+    "as-approved": _as_approved,
+    "committed": _committed,
+    "artefact": _artefact,
+    "spec-done": _spec_done,
+}
+_DEAR = ("base-green", "red", "green", "green-when-done")

@@ -1,0 +1,178 @@
+"""The two doers that work in the workspace: an agent with a prompt, and a command that is a gate."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from capsule.core.briefing import Briefing, Transcript, compose, fill, fitting, prompt_values
+from capsule.core.errors import AgentUnavailable, Interrupted
+from capsule.core.event import Salvaged
+from capsule.core.signal import Signal, Verdict, error_signal, read_result, read_signal
+from capsule.core.state import agent_for
+from capsule.core.workflow import Contract
+from capsule.engine.job import Job, Report, passed, sent_back
+from capsule.engine.verify import TAIL, Look, look
+
+_ENDINGS = {
+    "timeout": "Agent timed out after {seconds:.0f} s",
+    "idle": "Agent was silent for too long and was ended after {seconds:.0f} s",
+}
+
+
+def run_agent(job: Job) -> Report:
+    """A fresh agent, from a named state; then what it says, beside what is to be seen."""
+    before = _start_from_checkpoint(job)
+    name, model = agent_for(job.state, job.phase)
+    agent = job.world.agent(name, model)
+    briefing = brief(job, model)
+    job.world.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
+    transcript = agent.run(briefing)
+    _raise_if_it_could_not_run(job, transcript)
+    signal = _signal(job, transcript)
+    tree = job.workspace.tree()
+    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+    return Report(
+        signal,
+        evidence,
+        files=tuple(change.path for change in job.workspace.changes(before, tree)),
+        agent=agent.name,
+        log=briefing.log,
+        usage=transcript.usage,
+        warnings=_warnings(job, transcript, signal),
+    )
+
+
+def run_command(job: Job) -> Report:
+    """A gate: exit 0 is PASS, anything else is NEEDS_WORK with the end of its output."""
+    before = _start_from_checkpoint(job)
+    log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
+    ran = job.world.shell.run(
+        job.phase.run, job.workspace.path, log, timeout=_timeout(job), env=_exported(job, job.workspace.path)
+    )
+    if ran.why == "stopped":
+        raise Interrupted(f"Stopped during {job.phase.name}.")
+    ok = ran.why == "exited" and ran.exit_code == 0
+    how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
+    signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
+    tree = job.workspace.tree()
+    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+    files = tuple(change.path for change in job.workspace.changes(before, tree))
+    return Report(signal, evidence, files=files, log=str(log))
+
+
+def _start_from_checkpoint(job: Job) -> str:
+    """Make the workspace equal to the last recorded state; the tree it then holds."""
+    checkpoint = job.state.checkpoint or job.workspace.base_checkpoint(job.state.base)
+    salvage = job.workspace.restore(checkpoint)
+    if salvage:
+        why = f"left behind by an interrupted {job.phase.name}"
+        job.note(Salvaged(at=job.world.clock.now(), ref=salvage, why=why))
+    return checkpoint.tree
+
+
+def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
+    """Everything the agent needs; a dry one makes nothing on the way."""
+    world, state, phase = job.world, job.state, job.phase
+    stamp = re.sub(r"\D", "", world.clock.now())[:14]
+    cwd = job.workspace.path
+    result = str(world.archive.result_path(state.item.id, phase.name, dry=dry)) if _answers_by_file(job) else ""
+    return Briefing(
+        mission=state.mission,
+        item=state.item.id,
+        phase=phase.name,
+        run=job.step.run,
+        prompt=_prompt(job, result, dry=dry),
+        cwd=str(cwd),
+        log=str(cwd / ".capsule" / "output" / f"{phase.name}-{stamp}-{world.pid}.log"),
+        keep="" if dry else str(world.archive.working_folder(state.mission) / "outputs"),
+        timeout=_timeout(job),
+        idle_timeout=(phase.idle_timeout_minutes or 0) * 60 or world.limits.idle_seconds,
+        model=model,
+        env=_exported(job, cwd) | ({"CAPSULE_RESULT": result} if result else {}),
+        result_path=result,
+    )
+
+
+def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
+    words, state, phase = job.world.words, job.state, job.phase
+    values = prompt_values(state, phase.name, result_path)
+    values["SIGNAL_CONTRACT"] = words.part("signal").strip()
+    if _answers_by_file(job):
+        values |= {"TEMPLATE": _artefact_form(job, values), "SKILL": "", "DEPTH": ""}
+        values["PREAMBLE"] = fill(words.part("preamble"), values, source="preamble").strip()
+        values["RESULT_CONTRACT"] = fill(words.part("result"), values, source="result contract").strip()
+    feedback = state.feedback.get(phase.name, "")
+    if feedback and not dry:
+        full_text = job.world.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
+        feedback = fitting(feedback, str(full_text))
+    inline = state.workflow.prompts.get(phase.prompt)
+    text = inline if inline is not None else words.prompt(phase.prompt)
+    return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
+
+
+def _artefact_form(job: Job, values: dict[str, str]) -> str:
+    name = job.phase.artefact or "idea"
+    return fill(job.world.words.template(f"change/{name}.md"), values, source=f"template {name}").strip()
+
+
+def _exported(job: Job, cwd: Path) -> dict[str, str]:
+    """What agents and commands are told by environment."""
+    item = job.state.item
+    return {
+        **job.world.exported,
+        "CAPSULE_MISSION": job.mission,
+        "CAPSULE_ITEM": item.id,
+        "CAPSULE_PHASE": job.phase.name,
+        "CAPSULE_RUN": str(job.step.run),
+        "CAPSULE_WORKTREE": str(cwd),
+        "CAPSULE_COMMIT_MSG": commit_message(item.id, item.title),
+    }
+
+
+def commit_message(item_id: str, title: str) -> str:
+    """One line, whatever the title holds."""
+    return f"{item_id}: {' '.join(title.split())}"
+
+
+def _timeout(job: Job) -> float:
+    return (job.phase.timeout_minutes or 0) * 60 or job.world.limits.phase_seconds
+
+
+def _answers_by_file(job: Job) -> bool:
+    return job.state.workflow.contract is Contract.RESULT
+
+
+def _raise_if_it_could_not_run(job: Job, transcript: Transcript) -> None:
+    if transcript.why == "stopped":
+        raise Interrupted(
+            f"Stopped during {job.phase.name}; nothing is lost.", f"Go on with `capsule run {job.mission}`."
+        )
+    if transcript.outage:
+        raise AgentUnavailable(transcript.outage.reason, transcript.outage.hint)
+
+
+def _signal(job: Job, transcript: Transcript) -> Signal:
+    if not _answers_by_file(job) or transcript.why in _ENDINGS:
+        return signal_of(transcript)
+    written = job.world.archive.take_result(job.state.item.id, job.phase.name)
+    return read_result(transcript.text if written is None else written, job.state.item.id, job.phase.name)
+
+
+def signal_of(transcript: Transcript) -> Signal:
+    """What the agent claims. How it ended can only make that worse, never better."""
+    if transcript.why in _ENDINGS:
+        return error_signal(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
+    signal = read_signal(transcript.text)
+    if signal.verdict is Verdict.PASS and transcript.exit_code != 0:
+        return error_signal(f"Agent exited with {transcript.exit_code}")
+    return signal
+
+
+def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
+    found = []
+    if transcript.leftovers:
+        found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
+    if _answers_by_file(job) and transcript.exit_code not in (0, None) and not signal.synthetic:
+        found.append(f"the agent exited with {transcript.exit_code}, but left a valid result")
+    return tuple(found)

@@ -1,0 +1,40 @@
+"""A journal that forgets when the process ends: a citizen, for tests and for looking without touching."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from capsule.core.event import Event, StepBegun, StepEnded, decode, encode
+from capsule.core.state import Step
+
+
+class MemoryJournal:
+    def __init__(self) -> None:
+        self._streams: dict[str, list[bytes]] = defaultdict(list)
+        self._epochs: dict[str, int] = defaultdict(int)
+
+    @contextmanager
+    def claim(self, stream: str) -> Iterator[int]:
+        self._epochs[stream] += 1
+        yield self._epochs[stream]
+
+    def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
+        for _, event in self.events(step.mission):
+            if isinstance(event, StepEnded) and event.key == step.key:
+                return event
+        self.note(step.mission, begun)
+        ended = perform()
+        self.note(step.mission, ended)
+        return ended
+
+    def note(self, stream: str, event: Event) -> None:
+        self._streams[stream].append(encode(event))
+
+    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
+        rows = self._streams.get(stream, [])
+        return [(number, decode(row)) for number, row in enumerate(rows, 1) if number > after]
+
+    def streams(self) -> Sequence[str]:
+        return sorted(self._streams)

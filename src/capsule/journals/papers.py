@@ -1,0 +1,108 @@
+"""A mission's papers: logs of what is under way in `.capsule/missions/<id>/`, what is left in `.capsule/logs/<id>/`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from capsule.core.item import check_id
+from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
+
+LARGEST_RESULT = 4 * 1024 * 1024
+_COMPLETE = "summary.md"
+"""Written last: an archive that has it is a whole one."""
+
+
+class Papers:
+    """All paths are below the project's `.capsule`, and every id is checked before it becomes one."""
+
+    def __init__(self, root: Path) -> None:
+        self._home = root / ".capsule"
+
+    def folder(self, mission: str) -> Path:
+        """The working folder, whether it is there or not."""
+        return self._home / "missions" / check_id(mission)
+
+    def working_folder(self, mission: str) -> Path:
+        folder = self.folder(mission)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def put(self, mission: str, name: str, text: str) -> Path:
+        path = self.working_folder(mission) / name
+        write_atomically(path, text)
+        return path
+
+    def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
+        path = self._result(item, phase)
+        if dry:
+            return path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _remove(path)
+        return path
+
+    def take_result(self, item: str, phase: str) -> bytes | None:
+        path = self._result(item, phase)
+        try:
+            return read_regular(path, LARGEST_RESULT)
+        except (NotRegular, TooLarge) as fault:
+            return str(fault).encode()
+        except OSError:
+            return None
+        finally:
+            _remove(path)
+
+    def store(self, mission: str, papers: Mapping[str, str]) -> Path:
+        place = self._home / "logs" / check_id(mission)
+        if (place / _COMPLETE).exists() and not (place / ".unfinished").exists():
+            _move_aside(place)
+        place.mkdir(parents=True, exist_ok=True)
+        write_atomically(place / ".unfinished", "")
+        _copy_outputs(self.folder(mission), place / "phase-outputs")
+        for name, text in sorted(papers.items(), key=lambda paper: paper[0] == _COMPLETE):
+            write_atomically(place / name, text.encode(errors="replace"))
+        return place
+
+    def has_outputs(self, mission: str) -> bool:
+        return any(self.folder(mission).glob("outputs/*"))
+
+    def drop_working_folder(self, mission: str) -> None:
+        """Only now is the archive finished: a repetition of the step before this writes the same one again."""
+        shutil.rmtree(self.folder(mission), ignore_errors=True)
+        (self._home / "logs" / check_id(mission) / ".unfinished").unlink(missing_ok=True)
+
+    def _result(self, item: str, phase: str) -> Path:
+        return self._home / "results" / f"phase_result_{check_id(item)}_{check_id(phase)}.json"
+
+
+def _move_aside(place: Path) -> None:
+    """An earlier archive of the same item becomes `<id>/1/`, `<id>/2/`, ...: never deleted."""
+    numbers = [int(child.name) for child in place.iterdir() if child.name.isdigit() and child.is_dir()]
+    older = place / str(max(numbers, default=0) + 1)
+    older.mkdir()
+    for child in [child for child in place.iterdir() if not child.name.isdigit()]:
+        child.rename(older / child.name)
+
+
+def _copy_outputs(working: Path, target: Path) -> None:
+    """Hard links where the file system allows it: a gigabyte of output is not written twice."""
+    target.mkdir(exist_ok=True)
+    outputs = [*working.glob("outputs/*"), *working.glob("*.log"), *working.glob("*.md")]
+    for file in (file for file in outputs if file.is_file() and not file.is_symlink()):
+        kept = target / file.name
+        if kept.exists():
+            continue
+        try:
+            os.link(file, kept)
+        except OSError:
+            shutil.copy2(file, kept, follow_symlinks=False)
+
+
+def _remove(path: Path) -> None:
+    """Whatever stands where a result is expected: a file, a link, a pipe, a folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

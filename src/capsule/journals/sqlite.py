@@ -1,0 +1,169 @@
+"""The journal on disk: one sqlite file per repository, in the git directory, so that `git clean` cannot take it.
+
+WAL with synchronous=FULL: an event that `note` or `once` returned from is on disk. A stream is written only by the
+holder of its claim: a file lock (the kernel frees it on kill -9) plus an epoch, so that a writer who lost the claim
+while asleep is refused by the database itself. Nothing but sqlite3 ever opens the file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.event import Event, StepBegun, StepEnded, decode, encode, kind
+from capsule.core.state import Step
+from capsule.system.lock import FileLock, holder
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS events (
+    stream TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, key TEXT, data BLOB NOT NULL,
+    PRIMARY KEY (stream, seq)) WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS one_outcome_per_step ON events (stream, key) WHERE kind = 'step_ended';
+CREATE TABLE IF NOT EXISTS claims (stream TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
+"""
+_NEWEST_SCHEMA = 1
+
+
+class SqliteJournal:
+    """`folder` is `<git common dir>/capsule`. Opened read-only, it creates nothing."""
+
+    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+        self._folder = folder
+        self._read_only = read_only
+        self._connection: sqlite3.Connection | None = None
+        self._epochs: dict[str, int] = {}
+
+    @contextmanager
+    def claim(self, stream: str) -> Iterator[int]:
+        lock = FileLock(self.lock_path(stream))
+        try:
+            lock.acquire()
+        except LockHeld:
+            pid = holder(self.lock_path(stream))
+            raise LockHeld(
+                f"{stream} is running{f' (pid {pid})' if pid else ''}.",
+                f"Watch it with `capsule logs {stream} -f`, or stop it first.",
+            ) from None
+        try:
+            self._epochs[stream] = self._next_epoch(stream)
+            yield self._epochs[stream]
+        finally:
+            self._epochs.pop(stream, None)
+            lock.release()
+
+    def lock_path(self, stream: str) -> Path:
+        return self._folder / "locks" / f"mission-{stream}.lock"
+
+    def running(self, stream: str) -> int | None:
+        """The pid of whoever holds the stream now: the lock says it, never the journal."""
+        return holder(self.lock_path(stream))
+
+    def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
+        row = self._db().execute(
+            "SELECT data FROM events WHERE stream = ? AND key = ? AND kind = 'step_ended'", (step.mission, step.key)
+        )
+        recorded = row.fetchone()
+        if recorded:
+            ended = decode(recorded[0])
+            assert isinstance(ended, StepEnded)
+            return ended
+        self.note(step.mission, begun)
+        ended = perform()
+        self.note(step.mission, ended)
+        return ended
+
+    def note(self, stream: str, event: Event) -> None:
+        with self._writing(stream) as db:
+            db.execute(
+                "INSERT INTO events SELECT ?, COALESCE(MAX(seq), 0) + 1, ?, ?, ? FROM events WHERE stream = ?",
+                (stream, kind(event), getattr(event, "key", None), encode(event), stream),
+            )
+
+    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
+        if self._read_only and not self._file.exists():
+            return []
+        rows = self._db().execute(
+            "SELECT seq, data FROM events WHERE stream = ? AND seq > ? ORDER BY seq", (stream, after)
+        )
+        return [(seq, decode(data)) for seq, data in rows]
+
+    def streams(self) -> Sequence[str]:
+        if self._read_only and not self._file.exists():
+            return []
+        return [row[0] for row in self._db().execute("SELECT DISTINCT stream FROM events ORDER BY stream")]
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / "journal.db"
+
+    def _db(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            if self._read_only:
+                return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            db = sqlite3.connect(self._file, timeout=10, isolation_level=None)
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            self._upgrade(db)
+        except sqlite3.DatabaseError as fault:
+            raise _unreadable(self._file, fault) from None
+        return db
+
+    def _upgrade(self, db: sqlite3.Connection) -> None:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > _NEWEST_SCHEMA:
+            raise CapsuleError(
+                "The journal was written by a newer Capsule.", "Upgrade Capsule; nothing has been changed."
+            )
+        if version < _NEWEST_SCHEMA:
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
+
+    def _next_epoch(self, stream: str) -> int:
+        with self._transaction() as db:
+            db.execute(
+                "INSERT INTO claims VALUES (?, 1) ON CONFLICT (stream) DO UPDATE SET epoch = epoch + 1", (stream,)
+            )
+            row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
+        return int(row[0])
+
+    @contextmanager
+    def _writing(self, stream: str) -> Iterator[sqlite3.Connection]:
+        """A transaction that fails where the claim is not, or no longer, ours."""
+        with self._transaction() as db:
+            row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
+            if row is None or row[0] != self._epochs.get(stream):
+                raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")
+            yield db
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        db = self._db()
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            yield db
+            db.execute("COMMIT")
+        except sqlite3.DatabaseError as fault:
+            raise _unreadable(self._file, fault) from None
+        finally:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+
+
+def _unreadable(file: Path, fault: Exception) -> CapsuleError:
+    return CapsuleError(
+        f"The journal {file.name} cannot be used: {fault}.",
+        f"Check the disk and the permissions of {file.parent}; move the file aside only if it is beyond repair.",
+    )

@@ -1,0 +1,141 @@
+"""Files that people write for us: settings and workflows, in YAML or TOML, read strictly.
+
+The YAML reader we use is fast and knows YAML 1.2, but forgives three things that a strict reader must not: it keeps the
+last of two equal keys, it drops every document after the first, and a few nested aliases make it fill the memory.
+Equal keys are found by reading the text a second time with every key made unique (its own place in the text is appended
+to it): two keys of one mapping that differ only in that were the same. What is no key may be changed by the marking as
+well, but only keys are looked at, so there are no false alarms.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from capsule.core.errors import SettingsError
+
+LARGEST = 1024 * 1024
+MOST_ALIASES = 10
+
+_KEY_END = re.compile(r"(?<=[^\s:\"'{}\[\],])(?=[\"'][ \t]*:|[ \t]*:(?:\s|$))")
+_MARKED = re.compile(r"(.*)\ue000(\d+)\ue001", re.DOTALL)
+_ANCHOR = re.compile(r"(?:^|(?<=[\s\[{,]))([&*])([^\s\[\]{},]+)", re.MULTILINE)
+_PARSER_PREFIX = re.compile(r"^YAML parse error: ")
+_POSITION = re.compile(r" ?at byte \d+ line (\d+) column (\d+)")
+
+
+def read_plain(path: Path) -> bytes | None:
+    """The content of a regular file (links are followed: people link their dotfiles), None where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as fault:
+        raise SettingsError(f"{path} cannot be read: {fault.strerror}.", "Make it a readable file.") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise SettingsError(f"{path} is not a regular file.", "Put a plain text file there, or nothing.")
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(LARGEST + 1)
+
+
+def as_text(data: bytes, source: str) -> str:
+    if len(data) > LARGEST:
+        raise SettingsError(f"{source} is larger than {LARGEST // 1024} KiB.", "Such a file should fit a page or two.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = data.count(b"\n", 0, fault.start) + 1
+        raise SettingsError(f"{source}, line {line}: this is not UTF-8 text.", "Save the file as UTF-8.") from None
+
+
+def parse_yaml(data: bytes, source: str) -> object:
+    """The one document in the file, None where it is empty."""
+    text = as_text(data, source)
+    _refuse_alias_bomb(text, source)
+    try:
+        documents = _documents(text)
+    except ValueError as fault:
+        raise SettingsError(*_explained(fault, source)) from None
+    if len(documents) > 1:
+        raise SettingsError(f"{source} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
+    for key, first, second in _twice(text):
+        raise SettingsError(
+            f"{source}, line {second}: the key `{key}` was given on line {first} already.", "Keep one of the two."
+        )
+    return documents[0] if documents else None
+
+
+def parse_scalar(text: str) -> object:
+    """What a text means as YAML; where it means nothing, the text itself."""
+    try:
+        _refuse_alias_bomb(text, "value")
+        documents = _documents(text)
+    except (ValueError, SettingsError):
+        return text
+    return documents[0] if documents else None
+
+
+def parse_toml(data: bytes, source: str) -> dict[str, object]:
+    import tomllib  # noqa: PLC0415 - few projects have such a file
+
+    try:
+        return tomllib.loads(as_text(data, source))
+    except (tomllib.TOMLDecodeError, RecursionError) as fault:
+        raise SettingsError(f"{source} is not valid TOML: {fault}.", "Mend that line.") from None
+
+
+def _documents(text: str) -> list[object]:
+    import yaml12  # noqa: PLC0415 - commands that read no settings do not pay for it
+
+    return list(yaml12.parse_yaml(text, multi=True))
+
+
+def _explained(fault: ValueError, source: str) -> tuple[str, str]:
+    """The parser's words, with the position where people look for it."""
+    words = _PARSER_PREFIX.sub("", str(fault))
+    position = _POSITION.search(words)
+    where = f"{source}, line {position.group(1)}, column {position.group(2)}" if position else source
+    return (
+        f"{where}: {_POSITION.sub('', words)}.",
+        "That is no valid YAML: look at this line and the ones just before it.",
+    )
+
+
+def _refuse_alias_bomb(text: str, source: str) -> None:
+    found = _ANCHOR.findall(text)
+    anchors = {name for sign, name in found if sign == "&"}
+    aliases = sum(sign == "*" and name in anchors for sign, name in found)
+    if aliases > MOST_ALIASES:
+        raise SettingsError(f"{source} uses {aliases} YAML aliases.", f"Write it out: {MOST_ALIASES} are the most.")
+
+
+def _twice(text: str) -> Iterator[tuple[str, int, int]]:
+    """Keys that occur twice in one mapping, with their lines."""
+    marked = _KEY_END.sub(lambda found: f"\ue000{found.start()}\ue001", text)
+    try:
+        documents = _documents(marked)
+    except ValueError:  # a marked alias or tag: then the parser's own reading has to do
+        return
+    for mapping in _mappings(documents):
+        seen: dict[str, int] = {}
+        for found in filter(None, map(_MARKED.fullmatch, map(str, mapping))):
+            name, place = found.group(1), int(found.group(2))
+            if name in seen:
+                yield name, _line(text, seen[name]), _line(text, place)
+            seen[name] = place
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1
+
+
+def _mappings(node: object) -> Iterator[dict[object, object]]:
+    if isinstance(node, dict):
+        yield node
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    for child in children:
+        yield from _mappings(child)

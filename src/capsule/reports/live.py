@@ -1,0 +1,48 @@
+"""What is going on between two events, for whoever looks: `.capsule/missions/<id>/live.jsonl`, capped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from capsule.core.event import Event, kind
+from capsule.doors import Observer
+from capsule.reports.style import clean
+from capsule.system.files import append_line
+
+LARGEST = 4 * 1024 * 1024
+
+
+class LiveFile:
+    def __init__(self, folder: Callable[[str], Path], now: Callable[[], str]) -> None:
+        self._folder = folder
+        self._now = now
+
+    def event(self, mission: str, event: Event) -> None:
+        self._append(mission, {"at": event.at, "event": kind(event), "key": getattr(event, "key", "")})
+
+    def activity(self, mission: str, text: str) -> None:
+        self._append(mission, {"at": self._now(), "activity": clean(text)[:500]})
+
+    def _append(self, mission: str, line: dict[str, str]) -> None:
+        """Only while the mission is under way: its folder goes with the archive."""
+        folder = self._folder(mission)
+        path = folder / "live.jsonl"
+        if folder.is_dir() and (not path.exists() or path.stat().st_size < LARGEST):
+            append_line(path, json.dumps(line, ensure_ascii=False))
+
+
+class Several:
+    """Tell everybody."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def event(self, mission: str, event: Event) -> None:
+        for observer in self._observers:
+            observer.event(mission, event)
+
+    def activity(self, mission: str, text: str) -> None:
+        for observer in self._observers:
+            observer.activity(mission, text)

@@ -1,0 +1,173 @@
+"""Plain lines that a person can follow: `[2/5] test-writer ...`, attempt, verdict, seconds, and what was seen."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import TextIO
+
+from capsule.core.decide import Decision, Move
+from capsule.core.event import (
+    Event,
+    ItemClosed,
+    MissionStarted,
+    MovedByHand,
+    Observed,
+    Rebased,
+    Reopened,
+    Salvaged,
+    StepBegun,
+    StepEnded,
+    Warned,
+)
+from capsule.core.evidence import Colour, Evidence, Standing
+from capsule.core.signal import Verdict
+from capsule.core.state import MissionState, apply
+from capsule.reports.style import Style, clean
+
+_COLOURS = {
+    Verdict.PASS: "green",
+    Verdict.MORE: "green",
+    Verdict.SKIPPED: "dim",
+    Verdict.NEEDS_WORK: "yellow",
+    Verdict.BLOCKED: "yellow",
+}
+_SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
+_INDENT = " " * 8
+
+
+class PlainReport:
+    """An observer that prints. Keeps each mission's state to know its stages."""
+
+    def __init__(self, stream: TextIO | None = None, *, colour: bool | None = None, width: int | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._style = Style(self._stream, colour)
+        self._width = width or max(40, shutil.get_terminal_size((100, 24)).columns)
+        self._states: dict[str, MissionState] = {}
+
+    def event(self, mission: str, event: Event) -> None:
+        self._states[mission] = apply(self._states.get(mission, MissionState()), event)
+        line = _LINES.get(type(event))
+        if line:
+            line(self, mission, event)
+
+    def activity(self, mission: str, text: str) -> None:
+        """Plain mode follows phases, not keystrokes."""
+
+    def resume(self, mission: str, state: MissionState) -> None:
+        """What is known of a mission that goes on."""
+        self._states[mission] = state
+
+    def _say(self, text: str, indent: str = "") -> None:
+        first = True
+        for line in textwrap.wrap(clean(text), self._width - len(indent), break_on_hyphens=False) or [""]:
+            self._stream.write(f"{indent}{'' if first else '  '}{line}\n")
+            first = False
+        self._stream.flush()
+
+    def _started(self, mission: str, event: MissionStarted) -> None:
+        self._print("bold", f"{mission}: {clean(event.item.title)}")
+        self._say(f"workflow {event.workflow.name}, base {event.base[:12]}, into {event.into}", "  ")
+        if event.policy.verify == "off":
+            self._print("yellow", "  Unverified: verify is off, nothing the agents claim is checked.")
+        elif not event.policy.test:
+            self._print(
+                "yellow", "  Unverified: no test command was found. Name one: evidence.test in .capsule/config.yaml."
+            )
+        else:
+            self._say(f"tests by `{event.policy.test}`", "  ")
+
+    def _begun(self, mission: str, event: StepBegun) -> None:
+        again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
+        agent = f" by {event.agent}" if event.agent else ""
+        self._stream.write(f"{self._stage(mission, event.phase)} {event.phase} ...{again}{agent}\n")
+        self._stream.flush()
+
+    def _ended(self, mission: str, event: StepEnded) -> None:
+        decision, outcome = event.decision, event.outcome
+        word = self._style.paint(_COLOURS.get(decision.verdict, "red"), decision.verdict.value)
+        stage = self._stage(mission, event.phase)
+        self._stream.write(f"{stage} {event.phase} {word} {outcome.seconds:.1f} s{_claim(event)}\n")
+        if outcome.signal.summary and decision.verdict is not Verdict.REFUTED:
+            self._say(outcome.signal.summary, _INDENT)
+        for piece in outcome.evidence:
+            self._evidence(piece)
+        for warning in outcome.warnings:
+            self._say(f"! {warning}", _INDENT)
+        self._consequence(decision)
+
+    def _evidence(self, piece: Evidence) -> None:
+        sign, colour = _SIGNS[piece.standing]
+        self._stream.write(f"{_INDENT}{self._style.paint(colour, sign)} ")
+        text = f"claimed: {piece.claimed}; seen: {piece.observed}"
+        lines = textwrap.wrap(clean(text), self._width - len(_INDENT) - 2, break_on_hyphens=False)
+        self._stream.write(f"\n{_INDENT}  ".join(lines) + "\n")
+
+    def _consequence(self, decision: Decision) -> None:
+        words = _CONSEQUENCES.get(decision.move)
+        if words:
+            self._say(words(decision), _INDENT)
+
+    def _observed(self, _mission: str, event: Observed) -> None:
+        seen = event.observation
+        colour = "green" if seen.colour is Colour.GREEN else "red"
+        word = self._style.paint(colour, seen.colour.value)
+        self._stream.write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)\n")
+
+    def _reopened(self, mission: str, event: Reopened) -> None:
+        kept = ", with what was changed by hand" if event.checkpoint else ""
+        self._say(f"{mission} goes on where it stood{kept}.")
+
+    def _rebased(self, mission: str, event: Rebased) -> None:
+        self._say(f"{mission} was rebuilt on {event.base[:12]}; it goes on at {event.re_enter}.")
+
+    def _salvaged(self, _mission: str, event: Salvaged) -> None:
+        self._say(f"kept: {event.ref} ({event.why})", _INDENT)
+
+    def _moved(self, _mission: str, event: MovedByHand) -> None:
+        self._say(f"! {event.what} was {event.found} by hand", _INDENT)
+
+    def _warned(self, _mission: str, event: Warned) -> None:
+        self._say(f"! {event.text}")
+
+    def _closed(self, mission: str, _: ItemClosed) -> None:
+        self._say(f"{mission} is closed in the tracker", _INDENT)
+
+    def _stage(self, mission: str, phase: str) -> str:
+        workflow = self._states[mission].workflow
+        stages = workflow.stages()
+        found = workflow.phase(phase)
+        return f"[{stages.index(found.stage or found.name) + 1}/{len(stages)}]"
+
+    def _print(self, colour: str, text: str) -> None:
+        self._stream.write(self._style.paint(colour, text) + "\n")
+        self._stream.flush()
+
+
+def _claim(event: StepEnded) -> str:
+    claimed, verdict = event.outcome.signal.verdict, event.decision.verdict
+    return f" (it claimed {claimed.value})" if claimed is not verdict else ""
+
+
+_CONSEQUENCES: dict[Move, Callable[[Decision], str]] = {
+    Move.RETRY: lambda d: f"→ back to {d.back_to} with the evidence",
+    Move.REWORK: lambda d: f"→ back to {d.back_to}: {d.reason}",
+    Move.PARK: lambda d: f"→ parked: {d.reason}",
+    Move.ABORT: lambda d: f"→ stopped: {d.reason}",
+    Move.CLOSE: lambda d: f"→ closed: {d.reason}",
+}
+
+_LINES: dict[type, Callable[..., None]] = {
+    MissionStarted: PlainReport._started,
+    StepBegun: PlainReport._begun,
+    StepEnded: PlainReport._ended,
+    Observed: PlainReport._observed,
+    Reopened: PlainReport._reopened,
+    Rebased: PlainReport._rebased,
+    Salvaged: PlainReport._salvaged,
+    MovedByHand: PlainReport._moved,
+    Warned: PlainReport._warned,
+    ItemClosed: PlainReport._closed,
+}

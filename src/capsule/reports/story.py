@@ -1,0 +1,358 @@
+"""A mission's story, told from its events: for people (`lines`) and for programs (`facts`). Nothing is touched.
+
+Whether it runs is not in the events: begun with nobody at it is *interrupted*. Only the part since the mission was last
+started is told; what came before was abandoned, and its salvage refs are still named.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from capsule.core.event import Abandoned, Event, MissionStarted, Salvaged, StepBegun, StepEnded, Stopped, Warned
+from capsule.core.evidence import Evidence, Standing
+from capsule.core.state import MissionState, replay
+from capsule.reports.style import Style, clean
+
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Escape sequences and control characters; also those that make text read backwards."""
+_SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
+_VERDICTS = {"PASS": "green", "MORE": "green", "SKIPPED": "dim", "NEEDS_WORK": "yellow", "BLOCKED": "yellow"}
+_PROOF_LINES = 6
+_FEEDBACK_LINES = 20
+NARROWEST = 32
+
+
+def printable(text: str) -> str:
+    """A stranger's text with its lines and its indentation, unable to steer a terminal."""
+    return _CONTROL.sub("", text)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One run of one phase; without `ended` it is under way, or was interrupted."""
+
+    key: str
+    phase: str
+    number: int
+    agent: str
+    ended: StepEnded | None = None
+
+
+@dataclass(frozen=True)
+class Standpoint:
+    """Where a mission stands, in one word and one sentence, and what to type next."""
+
+    word: str
+    sentence: str
+    next: str
+
+
+class Story:
+    def __init__(self, events: Sequence[Event], pid: int | None, root: Path) -> None:
+        self._all = events
+        starts = [number for number, event in enumerate(events) if isinstance(event, MissionStarted)]
+        self.events = events[starts[-1] :] if starts else events
+        self.state: MissionState = replay(events)
+        self.pid = pid
+        self.root = root
+
+    @property
+    def mission(self) -> str:
+        return self.state.mission
+
+    def attempts(self) -> list[Attempt]:
+        """In the order in which they began; a step that was begun again is told once."""
+        found: dict[str, Attempt] = {}
+        for event in self.events:
+            if isinstance(event, StepBegun):
+                found[event.key] = Attempt(event.key, event.phase, event.attempt, event.agent)
+            elif isinstance(event, StepEnded):
+                begun = found.get(event.key)
+                number, agent = (begun.number, begun.agent) if begun else (event.run, "")
+                agent = event.outcome.agent or agent
+                found[event.key] = Attempt(event.key, event.phase, number, agent, event)
+        return list(found.values())
+
+    def standpoint(self) -> Standpoint:
+        return next(point for tell in _STANDPOINTS if (point := tell(self)))
+
+    def salvaged(self) -> list[tuple[str, str]]:
+        """Every ref that keeps something of this mission, also of starts before the last one."""
+        kept = [(event.ref, event.why) for event in self._all if isinstance(event, Salvaged)]
+        ended = [(event.salvage, event.how) for event in self._all if isinstance(event, Abandoned) and event.salvage]
+        return list(dict.fromkeys(kept + ended))
+
+    def warnings(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Warned)]
+
+    def places(self) -> dict[str, str]:
+        """What exists of the mission's papers and worktree, by what it is."""
+        home = self.root / ".capsule"
+        places = {
+            "worktree": home / "worktrees" / self.mission,
+            "under way": home / "missions" / self.mission,
+            "papers": home / "logs" / self.mission,
+        }
+        return {what: str(path) for what, path in places.items() if path.is_dir()}
+
+    def unverified(self) -> str:
+        if self.state.policy.verify == "off":
+            return "UNVERIFIED: verify is off, nothing the agents claim is checked"
+        return "" if self.state.policy.test else "UNVERIFIED: no test command is known"
+
+
+# ---- where it stands: the first that applies
+
+
+def _running(story: Story) -> Standpoint | None:
+    if story.pid is None:
+        return None
+    at = f" at {story.state.begun.phase}" if story.state.begun else ""
+    return Standpoint("running", f"running{at} (pid {story.pid})", f"capsule logs {story.mission} -f")
+
+
+def _abandoned(story: Story) -> Standpoint | None:
+    state = story.state
+    return Standpoint("abandoned", f"abandoned: {state.abandoned}", _run(story)) if state.abandoned else None
+
+
+def _halted(story: Story) -> Standpoint | None:
+    halt = story.state.halt
+    if halt is None:
+        return None
+    word = "parked" if halt.move.value == "park" else "stopped"
+    return Standpoint(word, f"{word} at {halt.phase}: {halt.reason}", _run(story))
+
+
+def _finished(story: Story) -> Standpoint | None:
+    state = story.state
+    if not state.finished:
+        return None
+    item = "its item is closed" if state.item_closed else "its item is still open in the tracker"
+    command = f"capsule logs {story.mission}" if state.item_closed else _run(story)
+    merged = state.facts.get("merged", "")[:12]
+    if merged:
+        return Standpoint("merged", f"merged into {state.into} as {merged}; {item}", command)
+    return Standpoint("closed", f"closed: {state.closed_as or 'nothing was left to do'}; {item}", command)
+
+
+def _interrupted(story: Story) -> Standpoint | None:
+    begun = story.state.begun
+    if begun is None:
+        return None
+    last = story.events[-1]
+    why = f" ({last.cause.rstrip('.')})" if isinstance(last, Stopped) else ""
+    return Standpoint("interrupted", f"interrupted at {begun.phase}{why}", _run(story))
+
+
+def _waiting(story: Story) -> Standpoint:
+    return Standpoint("waiting", f"waiting to go on at {story.state.to_do[0]}", _run(story))
+
+
+def _run(story: Story) -> str:
+    return f"capsule run {story.mission}"
+
+
+_STANDPOINTS: tuple[Callable[[Story], Standpoint | None], ...] = (
+    _running,
+    _abandoned,
+    _halted,
+    _finished,
+    _interrupted,
+    _waiting,
+)
+
+
+# ---- for programs
+
+
+def facts(story: Story) -> dict[str, Any]:
+    """One JSON object."""
+    state, point = story.state, story.standpoint()
+    return {
+        "mission": state.mission,
+        "item": {"id": state.item.id, "title": state.item.title, "closed": state.item_closed},
+        "workflow": state.workflow.name,
+        "base": state.base,
+        "into": state.into,
+        "status": point.word,
+        "standing": point.sentence,
+        "pid": story.pid,
+        "merged": state.facts.get("merged"),
+        "verify": state.policy.verify,
+        "test": state.policy.test or None,
+        "to_do": list(state.to_do),
+        "attempts": [_attempt_facts(attempt) for attempt in story.attempts()],
+        "feedback": _waiting_feedback(state),
+        "salvaged": [{"ref": ref, "why": why} for ref, why in story.salvaged()],
+        "warnings": story.warnings(),
+        "places": story.places(),
+        "next": point.next,
+        "events": len(story.events),
+    }
+
+
+def _attempt_facts(attempt: Attempt) -> dict[str, Any]:
+    known = {"key": attempt.key, "phase": attempt.phase, "attempt": attempt.number, "agent": attempt.agent or None}
+    if attempt.ended is None:
+        return {**known, "verdict": None}
+    outcome, decision = attempt.ended.outcome, attempt.ended.decision
+    return {
+        **known,
+        "claimed": outcome.signal.verdict.value,
+        "verdict": decision.verdict.value,
+        "move": decision.move.value,
+        "reason": decision.reason,
+        "seconds": round(outcome.seconds, 3),
+        "ended": attempt.ended.at,
+        "summary": outcome.signal.summary,
+        "files": list(outcome.files),
+        "evidence": [msgspec.to_builtins(piece) for piece in outcome.evidence],
+        "warnings": list(outcome.warnings),
+    }
+
+
+def _waiting_feedback(state: MissionState) -> dict[str, str]:
+    """What the next agents will be told; a halted mission's last word goes to whoever it goes on with."""
+    halted = {state.halt.phase: state.halt.feedback} if state.halt and state.halt.feedback else {}
+    return {} if state.finished else {**state.feedback, **halted}
+
+
+# ---- for people
+
+
+def lines(story: Story, style: Style, width: int) -> Iterator[str]:
+    """What `capsule show` prints."""
+    width = max(NARROWEST, width)
+    yield from _header(story, style, width)
+    yield ""
+    yield from _phases(story, style, width)
+    yield from _feedback(story, style, width)
+    yield from _labelled("salvaged", (f"{ref} ({why})" for ref, why in story.salvaged()), width)
+    yield from _labelled("warning", story.warnings(), width)
+    yield ""
+    for what, path in story.places().items():
+        yield f"{what + ':':<12}{path}"
+    yield f"{'next:':<12}{story.standpoint().next}"
+
+
+def _header(story: Story, style: Style, width: int) -> Iterator[str]:
+    state, point = story.state, story.standpoint()
+    yield style.paint("bold", f"{state.item.id}: {clean(state.item.title)}")
+    yield from _wrapped(f"workflow {state.workflow.name}, base {state.base[:12]}, into {state.into}", width, "  ")
+    colour = {"merged": "green", "parked": "yellow", "interrupted": "yellow", "stopped": "red"}.get(point.word, "")
+    for line in _wrapped(point.sentence, width, "  "):
+        yield style.paint(colour, line)
+    if story.unverified():
+        yield style.paint("yellow", f"  {story.unverified()}")
+
+
+def _phases(story: Story, style: Style, width: int) -> Iterator[str]:
+    """A table; under each row what was claimed there, and what was seen."""
+    attempts = story.attempts()
+    columns = _fitting([_HEADINGS, *(_cells(attempt, story.pid) for attempt in attempts)], width)
+    heading, *rows = columns
+    yield style.paint("dim", _row(heading, rows))
+    for attempt, row in zip(attempts, rows, strict=True):
+        verdict = attempt.ended.decision.verdict.value if attempt.ended else ""
+        colour = _VERDICTS.get(verdict, "red") if verdict else "yellow"
+        yield style.paint(colour, _row(row, columns))
+        for piece in attempt.ended.outcome.evidence if attempt.ended else ():
+            yield from _evidence(piece, style, width)
+    to_do = story.state.to_do[1:] if story.state.begun else story.state.to_do
+    if to_do and not story.state.abandoned:
+        yield from _wrapped(f"still to do: {', '.join(to_do)}", width, "")
+
+
+_HEADINGS = {"phase": "phase", "try": "try", "claimed": "claimed", "verdict": "verdict", "time": "time", "by": "by"}
+_DISPENSABLE = ("by", "time", "try", "claimed")
+"""What a narrow terminal does without, first things first."""
+
+Cells = dict[str, str]
+
+
+def _cells(attempt: Attempt, pid: int | None) -> Cells:
+    ended = attempt.ended
+    begun = {"phase": clean(attempt.phase), "try": str(attempt.number), "by": clean(attempt.agent)}
+    if ended is None:
+        return {**begun, "claimed": "", "verdict": "interrupted" if pid is None else "under way", "time": ""}
+    return {
+        **begun,
+        "claimed": ended.outcome.signal.verdict.value,
+        "verdict": ended.decision.verdict.value,
+        "time": f"{ended.outcome.seconds:.1f} s",
+    }
+
+
+def _fitting(rows: list[Cells], width: int) -> list[Cells]:
+    """The rows without the columns there is no room for."""
+    for dropped in range(len(_DISPENSABLE) + 1):
+        kept = [name for name in _HEADINGS if name not in _DISPENSABLE[:dropped]]
+        shown = [{name: row[name] for name in kept} for row in rows]
+        if sum(_widths(shown).values()) + 2 * (len(kept) - 1) <= width:
+            break
+    return shown
+
+
+def _widths(rows: Iterable[Cells]) -> dict[str, int]:
+    widths: dict[str, int] = {}
+    for row in rows:
+        for name, cell in row.items():
+            widths[name] = max(widths.get(name, 0), len(cell))
+    return widths
+
+
+def _row(row: Cells, among: Sequence[Cells]) -> str:
+    widths = _widths([row, *among])
+    return "  ".join(f"{cell:<{widths[name]}}" for name, cell in row.items()).rstrip()
+
+
+def _evidence(piece: Evidence, style: Style, width: int) -> Iterator[str]:
+    """The claim beside what was seen; the proof only where the two disagree."""
+    sign, colour = _SIGNS[piece.standing]
+    first, *rest = _wrapped(f"claimed: {piece.claimed}; seen: {piece.observed}", width - 2, "  ")
+    yield f"  {style.paint(colour, sign)} {first.lstrip()}"
+    yield from (f"  {line}" for line in rest)
+    if piece.standing is Standing.REFUTED:
+        for line in printable(piece.detail).strip().splitlines()[-_PROOF_LINES:]:
+            yield style.paint("dim", f"    | {line.expandtabs(4)[: width - 6]}".rstrip())
+
+
+def _feedback(story: Story, style: Style, width: int) -> Iterator[str]:
+    for phase, text in _waiting_feedback(story.state).items():
+        yield ""
+        yield style.paint("bold", f"feedback waiting for {phase}:")
+        told = printable(text).strip().splitlines()
+        for line in told[:_FEEDBACK_LINES]:
+            yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
+        if len(told) > _FEEDBACK_LINES:
+            yield f"  ... and {len(told) - _FEEDBACK_LINES} more lines: --json has them all"
+
+
+def _labelled(label: str, texts: Iterable[str], width: int) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        if number == 0:
+            yield ""
+        yield from _wrapped(f"{label}: {text}", width, "")
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    """A stranger's sentence on as many lines as it needs."""
+    wrapped = textwrap.wrap(
+        clean(printable(text)),
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "  ",
+        break_on_hyphens=False,
+    )
+    return wrapped or [""]

@@ -1,0 +1,25 @@
+"""Colours only where a person looks at a terminal that wants them, and no control character of a stranger's ever."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TextIO
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Style:
+    def __init__(self, stream: TextIO, colour: bool | None = None) -> None:
+        wanted = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self._colour = wanted if colour is None else colour
+
+    def paint(self, colour: str, text: str) -> str:
+        code = _CODES.get(colour)
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
+
+
+def clean(text: str) -> str:
+    """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
+    return " ".join(_CONTROL.sub("", text).split())

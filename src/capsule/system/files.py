@@ -1,0 +1,170 @@
+"""Files that survive a crash, and files that strangers left.
+
+Writing: the text is finished in a temporary file beside its target, flushed to the disk, and then renamed, so a reader
+sees the old file or the new one and a crash or a full disk leaves the old one. A symbolic link at the target is
+*replaced* by the new file: nothing is ever written through a link that somebody planted.
+
+Reading: what an agent left behind may be a link, a FIFO that never answers, or endless. `read_regular` says so at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError
+
+_TEMP_NAME = re.compile(r"\.capsule-(\d+)-[0-9a-f]{8}\.tmp")
+_HINTS = {
+    errno.ENOSPC: "Free some space on that disk, then run the same command again.",
+    errno.EDQUOT: "Your disk quota is used up: free some space, then run the same command again.",
+    errno.EROFS: "That file system is mounted read-only.",
+    errno.ENOENT: "Make sure that its directory exists.",
+}
+_ANY_HINT = "Make sure that you may write there."
+
+
+class NotRegular(OSError):
+    """Something stands there, but it is not a plain file."""
+
+
+class TooLarge(OSError):
+    """The file is larger than anything we agreed to read."""
+
+
+class CannotWrite(CapsuleError):
+    """A file could not be written. What was there before is unchanged."""
+
+    def __init__(self, path: Path, cause: OSError) -> None:
+        reason = cause.strerror or str(cause)
+        super().__init__(f"Cannot write {path}: {reason}", _HINTS.get(cause.errno or 0, _ANY_HINT))
+
+
+def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
+    """Replaces the file in one step. Its mode is kept unless one is given; a new file gets what the umask allows."""
+    content = data.encode() if isinstance(data, str) else data
+    temp = path.parent / f".capsule-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        _write_new(temp, content, _mode_of(path) if mode is None else mode)
+        temp.replace(path)
+        _flush_directory(path.parent)
+    except OSError as error:
+        raise CannotWrite(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temp.unlink()  # still there only if we did not get as far as the rename
+
+
+def append_line(path: Path, line: str) -> None:
+    """Adds one line. One that a crash left unfinished is ended first, so that it spoils no other."""
+    if "\n" in line:
+        raise ValueError(f"one line was expected, not {line.count(chr(10)) + 1}")
+    try:
+        fd = _open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            size = os.fstat(fd).st_size
+            torn = size > 0 and os.pread(fd, 1, size - 1) != b"\n"
+            _write_all(fd, b"\n" * torn + line.encode() + b"\n")
+        finally:
+            os.close(fd)
+    except OSError as error:
+        raise CannotWrite(path, error) from error
+
+
+def tail_bytes(path: Path, limit: int) -> bytes:
+    """The last `limit` bytes of a regular file, at a cost that does not depend on how long it is."""
+    fd = _open_regular(path, os.O_RDONLY)
+    with os.fdopen(fd, "rb") as file:
+        file.seek(max(0, os.fstat(fd).st_size - limit))
+        return file.read(limit)
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """A regular file of at most `limit` bytes; anything else is an OSError that says what it was."""
+    with os.fdopen(_open_regular(path, os.O_RDONLY), "rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise TooLarge(errno.EFBIG, f"larger than the {limit} bytes allowed", str(path))
+    return content
+
+
+def sweep_temps(directory: Path) -> list[Path]:
+    """Removes the temporary files of writers that died before their rename; returns what it removed."""
+    matches = [(path, _TEMP_NAME.fullmatch(path.name)) for path in sorted(directory.iterdir())]
+    dead = [path for path, match in matches if match and not _is_alive(int(match[1]))]
+    for path in dead:
+        path.unlink(missing_ok=True)
+    return dead
+
+
+def _write_new(path: Path, content: bytes, mode: int | None) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666 if mode is None else 0o600)
+    try:
+        if mode is not None:
+            os.fchmod(fd, mode)
+        _write_all(fd, content)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _mode_of(path: Path) -> int | None:
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None
+
+
+def _flush_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _open_regular(path: Path, flags: int) -> int:
+    """Neither follows a link nor waits for the other end of a FIFO."""
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR):
+            raise _not_regular(path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise _not_regular(path)
+    return fd
+
+
+def _not_regular(path: Path) -> NotRegular:
+    kinds = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFDIR: "a directory",
+        stat.S_IFIFO: "a FIFO",
+        stat.S_IFSOCK: "a socket",
+    }
+    kind = kinds.get(stat.S_IFMT(path.lstat().st_mode), "a device")
+    return NotRegular(errno.EINVAL, f"{kind}, where a regular file was expected", str(path))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,451 @@
+"""Git, said once: the only module that starts it.
+
+An agent works inside the repository whose git we use, and can change nearly all of it: the settings, the hooks, the
+`.git` file of its worktree, the flags in an index. So there are two ways in:
+
+- `content` is for files, trees and commits. It uses a git directory of our own, `<common>/capsule/git`, that shares
+  nothing with the repository but its objects: no filter, merge driver or index flag planted in there takes part.
+  What the user had set about line endings, filters (LFS, git-crypt) and ignored files is copied when Capsule first
+  enters the repository and used from then on. There are no refs in it: name commits and trees by their ids.
+- `repository` is for refs and for the list of worktrees. It names the git directory itself, so no `.git` file is
+  believed, and it never looks at the content of files.
+
+Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out. Paths are
+bytes, as git gives them, until somebody has to read them (`shown`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError, PrerequisiteMissing
+from capsule.system import git_environment, git_locks
+from capsule.system.files import write_atomically
+
+OLDEST = (2, 38)
+TIMEOUT = 600.0
+GITLINK = "160000"
+_GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
+_DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options")
+_IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n"
+
+
+class GitFailed(CapsuleError):
+    """A git command of ours failed, in git's own words."""
+
+
+class NotARepository(CapsuleError):
+    """There is no git repository to work in."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: bytes
+    err: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    name: str
+    email: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of a tree or of an index."""
+
+    mode: str
+    kind: str
+    oid: str
+    path: bytes
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One path that differs between two trees; `kind` is A, M, D or T."""
+
+    path: bytes
+    kind: str
+    old: tuple[str, str]
+    new: tuple[str, str]
+    """Mode and object id on either side."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    tree: str
+    parents: tuple[str, ...]
+    author: Identity
+    author_date: str
+    committer_date: str
+    message: str
+
+    @property
+    def committed_at(self) -> int:
+        return int(self.committer_date.split()[0].lstrip("@"))
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A worktree as git lists it; no branch means a detached HEAD."""
+
+    path: Path
+    head: str
+    branch: str
+
+
+@dataclass(frozen=True)
+class RefMove:
+    """`old` empty: the ref must be new; None: wherever it stands. `new` empty: it goes."""
+
+    ref: str
+    new: str
+    old: str | None = None
+
+
+class Git:
+    """One repository. `root` is its main worktree, wherever in it we were started."""
+
+    def __init__(self, root: Path, common_dir: Path, object_format: str = "sha1") -> None:
+        self.root = root
+        self.common_dir = common_dir
+        self.capsule_dir = common_dir / "capsule"
+        self.calls = 0
+        self._object_format = object_format
+        self._commits: dict[str, Commit] = {}
+
+    @classmethod
+    def find(cls, start: Path) -> Git:
+        """The repository that `start` lies in. `core.bare` and `core.worktree`, which an agent can set, have no say."""
+        _check_version()
+        common_dir, object_format = _tell(start, "--git-common-dir", "--show-object-format")
+        git = cls(Path(common_dir).parent, Path(common_dir), object_format)
+        if git.common_dir.name != ".git":
+            top, git_dir = _tell(start, "--show-toplevel", "--absolute-git-dir")
+            git.root = Path(top) if git_dir == common_dir else git.checkouts()[0].path
+        return git
+
+    # The two ways in
+
+    def content(
+        self,
+        *args: str,
+        worktree: Path | None = None,
+        index: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        input: bytes | None = None,
+        ok: Sequence[int] = (0,),
+    ) -> Answer:
+        """A command about files, trees and commits, by id."""
+        place = worktree or self.root
+        environment = self._content_environment | {"GIT_WORK_TREE": str(place)} | dict(env or {})
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = str(index)
+        return self._ask(args, environment, place, input, ok)
+
+    def repository(
+        self,
+        *args: str,
+        git_dir: Path | None = None,
+        input: bytes | None = None,
+        ok: Sequence[int] = (0,),
+    ) -> Answer:
+        """A command about refs and worktrees, seen from the main worktree or from another one's git directory."""
+        places = {"GIT_DIR": str(git_dir or self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
+        environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | _as_capsule()
+        return self._ask(args, environment, self.root, input, ok)
+
+    # Who
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Whom the user's commits are by; never guessed from the name of the machine."""
+        environment = git_environment.as_the_user([("user.useConfigOnly", "true")])
+        environment |= {"GIT_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
+        answer = _spawn(("var", "GIT_COMMITTER_IDENT"), environment, self.root)
+        self.calls += 1
+        if answer.code:
+            hint = 'git config --global user.name "Your Name"; git config --global user.email you@example.org'
+            raise CapsuleError("Git does not know who you are.", hint)
+        return _person(answer.out.decode(errors="replace").strip())[0]
+
+    # Refs
+
+    def resolve(self, name: str, git_dir: Path | None = None) -> str:
+        """The commit that a branch, a tag or an id means; '' if there is none."""
+        command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        answer = self.repository(*command, git_dir=git_dir, ok=(0, 1, 128))
+        return "" if answer.code else answer.out.decode().strip()
+
+    def refs(self, *patterns: str) -> dict[str, str]:
+        """Each ref that is one of these or lies below one, and what it points to."""
+        rows = self.repository("for-each-ref", "--format=%(objectname) %(refname)", *patterns).out.decode().splitlines()
+        return {name: oid for oid, name in (row.split(" ", 1) for row in rows)}
+
+    def move_refs(self, *moves: RefMove, why: str = "capsule") -> None:
+        """All of them or none."""
+        lines = b"".join(_as_instruction(move) for move in moves)
+        self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
+
+    def checkouts(self) -> list[Checkout]:
+        """The main worktree first, then the linked ones."""
+        records = self.repository("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
+        return [_checkout(record) for record in records if record]
+
+    # Commits
+
+    def commit(self, oid: str) -> Commit:
+        """What a commit says. Commits never change, so each is read once."""
+        if oid not in self._commits:
+            self._commits[oid] = _read_commit(self.content("cat-file", "commit", oid).out)
+        return self._commits[oid]
+
+    def commit_tree(
+        self, tree: str, parents: Sequence[str], message: str, *, by: Identity, date: str, author: Commit | None = None
+    ) -> str:
+        """A commit that nothing points to yet: the same arguments give the same commit."""
+        named = (author.author, author.author_date) if author else (by, date)
+        env = {
+            **git_environment.signed(named[0].name, named[0].email, named[1], "AUTHOR"),
+            **git_environment.signed(by.name, by.email, date, "COMMITTER"),
+        }
+        given = [word for parent in parents for word in ("-p", parent)]
+        answer = self.content("commit-tree", *given, tree, env=env, input=message.encode(errors="surrogateescape"))
+        return answer.out.decode().strip()
+
+    def is_ancestor(self, older: str, newer: str) -> bool:
+        return self.content("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).code == 0
+
+    def merge_base(self, one: str, other: str) -> str:
+        """The newest commit both have; '' where their histories never met."""
+        return self.content("merge-base", one, other, ok=(0, 1)).out.decode().strip()
+
+    def merge_trees(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
+        """The tree that merging two commits gives, and the paths in conflict, which hold markers in it."""
+        answer = self.content(
+            "merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", ours, theirs, ok=(0, 1)
+        )
+        tree, *conflicts = answer.out.rstrip(b"\0").split(b"\0")
+        return tree.decode(), tuple(dict.fromkeys(shown(path) for path in conflicts if path))
+
+    # Trees and files
+
+    def list_tree(self, tree: str, *, recursive: bool = False) -> list[Entry]:
+        """The rows of one folder, or every file below it."""
+        flags = ("-r",) if recursive else ()
+        rows = self.content("ls-tree", "-z", "--full-tree", *flags, "--end-of-options", tree).out.split(b"\0")
+        return [_entry(row) for row in rows if row]
+
+    def make_tree(self, entries: Iterable[Entry]) -> str:
+        rows = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in entries)
+        return self.content("mktree", "-z", input=rows).out.decode().strip()
+
+    def differences(self, old: str, new: str) -> list[Difference]:
+        fields = self.content(*_DIFF, old, new).out.split(b"\0")
+        return [_difference(head, path) for head, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+
+    def read_file(self, tree: str, path: str) -> bytes | None:
+        """The content of a file in a tree or commit; None where there is no such file."""
+        answer = self.content("cat-file", "blob", f"{tree}:{path}", ok=(0, 128))
+        return None if answer.code else answer.out
+
+    def write_tree(self, index: Path, worktree: Path | None = None) -> str:
+        return self.content("write-tree", index=index, worktree=worktree).out.decode().strip()
+
+    # Locks
+
+    def clear_locks(self, folder: Path, worktree: Path) -> None:
+        """Takes away what a killed git left in a worktree's git directory, unless a git is at work in that worktree."""
+        for lock in folder.glob("*.lock"):
+            git_locks.clear_if_stale(lock, self.common_dir, [worktree], older_than=0)
+
+    # Below the surface
+
+    @cached_property
+    def _hardened(self) -> dict[str, str]:
+        return git_environment.hardened()
+
+    @cached_property
+    def _content_environment(self) -> dict[str, str]:
+        own = self.capsule_dir / "git"
+        kept = self._make_own_directory(own)
+        shallow = self.common_dir / "shallow"
+        environment = git_environment.hardened([("lfs.storage", str(self.common_dir / "lfs")), *kept])
+        environment |= {"GIT_DIR": str(own), "GIT_OBJECT_DIRECTORY": str(self.common_dir / "objects")}
+        return environment | ({"GIT_SHALLOW_FILE": str(shallow)} if shallow.exists() else {})
+
+    def _make_own_directory(self, own: Path) -> list[git_environment.Setting]:
+        for folder in ("refs", "info"):
+            (own / folder).mkdir(parents=True, exist_ok=True)
+        version = 0 if self._object_format == "sha1" else 1
+        extension = f"[extensions]\n\tobjectFormat = {self._object_format}\n" if version else ""
+        _write_if_new(own / "HEAD", b"ref: refs/heads/none\n")
+        _write_if_new(
+            own / "config", f"[core]\n\trepositoryformatversion = {version}\n\tbare = false\n{extension}".encode()
+        )
+        _write_if_new(own / "info/exclude", _read(self.common_dir / "info/exclude") + b"\n" + _IGNORED_BY_US)
+        return self._kept_settings(own / "settings")
+
+    def _kept_settings(self, file: Path) -> list[git_environment.Setting]:
+        """Taken once: what appears in the repository's settings later may be an agent's."""
+        if not file.exists():
+            environment = git_environment.as_the_user() | {"GIT_DIR": str(self.common_dir)}
+            listing = _spawn(("config", "--list", "--includes", "-z"), environment, self.root)
+            self.calls += 1
+            rows = git_environment.about_content(listing.out)
+            text = "".join(f"{key}\n{value}\0" for key, value in rows)
+            write_atomically(file, text.encode(errors="surrogateescape"))
+        return git_environment.about_content(file.read_bytes())
+
+    def _ask(
+        self,
+        args: Sequence[str],
+        environment: Mapping[str, str],
+        cwd: Path,
+        given: bytes | None,
+        ok: Sequence[int],
+    ) -> Answer:
+        self.calls += 1
+        answer = _spawn(args, environment, cwd, given)
+        lock = git_locks.in_the_way(answer.err) if answer.code else None
+        if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
+            return self._ask(args, environment, cwd, given, ok)
+        if answer.code not in ok:
+            hint = f"If no git is at work, remove {lock} and run the same command again." if lock else ""
+            raise GitFailed(f"git {args[0]} failed: {_cause(answer)}", hint)
+        return answer
+
+
+def shown(path: bytes) -> str:
+    """A path for people and for JSON: bytes that are not UTF-8 are spelled out, so that no name breaks a report."""
+    return path.decode("utf-8", "backslashreplace")
+
+
+def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None) -> Answer:
+    """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
+    try:
+        done = subprocess.run(
+            ["git", *args],
+            env=environment,
+            cwd=cwd,
+            input=given,
+            capture_output=True,
+            timeout=TIMEOUT,
+            check=False,
+            process_group=0,
+            stdin=subprocess.DEVNULL if given is None else None,
+        )
+    except FileNotFoundError as error:
+        raise _cannot_start(cwd) from error
+    except subprocess.TimeoutExpired as error:
+        raise GitFailed(f"git {args[0]} did not end within {TIMEOUT:.0f} s") from error
+    return Answer(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+def _cannot_start(cwd: Path) -> CapsuleError:
+    if not cwd.is_dir():
+        return GitFailed(f"The folder {cwd} does not exist.")
+    return PrerequisiteMissing("git is not installed.", _GET_GIT)
+
+
+def _check_version() -> None:
+    said = _spawn(("version",), dict(os.environ), Path("/")).out.decode(errors="replace")
+    found = re.search(r"(\d+)\.(\d+)", said)
+    if not found or (int(found[1]), int(found[2])) < OLDEST:
+        raise PrerequisiteMissing(f"{said.strip() or 'This git'} is too old: Capsule needs 2.38 or newer.", _GET_GIT)
+
+
+def _tell(start: Path, *what: str) -> list[str]:
+    answer = _spawn(("rev-parse", "--path-format=absolute", *what), git_environment.as_the_user(), start)
+    if answer.code:
+        raise _no_repository(start, answer)
+    return os.fsdecode(answer.out).splitlines()
+
+
+def _no_repository(start: Path, answer: Answer) -> CapsuleError:
+    if "not a git repository" in answer.err:
+        return NotARepository(f"{start} is not in a git repository.", "git init")
+    if "work tree" in answer.err:
+        return NotARepository(f"{start} is in a bare repository.", "Clone it, and run Capsule in the clone.")
+    return NotARepository(f"{start}: {_cause(answer)}", f"Find out what git has against it: git -C {start} status")
+
+
+def _cause(answer: Answer) -> str:
+    """The line that says why: the first fatal or error one, else the last."""
+    lines = [line.strip() for line in answer.err.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    cause = (telling or lines[-1:] or [f"exit code {answer.code}"])[0]
+    return cause.removeprefix("fatal: ").removeprefix("error: ")
+
+
+def _as_capsule() -> dict[str, str]:
+    """Reflogs want a name, also where the user has none."""
+    return {
+        "GIT_COMMITTER_NAME": "Capsule",
+        "GIT_COMMITTER_EMAIL": "capsule@localhost",
+        "GIT_AUTHOR_NAME": "Capsule",
+        "GIT_AUTHOR_EMAIL": "capsule@localhost",
+    }
+
+
+def _as_instruction(move: RefMove) -> bytes:
+    if not move.new:
+        return f"delete {move.ref}\0{move.old or ''}\0".encode()
+    if move.old == "":
+        return f"create {move.ref}\0{move.new}\0".encode()
+    return f"update {move.ref}\0{move.new}\0{move.old or ''}\0".encode()
+
+
+def _checkout(record: bytes) -> Checkout:
+    rows = dict(row.partition(b" ")[::2] for row in record.split(b"\0"))
+    branch = rows.get(b"branch", b"").decode().removeprefix("refs/heads/")
+    return Checkout(Path(os.fsdecode(rows[b"worktree"])), rows.get(b"HEAD", b"").decode(), branch)
+
+
+def _entry(row: bytes) -> Entry:
+    facts, path = row.split(b"\t", 1)
+    mode, kind, oid = facts.decode().split()
+    return Entry(mode, kind, oid, path)
+
+
+def _difference(head: bytes, path: bytes) -> Difference:
+    old_mode, new_mode, old, new, kind = head.decode().lstrip(":").split()
+    return Difference(path, kind[0], (old_mode, old), (new_mode, new))
+
+
+def _read_commit(raw: bytes) -> Commit:
+    header, _, message = raw.decode(errors="surrogateescape").partition("\n\n")
+    fields: dict[str, list[str]] = {}
+    for line in header.splitlines():
+        key, _, value = line.partition(" ")
+        fields.setdefault(key, []).append(value)
+    author, author_date = _person(fields["author"][0])
+    _, committer_date = _person(fields["committer"][0])
+    return Commit(fields["tree"][0], tuple(fields.get("parent", ())), author, author_date, committer_date, message)
+
+
+def _person(line: str) -> tuple[Identity, str]:
+    """`Name <email> 1700000000 +0100`, as far as it makes sense: an agent can write any commit it likes."""
+    name, _, rest = line.partition("<")
+    email, _, date = rest.rpartition(">")
+    plausible = re.fullmatch(r" (\d{1,10} [+-]\d{4})", date)
+    return Identity(name.strip(), email), f"@{plausible[1] if plausible else '0 +0000'}"
+
+
+def _read(file: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return file.read_bytes()
+    return b""
+
+
+def _write_if_new(file: Path, content: bytes) -> None:
+    if _read(file) != content:
+        write_atomically(file, content)

@@ -1,0 +1,100 @@
+"""What a git of ours may see of the world: a clean environment, and settings that no repository can override.
+
+Settings travel as GIT_CONFIG_KEY_n / GIT_CONFIG_VALUE_n, which win over every file and, unlike `-c`, cannot be split in
+the wrong place by a `=` in a name.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+Setting = tuple[str, str]
+
+# Whatever could start a program, ask a question, reach the network or change what a command means.
+HARD: tuple[Setting, ...] = (
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("core.untrackedCache", "false"),
+    ("core.splitIndex", "false"),
+    ("core.ignoreStat", "false"),
+    ("core.trustctime", "true"),
+    ("core.pager", "cat"),
+    ("core.editor", "true"),
+    ("core.askPass", "true"),
+    ("core.sshCommand", "false"),
+    ("core.quotePath", "false"),
+    ("core.logAllRefUpdates", "true"),
+    ("sequence.editor", "true"),
+    ("credential.helper", ""),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("gpg.program", "false"),
+    ("gpg.ssh.program", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("submodule.recurse", "false"),
+    ("diff.ignoreSubmodules", "all"),
+    ("safe.bareRepository", "explicit"),
+    ("protocol.allow", "never"),
+    ("merge.conflictStyle", "merge"),
+    ("merge.renormalize", "false"),
+    ("worktree.guessRemote", "false"),
+    ("worktree.useRelativePaths", "false"),
+    ("advice.addEmbeddedRepo", "false"),
+    ("advice.detachedHead", "false"),
+)
+
+_FIXED = {
+    "LC_ALL": "C",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "true",
+    "GIT_PAGER": "cat",
+}
+_NO_FILES_OF_THE_USER = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
+_FILES_OF_THE_USER = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+_IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+
+# What decides how a file's bytes become a blob and back, and which files are ignored: the user's to choose.
+_CONTENT = re.compile(
+    r"core\.(autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
+    r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def hardened(more: Iterable[Setting] = ()) -> dict[str, str]:
+    """For every command of ours: nobody's settings but the repository's own, and ours on top."""
+    return _clean() | _NO_FILES_OF_THE_USER | as_environment((*more, *HARD))
+
+
+def as_the_user(more: Iterable[Setting] = ()) -> dict[str, str]:
+    """For the few questions about the user: who they are, and what they have set."""
+    kept = {name: os.environ[name] for name in (*_FILES_OF_THE_USER, *_IDENTITY) if name in os.environ}
+    return _clean() | kept | as_environment((*more, *HARD))
+
+
+def as_environment(settings: Iterable[Setting]) -> dict[str, str]:
+    pairs = tuple(settings)
+    numbered = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        numbered |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return numbered
+
+
+def about_content(listing: bytes) -> list[Setting]:
+    """The settings worth keeping out of `git config --list -z`; one without a value means true."""
+    rows = (row.decode(errors="surrogateescape").partition("\n") for row in listing.split(b"\0") if row)
+    return [(key, value if equals else "true") for key, equals, value in rows if _CONTENT.fullmatch(key)]
+
+
+def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:
+    """Who a commit is by, for one of the roles AUTHOR and COMMITTER."""
+    return {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": email, f"GIT_{role}_DATE": date}
+
+
+def _clean() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _FIXED

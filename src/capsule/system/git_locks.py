@@ -1,0 +1,87 @@
+"""Locks that a killed git left behind.
+
+Git never clears its own: after a kill -9 every command that wants the same file fails for good. Yet a lock may as well
+belong to somebody at work, such as a `git commit` that waits for its editor. So a lock is taken away only if all of
+this holds: it is one of the files git locks for a moment, it is older than two seconds (git needs milliseconds), and no
+git process works in this repository. Where processes cannot be asked for their directory, any git at all counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+PATIENCE = 2.5
+STALE_AFTER = 2.0
+_INTERVAL = 0.05
+_IN_THE_WAY = re.compile(r"Unable to create '(?P<path>.+?\.lock)': File exists", re.DOTALL)
+_EXPECTED = re.compile(
+    r"(worktrees/[^/]+/)?(index|HEAD|ORIG_HEAD|packed-refs|config|refs/.+)\.lock|capsule/(git|places/[^/]+)/[^/]+\.lock"
+)
+
+
+def in_the_way(words: str) -> Path | None:
+    """The lock that a failed command complains about."""
+    found = _IN_THE_WAY.search(words)
+    return Path(found["path"]) if found else None
+
+
+def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
+    """Waits for a live holder, clears up after a dead one. False: somebody still has it."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if not lock.exists() or clear_if_stale(lock, common_dir, folders):
+            return True
+        time.sleep(_INTERVAL)
+    return False
+
+
+def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, older_than: float = STALE_AFTER) -> bool:
+    """Removes the lock if nobody can be using it."""
+    if not _is_expected(lock, common_dir) or git_at_work(folders):
+        return False
+    try:
+        age = time.time() - lock.lstat().st_mtime
+        if not older_than <= age:
+            return False
+        lock.unlink()
+    except FileNotFoundError:
+        return True
+    return True
+
+
+def git_at_work(folders: Iterable[Path]) -> bool:
+    """Whether a git process stands in one of these folders."""
+    if sys.platform != "linux":
+        return _any_git_at_all()
+    places = tuple(folders)
+    return any(_stands_in(cwd, places) for cwd in _folders_of_gits())
+
+
+def _is_expected(lock: Path, common_dir: Path) -> bool:
+    with contextlib.suppress(ValueError):
+        return _EXPECTED.fullmatch(lock.relative_to(common_dir).as_posix()) is not None
+    return False
+
+
+def _folders_of_gits() -> Iterable[Path]:
+    for process in Path("/proc").iterdir():
+        # A process that ended, or is another user's, has no say in our repository.
+        with contextlib.suppress(OSError):
+            if process.name.isdecimal() and (process / "comm").read_bytes().startswith(b"git"):
+                yield (process / "cwd").readlink()
+
+
+def _stands_in(cwd: Path, folders: tuple[Path, ...]) -> bool:
+    return any(cwd.is_relative_to(folder) for folder in folders)
+
+
+def _any_git_at_all() -> bool:
+    names = subprocess.run(["ps", "-axo", "comm="], capture_output=True, check=False, timeout=10).stdout
+    return any(os.path.basename(line.strip()).startswith(b"git") for line in names.splitlines())  # noqa: PTH119 (bytes)

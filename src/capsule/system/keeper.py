@@ -1,0 +1,365 @@
+"""The keeper: a small process that stands between a runner and everything the runner starts.
+
+Why it exists. A signal to a process group misses children that left the group, and nothing at all happens to them when
+the runner is killed with -9. So the runner starts one keeper, and the keeper starts the commands, one at a time:
+
+    runner ──pipes──▶ keeper ──posix_spawn──▶ command ──▶ whatever it forks
+
+- On Linux the keeper is a *subreaper*: an orphan below it becomes its child, however often it forked, whether it called
+  setsid or cleared its environment. "No child left" then means "nobody left", which costs one system call to know.
+- Elsewhere it asks `ps` for the tree, and for processes of the command's group or with our marker in their environment.
+- When the command ends, what it left behind is ended too. When the runner asks, all are: SIGTERM, a grace, SIGKILL.
+- When the runner dies, its pipe closes, and that is the order to kill everything at once.
+
+What can race. A process may fork between our look and our signal: the kill loop therefore looks again until nobody is
+left. A stop may cross the command's own end: the answer says whether the command was still running when it arrived.
+
+The conversation. A request is `<length>\\n` and so many bytes, fields separated by NUL (no argument, path or variable
+can hold one, and unlike JSON it needs no module: importing json would double the start-up). An answer is one line:
+
+    run, cwd, stdin, stdout, stderr, argc, argv…, NAME=value…   →  started PID   or   failed ERRNO STAGE
+    stop, grace                                                 →  ended CODE LEFTOVERS STOPPED SURVIVORS
+
+This file runs by itself, without site-packages: the standard library's lightest modules, and nothing of ours.
+"""
+
+# ruff: noqa: PTH110, PTH113, PTH118, PTH208
+# (pathlib alone would cost more than all the rest of the start-up)
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+LEFTOVER_GRACE = 0.5
+KILL_LIMIT = 5.0
+PS_INTERVAL = 0.1
+
+# pid → (parent, session, zombie); where there is no /proc, the process group stands in for the session.
+ProcessTable = dict[int, tuple[int, int, bool]]
+
+_PR_SET_CHILD_SUBREAPER = 36
+_RESTORED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGCHLD,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+)
+_INPUT = os.O_RDONLY | os.O_NONBLOCK
+# Never through a link planted where our log will be, never waiting for the reader of a FIFO.
+_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class RunnerGone(Exception):
+    """The other end of the pipe is closed: nobody is left to work for."""
+
+
+class NotStarted(Exception):
+    """The command could not be started; args are the errno and the stage that failed."""
+
+
+# ── who is there ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def has_proc() -> bool:
+    return os.path.exists("/proc/self/stat")
+
+
+def process_table() -> ProcessTable:
+    return _table_from_proc() if has_proc() else _table_from_ps()
+
+
+def _table_from_proc() -> ProcessTable:
+    table: ProcessTable = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
+            # The command's name is in brackets and may itself hold brackets and spaces.
+            state, parent, _group, session = stat.rpartition(b")")[2].split(None, 4)[:4]
+            table[int(name)] = (int(parent), int(session), state in b"ZX")
+    return table
+
+
+def _table_from_ps() -> ProcessTable:
+    rows = (line.split() for line in _ps("-A", "-o", "pid=,ppid=,pgid=,stat="))
+    return {int(pid): (int(parent), int(group), state.startswith(b"Z")) for pid, parent, group, state in rows}
+
+
+def bearers(name: str, value: str) -> set[int]:
+    """Processes whose environment holds the marker, as far as we may look."""
+    marker = os.fsencode(f"{name}={value}")
+    if has_proc():
+        pids = [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
+        return {pid for pid in pids if marker in _read(f"/proc/{pid}/environ").split(b"\0")}
+    lines = [line.split() for line in _ps("-A", "-E", "-ww", "-o", "pid=,command=")]
+    return {int(words[0]) for words in lines if marker in words[1:]}
+
+
+def descendants(table: ProcessTable, roots: set[int]) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for pid, (parent, _, _) in table.items():
+        children.setdefault(parent, []).append(pid)
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        new = [pid for pid in children.get(waiting.pop(), ()) if pid not in found]
+        found.update(new)
+        waiting.extend(new)
+    return found
+
+
+def kill(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return  # gone already, or not ours to signal: then it is counted as a survivor
+
+
+def _read(path: str) -> bytes:
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return _read_all(fd)
+    except OSError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _read_all(fd: int) -> bytes:
+    chunks = []
+    while chunk := os.read(fd, 65536):
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _ps(*options: str) -> list[bytes]:
+    """The lines of one `ps`, without its own; no subprocess module, for the sake of the start-up."""
+    reading, writing = os.pipe()
+    try:
+        actions = [(os.POSIX_SPAWN_DUP2, writing, 1)]
+        pid = os.posix_spawnp("ps", ["ps", *options], os.environ, file_actions=actions)
+    finally:
+        os.close(writing)
+    try:
+        lines = _read_all(reading).splitlines()
+    finally:
+        os.close(reading)
+        os.waitpid(pid, 0)
+    return [line for line in lines if line.split(None, 1)[:1] not in ([], [b"%d" % pid])]
+
+
+# ── starting one command ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def start(fields: list[bytes]) -> int:
+    """Starts what a `run` request describes, in a session of its own; returns its pid."""
+    cwd, stdin, stdout, stderr, argc, *words = fields
+    argv, pairs = words[: int(argc)], words[int(argc) :]
+    env = dict(pair.split(b"=", 1) for pair in pairs)
+    opened: list[int] = []
+    stages = ["program", "stderr", "stdout", "stdin", "cwd"]
+    try:
+        os.chdir(cwd)
+        for path, flags in ((stdin, _INPUT), (stdout, _OUTPUT), (stderr, _OUTPUT)):
+            stages.pop()
+            opened.append(os.open(path, flags, 0o644))
+            os.set_blocking(opened[-1], True)
+        stages.pop()
+        return _spawn(find_program(argv[0], env.get(b"PATH", b"")), argv, env, opened)
+    except OSError as error:
+        raise NotStarted(error.errno, stages[-1]) from error
+    finally:
+        for fd in opened:
+            os.close(fd)
+        os.chdir("/")
+
+
+def _spawn(program: bytes, argv: list[bytes], env: dict[bytes, bytes], files: list[int]) -> int:
+    return os.posix_spawn(
+        program,
+        argv,
+        env,
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_RESTORED,
+    )
+
+
+def find_program(name: bytes, path: bytes) -> bytes:
+    """As execvp would, but a relative entry of PATH is skipped: the working directory is somebody else's repository."""
+    if b"/" in name:
+        return name
+    found = [os.path.join(entry, name) for entry in path.split(b":") if entry.startswith(b"/")]
+    files = [program for program in found if name and os.path.isfile(program)]
+    for program in files:
+        if os.access(program, os.X_OK):
+            return program
+    raise (PermissionError(13, "not executable") if files else FileNotFoundError(2, "not on PATH"))
+
+
+# ── the conversation and the loop ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Keeper:
+    def __init__(self, marker: tuple[str, str], *, subreaper: bool, wake: int) -> None:
+        self._marker = marker
+        self._subreaper = subreaper
+        self._wake = wake
+        self._heard = b""
+        self._main = 0
+        self._code: int | None = None
+
+    def serve(self) -> None:
+        """Takes requests until the runner goes, and then leaves nobody behind."""
+        try:
+            while True:
+                self._listen(None)
+                while request := self._take_request():
+                    if request[0] == b"run":
+                        self._run(request[1:])
+        except RunnerGone:
+            return
+        finally:
+            self._kill_all()
+
+    def _run(self, fields: list[bytes]) -> None:
+        try:
+            self._main, self._code = start(fields), None
+        except NotStarted as failure:
+            return self._say("failed", *failure.args)
+        self._say("started", self._main)
+        stopped = self._wait_for_main()
+        leftovers = 0 if stopped else self._count()
+        if leftovers:
+            self._end_all(LEFTOVER_GRACE)
+        self._say("ended", self._code, leftovers, int(stopped), self._count())
+        self._main = 0  # its number is free again, and may soon be a stranger's
+        return None
+
+    def _wait_for_main(self) -> bool:
+        """True if it ended because the runner asked."""
+        while self._code is None:
+            self._listen(None)
+            self._reap()
+            request = self._take_request()
+            if request and self._code is None:
+                self._end_all(float(request[1]))
+                return True
+        return False
+
+    # ── ending ──
+
+    def _end_all(self, grace: float) -> None:
+        for pid in self._below():
+            kill(pid, signal.SIGTERM)
+            kill(pid, signal.SIGCONT)  # one that is stopped would not hear the first signal
+        deadline = time.monotonic() + grace
+        while self._anyone_left() and (left := deadline - time.monotonic()) > 0:
+            self._listen(left if self._subreaper else min(left, PS_INTERVAL))
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        """Looks again after each round, since one may have forked meanwhile; gives up on what no signal can end."""
+        deadline = time.monotonic() + KILL_LIMIT
+        while self._anyone_left() and time.monotonic() < deadline:
+            for pid in self._below():
+                kill(pid, signal.SIGKILL)
+            self._sleep([self._wake], 0.02)
+        if self._code is None:
+            self._code = -signal.SIGKILL  # sent, and pending if it is among the survivors
+
+    def _anyone_left(self) -> bool:
+        children = self._reap()
+        return children if self._subreaper else bool(self._below())
+
+    def _count(self) -> int:
+        """At least one if there is anyone: what forks faster than we look is there all the same."""
+        return max(1, len(self._below())) if self._anyone_left() else 0
+
+    def _reap(self) -> bool:
+        """Collects all children that have ended, adopted ones too; False when there is no child at all."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self._main:
+                self._code = os.waitstatus_to_exitcode(status)
+
+    def _below(self) -> set[int]:
+        table = process_table()
+        roots = {os.getpid()}
+        if not self._subreaper:
+            roots |= {pid for pid, (_, session, _) in table.items() if self._main and session == self._main}
+            roots |= bearers(*self._marker)
+        found = (roots | descendants(table, roots)) - {os.getpid()}
+        return {pid for pid in found if pid in table and not table[pid][2]}
+
+    # ── the pipes ──
+
+    def _listen(self, seconds: float | None) -> None:
+        """Until a request, an ended child or the time-out, whichever comes first."""
+        if 0 in self._sleep([0, self._wake], seconds):
+            heard = os.read(0, 65536)
+            if not heard:
+                raise RunnerGone
+            self._heard += heard
+
+    def _sleep(self, fds: list[int], seconds: float | None) -> list[int]:
+        ready = select.select(fds, [], [], seconds)[0]
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        return ready
+
+    def _take_request(self) -> list[bytes] | None:
+        length, newline, rest = self._heard.partition(b"\n")
+        if not newline or len(rest) < int(length):
+            return None
+        request, self._heard = rest[: int(length)], rest[int(length) :]
+        return request.split(b"\0")
+
+    def _say(self, *words: object) -> None:
+        try:
+            os.write(1, " ".join(map(str, words)).encode() + b"\n")
+        except BrokenPipeError as error:
+            raise RunnerGone from error
+
+
+def become_subreaper() -> bool:
+    if not sys.platform.startswith("linux") or not has_proc():
+        return False
+    import ctypes  # noqa: PLC0415 (three milliseconds that only Linux needs to pay)
+
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def wake_on_ended_child() -> int:
+    """A descriptor that becomes readable at SIGCHLD, so that one select waits for everything."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reading
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    name, value, *options = sys.argv[1:]
+    subreaper = "without-subreaper" not in options and become_subreaper()
+    Keeper((name, value), subreaper=subreaper, wake=wake_on_ended_child()).serve()

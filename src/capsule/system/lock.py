@@ -1,0 +1,143 @@
+"""Locks that die with their holder.
+
+The kernel keeps them (flock), so kill -9 releases them and there is no stale lock to clean up. The file's text, pid and
+command, is information for people only: whether somebody holds the lock is always asked of the kernel. Lock files are
+never deleted; deleting one that another process is about to open would make two holders.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+from capsule.core.errors import CapsuleError, LockHeld
+
+# `holder` may have to take the lock for an instant in order to ask: a short second try tells that from a real holder.
+_PROBE_ALLOWANCE = 0.1
+_RETRY_INTERVAL = 0.01
+_COMMAND_LIMIT = 200
+
+
+class FileLock:
+    """One holder at a time, among processes and within one. Not inherited by the programs we start."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._fd: int | None = None
+
+    def acquire(self, wait: float = 0) -> None:
+        """Takes the lock, waiting up to `wait` seconds; LockHeld names who has it."""
+        if self._fd is not None:
+            raise RuntimeError(f"{self.path} is already held by this very object")
+        fd = _open(self.path)
+        try:
+            _lock(fd, self.path, max(wait, _PROBE_ALLOWANCE))
+            _sign(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __enter__(self) -> FileLock:
+        if self._fd is None:
+            self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def holder(path: Path) -> int | None:
+    """The pid of who holds the lock at this moment, None if nobody does.
+
+    Raises LockHeld if it is held by a process that cannot be named from here (another container, another machine).
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        if pid := _pid_from_kernel(os.fstat(fd)):
+            return pid
+        return None if _try_lock(fd, fcntl.LOCK_SH) else _pid_from_file(path)
+    finally:
+        os.close(fd)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        hint = "Make sure that you may write there, and that it is not a link."
+        raise CapsuleError(f"Cannot open the lock {path}: {error.strerror}", hint) from error
+
+
+def _try_lock(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock(fd: int, path: Path, wait: float) -> None:
+    deadline = time.monotonic() + wait
+    while not _try_lock(fd, fcntl.LOCK_EX):
+        if time.monotonic() >= deadline:
+            raise _held(path)
+        time.sleep(_RETRY_INTERVAL)
+
+
+def _sign(fd: int) -> None:
+    command = " ".join(" ".join(sys.argv).split())[:_COMMAND_LIMIT]
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()} {command}\n".encode(errors="replace"), 0)
+
+
+def _signature(path: Path) -> tuple[int | None, str]:
+    pid, _, command = path.read_bytes()[:1024].decode(errors="replace").strip().partition(" ")
+    return (int(pid), command) if pid.isdecimal() else (None, "")
+
+
+def _pid_from_kernel(status: os.stat_result) -> int | None:
+    """Linux lists its locks, so asking disturbs nobody. A file system may hide behind another device number."""
+    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    try:
+        rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    except OSError:
+        return None
+    # `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`: READ is somebody asking, as we do; pid 0 is out of our sight.
+    pids = (int(row[4]) for row in rows if row[1] == "FLOCK" and row[3] == "WRITE" and row[5] == wanted)
+    return next((pid for pid in pids if pid > 0), None)
+
+
+def _pid_from_file(path: Path) -> int:
+    """Only asked when the kernel said that it is held: between taking a lock and signing it lies an instant."""
+    deadline = time.monotonic() + _PROBE_ALLOWANCE
+    while time.monotonic() < deadline:
+        pid, _ = _signature(path)
+        if pid is not None:
+            return pid
+        time.sleep(_RETRY_INTERVAL)
+    raise LockHeld(f"{path.stem} is locked by a process that cannot be seen from here", "Wait until it has ended.")
+
+
+def _held(path: Path) -> LockHeld:
+    signed, command = _signature(path)
+    pid = _pid_from_kernel(path.stat()) or signed
+    if pid is None:
+        return LockHeld(f"{path.stem} is locked by another process", "Wait until it has ended.")
+    words = f" ({command})" if command and pid == signed else ""
+    return LockHeld(f"{path.stem} is locked by pid {pid}{words}", f"Wait until it has ended, or stop it: kill {pid}")

@@ -1,0 +1,373 @@
+"""Running a command to its end, with a time-out, and nothing left behind.
+
+A `Keeper` here is the runner's handle on the keeper process (see keeper.py), started at the first command and kept for
+the next ones. `run` sends one request and then waits in one `select` for whatever comes first: the keeper's answer, a
+requested stop, the time-out, or the next look at how far the output files have grown. Output goes to files and is never
+read here, so a command may write gigabytes at no cost in memory.
+
+What the world does wrong is an `Ended`, never an exception: a missing program, a time-out, even a keeper that was
+killed by what it was keeping. In that last case we sweep for ourselves: all with our marker, and their descendants.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from capsule.system import keeper
+from capsule.system.stop import Stop
+
+GRACE = 5.0
+MARKER = "CAPSULE_KEEPER"
+LOOK_INTERVAL = 0.25
+# A keeper asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
+PATIENCE = keeper.KILL_LIMIT + 5.0
+# Imported rather than started as a script, because a script is compiled anew each time: half of the keeper's start-up.
+_KEEP = "import sys; sys.path.append(sys.argv.pop(1)); import keeper; keeper.main()"
+
+Why = Literal["exited", "timeout", "idle", "stopped", "not-started"]
+
+
+@dataclass(frozen=True)
+class Command:
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+    stdout: Path
+    stderr: Path
+    stdin: Path | None = None
+    timeout: float | None = None
+    idle_timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended. `leftovers` counts the processes it left running, which we then ended."""
+
+    exit_code: int | None
+    signal: int | None
+    why: Why
+    seconds: float
+    leftovers: int
+    detail: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.why == "exited" and self.exit_code == 0
+
+
+class Keeper:
+    """Runs commands one after the other, and guarantees that none outlives its turn, or us."""
+
+    def __init__(self, *, grace: float = GRACE, subreaper: bool = True) -> None:
+        self._grace = grace
+        self._options = () if subreaper else ("without-subreaper",)
+        self._marker = secrets.token_hex(8)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._heard = b""
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def run(self, command: Command, *, stop: Stop | None = None, on_output: Callable[[], None] | None = None) -> Ended:
+        if fault := _fault(command):
+            return Ended(None, None, "not-started", 0.0, 0, fault)
+        try:
+            return self._converse(command, _Watch(command, stop, on_output))
+        except BaseException:
+            self.close()  # whatever went wrong on our side, the command must not outlive this call
+            raise
+
+    def close(self) -> None:
+        """Ends the keeper, and with it everything below it. Closing twice is closing once."""
+        process, self._process, self._heard = self._process, None, b""
+        if process is None:
+            return
+        for pipe in (process.stdin, process.stdout):
+            _close(pipe)
+        _resume(process)
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            sweep(MARKER, self._marker)
+        _close(process.stderr)
+
+    def __enter__(self) -> Keeper:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ── the conversation ──
+
+    def _converse(self, command: Command, watch: _Watch) -> Ended:
+        process = self._started()
+        pid = 0
+        try:
+            _send(process, *_request(command, self._marker))
+            while True:
+                line = self._hear(process, watch)
+                match line.split():
+                    case ["started", number]:
+                        pid = int(number)
+                    case ["failed", number, stage]:
+                        return watch.ended(why="not-started", detail=_refusal(command, int(number), stage))
+                    case ["ended", code, leftovers, stopped, survivors]:
+                        return watch.answered(int(code), int(leftovers), stopped == "1", int(survivors))
+                    case _:
+                        self._ask_to_stop(process, watch)
+        except (BrokenPipeError, EOFError):
+            return self._bereaved(process, watch, pid)
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
+            folder = str(Path(keeper.__file__).parent)
+            argv = [sys.executable, "-I", "-S", "-c", _KEEP, folder, MARKER, self._marker, *self._options]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(
+                argv, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd="/", start_new_session=True
+            )
+        return self._process
+
+    def _hear(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
+        """The next line, or "" when the watch has something to say first."""
+        assert process.stdout is not None
+        while b"\n" not in self._heard:
+            ready = select.select([process.stdout.fileno(), *watch.fds()], [], [], watch.pause())[0]
+            if process.stdout.fileno() in ready:
+                self._heard += _more(process.stdout.fileno())
+            elif watch.look():
+                return ""
+        line, self._heard = self._heard.split(b"\n", 1)
+        return line.decode()
+
+    def _ask_to_stop(self, process: subprocess.Popen[bytes], watch: _Watch) -> None:
+        _resume(process)
+        if watch.asked:
+            process.kill()  # it has had its time; the end of its pipe is noticed at the next read
+            watch.be_patient(PATIENCE)
+            return
+        watch.ask(self._grace + PATIENCE)
+        _send(process, "stop", str(self._grace))
+
+    def _bereaved(self, process: subprocess.Popen[bytes], watch: _Watch, pid: int) -> Ended:
+        """The keeper died under us. What it kept is now nobody's child, so we look for it ourselves."""
+        code = process.wait()
+        stderr = process.stderr.read() if process.stderr else b""
+        swept = sweep(MARKER, self._marker, session=pid)
+        self.close()
+        last_words = stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        detail = f"the keeper process died ({_describe(code)}); {swept} processes it kept were ended"
+        detail = f"{detail}: {last_words}" if last_words else detail
+        return replace(watch.ended(detail=detail), signal=int(signal.SIGKILL), leftovers=swept)
+
+
+class _Watch:
+    """One command under way: when to look at it next, and whether it is time to end it."""
+
+    def __init__(self, command: Command, stop: Stop | None, on_output: Callable[[], None] | None) -> None:
+        self._files = (command.stdout, command.stderr)
+        self._stop = stop
+        self._on_output = on_output
+        self._timeout = command.timeout
+        self._idle_timeout = command.idle_timeout
+        self._began = self._grew = time.monotonic()
+        self._sizes = (0, 0)
+        self._limit: float | None = None
+        self._why: Why = "exited"
+
+    @property
+    def asked(self) -> bool:
+        return self._limit is not None
+
+    def ask(self, patience: float) -> None:
+        self._why = self._reason() or "stopped"
+        self.be_patient(patience)
+
+    def be_patient(self, seconds: float) -> None:
+        self._limit = time.monotonic() + seconds
+
+    def fds(self) -> list[int]:
+        return [self._stop.fileno()] if self._stop and not self.asked else []
+
+    def pause(self) -> float | None:
+        """Seconds until the next look is due; None when only an answer or a stop can change anything."""
+        now = time.monotonic()
+        due = []
+        if self._limit is not None:
+            due.append(self._limit - now)
+        elif self._timeout is not None:
+            due.append(self._began + self._timeout - now)
+        if self._on_output:
+            due.append(LOOK_INTERVAL)
+        if self._idle_timeout is not None:
+            due.append(min(LOOK_INTERVAL, self._idle_timeout / 4))
+        return max(0.0, min(due)) if due else None
+
+    def look(self) -> bool:
+        """Notices growth; True if the command must be ended, or has not ended in the time it was given."""
+        self._notice_growth()
+        if self._limit is not None:
+            return time.monotonic() >= self._limit
+        return self._reason() is not None
+
+    def answered(self, code: int, leftovers: int, stopped: bool, survivors: int) -> Ended:
+        self._notice_growth()
+        detail = f"{survivors} of its processes could not be ended" if survivors else ""
+        exit_code, number = (code, None) if code >= 0 else (None, -code)
+        ended = self.ended(why=self._why if stopped else "exited", detail=detail)
+        return replace(ended, exit_code=exit_code, signal=number, leftovers=leftovers)
+
+    def ended(self, *, why: Why | None = None, detail: str = "") -> Ended:
+        return Ended(None, None, why or self._why, time.monotonic() - self._began, 0, detail)
+
+    def _reason(self) -> Why | None:
+        now = time.monotonic()
+        if self._stop and self._stop.requested:
+            return "stopped"
+        if self._timeout is not None and now - self._began >= self._timeout:
+            return "timeout"
+        if self._idle_timeout is not None and now - self._grew >= self._idle_timeout:
+            return "idle"
+        return None
+
+    def _notice_growth(self) -> None:
+        if not self._on_output and self._idle_timeout is None:
+            return
+        sizes = (_size(self._files[0]), _size(self._files[1]))
+        if sizes != self._sizes:
+            self._sizes, self._grew = sizes, time.monotonic()
+            if self._on_output:
+                self._on_output()
+
+
+def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
+    """Kills all whose environment holds the marker (or of that session) and their descendants; returns how many.
+
+    For when no keeper is left to do it better: a process that cleared its environment and left the session is missed.
+    Never ourselves or an ancestor.
+    """
+    swept: set[int] = set()
+    deadline = time.monotonic() + keeper.KILL_LIMIT
+    while (found := _marked(marker_name, marker_value, session)) and time.monotonic() < deadline:
+        for pid in found:
+            keeper.kill(pid, signal.SIGKILL)
+        swept |= found
+        time.sleep(0.01)
+    return len(swept)
+
+
+def _marked(name: str, value: str, session: int) -> set[int]:
+    table = keeper.process_table()
+    roots = {pid for pid, row in table.items() if session and row[1] == session} | keeper.bearers(name, value)
+    found = (roots | keeper.descendants(table, roots)) - _ourselves(table)
+    return {pid for pid in found if pid in table and not table[pid][2]}
+
+
+def _ourselves(table: keeper.ProcessTable) -> set[int]:
+    line, pid = set[int](), os.getpid()
+    while pid in table and pid not in line:
+        line.add(pid)
+        pid = table[pid][0]
+    return line | {os.getpid()}
+
+
+def _request(command: Command, marker: str) -> list[str]:
+    files = (command.stdin or Path(os.devnull), command.stdout, command.stderr)
+    env = {**command.env, MARKER: marker}
+    return [
+        "run",
+        str(command.cwd.absolute()),
+        *(str(path.absolute()) for path in files),
+        str(len(command.argv)),
+        *command.argv,
+        *(f"{name}={value}" for name, value in env.items()),
+    ]
+
+
+def _send(process: subprocess.Popen[bytes], *fields: str) -> None:
+    assert process.stdin is not None
+    body = b"\0".join(map(os.fsencode, fields))
+    message = memoryview(b"%d\n%b" % (len(body), body))
+    while message:
+        message = message[os.write(process.stdin.fileno(), message) :]
+
+
+def _more(fd: int) -> bytes:
+    heard = os.read(fd, 65536)
+    if not heard:
+        raise EOFError
+    return heard
+
+
+def _resume(process: subprocess.Popen[bytes]) -> None:
+    """A child may have stopped its keeper (SIGSTOP cannot be ignored); one that is stopped obeys nobody."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGCONT)
+
+
+def _fault(command: Command) -> str:
+    """What no operating system can start, in words; "" if there is nothing."""
+    if not command.argv:
+        return "the command is empty"
+    texts = (*command.argv, *command.env, *command.env.values())
+    if not all(map(_sendable, texts)):
+        return f"{command.argv[0]!r}: an argument or a variable holds a NUL, or half a character"
+    bad = [name for name in command.env if not name or "=" in name]
+    return f"{bad[0]!r} cannot be the name of an environment variable" if bad else ""
+
+
+def _sendable(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
+def _refusal(command: Command, number: int, stage: str) -> str:
+    program = command.argv[0]
+    known = {
+        ("program", errno.ENOENT): f"{program}: not found on PATH, or its interpreter is missing",
+        ("program", errno.EACCES): f"{program}: not executable",
+        ("program", errno.ENOEXEC): f"{program}: not a program (a script needs a first line like #!/bin/sh)",
+        ("program", errno.E2BIG): f"{program}: its arguments and environment are longer than this system allows",
+        ("cwd", errno.ENOENT): f"{command.cwd}: the working directory does not exist",
+    }
+    subject = program if stage == "program" else getattr(command, stage)
+    return known.get((stage, number), f"{subject}: {os.strerror(number)}")
+
+
+def _describe(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _close(pipe: object) -> None:
+    close = getattr(pipe, "close", None)
+    if close:
+        close()

@@ -1,0 +1,61 @@
+"""Being asked to stop: the first SIGINT or SIGTERM is a request, the second an order."""
+
+from __future__ import annotations
+
+import os
+import signal
+from types import FrameType, TracebackType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopNow(KeyboardInterrupt):
+    """The second signal: leave at once, by the shortest way that leaves nothing running."""
+
+
+class Stop:
+    """Turns signals into something a loop can ask (`requested`) or wait for (`fileno`), while the `with` block lasts.
+
+    Python delivers signals to the main thread, so the block must be entered there. It may be entered again later.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._pipe: tuple[int, int] | None = None
+        self._before: dict[signal.Signals, signal._HANDLER] = {}
+
+    def __enter__(self) -> Stop:
+        self.requested = False
+        self._pipe = os.pipe()
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._hear)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            # None is a handler that was not installed from Python: it cannot be put back, the default can.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
+        pipe, self._pipe = self._pipe, None
+        for fd in pipe or ():
+            os.close(fd)
+
+    def fileno(self) -> int:
+        """Readable from the moment a stop is requested; never to be read from."""
+        if self._pipe is None:
+            raise RuntimeError("Stop is waited for outside its `with` block")
+        return self._pipe[0]
+
+    def request(self) -> None:
+        """Asks for a stop, as the first signal does. Asking twice is asking once."""
+        if not self.requested:
+            self.requested = True
+            if self._pipe is not None:
+                os.write(self._pipe[1], b"!")
+
+    def _hear(self, number: int, _frame: FrameType | None) -> None:
+        if self.requested:
+            raise StopNow(f"second {signal.Signals(number).name}")
+        self.request()

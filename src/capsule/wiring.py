@@ -1,0 +1,275 @@
+"""Settings → World: the only place that chooses which door is which."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+
+from capsule.agents._cli import Connection
+from capsule.catalog import Catalog, doors, listing
+from capsule.core.decide import Guardrails
+from capsule.core.errors import CapsuleError, SettingsError, TrackerError
+from capsule.core.event import Policy
+from capsule.core.item import Item
+from capsule.core.test_runs import detect, detected_command, globs_for
+from capsule.core.workflow import Workflow
+from capsule.doors import Agent, Limits, Observer, Tracker, World
+from capsule.journals.papers import Papers
+from capsule.journals.sqlite import SqliteJournal
+from capsule.settings import PROJECT_YAML, AgentOptions, Loaded, Settings, load_settings
+from capsule.system.files import NotRegular, TooLarge, read_regular
+from capsule.system.git import Git
+from capsule.system.process import Keeper
+from capsule.system.stop import Stop
+from capsule.trackers import beads_file
+from capsule.trackers.memory import MemoryTracker
+from capsule.workspaces.git_worktree import GitWorktree
+from capsule.workspaces.shell import SupervisedShell
+from capsule.workspaces.trunk import GitTrunk
+
+_LARGEST_FILE = 4 * 1024 * 1024
+
+
+class SystemClock:
+    def now(self) -> str:
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def seconds(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Project:
+    """A repository with its settings: what every command starts from."""
+
+    git: Git
+    loaded: Loaded
+    flags: Mapping[str, object]
+
+    @property
+    def root(self) -> Path:
+        return self.git.root
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    @property
+    def state_folder(self) -> Path:
+        """Survives `git clean -fdx`; one per repository however it is entered."""
+        return self.git.common_dir / "capsule"
+
+    def journal(self, *, read_only: bool = False) -> SqliteJournal:
+        return SqliteJournal(self.state_folder, read_only=read_only)
+
+    def papers(self) -> Papers:
+        return Papers(self.root)
+
+
+def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:
+    """The project around a directory, also from a subdirectory or from inside a mission's worktree."""
+    git = Git.find(Path(directory or ".").absolute())
+    loaded = load_settings(git.root, env=os.environ, flags=flags or {})
+    return Project(git, loaded, flags or {})
+
+
+def open_tracker(project: Project) -> Tracker:
+    """`auto` takes the JSONL of a `.beads` folder."""
+    chosen = project.settings.tracker
+    lock = project.state_folder / "locks" / "tracker.lock"
+    if chosen == "beads-file" or (chosen == "auto" and beads_file.find(project.root)):
+        return beads_file.connect(project.root, lock)
+    if chosen == "auto":
+        raise TrackerError(
+            "This project has no tracker: there is no .beads folder with a JSONL file in it.",
+            "Make a demo project with `capsule setup-template --tracker=file`, or put issues into .beads/issues.jsonl.",
+        )
+    known = ", ".join(name for name in doors("trackers") if name != "memory")
+    raise SettingsError(f"There is no tracker {chosen!r}.", f"There are: auto, {known}.")
+
+
+def tracker_if_there(project: Project) -> Tracker:
+    """The project's tracker, or an empty one where it cannot be opened."""
+    try:
+        return open_tracker(project)
+    except CapsuleError:
+        return MemoryTracker(())
+
+
+def words_at(project: Project, base: str) -> Catalog:
+    """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
+    return Catalog(base_reader(project, base), lambda: _words_of(project, base))
+
+
+def _words_of(project: Project, base: str) -> set[str]:
+    """Paths of the project that may hold words, in the base or on disk."""
+    held = project.git.list_tree(base, recursive=True) if base else []
+    return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
+
+
+def base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
+    """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
+
+    def read(path: str) -> bytes | None:
+        held = project.git.read_file(base, path) if base else None
+        return held if held is not None else _from_disk(project.root / path)
+
+    return read
+
+
+def _from_disk(path: Path) -> bytes | None:
+    try:
+        return read_regular(path, _LARGEST_FILE)
+    except (NotRegular, TooLarge) as fault:
+        raise SettingsError(f"{path} cannot be read: {fault}", "Replace it by an ordinary file.") from None
+    except OSError:
+        return None
+
+
+def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]:
+    """The settings that evidence depends on, as the base has them, and what differs on disk."""
+    read = base_reader(project, base)
+    judging = load_settings(project.root, env=os.environ, flags=project.flags, read_project=read).settings
+    differs = (judging.evidence, judging.verify) != (project.settings.evidence, project.settings.verify)
+    note = f"{PROJECT_YAML} on disk differs from the base in what is checked; the base's version is used. Commit it."
+    return judging, (note,) if differs else ()
+
+
+def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
+    """How missions that start from this base are judged."""
+    judging, warnings = settings_at(project, base)
+    test, globs, in_sources = _tests(project, base, judging)
+    policy = Policy(
+        verify=judging.verify,
+        test=test,
+        test_globs=globs,
+        tests_in_sources=in_sources,
+        debris=judging.evidence.debris,
+        test_timeout_minutes=judging.evidence.test_timeout_minutes,
+        guardrails=Guardrails(
+            judging.guardrails.max_size, judging.guardrails.max_complexity, judging.guardrails.max_risk
+        ),
+    )
+    return policy, warnings
+
+
+def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
+    """The test command, the globs of test files, and whether tests live inside source files."""
+    files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
+
+    def read(path: str) -> str:
+        return (project.git.read_file(base, path) or b"").decode(errors="replace") if path in files else ""
+
+    chosen = judging.evidence.test
+    if chosen == "auto":
+        found = detect(files, read)
+        test, globs, in_sources = (
+            (detected_command(found, files), found.globs, found.tests_in_sources) if found else ("", (), False)
+        )
+    else:
+        test = "" if chosen == "none" else chosen
+        globs, in_sources = globs_for(test, files, read)
+    if judging.evidence.test_globs != "auto":
+        globs = tuple(judging.evidence.test_globs)
+    return test, globs, in_sources
+
+
+def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
+    """By flag, by tag, by type, by default: beads items walk through `tdd`."""
+    choice = project.settings.workflow
+    by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
+    default = "tdd" if choice.default == "auto" else choice.default
+    workflow = words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default)
+    retries = project.settings.execution.max_retries
+    return workflow if retries is None else msgspec.structs.replace(workflow, retries=retries)
+
+
+def agent_maker(
+    settings: Settings, root: Path, keeper: Keeper, stop: Stop | None, *, model: str = ""
+) -> Callable[[str, str], Agent]:
+    """Agents by name and model. Which file runs an agent is its `kind`, by default its own name."""
+
+    @cache
+    def make(name: str, phase_model: str) -> Agent:
+        chosen = name or settings.agent
+        options = settings.agents.get(chosen, AgentOptions())
+        available = doors("agents")
+        kind = options.kind or ("command" if options.command and chosen not in available else chosen)
+        if kind not in available:
+            raise SettingsError(
+                f"There is no agent {chosen!r}.",
+                f"There are: {', '.join(sorted({*available, *settings.agents} - {'command'}))}. "
+                f"Any other CLI can be described: agents.{chosen}.command in {PROJECT_YAML}.",
+            )
+        connection = Connection(
+            name=chosen,
+            keeper=keeper,
+            root=root,
+            model=phase_model or model or options.model,
+            args=options.args,
+            command=options.command,
+            prompt=options.prompt,
+            env=options.env,
+            stop=stop,
+        )
+        agent: Agent = import_module(available[kind]).connect(connection)
+        return agent
+
+    return make
+
+
+@contextmanager
+def open_world(
+    project: Project, tracker: Tracker, words: Catalog, observer: Observer, stop: Stop | None, *, model: str = ""
+) -> Iterator[World]:
+    """Every door, open; closed again at the end, with everything that runs behind them."""
+    settings, execution = project.settings, project.settings.execution
+    journal, papers = project.journal(), project.papers()
+    with Keeper() as keeper:
+        shell = SupervisedShell(keeper, stop)
+
+        @cache
+        def workspace(mission: str) -> GitWorktree:
+            return GitWorktree(
+                project.git,
+                mission,
+                setup="" if settings.workspace.setup == "none" else settings.workspace.setup,
+                copy=settings.workspace.copy,
+                run_setup=_setup_runner(shell, execution.phase_timeout_minutes * 60),
+            )
+
+        yield World(
+            tracker=tracker,
+            journal=journal,
+            agent=agent_maker(settings, project.root, keeper, stop, model=model),
+            workspace=workspace,
+            trunk=cache(lambda branch: GitTrunk(project.git, branch)),
+            shell=shell,
+            words=words,
+            archive=papers,
+            clock=SystemClock(),
+            observer=observer,
+            pid=os.getpid(),
+            limits=Limits(execution.phase_timeout_minutes * 60, execution.idle_timeout_minutes * 60),
+        )
+    journal.close()
+
+
+def _setup_runner(shell: SupervisedShell, timeout: float) -> Callable[[str, Path, Path], None]:
+    def run(command: str, cwd: Path, log: Path) -> None:
+        ran = shell.run(command, cwd, log, timeout=timeout, env={})
+        if ran.why != "exited" or ran.exit_code != 0:
+            how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
+            last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]
+            raise CapsuleError(f"workspace.setup `{command}` {how}: {last[0]}", f"Its output is in {log}.")
+
+    return run

@@ -1,0 +1,227 @@
+"""Bringing a checkout along after its branch has moved, without losing a byte of the user's.
+
+Every path that differs between the old commit and the new one is looked at twice, in the index and on disk. Where it is
+still as in the old commit it becomes as in the new one; where it is as in the new one already (a run before this one
+got so far, or the user had the same idea) nothing is to do; anything else is the user's, and is left alone and listed.
+So each path is old or new at any moment, and doing it again finishes what a crash interrupted.
+
+New files are written to a folder under `.capsule` and renamed into place. Links in the way are never written through.
+Files come first, then the index: a crash in between shows the user changes that are right but not staged yet.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from capsule.core.errors import Refused
+from capsule.system.git import GITLINK, Checkout, Difference, Git, GitFailed, shown
+from capsule.workspaces.linked import LinkedWorktree, remove_tree
+
+_ABSENT = "000000"
+Stamp = tuple[int, int, int, int] | None
+
+# What git leaves in a worktree's git directory while something is under way, and how to end it.
+UNDER_WAY = {
+    "MERGE_HEAD": ("a merge", "git merge --continue or --abort"),
+    "rebase-merge": ("a rebase", "git rebase --continue or --abort"),
+    "rebase-apply": ("a rebase or an am", "git rebase --continue or --abort"),
+    "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick --continue or --abort"),
+    "REVERT_HEAD": ("a revert", "git revert --continue or --abort"),
+    "BISECT_LOG": ("a bisect", "git bisect reset"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A checkout, and git's own folder for it."""
+
+    path: Path
+    git_dir: Path
+    branch: str
+
+
+def places_on(git: Git, branch: str) -> list[Place]:
+    """Every checkout of people's that is on this branch, or in the middle of rebasing it."""
+    mine = git.root / ".capsule"
+    found = [_place(git, checkout) for checkout in git.checkouts() if not checkout.path.is_relative_to(mine)]
+    return [place for place in found if place and branch in (place.branch, _rebasing(place))]
+
+
+def under_way(place: Place) -> tuple[str, str] | None:
+    """What counts on the branch staying where it is, and how to end it. A bisect does not mind."""
+    found = (words for name, words in UNDER_WAY.items() if (place.git_dir / name).exists() and name != "BISECT_LOG")
+    return next(found, None)
+
+
+def refuse_if_under_way(places: Iterable[Place]) -> None:
+    for place in places:
+        if words := under_way(place):
+            raise Refused(f"{words[0].capitalize()} is under way in {place.path}.", f"Finish it first: {words[1]}")
+
+
+def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
+    """Returns what was left as the user has it."""
+    changes = [change for change in git.differences(old, new) if GITLINK not in (change.old[0], change.new[0])]
+    if not changes:
+        return []
+    scratch = git.capsule_dir / "git" / f"bringing-{secrets.token_hex(4)}"
+    try:
+        left = _bring_files(git, place, changes, scratch)
+        return sorted({*left, *_bring_index(git, place, changes)})
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+# Files
+
+
+def _bring_files(git: Git, place: Place, changes: Sequence[Difference], scratch: Path) -> list[str]:
+    stamps = {change.path: _stamp(place.path, change.path) for change in changes}
+    unlike_old = _unlike(git, place.path, [(c.path, c.old) for c in changes], stamps, scratch)
+    due = [change for change in changes if change.path not in unlike_old]
+    unlike_new = _unlike(git, place.path, [(c.path, c.new) for c in changes], stamps, scratch)
+    foreign = [shown(change.path) for change in changes if change.path in unlike_old & unlike_new]
+    return foreign + _replace(git, place.path, due, stamps, scratch)
+
+
+def _unlike(
+    git: Git,
+    worktree: Path,
+    wanted: Sequence[tuple[bytes, tuple[str, str]]],
+    stamps: dict[bytes, Stamp],
+    scratch: Path,
+) -> set[bytes]:
+    """The paths whose file is not what these modes and objects say; git compares, so filters and line ends count."""
+    rows = b"".join(_index_row(path, side) for path, side in wanted if side[0] != _ABSENT)
+    scratch.unlink(missing_ok=True)
+    git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
+    git.content("update-index", "-q", "--refresh", index=scratch, worktree=worktree, ok=(0, 1))
+    listed = git.content("diff-files", "-z", "--name-only", "--no-ext-diff", index=scratch, worktree=worktree).out
+    intruders = {path for path, side in wanted if side[0] == _ABSENT and stamps[path] is not None}
+    return intruders | {path for path in listed.split(b"\0") if path}
+
+
+def _replace(
+    git: Git, worktree: Path, due: Sequence[Difference], stamps: dict[bytes, Stamp], scratch: Path
+) -> list[str]:
+    """Old files become new ones: deletions first, so that a folder can take the place of a file."""
+    staging = worktree / ".capsule" / "arriving"
+    arriving = [change for change in due if change.new[0] != _ABSENT]
+    try:
+        remove_tree(staging)  # what a crash may have left; one publisher at a time, by the main lock
+        _export(git, worktree, arriving, staging, scratch)
+        ordered = sorted(due, key=lambda change: change.new[0] != _ABSENT)
+        return [shown(c.path) for c in ordered if not _put(worktree, staging, c, stamps[c.path])]
+    finally:
+        remove_tree(staging)
+        _drop_empty_folders(staging.parent, worktree)
+
+
+def _export(git: Git, worktree: Path, arriving: Sequence[Difference], staging: Path, scratch: Path) -> None:
+    """The new files as they are to be on disk."""
+    if not arriving:
+        return
+    scratch.unlink(missing_ok=True)
+    rows = b"".join(_index_row(change.path, change.new) for change in arriving)
+    git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
+    git.content(
+        "checkout-index", "-a", "-q", f"--prefix={staging.relative_to(worktree)}/", index=scratch, worktree=worktree
+    )
+
+
+def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
+    """False where the user was quicker, or something of theirs stands in the way."""
+    name = os.fsdecode(change.path)
+    target = worktree / name
+    if _leads_astray(worktree, target) or _stamp(worktree, change.path) != stamp:
+        return False
+    if change.new[0] == _ABSENT:
+        target.unlink(missing_ok=True)
+        _drop_empty_folders(target.parent, worktree)
+        return True
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (staging / name).replace(target)
+    except OSError:
+        return False  # a folder or file of the user's has the name
+    return True
+
+
+def _leads_astray(worktree: Path, target: Path) -> bool:
+    return any(
+        parent.is_symlink() for parent in target.parents if parent.is_relative_to(worktree) and parent != worktree
+    )
+
+
+def _drop_empty_folders(folder: Path, worktree: Path) -> None:
+    while folder != worktree and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
+
+
+def _stamp(worktree: Path, path: bytes) -> Stamp:
+    try:
+        found = (worktree / os.fsdecode(path)).lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
+
+
+# The index
+
+
+def _bring_index(git: Git, place: Place, changes: Sequence[Difference]) -> list[str]:
+    index = place.git_dir / "index"
+    staged = _staged(git, place.path, index)
+    due = [change for change in changes if staged.get(change.path, _nothing(change)) == change.old]
+    theirs = [c for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)]
+    if due:
+        rows = b"".join(_index_row(change.path, change.new) for change in due)
+        try:
+            git.content("update-index", "-z", "--index-info", index=index, worktree=place.path, input=rows)
+        except GitFailed:
+            return [shown(change.path) for change in changes]  # a git of the user's is at it and does not let go
+        git.content("update-index", "-q", "--refresh", index=index, worktree=place.path, ok=(0, 1, 128))
+    return [shown(change.path) for change in theirs]
+
+
+def _staged(git: Git, worktree: Path, index: Path) -> dict[bytes, tuple[str, str]]:
+    """Mode and object of each path; one in conflict counts as none that we know."""
+    rows = git.content("ls-files", "--stage", "-z", index=index, worktree=worktree).out.split(b"\0")
+    found: dict[bytes, tuple[str, str]] = {}
+    for row in filter(None, rows):
+        facts, path = row.split(b"\t", 1)
+        mode, oid, stage = facts.decode().split()
+        found[path] = (mode, oid) if stage == "0" else ("conflict", oid)
+    return found
+
+
+def _nothing(change: Difference) -> tuple[str, str]:
+    return (_ABSENT, "0" * len(change.old[1]))
+
+
+def _index_row(path: bytes, side: tuple[str, str]) -> bytes:
+    mode, oid = side
+    return f"{'0' if mode == _ABSENT else mode} {oid}\t".encode() + path + b"\0"
+
+
+# Finding checkouts
+
+
+def _place(git: Git, checkout: Checkout) -> Place | None:
+    if checkout.path == git.root:
+        return Place(checkout.path, git.common_dir, checkout.branch)
+    entry = LinkedWorktree(git, checkout.path).entry()
+    return Place(checkout.path, entry, checkout.branch) if entry and checkout.path.is_dir() else None
+
+
+def _rebasing(place: Place) -> str:
+    for name in ("rebase-merge", "rebase-apply"):
+        file = place.git_dir / name / "head-name"
+        if file.is_file():
+            return file.read_text(errors="replace").strip().removeprefix("refs/heads/")
+    return ""

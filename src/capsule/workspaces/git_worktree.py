@@ -1,0 +1,391 @@
+"""A mission's place: a linked worktree on a branch of its own, and a second one, the gate, where claims are checked.
+
+    refs/heads/capsule-<id>              the branch the agents commit to
+    refs/capsule/base/<id>               where it started; made first, removed last: "this mission is ours"
+    refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
+    refs/capsule/salvage/<id>/<n>        what would have been lost
+    <common>/capsule/places/<id>/        our own index of the worktree, and notes about copied files and set-ups
+
+The tree that would be *delivered* is everything in the worktree (`snapshot`) with the artefacts as on the base.
+
+**Names are never believed.** The worktree's `.git` file is compared, not followed; HEAD is brought back to our branch
+before anything is named; a branch that no longer holds the base is put back, and its commits are salvaged.
+
+**Everything can be repeated.** Whoever holds the mission's lock may be killed at any point: the next call looks at what
+is there and completes it. The order matters in two places only. `prepare` makes the base ref before the branch and the
+folder, so whatever stands there without that ref is somebody else's. `rebase` writes its result down as a checkpoint
+before it touches a file, so a second try finds it and does not merge what is merged already.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from capsule.core.errors import Refused, WorkspaceBroken
+from capsule.core.evidence import Change, Checkpoint
+from capsule.system.files import read_regular, write_atomically
+from capsule.system.git import Git, GitFailed, Identity, RefMove, shown
+from capsule.workspaces.gate import Gate
+from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
+from capsule.workspaces.provision import Provisions, RunSetup, remember_paths
+from capsule.workspaces.snapshot import Snapshots
+from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact
+
+CAPSULE = Identity("Capsule", "capsule@localhost")
+WORKLOG = "worklog.md"
+LARGEST_WORKLOG = 8 * 1024 * 1024
+_REBASED = "rebased onto "
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where the mission's refs are; '' is nowhere. `home`: the worktree's HEAD is our branch."""
+
+    base: str
+    head: str
+    newest: str
+    home: bool
+
+
+class GitWorktree:
+    """The Workspace door on git worktrees."""
+
+    def __init__(
+        self,
+        git: Git,
+        mission: str,
+        *,
+        artefacts: Sequence[str] = (),
+        setup: str = "",
+        copy: Sequence[str] = (),
+        run_setup: RunSetup | None = None,
+    ) -> None:
+        self.path = git.root / ".capsule" / "worktrees" / mission
+        self.branch = f"capsule-{mission}"
+        self._git = git
+        self._mission = mission
+        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
+        self._branch_ref = f"refs/heads/{self.branch}"
+        self._base_ref = f"refs/capsule/base/{mission}"
+        self._checkpoint_ref = f"refs/capsule/checkpoints/{mission}"
+        self._salvage_folder = f"refs/capsule/salvage/{mission}"
+        self._notes = git.capsule_dir / "places" / mission
+        self._filled = self._notes / "filled"
+        self._logs = git.root / ".capsule" / "missions" / mission
+        self._provisions = Provisions(setup, copy, run_setup)
+        self._linked = LinkedWorktree(git, self.path, self.branch)
+        self._snapshots = Snapshots(git, self.path, self._notes)
+        self._gate = Gate(git, self._logs / "gate", self._notes, self._provisions, self._logs / "gate-setup.log")
+        self._base_commit = ""
+        self._delivered: dict[tuple[str, str], str] = {}
+        self._descendants: set[tuple[str, str]] = set()
+
+    # Beginning
+
+    def prepare(self, base: str) -> Sequence[str]:
+        standing = self._lay_claim(base)
+        entry, _ = self._linked.ensure(standing.head)
+        warnings = [] if self._is_filled() else self._fill(standing.head, entry)
+        if standing.base != base:
+            warnings.append(f"{self._mission} started from {standing.base[:10]} and goes on from there.")
+        return [*warnings, *self._provide()]
+
+    def _lay_claim(self, base: str) -> Standing:
+        standing = self._standing()
+        if not standing.base:
+            known = self._adopt_or_refuse(base, standing.head)
+            self._git.move_refs(RefMove(self._base_ref, known, ""))
+            standing = Standing(known, standing.head, "", False)
+        if not standing.head:
+            moves = (RefMove(self._base_ref, base), RefMove(self._branch_ref, base, ""))
+            self._git.move_refs(*moves, why=f"capsule: {self._mission} begins")
+            standing = Standing(base, base, standing.newest, False)
+        self._base_commit = standing.base
+        return standing
+
+    def _adopt_or_refuse(self, base: str, tip: str) -> str:
+        """Without our ref, only a worktree that is registered here, on a branch of our name, can be ours."""
+        if tip and self._linked.whole():
+            return self._git.merge_base(base, tip) or base
+        if tip:
+            hint = f"Rename it: git branch -m {self.branch} {self.branch}-old"
+            raise Refused(f"There is a branch {self.branch} that Capsule did not make.", hint)
+        if os.path.lexists(self.path):
+            raise Refused(f"{self.path} is there, and Capsule did not make it.", "Move it somewhere else.")
+        return base
+
+    def _is_filled(self) -> bool:
+        """Noted when all files were there; a worktree that holds nothing but its `.git` lost them since."""
+        return self._filled.exists() and len(list(self.path.iterdir())) > 1
+
+    def _fill(self, head: str, entry: Path) -> list[str]:
+        """Files for a worktree that has none yet, or only some. What is there and differs is salvaged first."""
+        self._snapshots.start_from(head)
+        there = self._snapshots.to_save(self._base())
+        kept = self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
+        self._write_out(head)
+        self._unstage(head, entry)
+        self._filled.touch()
+        return [f"What was in {self.path} is kept as {kept}."] if kept else []
+
+    def _provide(self) -> Sequence[str]:
+        """Copies and set-up, where that has not been done yet."""
+        if not (self._provisions.copy or self._provisions.setup):
+            return []
+        files = self._git.list_tree(self._base(), recursive=True)
+        copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
+        remember_paths(self._notes / "copied", copied)
+        note, inputs = self._notes / "setup", self._provisions.inputs(files)
+        if not inputs or (note.exists() and note.read_text() == inputs):
+            return []
+        before = self.tree()
+        self._provisions.run(self.path, self._logs / "setup.log")
+        write_atomically(note, inputs)
+        changed = [change.path for change in self.changes(before, self.tree())]
+        return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
+
+    # Going back
+
+    def restore(self, checkpoint: Checkpoint) -> str:
+        entry, made = self._linked.ensure(checkpoint.head)
+        self._git.clear_locks(entry, self.path)
+        standing = self._standing(entry)
+        there = self._snapshots.to_save(self._base())
+        at_head = standing.home and standing.head == checkpoint.head
+        kept = ""
+        if not at_head or there != self._git.commit(checkpoint.commit).tree:
+            kept = self._keep_what_stands(standing, there, entry, checkpoint)
+            self._point_at(checkpoint.head, entry)
+            self._write_out(checkpoint.commit)
+            self._unstage(checkpoint.head, entry)
+        if made:
+            self._provide_again()
+        return kept
+
+    def _keep_what_stands(self, standing: Standing, there: str, entry: Path, checkpoint: Checkpoint) -> str:
+        stray = "" if standing.home else self._git.resolve("HEAD", entry)
+        held = [oid for oid in (checkpoint.commit, standing.newest) if oid]
+        return self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
+
+    def _point_at(self, head: str, entry: Path) -> None:
+        """HEAD on our branch, our branch at `head`."""
+        self._git.repository("symbolic-ref", "-m", "capsule", "HEAD", self._branch_ref, git_dir=entry)
+        self._git.move_refs(RefMove(self._branch_ref, head), why="capsule")
+
+    def _write_out(self, commit: str) -> None:
+        try:
+            self._snapshots.write_out(commit)
+        except GitFailed:
+            make_writable(self.path)
+            self._snapshots.write_out(commit)
+
+    def _unstage(self, head: str, entry: Path) -> None:
+        """The index that the agent sees: what `head` holds, nothing staged."""
+        self._git.content("read-tree", "--reset", head, index=entry / "index", worktree=self.path)
+
+    def _provide_again(self) -> None:
+        """A worktree that had to be made anew lacks what copying and the set-up put there."""
+        (self._notes / "setup").unlink(missing_ok=True)
+        self._provide()
+
+    # Looking
+
+    def worklog(self) -> str:
+        try:
+            return read_regular(self.path / WORKLOG, LARGEST_WORKLOG).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def write_worklog(self, text: str) -> None:
+        self._require_whole()
+        if (self.path / WORKLOG).is_dir():
+            remove_tree(self.path / WORKLOG)
+        write_atomically(self.path / WORKLOG, text.encode(errors="replace"))
+
+    def tree(self) -> str:
+        self._require_whole()
+        return self._deliverable(self._snapshots.to_judge(self._base()))
+
+    def checkpoint(self, label: str) -> Checkpoint:
+        head, newest = self._settle_head(self._require_whole())
+        everything = self._snapshots.to_judge(self._base())
+        commit = self._name(everything, head, newest, label)
+        return Checkpoint(commit=commit, head=head, tree=self._deliverable(everything))
+
+    def _name(self, tree: str, head: str, newest: str, label: str) -> str:
+        """The newest checkpoint if it says the same, else a new one that has it for a parent."""
+        if newest and self._git.commit(newest).tree == tree and self._git.commit(newest).parents[:1] == (head,):
+            return newest
+        commit = self._commit(tree, [head, newest], label)
+        self._git.move_refs(RefMove(self._checkpoint_ref, commit, newest))
+        return commit
+
+    def base_checkpoint(self, base: str) -> Checkpoint:
+        return Checkpoint(commit=base, head=base, tree=self._git.commit(base).tree)
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        differences = [] if since == until else self._git.differences(since, until)
+        return [Change(shown(d.path), d.kind) for d in differences if not is_artefact(d.path, self._artefacts)]
+
+    def touched_outside_commit(self) -> Sequence[str]:
+        return [change.path for change in self.changes(self.head(), self.tree())]
+
+    def head(self) -> str:
+        return self._settle_head(self._require_whole())[0]
+
+    def files(self, tree: str) -> Sequence[str]:
+        return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        return self._git.read_file(tree, path)
+
+    def gate(self, tree: str) -> Path:
+        return self._gate.at(tree, self._base())
+
+    # Moving on to another base
+
+    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
+        newest = self._standing().newest
+        if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
+            newest = self._merge_onto(onto)
+        merged = self._git.commit(newest)
+        checkpoint = Checkpoint(newest, onto, graft(self._git, merged.tree, onto, self._artefacts))
+        self.restore(checkpoint)
+        self._git.move_refs(RefMove(self._base_ref, onto), why="capsule: rebase")
+        self._base_commit = onto
+        return checkpoint, json.loads(merged.message.partition("\n\n")[2])
+
+    def _merge_onto(self, onto: str) -> str:
+        """All the work as one change, merged with the new base; the worklog and its like stay as they are."""
+        before = self.checkpoint("before a rebase")
+        work = self._commit(before.tree, [self._base()], "work")
+        merged, conflicts = self._git.merge_trees(onto, work)
+        everything = graft(self._git, merged, before.commit, self._artefacts)
+        commit = self._commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
+        self._git.move_refs(RefMove(self._checkpoint_ref, commit, before.commit))
+        return commit
+
+    # Ending
+
+    def salvage(self, why: str) -> str:
+        standing = self._standing()
+        base = standing.base or standing.head
+        if not base:
+            return ""
+        self._base_commit = base
+        entry = self._linked.whole()
+        stray = self._git.resolve("HEAD", entry) if entry else ""
+        tips = [oid for oid in dict.fromkeys((standing.head, stray, standing.newest)) if oid] or [base]
+        last = standing.newest or standing.head or base
+        tree = self._snapshots.to_save(base) if self.path.is_dir() else self._git.commit(last).tree
+        return "" if self._is_only_the_base(base, tree, tips) else self._keep(tree, tips, why)
+
+    def _is_only_the_base(self, base: str, tree: str, tips: Sequence[str]) -> bool:
+        """Neither the files nor any commit or checkpoint hold anything but the base and artefacts."""
+        trees = self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
+        return all(self._deliverable(held) == self._git.commit(base).tree for held in {tree, *trees})
+
+    def remove(self, *, branch: bool) -> None:
+        if branch:
+            self._refuse_if_in_use()
+        self._linked.remove()
+        self._gate.remove()
+        remove_tree(self._notes)
+        gone = [self._checkpoint_ref, *([self._branch_ref, self._base_ref] if branch else [])]
+        self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")
+        self._base_commit = ""
+
+    def _refuse_if_in_use(self) -> None:
+        for checkout in self._git.checkouts():
+            if checkout.branch == self.branch and checkout.path != self.path and checkout.path.exists():
+                hint = f"Switch to another branch there: git -C {checkout.path} switch -"
+                raise Refused(f"{self.branch} is checked out in {checkout.path}.", hint)
+
+    # Where we stand
+
+    def _base(self) -> str:
+        if not self._base_commit:
+            self._base_commit = self._standing().base
+            if not self._base_commit:
+                raise Refused(f"There is no worktree for {self._mission}.", f"Make one: capsule prep {self._mission}")
+        return self._base_commit
+
+    def _standing(self, entry: Path | None = None) -> Standing:
+        """All our refs in one question, asked from inside the worktree if it is whole."""
+        names = (self._base_ref, self._branch_ref, self._checkpoint_ref)
+        command = ("for-each-ref", "--format=%(refname) %(objectname) %(HEAD)", *names)
+        rows = [row.split(" ") for row in self._git.repository(*command, git_dir=entry).out.decode().splitlines()]
+        oids = {name: oid for name, oid, *_ in rows}
+        base, head, newest = (oids.get(name, "") for name in names)
+        return Standing(base, head, newest, any("*" in marks for *_, marks in rows))
+
+    def _require_whole(self) -> Path:
+        entry = self._linked.whole()
+        if entry is None:
+            what = "its .git file was removed or changed" if self.path.is_dir() else "it is gone"
+            raise WorkspaceBroken(f"The worktree {self.path} is broken: {what}.")
+        return entry
+
+    def _settle_head(self, entry: Path) -> tuple[str, str]:
+        """Our branch's commit and the newest checkpoint, HEAD brought home first where the agent took it elsewhere."""
+        standing = self._standing(entry)
+        if standing.home and self._descends(standing.head):
+            return standing.head, standing.newest
+        return self._bring_home(standing, entry), standing.newest
+
+    def _bring_home(self, standing: Standing, entry: Path) -> str:
+        """Our branch takes the commits HEAD stands at if they build on the base. What it does not take is salvaged."""
+        stray = self._git.resolve("HEAD", entry)
+        checkpointed = self._git.commit(standing.newest).parents[0] if standing.newest else ""
+        tips = [oid for oid in dict.fromkeys((stray, standing.head)) if oid]
+        chosen = next(oid for oid in (*tips, checkpointed, self._base()) if oid and self._descends(oid))
+        lost = [oid for oid in tips if not self._git.is_ancestor(oid, chosen)]
+        if lost:
+            self._keep(self._git.commit(lost[0]).tree, lost, "commits that left the mission's branch")
+        self._point_at(chosen, entry)
+        return chosen
+
+    def _descends(self, oid: str) -> bool:
+        known = (self._base(), oid)
+        if known not in self._descendants and self._git.is_ancestor(*known):
+            self._descendants.add(known)
+        return known in self._descendants
+
+    # Commits of ours
+
+    def _deliverable(self, everything: str) -> str:
+        key = (self._base(), everything)
+        if key not in self._delivered:
+            self._delivered[key] = graft(self._git, everything, self._base(), self._artefacts)
+        return self._delivered[key]
+
+    def _commit(self, tree: str, parents: Sequence[str], message: str) -> str:
+        """By nobody in particular and as old as the base, so that the same state gives the same commit."""
+        date = self._git.commit(self._base()).committer_date
+        return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)
+
+    def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
+        """Salvages files and commits that no commit in `held` has."""
+        files = all(self._has_more(there, than=self._git.commit(oid).tree) for oid in held)
+        lost = [tip for tip in tips if tip and not any(self._git.is_ancestor(tip, oid) for oid in held)]
+        return self._keep(there, [*lost, *held], why) if files or lost else ""
+
+    def _has_more(self, there: str, *, than: str) -> bool:
+        """A file that is merely missing is no loss."""
+        return there != than and any(found.kind != "D" for found in self._git.differences(than, there))
+
+    def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
+        """A ref of its own for a state; the same state is kept once."""
+        commit = self._commit(tree, parents, why)
+        refs = self._git.refs(self._salvage_folder)
+        for name, oid in refs.items():
+            if oid == commit:
+                return name
+        number = max((int(name.rpartition("/")[2]) for name in refs), default=0) + 1
+        ref = f"{self._salvage_folder}/{number}"
+        self._git.move_refs(RefMove(ref, commit, ""), why=f"capsule: {why}")
+        return ref

@@ -1,0 +1,153 @@
+"""A linked worktree: registered with git, or made so, whatever state a crash or an agent left it in.
+
+`git worktree add` killed half-way leaves a folder without an entry, an entry without a folder, or an entry that is
+locked and has no HEAD yet, and fails on all of them when run again. So we look first: either the worktree is whole, or
+its entry is taken away, its files are put aside, it is registered afresh, and the files are moved back. Each of these
+can be repeated. Putting files into a worktree is not this module's business.
+
+The entry is found by asking every `<common>/worktrees/*/gitdir` whether it means us. The worktree's own `.git` file
+says so too, but an agent can write that one as easily as any other file, so it is compared and never followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError
+from capsule.system.git import Git
+
+
+class LinkedWorktree:
+    """One folder, on a branch or (without one) detached."""
+
+    def __init__(self, git: Git, path: Path, branch: str = "") -> None:
+        self.path = path
+        self._git = git
+        self._branch = branch
+        self._aside = path.with_name(f".{path.name}.aside")
+
+    def entry(self) -> Path | None:
+        """Git's own folder for this worktree, if it is registered."""
+        wanted = str(self.path / ".git")
+        for file in (self._git.common_dir / "worktrees").glob("*/gitdir"):
+            with contextlib.suppress(OSError):
+                told = file.read_bytes().rstrip(b"\n")
+                if os.path.normpath(file.parent / os.fsdecode(told)) == wanted:
+                    return file.parent
+        return None
+
+    def whole(self) -> Path | None:
+        """The entry, provided that nothing is missing and the worktree points back to it."""
+        entry = self.entry()
+        if entry is None or not (entry / "HEAD").is_file() or not (entry / "commondir").is_file():
+            return None
+        if _read(entry / "commondir").strip() != b"../.." or _read(entry / "locked").strip() == b"initializing":
+            return None
+        return entry if self._points_to(entry) else None
+
+    def ensure(self, commit: str) -> tuple[Path, bool]:
+        """The entry of a whole worktree, and whether it had to be made. Files that were there are still there."""
+        entry = self.whole()
+        made = entry is None
+        if entry is None:
+            self._put_aside()
+            self._forget()
+            self._register(commit)
+            entry = self.whole()
+        self._put_back()
+        if entry is None:
+            raise CapsuleError(f"git could not make the worktree {self.path}.", "Look into it: git worktree list")
+        return entry, made
+
+    def remove(self) -> None:
+        """The folder, what was put aside, and the entry. Safe to repeat."""
+        remove_tree(self.path)
+        remove_tree(self._aside)
+        self._forget()
+
+    def _points_to(self, entry: Path) -> bool:
+        link = self.path / ".git"
+        if link.is_symlink() or not link.is_file():
+            return False
+        told = os.fsdecode(_read(link).rstrip(b"\n")).removeprefix("gitdir: ")
+        return os.path.normpath(self.path / told) == str(entry)
+
+    def _register(self, commit: str) -> None:
+        what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
+        self._git.repository("worktree", "add", "--force", "--no-checkout", *what)
+
+    def _forget(self) -> None:
+        entry = self.entry()
+        if entry is not None:
+            remove_tree(entry)
+        with contextlib.suppress(OSError):
+            (self._git.common_dir / "worktrees").rmdir()
+
+    def _put_aside(self) -> None:
+        """Git wants an empty folder. What an earlier try put aside and did not put back yet stays with it."""
+        put_away_repository(self._git, self.path / ".git")
+        if not os.path.lexists(self.path):
+            return
+        if self.path.is_symlink() or not self.path.is_dir():
+            self.path.unlink()
+        elif not any(self.path.iterdir()):
+            self.path.rmdir()
+        elif self._aside.exists():
+            self._move_all(self.path, self._aside)
+            self.path.rmdir()
+        else:
+            self.path.rename(self._aside)
+
+    def _put_back(self) -> None:
+        if self._aside.is_dir():
+            self._move_all(self._aside, self.path)
+            self._aside.rmdir()
+
+    @staticmethod
+    def _move_all(source: Path, target: Path) -> None:
+        for child in source.iterdir():
+            remove_tree(target / child.name)
+            child.rename(target / child.name)
+
+
+def put_away_repository(git: Git, dot_git: Path) -> None:
+    """A `.git` that is a mere pointer goes; a whole repository that an agent made there is kept, out of the way."""
+    if dot_git.is_symlink() or not dot_git.is_dir():
+        dot_git.unlink(missing_ok=True)
+        return
+    shelf = git.capsule_dir / "salvaged"
+    shelf.mkdir(parents=True, exist_ok=True)
+    shutil.move(dot_git, shelf / f"{dot_git.parent.name}-{secrets.token_hex(4)}.git")
+
+
+def remove_tree(path: Path) -> None:
+    """Whatever stands there goes, read-only folders included; links are removed, not followed."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except OSError:
+        make_writable(path)
+        shutil.rmtree(path)
+
+
+def make_writable(path: Path) -> None:
+    """Gives us back every folder below that was closed to us."""
+    path.chmod(stat.S_IRWXU)
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            child = Path(folder, name)
+            if not child.is_symlink():
+                child.chmod(child.stat().st_mode | stat.S_IRWXU)
+
+
+def _read(file: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return file.read_bytes()
+    return b""

@@ -1,0 +1,91 @@
+"""What a worktree needs besides its files: `workspace.copy` (such as `.env`) and `workspace.setup` (such as `npm ci`).
+
+A set-up is run again only when its inputs changed: the command, or a manifest or lock file of the tree. What it was
+last run with is noted after it succeeded, so one that was cut short counts as not run.
+
+Copied files are the user's and no part of the work: their list is kept, and they stay out of every snapshot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+
+from capsule.core.errors import SettingsError
+from capsule.system.files import write_atomically
+from capsule.system.git import Entry
+
+RunSetup = Callable[[str, Path, Path], None]
+"""Runs a shell command in a folder, its output in a log; raises CapsuleError where it fails."""
+
+_MANIFESTS = re.compile(
+    rb"(.*/)?(package(-lock)?\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|pyproject\.toml|setup\.(py|cfg)"
+    rb"|[^/]*requirements[^/]*\.txt|poetry\.lock|uv\.lock|pdm\.lock|Pipfile(\.lock)?|environment\.ya?ml|Cargo\.(toml|lock)"
+    rb"|go\.(mod|sum)|Gemfile(\.lock)?|composer\.(json|lock)|mix\.(exs|lock)|pom\.xml|build\.gradle(\.kts)?)"
+)
+_NEVER_COPIED = (".git", ".capsule")
+
+
+@dataclass(frozen=True)
+class Provisions:
+    setup: str = ""
+    copy: Sequence[str] = ()
+    run_setup: RunSetup | None = None
+
+    def inputs(self, files: Iterable[Entry]) -> str:
+        """What the set-up's result depends on, in one word; '' where there is no set-up."""
+        if not self.setup:
+            return ""
+        told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if _MANIFESTS.fullmatch(e.path))]
+        return hashlib.sha256(b"\0".join(told)).hexdigest()
+
+    def run(self, place: Path, log: Path) -> None:
+        if self.setup and self.run_setup:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            self.run_setup(self.setup, place, log)
+
+    def copy_into(self, place: Path, root: Path, tracked: frozenset[bytes]) -> list[bytes]:
+        """Copies what the patterns name and the place lacks; returns every path that is there by copying."""
+        chosen = {path for pattern in self.copy for path in _matches(root, pattern)}
+        paths = sorted(path for path in chosen if os.fsencode(path) not in tracked)
+        return [os.fsencode(path) for path in paths if _copy(root / path, place / path, place)]
+
+
+def remember_paths(file: Path, paths: Iterable[bytes]) -> None:
+    write_atomically(file, b"\0".join(paths))
+
+
+def recall_paths(file: Path) -> list[bytes]:
+    return [path for path in file.read_bytes().split(b"\0") if path] if file.exists() else []
+
+
+def _matches(root: Path, pattern: str) -> Iterator[PurePath]:
+    """Files the pattern names, those in folders it names included."""
+    if PurePath(pattern).is_absolute() or ".." in PurePath(pattern).parts or not pattern.strip("./"):
+        raise SettingsError(f"workspace.copy: {pattern!r} leaves the project.", "Give paths relative to its root.")
+    for found in root.glob(pattern):
+        below = found.rglob("*") if found.is_dir() and not found.is_symlink() else (found,)
+        for file in below:
+            inside = file.relative_to(root)
+            if inside.parts[0] not in _NEVER_COPIED and _is_file_of(root, file):
+                yield inside
+
+
+def _is_file_of(root: Path, file: Path) -> bool:
+    """A regular file that really lies in the project; what a link outside points to is not ours to spread."""
+    return file.is_file() and file.resolve().is_relative_to(root.resolve())
+
+
+def _copy(source: Path, target: Path, place: Path) -> bool:
+    """Never through a link that the tree holds, never over something that is there."""
+    if not target.parent.resolve().is_relative_to(place.resolve()):
+        return False
+    if not os.path.lexists(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+    return True

@@ -1,0 +1,133 @@
+"""Facts about the repository that a mission is to start from. What follows from them is the commands' business."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError, Refused
+from capsule.system.files import write_atomically
+from capsule.system.git import Git, shown
+from capsule.workspaces.checkouts import UNDER_WAY
+from capsule.workspaces.trees import is_artefact
+
+AUTO = "auto"
+_USUAL = ("main", "master")
+EXCLUDED = (
+    "/.capsule/*",
+    "!/.capsule/config.yaml",
+    "!/.capsule/workflows/",
+    "!/.capsule/prompts/",
+    "/worklog.md",
+)
+
+
+def main_branch(git: Git, configured: str = AUTO) -> str:
+    """The branch work is merged into: as configured, else as the remote has it, else by its usual names."""
+    branches = [name.removeprefix("refs/heads/") for name in git.refs("refs/heads")]
+    if configured not in ("", AUTO):
+        if configured in branches:
+            return configured
+        raise CapsuleError(f"project.main is {configured}, and there is no such branch.", _choices(branches))
+    answer = git.repository("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", ok=(0, 1, 128))
+    remote = answer.out.decode(errors="replace").strip().removeprefix("refs/remotes/origin/")
+    for name in (remote, *_USUAL):
+        if name and name in branches:
+            return name
+    raise CapsuleError("Which branch is the main one?", _choices(branches))
+
+
+def base_of(git: Git, ref: str = "HEAD") -> str:
+    """The commit a mission starts from."""
+    found = git.resolve(ref)
+    if found:
+        return found
+    if ref == "HEAD":
+        raise CapsuleError("This repository has no commits yet.", 'git add -A && git commit -m "First commit"')
+    raise CapsuleError(f"There is no commit called {ref}.", "List the branches there are: git branch --all")
+
+
+def is_detached(git: Git) -> bool:
+    return git.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1)).code == 1
+
+
+def ahead_of(git: Git, base: str, into: str) -> bool:
+    """Whether the base holds commits that the branch merged into lacks."""
+    return not git.is_ancestor(base, git.resolve(f"refs/heads/{into}"))
+
+
+def refuse_if_ahead(git: Git, base: str, into: str) -> None:
+    if ahead_of(git, base, into):
+        hint = f"Start from it with --base {into}, or merge into your own branch with --into BRANCH"
+        raise CapsuleError(f"HEAD holds commits that {into} lacks; they would be merged along.", hint)
+
+
+def under_way(git: Git) -> str:
+    """The merge, rebase or the like that the main checkout is in the middle of; '' if there is none."""
+    return next((what for name, (what, _) in UNDER_WAY.items() if (git.common_dir / name).exists()), "")
+
+
+def refuse_if_under_way(git: Git) -> None:
+    for name, (what, way_out) in UNDER_WAY.items():
+        if (git.common_dir / name).exists():
+            raise CapsuleError(f"{what.capitalize()} is under way in {git.root}.", f"Finish it first: {way_out}")
+
+
+def dirty_paths(git: Git, own_files: Sequence[str] = ()) -> list[str]:
+    """What is changed, staged or new in the main checkout; the tracker's files and ours never count."""
+    index = git.capsule_dir / "git" / f"looking-{secrets.token_hex(4)}"
+    head = git.resolve("HEAD")
+    try:
+        _copy_index(git, index)
+        found = {*_unstaged(git, index), *_staged(git, index, head), *_untracked(git, index)}
+    finally:
+        index.unlink(missing_ok=True)
+    apart = (".capsule/worktrees", ".capsule/missions", "worklog.md", *own_files)
+    return sorted(shown(path) for path in found if path and not is_artefact(path, apart))
+
+
+def exclude_artefacts(git: Git, base: str) -> None:
+    """Has git ignore what Capsule puts into a project, by a file that belongs to this clone alone."""
+    if git.read_file(base, "worklog.md") is not None:
+        hint = "Rename it (git mv worklog.md docs/worklog.md), commit, and start again."
+        raise Refused("This project tracks a worklog.md of its own, and missions keep theirs there.", hint)
+    file = git.common_dir / "info" / "exclude"
+    text = file.read_text(errors="surrogateescape") if file.exists() else ""
+    missing = [line for line in EXCLUDED if line not in text.splitlines()]
+    if missing:
+        file.parent.mkdir(exist_ok=True)
+        ended = text if not text or text.endswith("\n") else text + "\n"
+        write_atomically(file, (ended + "\n".join(missing) + "\n").encode(errors="surrogateescape"))
+
+
+def _choices(branches: Sequence[str]) -> str:
+    listed = ", ".join(branches[:10]) or "none yet: commit something first"
+    return f"Say it in .capsule/config.yaml as project.main. Branches: {listed}"
+
+
+def _copy_index(git: Git, copy: Path) -> None:
+    """Looking must not wait for, or get in the way of, a git of the user's: so it is done on a copy."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    copy.unlink(missing_ok=True)
+    index = git.common_dir / "index"
+    if index.exists():
+        shutil.copyfile(index, copy)
+
+
+def _unstaged(git: Git, index: Path) -> list[bytes]:
+    git.content("update-index", "-q", "--refresh", index=index, ok=(0, 1))
+    flags = ("-z", "--name-only", "--no-ext-diff", "--ignore-submodules=all")
+    return git.content("diff-files", *flags, index=index).out.split(b"\0")
+
+
+def _staged(git: Git, index: Path, head: str) -> list[bytes]:
+    if not head:
+        return git.content("ls-files", "-z", index=index).out.split(b"\0")
+    flags = ("--cached", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
+    return git.content("diff-index", *flags, head, "--", index=index).out.split(b"\0")
+
+
+def _untracked(git: Git, index: Path) -> list[bytes]:
+    return git.content("ls-files", "-z", "--others", "--exclude-standard", index=index).out.split(b"\0")

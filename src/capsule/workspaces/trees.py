@@ -1,0 +1,51 @@
+"""What a mission may deliver: a tree in which the pipeline's own files are as somebody else has them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+
+from capsule.system.git import Entry, Git
+
+# Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
+ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml")
+_FOLDER = "040000"
+
+
+def is_artefact(path: bytes, artefacts: Sequence[str]) -> bool:
+    return any(path == name or path.startswith(name + b"/") for name in map(os.fsencode, artefacts))
+
+
+def graft(git: Git, tree: str, source: str, paths: Iterable[str]) -> str:
+    """`tree`, with each of these paths as it is in `source`: replaced, added or gone."""
+    return _graft(git, tree, source, [os.fsencode(path).split(b"/") for path in paths]) or git.make_tree(())
+
+
+def _graft(git: Git, tree: str, source: str, paths: list[list[bytes]]) -> str:
+    """An empty id stands for a folder that is not there."""
+    ours, theirs = _folder(git, tree), _folder(git, source)
+    wanted = dict(ours)
+    for name in {path[0]: None for path in paths}:
+        deeper = [path[1:] for path in paths if path[0] == name]
+        one, other = ours.get(name), theirs.get(name)
+        entry = other if [] in deeper else _graft_below(git, one, other, deeper)
+        wanted.pop(name, None)
+        if entry:
+            wanted[name] = entry
+    if wanted == ours:
+        return tree
+    return git.make_tree(wanted.values()) if wanted else ""
+
+
+def _graft_below(git: Git, ours: Entry | None, theirs: Entry | None, paths: list[list[bytes]]) -> Entry | None:
+    if ours is not None and ours.kind != "tree":
+        return ours  # a file where the folder was: nothing of theirs fits below it
+    known = ours or theirs
+    if known is None or known.kind != "tree":
+        return None
+    below = _graft(git, ours.oid if ours else "", theirs.oid if theirs and theirs.kind == "tree" else "", paths)
+    return Entry(_FOLDER, "tree", below, known.path) if below else None
+
+
+def _folder(git: Git, tree: str) -> dict[bytes, Entry]:
+    return {entry.path: entry for entry in git.list_tree(tree)} if tree else {}

@@ -1,0 +1,88 @@
+"""The branch that work is merged into, and the only code that moves it.
+
+A candidate is built from objects alone: nobody's checkout, index or branch is touched, and the same input gives the
+same commit, so it can be built again after a crash and looked up by its tree. Publishing is one compare-and-swap of a
+ref, from exactly the commit the candidate was built on; checkouts follow afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from capsule.core.errors import Refused
+from capsule.doors import Candidate, Published
+from capsule.system.git import Git, GitFailed, RefMove
+from capsule.system.lock import FileLock
+from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_under_way, under_way
+from capsule.workspaces.trees import ARTEFACTS, graft
+
+_LOCK_WAIT = 60.0
+
+
+class GitTrunk:
+    """The Trunk door on a git branch."""
+
+    def __init__(self, git: Git, branch: str, *, artefacts: Sequence[str] = ()) -> None:
+        self.branch = branch
+        self._git = git
+        self._ref = f"refs/heads/{branch}"
+        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
+
+    def tip(self) -> str:
+        found = self._git.refs(self._ref).get(self._ref)
+        if found is None:
+            raise Refused(f"There is no branch {self.branch}.", "List what there is: git branch")
+        return found
+
+    def holds(self, commit: str) -> bool:
+        return self._git.is_ancestor(commit, self.tip())
+
+    def propose(self, tip: str, base: str, message: str) -> Candidate:
+        onto = self.tip()
+        work = self._without_artefacts(tip, base)
+        merged, conflicts = self._git.merge_trees(onto, work)
+        tree = graft(self._git, merged, onto, self._artefacts)
+        who = self._git.identity
+        dates = [self._git.commit(parent) for parent in (onto, work)]
+        date = max(dates, key=lambda commit: commit.committed_at).committer_date
+        commit = self._git.commit_tree(tree, [onto, work], message, by=who, date=date)
+        return Candidate(commit, tree, onto, conflicts)
+
+    def publish(self, candidate: Candidate) -> Published:
+        if candidate.conflicts:
+            raise Refused(f"The merge into {self.branch} has conflicts.", "Rebuild the work on it: run with --rebase")
+        lock = FileLock(self._git.capsule_dir / "locks" / "main.lock")
+        lock.acquire(_LOCK_WAIT)
+        with lock:
+            return self._publish(candidate)
+
+    def _publish(self, candidate: Candidate) -> Published:
+        places = places_on(self._git, self.branch)
+        if self.tip() == candidate.onto:
+            refuse_if_under_way(places)
+            self._swap(candidate)
+        if not self.holds(candidate.commit):
+            return Published(moved=False)
+        # What somebody put on top since belongs to the same checkouts.
+        tip, still = self.tip(), [place for place in places if not under_way(place)]
+        left = [path for place in still for path in bring_along(self._git, place, candidate.onto, tip)]
+        return Published(moved=True, left_alone=tuple(dict.fromkeys(left)))
+
+    def _swap(self, candidate: Candidate) -> None:
+        """From the one commit the candidate was built on. Whoever was quicker is noticed by who asks next."""
+        try:
+            self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why="capsule: merge")
+        except GitFailed:
+            if self.tip() == candidate.onto:
+                raise
+
+    def _without_artefacts(self, tip: str, base: str) -> str:
+        """The branch's tip, or one clean commit in its place where its history ever held an artefact."""
+        command = ("rev-list", "--full-history", "--max-count=1", tip, f"^{base}", "--", *self._artefacts)
+        if not self._git.content(*command, env={"GIT_LITERAL_PATHSPECS": "1"}).out:
+            return tip
+        said = self._git.commit(tip)
+        tree = graft(self._git, tip, base, self._artefacts)
+        author = said if said.author.name else None
+        by = self._git.identity
+        return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)

@@ -1,0 +1,106 @@
+"""Situations with real git, and a home that no test can reach."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from capsule.system.git import Git
+
+_NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_")
+
+
+class Repo:
+    """A repository as a person has it, worked on with plain git."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def git(self, *args: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(["git", *args], cwd=cwd or self.path, capture_output=True, check=False)
+        assert done.returncode == 0, f"git {' '.join(args)}: {os.fsdecode(done.stderr)}"
+        return os.fsdecode(done.stdout).strip()
+
+    def write(self, name: str, text: str) -> Path:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    def commit(self, message: str = "more", **files: str) -> str:
+        """Commits everything; files may be given as name=text, with __ for a dot."""
+        for name, text in files.items():
+            self.write(name.replace("__", "."), text)
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", message)
+        return self.head()
+
+    def head(self, ref: str = "HEAD") -> str:
+        return self.git("rev-parse", ref)
+
+    def refs(self, below: str) -> list[str]:
+        return self.git("for-each-ref", "--format=%(refname)", below).split()
+
+    def status(self) -> str:
+        return self.git("status", "--porcelain")
+
+    def fsck(self) -> None:
+        self.git("fsck", "--strict", "--no-dangling")
+
+
+@pytest.fixture(autouse=True)
+def unreachable_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty home, empty git settings, and an identity by environment."""
+    home = tmp_path_factory.mktemp("home")
+    for name in [name for name in os.environ if name.startswith(_NOBODY_ELSES)]:
+        monkeypatch.delenv(name)
+    (home / "gitconfig").touch()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "Ada")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "ada@example.org")
+    return home
+
+
+@pytest.fixture
+def a_repo(tmp_path: Path) -> Repo:
+    """Two commits on main, a folder, an ignored name."""
+    path = tmp_path / "project"
+    path.mkdir()
+    repo = Repo(path)
+    repo.git("init", "-q", "-b", "main")
+    repo.write(".gitignore", "*.pyc\nbuild/\n.env\n")
+    repo.write("src/app.py", "print('one')\n")
+    repo.commit("first")
+    repo.commit("second", README="hello\n")
+    return repo
+
+
+@pytest.fixture
+def a_dirty_repo(a_repo: Repo) -> Repo:
+    """One file edited, one staged, one new."""
+    a_repo.write("README", "my edit\n")
+    a_repo.write("staged.txt", "staged\n")
+    a_repo.git("add", "staged.txt")
+    a_repo.write("new.txt", "new\n")
+    return a_repo
+
+
+@pytest.fixture
+def a_repo_with_conflict(a_repo: Repo) -> Repo:
+    """Branch `work` and main changed the same line."""
+    a_repo.git("switch", "-q", "-c", "work")
+    a_repo.commit("theirs", README="from work\n")
+    a_repo.git("switch", "-q", "main")
+    a_repo.commit("ours", README="from main\n")
+    return a_repo
+
+
+@pytest.fixture
+def git(a_repo: Repo) -> Git:
+    return Git.find(a_repo.path)

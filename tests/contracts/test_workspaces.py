@@ -1,0 +1,827 @@
+"""What every mission may count on from the place its agents work in, with real git and agents that mean no good."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
+from capsule.core.evidence import Change, Checkpoint
+from capsule.doors import Workspace
+from capsule.system.git import Git
+from capsule.workspaces.git_worktree import GitWorktree
+from capsule.workspaces.repository import exclude_artefacts
+
+from ..conftest import Repo
+
+BRANCH = "refs/heads/capsule-x-1"
+BASE = "refs/capsule/base/x-1"
+NAMES = ("with space", "-dash", "new\nline", "ünï", "star*[x]", 'quo"te', "back\\slash", os.fsdecode(b"raw\xff"))
+
+
+class Mission:
+    """A prepared worktree, and the agent in it: plain git, plain files."""
+
+    def __init__(self, repo: Repo, git: Git) -> None:
+        self.repo = repo
+        self.git = git
+        self.base = repo.head()
+        self.place = GitWorktree(git, "x-1")
+        self.path = self.place.path
+        self.agent = Repo(self.path)
+
+    def begin(self) -> Mission:
+        exclude_artefacts(self.git, self.base)
+        assert list(self.place.prepare(self.base)) == []
+        return self
+
+    def again(self) -> GitWorktree:
+        """Another process: nothing remembered."""
+        return GitWorktree(Git.find(self.repo.path), "x-1")
+
+    def base_state(self) -> Checkpoint:
+        return self.place.base_checkpoint(self.base)
+
+    def entry(self) -> Path:
+        return self.repo.path / ".git/worktrees/x-1"
+
+    def salvaged(self) -> list[str]:
+        return self.repo.refs("refs/capsule/salvage")
+
+
+@pytest.fixture
+def mission(a_repo: Repo, git: Git) -> Mission:
+    return Mission(a_repo, git).begin()
+
+
+def test_is_a_workspace(mission: Mission) -> None:
+    door: Workspace = mission.place
+    assert door.path == mission.repo.path / ".capsule/worktrees/x-1"
+
+
+# Beginning
+
+
+def test_prepare_makes_a_clean_worktree_on_a_branch_of_its_own(mission: Mission) -> None:
+    assert mission.agent.git("branch", "--show-current") == "capsule-x-1"
+    assert mission.agent.status() == ""
+    assert mission.agent.head() == mission.base
+    assert (mission.path / "src/app.py").read_text() == "print('one')\n"
+    assert mission.repo.status() == ""
+    assert "worktrees/x-1" in mission.repo.git("worktree", "list")
+
+
+def test_prepare_twice_changes_nothing(mission: Mission) -> None:
+    (mission.path / "src/app.py").write_text("work")
+    assert list(mission.again().prepare(mission.base)) == []
+    assert (mission.path / "src/app.py").read_text() == "work"
+
+
+def test_a_foreign_branch_is_refused_and_untouched(a_repo: Repo, git: Git) -> None:
+    a_repo.git("branch", "capsule-x-1")
+    with pytest.raises(Refused, match="did not make"):
+        GitWorktree(git, "x-1").prepare(a_repo.head())
+    assert a_repo.refs("refs/capsule") == []
+    assert not (a_repo.path / ".capsule/worktrees").exists()
+
+
+def test_a_foreign_folder_is_refused_and_untouched(a_repo: Repo, git: Git) -> None:
+    kept = a_repo.write(".capsule/worktrees/x-1/precious", "mine")
+    with pytest.raises(Refused, match="did not make"):
+        GitWorktree(git, "x-1").prepare(a_repo.head())
+    assert kept.read_text() == "mine"
+    assert a_repo.refs("refs/capsule") == a_repo.refs(BRANCH) == []
+
+
+def test_a_registered_worktree_on_our_branch_is_adopted(a_repo: Repo, git: Git) -> None:
+    base = a_repo.head()
+    a_repo.git("worktree", "add", "-q", "-b", "capsule-x-1", ".capsule/worktrees/x-1")
+    place = GitWorktree(git, "x-1")
+    (place.path / "work.py").write_text("work")
+    Repo(place.path).commit("work")
+    (place.path / "loose").write_text("not committed")
+    place.prepare(base)
+    assert place.checkpoint("found").head == a_repo.head(BRANCH)
+    assert a_repo.head(BASE) == base
+    assert (place.path / "loose").exists() or a_repo.refs("refs/capsule/salvage")
+
+
+def test_a_mission_goes_on_from_the_base_it_started_from(mission: Mission) -> None:
+    newer = mission.repo.commit("newer", other__txt="x")
+    warnings = mission.again().prepare(newer)
+    assert mission.base[:10] in "".join(warnings)
+    assert mission.repo.head(BASE) == mission.base
+
+
+def lock(path: Path, age: float = 60) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+    os.utime(path, (path.stat().st_mtime - age,) * 2)
+
+
+CRASHES: dict[str, Callable[[Mission], object]] = {
+    "only the base ref": lambda m: m.repo.git("update-ref", BASE, m.base),
+    "a lock on the branch": lambda m: (
+        m.repo.git("update-ref", BASE, m.base),
+        lock(m.repo.path / ".git/refs/heads/capsule-x-1.lock"),
+    ),
+    "only the branch": lambda m: (m.repo.git("update-ref", BASE, m.base), m.repo.git("branch", "capsule-x-1")),
+    "a folder that is not registered": lambda m: (
+        CRASHES["only the branch"](m),
+        m.path.mkdir(parents=True),
+        (m.path / "README").write_text("hello\n"),
+    ),
+    "registered without a folder": lambda m: (half_registered(m), shutil.rmtree(m.path)),
+    "registered, locked, without HEAD": lambda m: (
+        half_registered(m),
+        (m.entry() / "HEAD").unlink(),
+        lock(m.entry() / "HEAD.lock"),
+        (m.entry() / "locked").write_text("initializing"),
+    ),
+    "an entry that says nothing": lambda m: (CRASHES["only the branch"](m), m.entry().mkdir(parents=True)),
+    "no file checked out": lambda m: half_registered(m),
+    "half of the files, one of them torn": lambda m: (half_registered(m), (m.path / "README").write_text("hel")),
+}
+
+
+def half_registered(m: Mission) -> None:
+    CRASHES["only the branch"](m)
+    m.repo.git("worktree", "add", "-q", "--no-checkout", str(m.path), "capsule-x-1")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_prepare_completes_what_a_crash_left(a_repo: Repo, git: Git, crash: str) -> None:
+    mission = Mission(a_repo, git)
+    CRASHES[crash](mission)
+    mission.place.prepare(mission.base)
+    assert mission.agent.status() == ""
+    assert mission.agent.git("branch", "--show-current") == "capsule-x-1"
+    assert mission.place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
+    a_repo.git("worktree", "prune")
+    assert len(a_repo.git("worktree", "list").splitlines()) == 2
+    a_repo.fsck()
+
+
+def a_git_that_dies(folder: Path, nth: int) -> None:
+    """A git in front of the real one that is killed at its n-th change to the file system."""
+    calls = "rename,link,unlink,mkdir,rmdir"
+    watched = f"strace -f -qqq -o {os.devnull} -e trace={calls} -e inject={calls}:signal=SIGKILL:when={nth}"
+    folder.mkdir(exist_ok=True)
+    (folder / "git").write_text(f'#!/bin/sh\nexec {watched} {shutil.which("git")} "$@"\n')
+    (folder / "git").chmod(0o755)
+
+
+def can_trace() -> bool:
+    return (
+        bool(shutil.which("strace"))
+        and not subprocess.run(["strace", "-o", os.devnull, "true"], check=False).returncode
+    )
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+@pytest.mark.skipif(not can_trace(), reason="strace is not available here")
+def test_a_git_killed_at_any_change_costs_nothing(a_repo: Repo, git: Git, tmp_path: Path, nth: int) -> None:
+    steps: list[Callable[[], object]] = [
+        lambda: GitWorktree(Git(git.root, git.common_dir), "x-1").prepare(a_repo.head()),
+        lambda: GitWorktree(Git(git.root, git.common_dir), "x-1").checkpoint("a"),
+        lambda: GitWorktree(Git(git.root, git.common_dir), "x-1").remove(branch=True),
+    ]
+    killed = 0
+    for step in steps:
+        a_git_that_dies(tmp_path / "tools", nth)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{tmp_path}/tools:{os.environ['PATH']}")
+            try:
+                step()
+            except CapsuleError:
+                killed += 1
+        step()
+    assert killed or nth > 3
+    assert a_repo.refs("refs/capsule") == a_repo.refs(BRANCH) == []
+    a_repo.fsck()
+
+
+# Copies and set-up
+
+
+def test_copied_files_keep_their_mode_and_are_never_delivered(a_repo: Repo, git: Git) -> None:
+    a_repo.write("local/secret.txt", "s3cret").chmod(0o600)
+    a_repo.write(".env", "A=1")
+    os.symlink("/etc/passwd", a_repo.path / "local/link")
+    place = GitWorktree(git, "x-1", copy=[".env", "local/*", "README"])
+    place.prepare(a_repo.head())
+    assert stat.S_IMODE((place.path / "local/secret.txt").stat().st_mode) == 0o600
+    assert (place.path / ".env").read_text() == "A=1"
+    assert not os.path.lexists(place.path / "local/link")
+    assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
+    assert (place.gate(place.tree()) / "local/secret.txt").exists()
+    place.restore(place.base_checkpoint(a_repo.head()))
+    assert (place.path / "local/secret.txt").exists()
+
+
+def test_copying_never_writes_through_a_link_in_the_tree(a_repo: Repo, git: Git, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    os.symlink(outside, a_repo.path / "conf")
+    a_repo.commit("a link")
+    (a_repo.path / "conf").unlink()
+    a_repo.write("conf/secret", "s3cret")
+    GitWorktree(git, "x-1", copy=["conf/*"]).prepare(a_repo.head())
+    assert list(outside.iterdir()) == []
+
+
+@pytest.mark.parametrize("pattern", ["../other", "/etc/passwd", "a/../../b"])
+def test_a_pattern_that_leaves_the_project_is_an_error(a_repo: Repo, git: Git, pattern: str) -> None:
+    with pytest.raises(SettingsError, match="leaves the project"):
+        GitWorktree(git, "x-1", copy=[pattern]).prepare(a_repo.head())
+
+
+class SetUps:
+    """Counts set-ups; each leaves something behind."""
+
+    def __init__(self) -> None:
+        self.places: list[str] = []
+
+    def __call__(self, command: str, cwd: Path, log: Path) -> None:
+        assert log.parent.is_dir()
+        self.places.append(cwd.name)
+        (cwd / "build").mkdir(exist_ok=True)
+        (cwd / "build/deps").write_text(command)
+
+
+def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Repo, git: Git) -> None:
+    a_repo.commit("manifest", **{"package.json": "{}"})
+    setups = SetUps()
+
+    def place() -> GitWorktree:
+        return GitWorktree(git, "x-1", setup="npm ci", run_setup=setups)
+
+    place().prepare(a_repo.head())
+    place().prepare(a_repo.head())
+    gate = place().gate(place().tree())
+    place().gate(place().tree())
+    assert setups.places == ["x-1", "gate"]
+    assert (gate / "build/deps").exists()
+    (place().path / "src/app.py").write_text("changed")
+    place().gate(place().tree())
+    assert setups.places == ["x-1", "gate"]
+    (place().path / "package.json").write_text('{"a": 1}')
+    place().gate(place().tree())
+    assert setups.places == ["x-1", "gate", "gate"]
+
+
+def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
+    def fails(command: str, cwd: Path, log: Path) -> None:
+        raise CapsuleError("npm ci failed")
+
+    with pytest.raises(CapsuleError, match="npm ci failed"):
+        GitWorktree(git, "x-1", setup="npm ci", run_setup=fails).prepare(a_repo.head())
+    setups = SetUps()
+    GitWorktree(git, "x-1", setup="npm ci", run_setup=setups).prepare(a_repo.head())
+    assert setups.places == ["x-1"]
+
+
+def test_a_setup_that_changes_the_work_is_reported(a_repo: Repo, git: Git) -> None:
+    def noisy(command: str, cwd: Path, log: Path) -> None:
+        (cwd / "oops.txt").write_text("x")
+
+    warnings = GitWorktree(git, "x-1", setup="noisy", run_setup=noisy).prepare(a_repo.head())
+    assert "oops.txt" in "".join(warnings)
+
+
+# Naming a state
+
+
+def test_a_checkpoint_holds_everything_and_moves_nothing(mission: Mission) -> None:
+    (mission.path / "new.py").write_text("new")
+    (mission.path / "worklog.md").write_text("log")
+    (mission.path / "x.pyc").write_text("ignored")
+    (mission.path / ".capsule/output").mkdir(parents=True)
+    (mission.path / ".capsule/output/a.log").write_text("out")
+    point = mission.place.checkpoint("test")
+    listed = mission.repo.git("ls-tree", "-r", "--name-only", point.commit).split()
+    assert {"new.py", "worklog.md", "README"} < set(listed)
+    assert not {"x.pyc", ".capsule/output/a.log"} & set(listed)
+    assert mission.repo.head(BRANCH) == mission.base == point.head
+    assert set(mission.place.files(point.tree)) == {*listed} - {"worklog.md"}
+    assert mission.agent.git("diff", "--cached", "--name-only") == ""
+
+
+def test_the_same_state_is_the_same_checkpoint(mission: Mission) -> None:
+    (mission.path / "new.py").write_text("new")
+    one = mission.place.checkpoint("a")
+    assert mission.again().checkpoint("b") == one
+
+
+def test_the_worklog_is_named_even_where_the_project_ignores_it(a_repo: Repo, git: Git) -> None:
+    a_repo.commit("ignore", **{".gitignore": "*.md\n"})
+    place = GitWorktree(git, "x-1")
+    place.prepare(a_repo.head())
+    (place.path / "worklog.md").write_text("log")
+    assert place.read(place.checkpoint("a").commit, "worklog.md") == b"log"
+
+
+def test_artefacts_are_delivered_as_on_the_base(a_repo: Repo, git: Git) -> None:
+    a_repo.write(".capsule/config.yaml", "verify: strict\n")
+    a_repo.write("BACKLOG.yaml", "items: []\n")
+    base = a_repo.commit("settings", **{"docs/items.yaml": "a"})
+    place = GitWorktree(git, "x-1", artefacts=["docs/items.yaml"])
+    place.prepare(base)
+    (place.path / ".capsule/config.yaml").write_text("verify: off\n")
+    (place.path / ".beads").mkdir()
+    (place.path / ".beads/issues.jsonl").write_text("{}")
+    (place.path / "BACKLOG.yaml").unlink()
+    (place.path / "docs/items.yaml").write_text("b")
+    (place.path / "worklog.md").write_text("log")
+    assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
+    assert place.changes(base, place.checkpoint("a").commit) == []
+
+
+def test_changes_and_uncommitted_work_are_seen(mission: Mission) -> None:
+    (mission.path / "README").unlink()
+    (mission.path / "src/app.py").chmod(0o755)
+    (mission.path / "new.py").symlink_to("README")
+    tree = mission.place.tree()
+    expected = [Change("README", "D"), Change("new.py", "A"), Change("src/app.py", "M")]
+    assert list(mission.place.changes(mission.base, tree)) == expected
+    assert list(mission.place.touched_outside_commit()) == ["README", "new.py", "src/app.py"]
+    mission.agent.commit("done")
+    assert list(mission.place.touched_outside_commit()) == []
+    assert mission.place.head() == mission.agent.head()
+
+
+def test_names_of_any_kind_survive(mission: Mission) -> None:
+    for name in NAMES:
+        (mission.path / name).write_text(name if name.isascii() else "x")
+    point = mission.place.checkpoint("names")
+    files = mission.place.files(point.tree)
+    assert len(files) == len(NAMES) + 3
+    "".join(files).encode()  # fit for JSON, whatever the agent calls its files
+    mission.place.restore(mission.base_state())
+    assert not [name for name in NAMES if os.path.lexists(mission.path / name)]
+    mission.place.restore(point)
+    assert all((mission.path / name).exists() for name in NAMES)
+    gate = mission.place.gate(point.tree)
+    assert all((gate / name).exists() for name in NAMES)
+    assert mission.place.read(point.tree, "-dash") == b"-dash"
+
+
+def test_reading_what_is_not_there(mission: Mission) -> None:
+    assert mission.place.read(mission.base, "nowhere") is None
+    assert mission.place.read(mission.base, "src") is None
+
+
+# Going back
+
+
+def test_restore_gives_back_files_head_and_worklog(mission: Mission) -> None:
+    (mission.path / "worklog.md").write_text("one")
+    (mission.path / "keep.py").write_text("keep")
+    point = mission.place.checkpoint("good")
+    mission.agent.commit("bad", **{"bad.py": "bad"})
+    (mission.path / "worklog.md").write_text("two")
+    (mission.path / "keep.py").unlink()
+    (mission.path / "loose").write_text("loose")
+    (mission.path / "x.pyc").write_text("ignored")
+    kept = mission.again().restore(point)
+    assert kept == "refs/capsule/salvage/x-1/1"
+    assert mission.repo.git("show", f"{kept}:loose") == "loose"
+    assert mission.repo.git("show", f"{kept}:bad.py") == "bad"
+    assert mission.repo.git("log", "--format=%s", f"{kept}^1", "-1") == "bad"
+    assert (mission.path / "worklog.md").read_text() == "one"
+    assert (mission.path / "keep.py").read_text() == "keep"
+    assert not (mission.path / "loose").exists()
+    assert (mission.path / "x.pyc").exists()
+    assert mission.agent.head() == mission.base
+    assert mission.agent.status() == "?? keep.py"
+    assert mission.place.restore(point) == ""
+
+
+def test_restoring_what_is_there_touches_nothing(mission: Mission) -> None:
+    (mission.path / "new.py").write_text("new")
+    mission.agent.git("add", "new.py")
+    point = mission.place.checkpoint("a")
+    before = (mission.path / "new.py").stat()
+    assert mission.again().restore(point) == ""
+    assert (mission.path / "new.py").stat() == before
+    assert mission.salvaged() == []
+
+
+def test_a_state_that_a_checkpoint_holds_is_not_salvaged_again(mission: Mission) -> None:
+    one = mission.place.checkpoint("one")
+    (mission.path / "new.py").write_text("new")
+    two = mission.place.checkpoint("two")
+    assert mission.place.restore(one) == ""
+    assert mission.place.restore(two) == ""
+    assert (mission.path / "new.py").read_text() == "new"
+
+
+def test_salvage_never_overwrites(mission: Mission) -> None:
+    refs = []
+    for text in ("one", "two", "one"):
+        (mission.path / "loose").write_text(text)
+        refs.append(mission.place.restore(mission.base_state()))
+    assert refs[0] != refs[1] and refs[0] == refs[2]
+    assert [mission.repo.git("show", f"{ref}:loose") for ref in refs] == ["one", "two", "one"]
+
+
+def test_a_deleted_worktree_is_broken_and_comes_back(mission: Mission) -> None:
+    (mission.path / "new.py").write_text("new")
+    point = mission.place.checkpoint("a")
+    shutil.rmtree(mission.path)
+    with pytest.raises(WorkspaceBroken, match="gone"):
+        mission.place.checkpoint("b")
+    assert mission.place.restore(point) == ""
+    assert (mission.path / "new.py").read_text() == "new"
+    assert mission.agent.status() == "?? new.py"
+
+
+def test_a_worktree_remade_is_set_up_again(a_repo: Repo, git: Git) -> None:
+    setups = SetUps()
+    place = GitWorktree(git, "x-1", setup="npm ci", run_setup=setups)
+    place.prepare(a_repo.head())
+    shutil.rmtree(place.path)
+    place.restore(place.base_checkpoint(a_repo.head()))
+    assert setups.places == ["x-1", "x-1"]
+
+
+def test_read_only_folders_do_not_stop_restore_or_remove(mission: Mission) -> None:
+    (mission.path / "closed").mkdir()
+    (mission.path / "closed/file").write_text("x")
+    (mission.path / "closed").chmod(0o555)
+    mission.place.restore(mission.base_state())
+    assert not (mission.path / "closed/file").exists()
+    (mission.path / "closed").mkdir(exist_ok=True)
+    (mission.path / "closed/x.pyc").write_text("x")
+    (mission.path / "closed").chmod(0o555)
+    mission.place.remove(branch=True)
+    assert not mission.path.exists()
+
+
+def test_a_lock_that_the_agents_git_left_is_cleared(mission: Mission) -> None:
+    (mission.entry() / "index.lock").touch()
+    mission.place.restore(mission.base_state())
+    mission.agent.git("add", "-A")
+
+
+# Agents that mean no good, or do not know better
+
+
+def test_commits_on_a_detached_head_come_home(mission: Mission) -> None:
+    mission.agent.git("switch", "-q", "--detach")
+    mission.agent.commit("lost?", **{"new.py": "new"})
+    tip = mission.agent.head()
+    point = mission.place.checkpoint("a")
+    assert point.head == tip == mission.repo.head(BRANCH)
+    assert mission.agent.git("branch", "--show-current") == "capsule-x-1"
+    assert mission.salvaged() == []
+
+
+def test_commits_on_another_branch_come_home_and_ours_are_salvaged(mission: Mission) -> None:
+    mission.agent.commit("on ours", **{"a.py": "a"})
+    ours = mission.agent.head()
+    mission.agent.git("switch", "-q", "-c", "feature", mission.base)
+    mission.agent.commit("on theirs", **{"b.py": "b"})
+    assert mission.place.head() == mission.repo.head("feature")
+    [kept] = mission.salvaged()
+    mission.repo.git("merge-base", "--is-ancestor", ours, kept)
+
+
+def test_history_without_the_base_is_salvaged_and_not_taken(mission: Mission) -> None:
+    mission.agent.git("switch", "-q", "--orphan", "fresh")
+    (mission.path / "evil.py").write_text("x")
+    mission.agent.commit("no base")
+    tip = mission.agent.head()
+    assert mission.place.checkpoint("a").head == mission.base
+    [kept] = mission.salvaged()
+    mission.repo.git("merge-base", "--is-ancestor", tip, kept)
+    assert mission.agent.git("branch", "--show-current") == "capsule-x-1"
+
+
+def test_a_branch_reset_to_before_the_base_is_put_back(mission: Mission) -> None:
+    mission.agent.git("reset", "-q", "--hard", "HEAD~1")
+    assert mission.place.head() == mission.base
+
+
+def test_a_deleted_branch_is_put_back(mission: Mission) -> None:
+    mission.agent.git("switch", "-q", "--detach")
+    mission.agent.git("branch", "-q", "-D", "capsule-x-1")
+    assert mission.place.checkpoint("a").head == mission.base == mission.repo.head(BRANCH)
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_repository_inside_the_worktree_is_refused_and_its_files_are_kept(mission: Mission, committed: bool) -> None:
+    nested = Repo(mission.path / "sub/inner")
+    nested.path.mkdir(parents=True)
+    nested.git("init", "-q")
+    nested.write("file", "precious")
+    if committed:
+        nested.commit()
+    for look in (mission.place.tree, lambda: mission.place.checkpoint("a")):
+        with pytest.raises(WorkspaceBroken, match="sub/inner"):
+            look()
+    kept = mission.place.restore(mission.base_state())
+    assert mission.repo.git("show", f"{kept}:sub/inner/file") == "precious"
+    assert not (mission.path / "sub").exists()
+    assert len(list((mission.repo.path / ".git/capsule/salvaged").iterdir())) == 1
+
+
+def test_submodules_of_the_base_stay_as_they_are(a_repo: Repo, git: Git) -> None:
+    a_repo.write(".gitmodules", '[submodule "lib"]\n\tpath = lib\n\turl = ./lib\n')
+    a_repo.git("update-index", "--add", "--cacheinfo", f"160000,{a_repo.head()},lib")
+    a_repo.git("add", ".gitmodules")
+    a_repo.git("commit", "-q", "-m", "submodule")
+    place = GitWorktree(git, "x-1")
+    place.prepare(a_repo.head())
+    assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
+
+
+def test_a_git_file_pointed_elsewhere_does_not_fool_us(mission: Mission, tmp_path: Path) -> None:
+    evil = Repo(tmp_path / "evil")
+    evil.path.mkdir()
+    evil.git("init", "-q")
+    (mission.path / "new.py").write_text("new")
+    point = mission.place.checkpoint("a")
+    (mission.path / ".git").write_text(f"gitdir: {evil.path}/.git\n")
+    with pytest.raises(WorkspaceBroken, match=r"\.git file"):
+        mission.place.tree()
+    assert mission.place.restore(point) == ""
+    assert mission.agent.head() == mission.base
+    assert (mission.path / "new.py").read_text() == "new"
+
+
+def test_a_worktree_turned_into_a_repository_of_its_own_is_put_right(mission: Mission) -> None:
+    (mission.path / ".git").unlink()
+    mission.agent.git("init", "-q")
+    mission.agent.commit("mine", **{"new.py": "new"})
+    with pytest.raises(WorkspaceBroken):
+        mission.place.checkpoint("a")
+    kept = mission.place.restore(mission.base_state())
+    assert mission.repo.git("show", f"{kept}:new.py") == "new"
+    assert len(list((mission.repo.path / ".git/capsule/salvaged").iterdir())) == 1
+
+
+@pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
+def test_flags_in_the_agents_index_hide_nothing(mission: Mission, flag: str) -> None:
+    mission.agent.git("update-index", flag, "src/app.py")
+    (mission.path / "src/app.py").write_text("evil")
+    assert [change.path for change in mission.place.changes(mission.base, mission.place.tree())] == ["src/app.py"]
+
+
+def planted(mission: Mission, marker: Path) -> None:
+    """Everything that would run a program of the agent's in a git that is not careful."""
+    script = mission.path / "evil.sh"
+    script.write_text(f"#!/bin/sh\necho $0 $@ >> {marker}\ncat\n")
+    script.chmod(0o755)
+    for key in (
+        "core.fsmonitor",
+        "filter.zz.clean",
+        "filter.zz.smudge",
+        "merge.zz.driver",
+        "diff.zz.command",
+        "diff.zz.textconv",
+        "gpg.program",
+        "core.editor",
+        "core.pager",
+        "core.sshCommand",
+    ):
+        mission.agent.git("config", key, str(script))
+    mission.agent.git("config", "commit.gpgsign", "true")
+    hooks = mission.repo.path / ".git/hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("post-checkout", "pre-commit", "post-commit", "reference-transaction", "post-index-change"):
+        shutil.copy(script, hooks / name)
+    (mission.path / ".gitattributes").write_text("* filter=zz diff=zz merge=zz\n")
+    (mission.repo.path / ".git/info/attributes").write_text("* filter=zz diff=zz merge=zz\n")
+    marker.unlink(missing_ok=True)
+
+
+def test_nothing_the_agent_plants_is_run(mission: Mission, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    planted(mission, marker)
+    (mission.path / "src/app.py").write_text("evil")
+    point = mission.again().checkpoint("a")
+    mission.again().gate(point.tree)
+    mission.again().restore(mission.base_state())
+    mission.again().restore(point)
+    mission.again().rebase(mission.base)
+    mission.again().salvage("why")
+    mission.again().remove(branch=True)
+    assert not marker.exists(), marker.read_text()
+
+
+@pytest.mark.parametrize("key,value", [("core.bare", "true"), ("core.worktree", "/nowhere")])
+def test_settings_that_break_git_do_not_break_us(mission: Mission, key: str, value: str) -> None:
+    (mission.path / "new.py").write_text("new")
+    mission.repo.git("config", key, value)
+    point = mission.again().checkpoint("a")
+    mission.again().gate(point.tree)
+    mission.again().remove(branch=True)
+    assert not mission.path.exists()
+
+
+def test_a_link_called_worklog_is_not_followed(mission: Mission, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("untouched")
+    (mission.path / "worklog.md").write_text("mine")
+    point = mission.place.checkpoint("a")
+    (mission.path / "worklog.md").unlink()
+    (mission.path / "worklog.md").symlink_to(outside)
+    mission.place.checkpoint("b")
+    mission.place.restore(point)
+    assert outside.read_text() == "untouched"
+    assert (mission.path / "worklog.md").read_text() == "mine"
+    assert not (mission.path / "worklog.md").is_symlink()
+
+
+def test_a_folder_turned_into_a_link_is_not_followed(mission: Mission, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "app.py").write_text("untouched")
+    shutil.rmtree(mission.path / "src")
+    (mission.path / "src").symlink_to(outside)
+    mission.place.restore(mission.base_state())
+    assert (outside / "app.py").read_text() == "untouched"
+    assert (mission.path / "src/app.py").read_text() == "print('one')\n"
+    assert not (mission.path / "src").is_symlink()
+
+
+# The gate
+
+
+def test_the_gate_holds_exactly_the_tree(mission: Mission) -> None:
+    (mission.path / "new.py").write_text("new")
+    (mission.path / "worklog.md").write_text("log")
+    tree = mission.place.tree()
+    gate = mission.place.gate(tree)
+    assert gate == mission.repo.path / ".capsule/missions/x-1/gate"
+    assert (gate / "new.py").read_text() == "new"
+    assert not (gate / "worklog.md").exists()
+    assert Repo(gate).git("rev-parse", "HEAD") == mission.base
+
+
+def test_the_gate_forgets_what_a_run_left(mission: Mission) -> None:
+    tree = mission.place.tree()
+    gate = mission.place.gate(tree)
+    (gate / "x.pyc").write_text("stale")
+    (gate / "build").mkdir()
+    (gate / "debris").write_text("x")
+    (gate / "README").write_text("HELLO\n")
+    (gate / "src/app.py").unlink()
+    mission.again().gate(tree)
+    assert sorted(path.name for path in gate.iterdir()) == [".git", ".gitignore", "README", "src"]
+    assert (gate / "README").read_text() == "hello\n"
+    assert (gate / "src/app.py").exists()
+
+
+def test_the_gate_comes_back_after_it_was_deleted(mission: Mission) -> None:
+    gate = mission.place.gate(mission.place.tree())
+    shutil.rmtree(gate)
+    mission.again().gate(mission.place.tree())
+    assert (gate / "README").exists()
+
+
+# Another base
+
+
+def test_rebase_takes_the_work_to_another_base(mission: Mission) -> None:
+    mission.agent.commit("work", **{"new.py": "new"})
+    (mission.path / "loose.py").write_text("loose")
+    (mission.path / "worklog.md").write_text("log")
+    onto = mission.repo.commit("main moved", other="x")
+    point, conflicts = mission.place.rebase(onto)
+    assert list(conflicts) == []
+    assert point.head == onto == mission.agent.head() == mission.repo.head(BASE)
+    assert [change.path for change in mission.place.changes(onto, point.tree)] == ["loose.py", "new.py"]
+    assert (mission.path / "worklog.md").read_text() == "log"
+    assert (mission.path / "other").exists()
+    assert mission.place.tree() == point.tree
+
+
+def test_rebase_leaves_markers_where_it_conflicts(mission: Mission) -> None:
+    (mission.path / "README").write_text("work\n")
+    onto = mission.repo.commit("main moved", README="main\n")
+    _, conflicts = mission.place.rebase(onto)
+    assert list(conflicts) == ["README"]
+    assert "<<<<<<<" in (mission.path / "README").read_text()
+
+
+def test_a_rebase_cut_short_is_finished_and_not_done_twice(mission: Mission) -> None:
+    (mission.path / "README").write_text("work\n")
+    onto = mission.repo.commit("main moved", README="main\n")
+    before = mission.place.checkpoint("before")
+    done, conflicts = mission.place.rebase(onto)
+    for undo in (
+        lambda: None,
+        lambda: mission.place.restore(before),
+        lambda: (mission.path / "README").write_text("to"),
+    ):
+        mission.repo.git("update-ref", BASE, mission.base)
+        undo()
+        assert mission.again().rebase(onto) == (done, conflicts)
+        assert "<<<<<<<" in (mission.path / "README").read_text()
+        assert mission.repo.head(BASE) == onto
+
+
+# Ending
+
+
+def test_salvage_keeps_commits_checkpoints_and_loose_files(mission: Mission) -> None:
+    mission.agent.commit("work", **{"a.py": "a"})
+    (mission.path / "b.py").write_text("b")
+    earlier = mission.place.checkpoint("earlier")
+    (mission.path / "b.py").write_text("b2")
+    kept = mission.place.salvage("abandoned")
+    mission.place.remove(branch=True)
+    mission.repo.git("gc", "-q", "--prune=now")
+    assert mission.repo.git("show", f"{kept}:b.py") == "b2"
+    assert mission.repo.git("show", f"{earlier.commit}:b.py") == "b"
+    assert mission.repo.git("log", "-1", "--format=%s", kept) == "abandoned"
+
+
+def test_there_is_nothing_to_salvage_in_an_untouched_mission(mission: Mission) -> None:
+    (mission.path / "worklog.md").write_text("log")
+    mission.place.checkpoint("prepared")
+    assert mission.place.salvage("abandoned") == ""
+
+
+def test_work_that_only_a_checkpoint_holds_is_salvaged(mission: Mission) -> None:
+    (mission.path / "a.py").write_text("a")
+    point = mission.place.checkpoint("one")
+    mission.place.restore(mission.base_state())
+    kept = mission.place.salvage("abandoned")
+    mission.repo.git("merge-base", "--is-ancestor", point.commit, kept)
+
+
+def test_salvage_works_without_the_worktree(mission: Mission) -> None:
+    (mission.path / "a.py").write_text("a")
+    mission.place.checkpoint("one")
+    shutil.rmtree(mission.path)
+    kept = mission.again().salvage("abandoned")
+    assert mission.repo.git("show", f"{kept}:a.py") == "a"
+
+
+@pytest.mark.parametrize("branch", [True, False])
+def test_remove_leaves_nothing_but_the_branch_where_asked(mission: Mission, branch: bool) -> None:
+    mission.place.gate(mission.place.checkpoint("a").tree)
+    for _ in range(2):
+        mission.again().remove(branch=branch)
+    assert not mission.path.exists()
+    assert bool(mission.repo.refs(BRANCH)) is not branch
+    assert mission.repo.refs("refs/capsule") == ([] if branch else [BASE])
+    assert len(mission.repo.git("worktree", "list").splitlines()) == 1
+    assert not (mission.repo.path / ".git/capsule/places/x-1").exists()
+    mission.repo.fsck()
+
+
+def test_a_branch_that_was_kept_is_taken_up_again(mission: Mission) -> None:
+    mission.agent.commit("work", **{"a.py": "a"})
+    mission.place.remove(branch=False)
+    mission.again().prepare(mission.base)
+    assert (mission.path / "a.py").read_text() == "a"
+
+
+HALF_REMOVED: dict[str, Callable[[Mission], object]] = {
+    "a folder without .git": lambda m: (m.path / ".git").unlink(),
+    "no folder": lambda m: shutil.rmtree(m.path),
+    "no entry": lambda m: shutil.rmtree(m.entry()),
+    "locks on the refs": lambda m: (
+        lock(m.repo.path / f".git/{BRANCH}.lock"),
+        lock(m.repo.path / ".git/packed-refs.lock"),
+    ),
+    "no branch": lambda m: m.repo.git("update-ref", "-d", BRANCH),
+    "a locked worktree": lambda m: m.repo.git("worktree", "lock", str(m.path)),
+}
+
+
+@pytest.mark.parametrize("crash", HALF_REMOVED)
+def test_remove_completes_what_a_crash_left(mission: Mission, crash: str) -> None:
+    HALF_REMOVED[crash](mission)
+    mission.again().remove(branch=True)
+    assert not mission.path.exists()
+    assert mission.repo.refs(BRANCH) == mission.repo.refs("refs/capsule") == []
+    assert len(mission.repo.git("worktree", "list").splitlines()) == 1
+    mission.again().prepare(mission.base)
+
+
+def test_a_branch_somebody_has_checked_out_is_not_deleted(mission: Mission, tmp_path: Path) -> None:
+    mission.repo.git("worktree", "add", "-q", "-f", str(tmp_path / "look"), "capsule-x-1")
+    with pytest.raises(Refused, match="checked out"):
+        mission.place.remove(branch=True)
+    assert mission.path.exists()
+
+
+def test_two_missions_do_not_meet(mission: Mission) -> None:
+    other = GitWorktree(mission.git, "x-2")
+    other.prepare(mission.base)
+    (other.path / "b").write_text("b")
+    (mission.path / "a").write_text("a")
+    assert other.gate(other.tree()) != mission.place.gate(mission.place.tree())
+    mission.place.remove(branch=True)
+    assert [change.path for change in other.changes(mission.base, other.tree())] == ["b"]

@@ -1,0 +1,241 @@
+"""The words agents and people are given: what each prompt and template promises to whoever fills it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import capsule
+from capsule.core.briefing import compose, fill
+
+HOUSE = Path(capsule.__file__).parent
+PROMPTS = HOUSE / "prompts"
+TEMPLATES = HOUSE / "templates"
+
+ROLES = {
+    "test-writer": ("# Test-Writer Phase", "test-writing agent"),
+    "test-review": ("# Test-Review Phase", "test-review agent"),
+    "execute": ("# Execute Phase", "implementation agent"),
+    "execute-review": ("# Execute-Review Phase", "implementation-review agent"),
+    "sign-off": ("# Sign-Off Phase", "sign-off agent"),
+    "merge": ("# Merge Phase", "merge agent"),
+}
+WORKLOG_SECTIONS = {
+    "test-writer": "### Phase 1: test-writer",
+    "test-review": "### Phase 2: test-review",
+    "execute": "### Phase 3: execute",
+    "execute-review": "### Phase 4: execute-review",
+    "sign-off": "### Phase 5: sign-off",
+}
+CHANGE_PHASES = ("triage", "idea-research", "prd", "research", "design", "spec", "build", "review")
+TEMPLATED_PHASES = ("triage", "idea-research", "prd", "research", "design", "spec")
+"""Phases that write a document, and are shown its form."""
+
+PREAMBLE_NAMES = {
+    *("ITEM_ID", "ITEM_TITLE", "ITEM_DESCRIPTION", "ASSESSMENTS", "DEPTH", "SKILL"),
+    *("PREVIOUS_SUMMARY", "UNBLOCK_NOTES", "FAILURE_CONTEXT"),
+}
+CHANGE_NAMES = {
+    *("PREAMBLE", "RESULT_CONTRACT", "TEMPLATE"),
+    *("ARTEFACT_PATH", "CHANGE_FOLDER", "IDEA_PATH", "SPEC_PATH"),
+}
+WORKLOG_NAMES = {
+    *("EPIC_ID", "EPIC_TITLE", "EPIC_GOAL", "FEATURE_ID", "FEATURE_TITLE", "FEATURE_GOAL"),
+    *("TASK_ID", "TASK_TITLE", "TASK_DESCRIPTION", "ACCEPTANCE_CRITERIA", "TIMESTAMP"),
+}
+KNOWN_NAMES = {
+    "prompts/tdd": {"SIGNAL_CONTRACT"},
+    "prompts/change": CHANGE_NAMES,
+    "prompts/parts/signal.md": set[str](),
+    "prompts/parts/feedback.md": {"FEEDBACK"},
+    "prompts/parts/result.md": {"RESULT_PATH", "ITEM_ID", "PHASE"},
+    "prompts/parts/preamble.md": PREAMBLE_NAMES,
+    "templates/change": {"ITEM_ID", "ITEM_TITLE"},
+    "templates/worklog.md.template": WORKLOG_NAMES,
+}
+ALL_TEXTS = sorted([*PROMPTS.rglob("*.md"), *(TEMPLATES / "change").glob("*.md"), TEMPLATES / "worklog.md.template"])
+
+
+def prompt(name: str) -> str:
+    return (PROMPTS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def names_allowed_in(path: Path) -> set[str]:
+    place = path.relative_to(HOUSE).as_posix()
+    return next(names for prefix, names in KNOWN_NAMES.items() if place.startswith(prefix))
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(HOUSE).as_posix()
+
+
+def test_every_phase_has_its_prompt_and_nothing_else_lies_there() -> None:
+    assert {path.stem for path in (PROMPTS / "tdd").iterdir()} == set(ROLES)
+    assert {path.stem for path in (PROMPTS / "change").iterdir()} == set(CHANGE_PHASES)
+
+
+@pytest.mark.parametrize("phase", ROLES)
+def test_a_prompt_opens_with_its_heading_and_role(phase: str) -> None:
+    heading, role = ROLES[phase]
+    lines = prompt(f"tdd/{phase}").splitlines()
+    assert lines[0] == heading
+    assert role in one_line(" ".join(lines[:5]))
+
+
+@pytest.mark.parametrize("path", sorted(PROMPTS.rglob("*.md")), ids=relative)
+def test_only_the_merge_prompt_speaks_of_merging(path: Path) -> None:
+    speaks = re.search(r"merg(e|ing)", path.read_text(encoding="utf-8"), re.IGNORECASE) is not None
+    assert speaks == (relative(path) == "prompts/tdd/merge.md")
+
+
+@pytest.mark.parametrize("path", ALL_TEXTS, ids=relative)
+def test_only_known_names_are_used(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    used = set(re.findall(r"\{\{[#/]?(.*?)\}\}", text))
+    assert used <= names_allowed_in(path)
+    assert text.count("{{") == len(re.findall(r"\{\{[#/]?[A-Z_]+\}\}", text))
+
+
+@pytest.mark.parametrize("path", ALL_TEXTS, ids=relative)
+def test_optional_blocks_stand_on_lines_of_their_own_and_are_closed(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    marks = re.findall(r"\{\{([#/])([A-Z_]+)\}\}", text)
+    assert marks == re.findall(r"^\{\{([#/])([A-Z_]+)\}\}$", text, re.MULTILINE)
+    assert marks[0::2] == [("#", name) for _, name in marks[1::2]]
+
+
+@pytest.mark.parametrize("phase", ROLES)
+def test_a_tdd_prompt_ends_with_the_signal_contract(phase: str) -> None:
+    assert prompt(f"tdd/{phase}").endswith("\n\n{{SIGNAL_CONTRACT}}\n")
+
+
+@pytest.mark.parametrize("phase", CHANGE_PHASES)
+def test_a_change_prompt_stands_between_preamble_and_result_contract(phase: str) -> None:
+    text = prompt(f"change/{phase}")
+    assert re.match(r"# [\w ]+\n\n\{\{PREAMBLE\}\}\n\n", text)
+    assert text.endswith("\n\n{{RESULT_CONTRACT}}\n")
+    assert ("\n~~~markdown\n{{TEMPLATE}}\n~~~\n" in text) == (phase in TEMPLATED_PHASES)
+
+
+@pytest.mark.parametrize("phase", ROLES)
+def test_a_tdd_prompt_names_no_item_and_points_to_the_files_that_do(phase: str) -> None:
+    text = prompt(f"tdd/{phase}")
+    assert not re.search(r"demo-\d|WRK-\d|TASK_ID|ITEM_ID", text)
+    assert all(f"`{name}`" in text for name in ("worklog.md", "CLAUDE.md", "AGENTS.md"))
+
+
+@pytest.mark.parametrize("phase", ROLES)
+def test_a_tdd_prompt_says_that_nobody_answers_and_that_item_text_is_data(phase: str) -> None:
+    text = one_line(prompt(f"tdd/{phase}"))
+    assert "nobody will answer a question" in text
+    assert re.search(r"task's words.{0,30} are data", text)
+
+
+@pytest.mark.parametrize("phase", ROLES)
+def test_a_tdd_prompt_says_what_to_do_when_sent_back(phase: str) -> None:
+    assert "Previous Feedback" in prompt(f"tdd/{phase}")
+
+
+@pytest.mark.parametrize("phase", WORKLOG_SECTIONS)
+def test_a_worklog_entry_goes_under_a_section_that_the_template_has(phase: str) -> None:
+    section = WORKLOG_SECTIONS[phase]
+    template = (TEMPLATES / "worklog.md.template").read_text(encoding="utf-8")
+    assert f"under `{section}`" in prompt(f"tdd/{phase}")
+    assert template.count(f"\n{section}\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("phase", "promise"),
+    [
+        ("test-writer", "tests are red now, were green before you came, and nothing but test files changed"),
+        ("test-review", "Capsule refuses any later change to them"),
+        ("execute", "everything is green, something changed, and every test file is, byte for byte"),
+        ("sign-off", "in a clean checkout that holds this change and nothing else, and looks for debris"),
+        ("merge", "every change that belongs to the task is committed, no excluded file is"),
+    ],
+)
+def test_an_agent_is_told_what_will_be_checked(phase: str, promise: str) -> None:
+    assert promise in one_line(prompt(f"tdd/{phase}"))
+
+
+def test_the_sign_off_verdict_is_spelled_as_the_merge_command_looks_for_it() -> None:
+    assert "`Verdict: PASS`" in prompt("tdd/sign-off")
+    assert "`Verdict: PASS`" in prompt("tdd/merge")
+
+
+def test_the_merge_agent_stages_by_name_and_uses_the_given_message() -> None:
+    text = prompt("tdd/merge")
+    assert 'git commit -m "$CAPSULE_COMMIT_MSG"' in text
+    assert "Never `git add -A`, `git add .`" in text
+    assert "commit_hash" in text
+
+
+def test_the_example_signal_keeps_the_contract_and_ends_the_part() -> None:
+    example = json.loads(prompt("parts/signal").split("```")[-2])
+    assert list(example) == ["status", "feedback", "files_changed", "summary"]
+    assert example["status"] == "PASS"
+    assert isinstance(example["files_changed"], list)
+
+
+def test_the_example_result_is_json_once_filled() -> None:
+    values = {"RESULT_PATH": "out.json", "ITEM_ID": "WRK-001", "PHASE": "prd"}
+    text = fill(prompt("parts/result"), values)
+    result = json.loads(re.findall(r"```json\n(.*?)```", text, re.DOTALL)[0])
+    assert (result["item_id"], result["phase"]) == ("WRK-001", "prd")
+    assert {"result", "summary", "follow_ups", "updated_assessments"} <= set(result)
+    assert "    out.json\n" in text
+
+
+def test_the_result_contract_explains_every_code() -> None:
+    text = prompt("parts/result")
+    assert all(f"| `{code}` |" in text for code in ("PHASE_COMPLETE", "SUBPHASE_COMPLETE", "FAILED", "BLOCKED"))
+
+
+def test_feedback_comes_last_and_may_hold_braces() -> None:
+    values = {"SIGNAL_CONTRACT": prompt("parts/signal")}
+    text = compose(prompt("tdd/execute"), values, prompt("parts/feedback"), "Mend {{THIS}} first.")
+    assert text.endswith("\n\nMend {{THIS}} first.\n")
+    assert text.index("## Signal") < text.index("\n---\n\n## Previous Feedback\n")
+
+
+def test_an_empty_preamble_field_leaves_no_heading_behind() -> None:
+    bare = fill(prompt("parts/preamble"), dict.fromkeys(PREAMBLE_NAMES, "") | {"ITEM_ID": "WRK-001"})
+    full = fill(prompt("parts/preamble"), dict.fromkeys(PREAMBLE_NAMES, "something"))
+    assert re.findall(r"^#+ .*", bare, re.MULTILINE) == ["## Item"]
+    assert len(re.findall(r"^### .*", full, re.MULTILINE)) == 5
+    assert "\n\n\n" not in bare + full
+
+
+def test_the_worklog_drops_epic_and_feature_where_there_are_none() -> None:
+    template = (TEMPLATES / "worklog.md.template").read_text(encoding="utf-8")
+    full = fill(template, {name: name.lower() for name in WORKLOG_NAMES})
+    orphan = fill(template, {name: "" if name.startswith(("EPIC", "FEATURE")) else "x" for name in WORKLOG_NAMES})
+    assert "### Epic: epic_id\n" in full
+    assert "### Feature: feature_id\n" in full
+    assert "Epic" not in orphan
+    assert "Feature" not in orphan
+    assert "\n\n\n" not in full + orphan
+
+
+def test_the_worklog_keeps_the_order_of_its_sections() -> None:
+    template = (TEMPLATES / "worklog.md.template").read_text(encoding="utf-8")
+    headings = re.findall(r"^#{1,3} .*", template, re.MULTILINE)
+    assert headings[1] == "## Mission Briefing"
+    assert headings[4:7] == ["### Task: {{TASK_ID}}", "## Acceptance Criteria", "## Phase Log"]
+    assert headings[7:] == list(WORKLOG_SECTIONS.values())
+
+
+def test_each_phase_of_the_spec_form_can_be_read_by_machine() -> None:
+    text = (TEMPLATES / "change" / "SPEC.md").read_text(encoding="utf-8")
+    phases = re.split(r"^### Phase ", text, flags=re.MULTILINE)[1:]
+    assert len(phases) >= 2
+    for phase in phases:
+        assert phase.count("\n**Phase Status:** not_started\n") == 1
+        assert "\n- [ ] " in phase

@@ -1,0 +1,91 @@
+"""Situations with real processes: a place to run in, a keeper, and a tree that does not want to end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capsule.system.process import Command, Keeper
+
+HOSTILE_TREE = Path(__file__).parent / "hostile_tree.py"
+
+
+def is_alive(pid: int) -> bool:
+    state = output_of("ps", "-o", "stat=", "-p", str(pid)).strip()
+    return bool(state) and not state.startswith("Z")
+
+
+def output_of(*argv: str, **options: Any) -> str:
+    """What it printed, errors included, whatever its exit code."""
+    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 30}
+    return str(subprocess.run(argv, check=False, **options).stdout)
+
+
+def eventually(promise: Callable[[], object], seconds: float = 10.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while not promise():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+@dataclass
+class Place:
+    """A directory to run commands in, and where their output goes."""
+
+    path: Path
+
+    def command(self, *argv: str, **options: Any) -> Command:
+        env = options.pop("env", {"PATH": os.environ["PATH"]})
+        return Command(argv, options.pop("cwd", self.path), env, self.path / "out", self.path / "err", **options)
+
+    def shell(self, script: str, **options: Any) -> Command:
+        return self.command("sh", "-c", script, **options)
+
+    def python(self, code: str, *arguments: str, **options: Any) -> Command:
+        return self.command(sys.executable, "-I", "-S", "-c", code, *arguments, **options)
+
+    def hostile_tree(self, *how: str, **options: Any) -> Command:
+        return self.command(sys.executable, "-I", "-S", str(HOSTILE_TREE), str(self.path / "pids"), *how, **options)
+
+    @property
+    def out(self) -> str:
+        return (self.path / "out").read_text()
+
+    def pids(self) -> list[int]:
+        file = self.path / "pids"
+        return [int(line) for line in file.read_text().split()] if file.exists() else []
+
+    def survivors(self) -> list[int]:
+        return [pid for pid in self.pids() if is_alive(pid)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path)
+    yield place
+    for pid in place.survivors():
+        os.kill(pid, 9)
+
+
+@pytest.fixture
+def keeper() -> Iterator[Keeper]:
+    """With a short grace, so that a test of stubborn processes does not take five seconds."""
+    with Keeper(grace=0.4) as keeper:
+        yield keeper
+
+
+@pytest.fixture
+def keeper_without_subreaper() -> Iterator[Keeper]:
+    """What remains on a system that is not Linux."""
+    with Keeper(grace=0.4, subreaper=False) as keeper:
+        yield keeper

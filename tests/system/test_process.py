@@ -1,0 +1,405 @@
+"""Commands run to their end, whatever they do, and nothing outlives them. Every process here is real."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import statistics
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from capsule.system.process import MARKER, Keeper, sweep
+from capsule.system.stop import Stop, StopNow
+
+from .conftest import Place, eventually, is_alive, output_of
+
+
+def after(seconds: float, act: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+# ── an ordinary command ──
+
+
+def test_output_goes_to_the_files_and_the_exit_code_is_kept(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("echo one; echo two >&2; exit 7"))
+    assert (ended.exit_code, ended.signal, ended.why, ended.ok) == (7, None, "exited", False)
+    assert (place.out, (place.path / "err").read_text()) == ("one\n", "two\n")
+
+
+def test_success_is_ok(keeper: Keeper, place: Place) -> None:
+    assert keeper.run(place.command("true")).ok
+
+
+def test_a_deadly_signal_is_named(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("kill -SEGV $$"))
+    assert (ended.exit_code, ended.signal, ended.why) == (None, signal.SIGSEGV, "exited")
+
+
+def test_standard_input_is_closed_unless_a_file_is_given(keeper: Keeper, place: Place) -> None:
+    assert keeper.run(place.command("cat")).ok
+    assert place.out == ""
+    (place.path / "in").write_text("the prompt")
+    assert keeper.run(place.command("cat", stdin=place.path / "in")).ok
+    assert place.out == "the prompt"
+
+
+def test_a_command_has_its_own_session_its_directory_and_only_its_environment(keeper: Keeper, place: Place) -> None:
+    code = "import os; print(os.getsid(0) == os.getpid(), os.getcwd(), sorted(os.environ))"
+    assert keeper.run(place.python(code, env={"LC_ALL": "C.UTF-8"})).ok
+    assert place.out == f"True {place.path.resolve()} {sorted([MARKER, 'LC_ALL'])}\n"
+
+
+def test_a_command_starts_with_default_signals_and_three_descriptors(keeper: Keeper, place: Place) -> None:
+    code = """
+        import os, signal, sys
+        names = ("SIGTERM", "SIGHUP", "SIGQUIT")
+        print([signal.getsignal(getattr(signal, name)) == signal.SIG_DFL for name in names])
+        print(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+        opened = 0
+        for fd in range(3, 100):
+            try: os.fstat(fd); opened += 1
+            except OSError: pass
+        print(opened)
+    """
+    assert keeper.run(place.python(textwrap.dedent(code))).ok
+    assert place.out == "[True, True, True]\nset()\n0\n"
+
+
+def test_arguments_arrive_byte_for_byte(keeper: Keeper, place: Place) -> None:
+    words = ["", "a b", "new\nline", "ümläut", "\udcff", "$(id)", "x" * 100_000]
+    assert keeper.run(place.python("import sys; print(ascii(sys.argv[1:]))", *words)).ok
+    assert place.out == ascii(words) + "\n"
+
+
+def test_stdout_and_stderr_may_share_a_file(keeper: Keeper, place: Place) -> None:
+    command = place.shell("echo one; echo two >&2; echo three")
+    assert keeper.run(type(command)(command.argv, command.cwd, command.env, place.path / "out", place.path / "out")).ok
+    assert place.out == "one\ntwo\nthree\n"
+
+
+def test_forty_commands_through_one_keeper_each_give_their_own_exit_code(keeper: Keeper, place: Place) -> None:
+    assert [keeper.run(place.shell(f"exit {n}")).exit_code for n in range(40)] == list(range(40))
+
+
+def test_the_keeper_process_is_started_by_the_first_command_and_kept(place: Place) -> None:
+    with Keeper() as keeper:
+        pids = [keeper.pid]
+        for _ in range(2):
+            keeper.run(place.command("true"))
+            pids.append(keeper.pid)
+    before, first, second = pids
+    assert before is None
+    assert first is not None
+    assert first == second
+    assert not is_alive(first)
+
+
+# ── what cannot be started ──
+
+
+def test_a_program_is_looked_up_on_the_path_it_is_given(keeper: Keeper, place: Place) -> None:
+    tool = place.path / "bin" / "tool"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\necho mine\n")
+    tool.chmod(0o755)
+    assert keeper.run(place.command("tool", env={"PATH": str(tool.parent)})).ok
+    assert place.out == "mine\n"
+    assert keeper.run(place.command("tool")).why == "not-started"
+
+
+def test_the_working_directory_is_never_searched_for_programs(keeper: Keeper, place: Place) -> None:
+    tool = place.path / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    assert keeper.run(place.command("tool", env={"PATH": ".::"})).why == "not-started"
+    assert keeper.run(place.command("./tool")).ok
+
+
+def prepare_odd_programs(path: Path) -> None:
+    for name, text, mode in (
+        ("unexecutable", "#!/bin/sh\n", 0o644),
+        ("shebangless", "echo hello\n", 0o755),
+        ("orphan-script", "#!/no/such/interpreter\n", 0o755),
+    ):
+        (path / name).write_text(text)
+        (path / name).chmod(mode)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("no-such-program",), "not found on PATH"),
+        (("./no-such-program",), "not found"),
+        (("./unexecutable",), "not executable"),
+        (("./shebangless",), "not a program"),
+        (("./orphan-script",), "interpreter is missing"),
+        (("./",), "not executable"),
+        (("true", "x" * 4_000_000), "longer than this system allows"),
+        (("true", "a\0b"), "NUL"),
+        (("true", "\ud800"), "half a character"),
+        (("",), "not found"),
+        ((), "empty"),
+    ],
+)
+def test_what_cannot_be_started_is_an_answer_and_not_a_crash(
+    keeper: Keeper, place: Place, argv: tuple[str, ...], words: str
+) -> None:
+    prepare_odd_programs(place.path)
+    ended = keeper.run(place.command(*argv))
+    assert (ended.why, ended.exit_code, ended.ok) == ("not-started", None, False)
+    assert words in ended.detail
+    assert keeper.run(place.command("true")).ok
+
+
+def test_a_missing_directory_or_log_is_named(keeper: Keeper, place: Place) -> None:
+    gone = place.path / "gone"
+    assert "working directory does not exist" in keeper.run(place.command("true", cwd=gone)).detail
+    assert str(gone) in keeper.run(place.command("true", stdin=gone)).detail
+    command = place.command("true")
+    ended = keeper.run(type(command)(command.argv, command.cwd, command.env, gone / "out", place.path / "err"))
+    assert (ended.why, ended.detail) == ("not-started", f"{gone / 'out'}: No such file or directory")
+
+
+def test_a_link_or_fifo_planted_where_the_log_will_be_is_refused(keeper: Keeper, place: Place) -> None:
+    victim = place.path / "victim"
+    victim.write_text("precious")
+    (place.path / "out").symlink_to(victim)
+    assert keeper.run(place.shell("echo spoiled")).why == "not-started"
+    assert victim.read_text() == "precious"
+    (place.path / "out").unlink()
+    os.mkfifo(place.path / "out")
+    assert keeper.run(place.shell("echo spoiled")).why == "not-started"
+
+
+# ── ending ──
+
+
+def test_a_time_out_ends_a_command_politely(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("trap 'echo bye; exit 3' TERM; while :; do sleep 0.05; done", timeout=0.3))
+    assert (ended.why, ended.exit_code, ended.ok) == ("timeout", 3, False)
+    assert place.out == "bye\n"
+    assert 0.3 <= ended.seconds < 2
+
+
+def test_a_time_out_is_no_success_even_if_the_command_then_exits_with_zero(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("trap 'exit 0' TERM; while :; do sleep 0.05; done", timeout=0.3))
+    assert (ended.why, ended.exit_code, ended.ok) == ("timeout", 0, False)
+
+
+def test_five_that_ignore_sigterm_are_killed_after_the_grace(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.hostile_tree(timeout=1.0))
+    assert (ended.why, ended.signal) == ("timeout", signal.SIGKILL)
+    assert len(place.pids()) == 5
+    assert place.survivors() == []
+    assert 1.4 <= ended.seconds < 4
+
+
+def test_a_stopped_process_is_ended_too(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("kill -STOP $$", timeout=0.3))
+    assert (ended.why, ended.signal) == ("timeout", signal.SIGTERM)
+
+
+def test_what_a_command_leaves_running_is_ended_with_it(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.hostile_tree("leave"))
+    assert (ended.exit_code, ended.leftovers, ended.why) == (0, 4, "exited")
+    assert len(place.pids()) == 5
+    assert place.survivors() == []
+
+
+def test_leftovers_that_go_when_told_cost_no_grace(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("sleep 300 & exit 5"))
+    assert (ended.exit_code, ended.leftovers) == (5, 1)
+    assert ended.seconds < 0.4
+
+
+def test_a_chain_of_forks_is_caught(keeper: Keeper, place: Place) -> None:
+    chain = """
+        import os, signal, time
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            if os.fork(): os._exit(0)
+            os.setsid()
+    """
+    ended = keeper.run(place.python(textwrap.dedent(chain), str(place.path)))
+    assert ended.exit_code == 0
+    assert str(place.path) not in output_of("ps", "-A", "-ww", "-o", "args=")
+    assert ended.seconds < 8
+    assert ended.detail == ""
+
+
+def test_silence_ends_a_command_and_output_does_not(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("echo hello; exec sleep 300", idle_timeout=0.4))
+    assert (ended.why, ended.signal) == ("idle", signal.SIGTERM)
+    talking = "for i in 1 2 3 4 5 6; do echo $i >&2; sleep 0.15; done"
+    assert keeper.run(place.shell(talking, idle_timeout=0.6)).ok
+
+
+def test_growing_output_is_told_a_few_times_a_second_and_once_at_the_end(keeper: Keeper, place: Place) -> None:
+    seen: list[int] = []
+    script = "i=0; while [ $i -lt 100 ]; do echo $i; i=$((i+1)); sleep 0.01; done"
+    ended = keeper.run(place.shell(script), on_output=lambda: seen.append(len(place.out)))
+    assert seen == sorted(set(seen))
+    assert seen[-1] == len(place.out)
+    assert 2 <= len(seen) <= ended.seconds * 4 + 1
+
+
+def test_an_error_in_the_caller_ends_the_command(keeper: Keeper, place: Place) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        keeper.run(place.shell(f"echo $$ | tee {place.path}/pids; exec sleep 300"), on_output=fail)
+    assert len(place.pids()) == 1
+    assert place.survivors() == []
+
+
+# ── being stopped ──
+
+
+def test_one_interrupt_ends_the_whole_tree_and_says_stopped(keeper: Keeper, place: Place) -> None:
+    with Stop() as stop:
+        timer = after(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
+        ended = keeper.run(place.hostile_tree(), stop=stop)
+        timer.join()
+    assert (ended.why, ended.signal) == ("stopped", signal.SIGKILL)
+    assert len(place.pids()) == 5
+    assert place.survivors() == []
+
+
+def test_a_stop_is_noticed_at_once(keeper: Keeper, place: Place) -> None:
+    keeper.run(place.command("true"))
+    with Stop() as stop:
+        timer = after(0.3, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        ended = keeper.run(place.command("sleep", "300"), stop=stop)
+        timer.join()
+    assert (ended.why, ended.signal) == ("stopped", signal.SIGTERM)
+    assert ended.seconds < 0.8
+
+
+def test_a_second_interrupt_does_not_wait_for_the_grace(place: Place) -> None:
+    with Keeper(grace=60) as keeper, Stop() as stop:
+        timers = [after(delay, lambda: os.kill(os.getpid(), signal.SIGINT)) for delay in (1.0, 1.3)]
+        before = time.monotonic()
+        with pytest.raises(StopNow):
+            keeper.run(place.hostile_tree(), stop=stop)
+        for timer in timers:
+            timer.join()
+        assert time.monotonic() - before < 5
+        assert len(place.pids()) == 5
+        assert place.survivors() == []
+
+
+# ── when the guardians die ──
+
+RUNNER = """
+import os, sys
+from pathlib import Path
+from capsule.system.process import Command, Keeper
+place = Path(sys.argv[1])
+Keeper().run(Command(tuple(sys.argv[2:]), place, dict(os.environ), place / "out", place / "err"))
+"""
+
+
+def test_a_runner_killed_with_nine_leaves_nobody(place: Place) -> None:
+    argv = place.hostile_tree().argv
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(place.path), *argv])
+    assert eventually(lambda: len(place.pids()) == 5)
+    runner.kill()
+    runner.wait()
+    assert eventually(lambda: not place.survivors(), 3)
+
+
+def test_a_keeper_killed_by_its_child_is_noticed_and_the_tree_swept(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.hostile_tree("keep-environment", "kill-keeper"))
+    assert (ended.why, ended.exit_code, ended.signal, ended.ok) == ("exited", None, signal.SIGKILL, False)
+    assert "keeper process died (signal 9)" in ended.detail
+    assert ended.leftovers == 5
+    assert eventually(lambda: not place.survivors(), 3)
+    assert keeper.run(place.command("true")).ok
+
+
+def test_without_a_keeper_a_cleared_environment_hides_nobody_of_the_same_session(keeper: Keeper, place: Place) -> None:
+    script = f"(env -i sleep 300 & echo $! > {place.path}/pids); sleep 0.2; kill -9 $PPID; sleep 300"
+    assert "keeper process died" in keeper.run(place.shell(script)).detail
+    assert len(place.pids()) == 1
+    assert eventually(lambda: not place.survivors(), 3)
+
+
+def test_a_keeper_stopped_by_its_child_does_not_hang_the_runner(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.hostile_tree("pause-keeper", timeout=1.0))
+    assert ended.why == "timeout"
+    assert ended.seconds < 5
+    assert place.survivors() == []
+
+
+def test_a_keeper_that_dies_between_commands_is_replaced(keeper: Keeper, place: Place) -> None:
+    keeper.run(place.command("true"))
+    assert keeper.pid
+    os.kill(keeper.pid, signal.SIGKILL)
+    assert eventually(lambda: not is_alive(keeper.pid or 0))
+    assert keeper.run(place.command("true")).ok
+
+
+def test_without_a_subreaper_group_tree_and_marker_still_find_them(
+    keeper_without_subreaper: Keeper, place: Place
+) -> None:
+    ended = keeper_without_subreaper.run(place.hostile_tree("keep-environment", "leave"))
+    assert (ended.exit_code, ended.leftovers) == (0, 4)
+    assert place.survivors() == []
+    (place.path / "pids").unlink()
+    assert keeper_without_subreaper.run(place.hostile_tree("keep-environment", timeout=1.0)).why == "timeout"
+    assert len(place.pids()) == 5
+    assert place.survivors() == []
+
+
+def test_a_sweep_spares_its_own_process_and_its_ancestors(place: Place) -> None:
+    code = f"""
+        import subprocess
+        from capsule.system.process import sweep
+        other = subprocess.Popen(["sleep", "300"])
+        print(sweep("{MARKER}-test", "{place.path}"), other.wait())
+    """
+    env = {**os.environ, f"{MARKER}-test": str(place.path)}
+    marked_parent = ("sh", "-c", '"$@"; echo spared', "sh", sys.executable, "-c", textwrap.dedent(code))
+    assert output_of(*marked_parent, env=env) == "1 -9\nspared\n"
+    assert sweep(f"{MARKER}-test", str(place.path)) == 0
+
+
+# ── cost ──
+
+
+def test_300_megabytes_of_output_cost_the_runner_no_memory(keeper: Keeper, place: Place) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert keeper.run(place.shell("head -c 300000000 /dev/zero"), on_output=lambda: None).ok
+    assert (place.path / "out").stat().st_size == 300_000_000
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 8 * 1024 * (1024 if sys.platform == "darwin" else 1)
+
+
+def median_seconds(act: Callable[[], object], times: int = 15) -> float:
+    def once() -> float:
+        began = time.perf_counter()
+        act()
+        return time.perf_counter() - began
+
+    return statistics.median(once() for _ in range(times))
+
+
+def test_a_command_costs_about_what_a_bare_subprocess_costs(keeper: Keeper, place: Place) -> None:
+    command = place.command("true")
+    keeper.run(command)
+    kept = median_seconds(lambda: keeper.run(command))
+    bare = median_seconds(lambda: subprocess.run(["true"], check=True, stdin=subprocess.DEVNULL))
+    assert kept < 4 * bare
