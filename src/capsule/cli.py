@@ -1,17 +1,19 @@
-"""Arguments, and the one error handler. Only the verb that was typed is loaded, and only what that verb needs."""
+"""Arguments, and the one error handler. Only the verb that was typed is loaded, and only what it needs."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
 
 from capsule import __version__
 
 
-class Verb(NamedTuple):
-    module: str
-    help: str
-    usage_error: int = 2
+class Verb:
+    """A command: its module, its line in the list, and the exit code of a usage error."""
+
+    def __init__(self, module: str, words: str, usage_error: int = 2) -> None:
+        self.module = module
+        self.help = words
+        self.usage_error = usage_error
 
 
 GROUPS: dict[str, dict[str, Verb]] = {
@@ -67,17 +69,13 @@ def _run(name: str, words: list[str]) -> int:
 
     if name not in VERBS:
         raise UsageError(f"There is no command `{name}`.", _nearest(name))
+    from importlib import import_module
+
     from capsule.commands.arguments import parse
 
     verb = VERBS[name]
-    module = _module(verb)
+    module = import_module(f"capsule.commands.{verb.module}")
     return int(module.run(parse(name, module, words, usage_error=verb.usage_error)))
-
-
-def _module(verb: Verb) -> Any:
-    from importlib import import_module
-
-    return import_module(f"capsule.commands.{verb.module}")
 
 
 def _nearest(name: str) -> str:

@@ -240,8 +240,11 @@ class Archive(Protocol):
     def take_result(self, item: str, phase: str) -> bytes | None:
         """What it wrote, if that is a regular file of sane size; the file is taken away."""
 
-    def store(self, mission: str, papers: Mapping[str, str]) -> Path:
-        """Papers and the outputs of all phases, where they stay; an earlier archive moves aside. Safe to repeat."""
+    def store(self, mission: str, papers: Mapping[str, str], step: str = "") -> Path:
+        """Papers and the outputs of all phases, where they stay; an earlier archive moves aside. Safe to repeat.
+
+        The same step's archive is never an earlier one, however often the step is repeated.
+        """
 
     def has_outputs(self, mission: str) -> bool:
         """Whether anything is under way that would have to be stored."""

@@ -64,8 +64,6 @@ class AgentOptions(_Section, frozen=True):
     prompt: Literal["argument", "stdin", "file"] = "argument"
     args: Texts = ()
     env: dict[str, str] = {}
-    timeout_minutes: Minutes | None = None
-    idle_timeout_minutes: Minutes | None = None
 
 
 class WorkflowChoice(_Section, frozen=True):
@@ -132,6 +130,10 @@ class Settings(_Section, frozen=True):
     merge: MergeOptions = MergeOptions()
 
 
+NOT_YET = ("project.prefix", "execution.default_phase_cap", "workspace.kind", "sandbox", "skills", "build", "budget",
+           "notify", "git.hooks", "merge.push")  # fmt: skip
+"""Settled names that this version does not act on yet. Whoever sets one is told so, instead of wondering."""
+
 ENV_PREFIX = "CAPSULE_"
 NO_SETTINGS = frozenset(
     ENV_PREFIX + name for name in ("COMMIT_MSG", "MISSION", "ITEM", "PHASE", "RUN", "RESULT", "KEEPER", "WORKTREE")
@@ -178,7 +180,14 @@ def load_settings(
     }
     values = {place: value for layer in layers.values() for place, value in layer.items()}
     won = {_dotted(place): name for name, layer in layers.items() for place in layer}
-    return Loaded(msgspec.convert(_nested(values), Settings), won, warnings)
+    early = tuple(
+        f"{key} is set ({won[key]}), but this version does not act on it yet." for key in won if _not_yet(key)
+    )
+    return Loaded(msgspec.convert(_nested(values), Settings), won, warnings + early)
+
+
+def _not_yet(key: str) -> bool:
+    return any(key == name or key.startswith(f"{name}.") for name in NOT_YET)
 
 
 def leaves_of(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:

@@ -1,4 +1,8 @@
-"""Settings → World: the only place that chooses which door is which."""
+"""Settings → World: the only place that chooses which door is which.
+
+What a command does not need it does not load: `show` opens a project and its journal, and nothing of agents, worktrees
+or processes comes along. Hence the imports inside the functions.
+"""
 
 from __future__ import annotations
 
@@ -6,54 +10,53 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import msgspec
-
-from capsule.agents._cli import Connection
-from capsule.catalog import Catalog, doors, listing
-from capsule.core.decide import Guardrails
-from capsule.core.errors import CapsuleError, SettingsError, TrackerError
-from capsule.core.event import Policy
-from capsule.core.item import Item
-from capsule.core.test_runs import detect, detected_command, globs_for
-from capsule.core.workflow import Workflow
-from capsule.doors import Agent, Limits, Observer, Tracker, World
+from capsule.core.errors import CapsuleError, SettingsError, TrackerError, UsageError
 from capsule.journals.papers import Papers
 from capsule.journals.sqlite import SqliteJournal
-from capsule.settings import PROJECT_YAML, AgentOptions, Loaded, Settings, load_settings
 from capsule.system.files import NotRegular, TooLarge, read_regular
 from capsule.system.git import Git
-from capsule.system.process import Keeper
-from capsule.system.stop import Stop
-from capsule.trackers import beads_file
-from capsule.trackers.memory import MemoryTracker
-from capsule.workspaces.git_worktree import GitWorktree
-from capsule.workspaces.shell import SupervisedShell
-from capsule.workspaces.trunk import GitTrunk
+
+if TYPE_CHECKING:
+    from capsule.catalog import Catalog
+    from capsule.core.event import Policy
+    from capsule.core.item import Item
+    from capsule.core.workflow import Workflow
+    from capsule.doors import Agent, Observer, Tracker, World
+    from capsule.settings import Loaded, Settings
+    from capsule.system.process import Keeper
+    from capsule.system.stop import Stop
+    from capsule.workspaces.git_worktree import GitWorktree
+    from capsule.workspaces.shell import SupervisedShell
 
 _LARGEST_FILE = 4 * 1024 * 1024
 
 
 class SystemClock:
     def now(self) -> str:
-        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     def seconds(self) -> float:
         return time.monotonic()
 
 
-@dataclass(frozen=True)
 class Project:
-    """A repository with its settings: what every command starts from."""
+    """A repository with its settings: what every command starts from. Settings are read when somebody asks for them."""
 
-    git: Git
-    loaded: Loaded
-    flags: Mapping[str, object]
+    def __init__(self, git: Git, flags: Mapping[str, object], env: Mapping[str, str] | None = None) -> None:
+        self.git = git
+        self.flags = flags
+        self.env = os.environ if env is None else env
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        from capsule.settings import load_settings
+
+        return load_settings(self.root, env=self.env, flags=self.flags)
 
     @property
     def root(self) -> Path:
@@ -77,13 +80,17 @@ class Project:
 
 def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:
     """The project around a directory, also from a subdirectory or from inside a mission's worktree."""
-    git = Git.find(Path(directory or ".").absolute())
-    loaded = load_settings(git.root, env=os.environ, flags=flags or {})
-    return Project(git, loaded, flags or {})
+    place = Path(directory or ".").absolute()
+    if not place.is_dir():
+        raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
+    return Project(Git.find(place), flags or {})
 
 
 def open_tracker(project: Project) -> Tracker:
     """`auto` takes the JSONL of a `.beads` folder."""
+    from capsule.catalog import doors
+    from capsule.trackers import beads_file
+
     chosen = project.settings.tracker
     lock = project.state_folder / "locks" / "tracker.lock"
     if chosen == "beads-file" or (chosen == "auto" and beads_file.find(project.root)):
@@ -99,6 +106,8 @@ def open_tracker(project: Project) -> Tracker:
 
 def tracker_if_there(project: Project) -> Tracker:
     """The project's tracker, or an empty one where it cannot be opened."""
+    from capsule.trackers.memory import MemoryTracker
+
     try:
         return open_tracker(project)
     except CapsuleError:
@@ -107,11 +116,15 @@ def tracker_if_there(project: Project) -> Tracker:
 
 def words_at(project: Project, base: str) -> Catalog:
     """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
+    from capsule.catalog import Catalog
+
     return Catalog(base_reader(project, base), lambda: _words_of(project, base))
 
 
 def _words_of(project: Project, base: str) -> set[str]:
     """Paths of the project that may hold words, in the base or on disk."""
+    from capsule.catalog import listing
+
     held = project.git.list_tree(base, recursive=True) if base else []
     return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
 
@@ -137,8 +150,10 @@ def _from_disk(path: Path) -> bytes | None:
 
 def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]:
     """The settings that evidence depends on, as the base has them, and what differs on disk."""
+    from capsule.settings import PROJECT_YAML, load_settings
+
     read = base_reader(project, base)
-    judging = load_settings(project.root, env=os.environ, flags=project.flags, read_project=read).settings
+    judging = load_settings(project.root, env=project.env, flags=project.flags, read_project=read).settings
     differs = (judging.evidence, judging.verify) != (project.settings.evidence, project.settings.verify)
     note = f"{PROJECT_YAML} on disk differs from the base in what is checked; the base's version is used. Commit it."
     return judging, (note,) if differs else ()
@@ -146,6 +161,9 @@ def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]
 
 def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
     """How missions that start from this base are judged."""
+    from capsule.core.decide import Guardrails
+    from capsule.core.event import Policy
+
     judging, warnings = settings_at(project, base)
     test, globs, in_sources = _tests(project, base, judging)
     policy = Policy(
@@ -164,6 +182,8 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
 
 def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
     """The test command, the globs of test files, and whether tests live inside source files."""
+    from capsule.core.test_runs import detect, detected_command, globs_for
+
     files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
 
     def read(path: str) -> str:
@@ -185,6 +205,8 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
 
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
     """By flag, by tag, by type, by default: beads items walk through `tdd`."""
+    import msgspec
+
     choice = project.settings.workflow
     by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
     default = "tdd" if choice.default == "auto" else choice.default
@@ -194,9 +216,18 @@ def choose_workflow(project: Project, item: Item, words: Catalog, name: str | No
 
 
 def agent_maker(
-    settings: Settings, root: Path, keeper: Keeper, stop: Stop | None, *, model: str = ""
+    settings: Settings,
+    root: Path,
+    keeper: Keeper,
+    stop: Stop | None,
+    *,
+    model: str = "",
+    tell: Callable[[str, str], None] = lambda _mission, _text: None,
 ) -> Callable[[str, str], Agent]:
     """Agents by name and model. Which file runs an agent is its `kind`, by default its own name."""
+    from capsule.agents._cli import Connection
+    from capsule.catalog import doors
+    from capsule.settings import PROJECT_YAML, AgentOptions
 
     @cache
     def make(name: str, phase_model: str) -> Agent:
@@ -220,6 +251,7 @@ def agent_maker(
             prompt=options.prompt,
             env=options.env,
             stop=stop,
+            tell=tell,
         )
         agent: Agent = import_module(available[kind]).connect(connection)
         return agent
@@ -232,6 +264,12 @@ def open_world(
     project: Project, tracker: Tracker, words: Catalog, observer: Observer, stop: Stop | None, *, model: str = ""
 ) -> Iterator[World]:
     """Every door, open; closed again at the end, with everything that runs behind them."""
+    from capsule.doors import Limits, World
+    from capsule.system.process import Keeper
+    from capsule.workspaces.git_worktree import GitWorktree
+    from capsule.workspaces.shell import SupervisedShell
+    from capsule.workspaces.trunk import GitTrunk
+
     settings, execution = project.settings, project.settings.execution
     journal, papers = project.journal(), project.papers()
     with Keeper() as keeper:
@@ -250,7 +288,7 @@ def open_world(
         yield World(
             tracker=tracker,
             journal=journal,
-            agent=agent_maker(settings, project.root, keeper, stop, model=model),
+            agent=agent_maker(settings, project.root, keeper, stop, model=model, tell=observer.activity),
             workspace=workspace,
             trunk=cache(lambda branch: GitTrunk(project.git, branch)),
             shell=shell,

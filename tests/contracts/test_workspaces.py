@@ -125,40 +125,78 @@ def lock(path: Path, age: float = 60) -> None:
     os.utime(path, (path.stat().st_mtime - age,) * 2)
 
 
-CRASHES: dict[str, Callable[[Mission], object]] = {
-    "only the base ref": lambda m: m.repo.git("update-ref", BASE, m.base),
-    "a lock on the branch": lambda m: (
-        m.repo.git("update-ref", BASE, m.base),
-        lock(m.repo.path / ".git/refs/heads/capsule-x-1.lock"),
-    ),
-    "only the branch": lambda m: (m.repo.git("update-ref", BASE, m.base), m.repo.git("branch", "capsule-x-1")),
-    "a folder that is not registered": lambda m: (
-        CRASHES["only the branch"](m),
-        m.path.mkdir(parents=True),
-        (m.path / "README").write_text("hello\n"),
-    ),
-    "registered without a folder": lambda m: (half_registered(m), shutil.rmtree(m.path)),
-    "registered, locked, without HEAD": lambda m: (
-        half_registered(m),
-        (m.entry() / "HEAD").unlink(),
-        lock(m.entry() / "HEAD.lock"),
-        (m.entry() / "locked").write_text("initializing"),
-    ),
-    "an entry that says nothing": lambda m: (CRASHES["only the branch"](m), m.entry().mkdir(parents=True)),
-    "no file checked out": lambda m: half_registered(m),
-    "half of the files, one of them torn": lambda m: (half_registered(m), (m.path / "README").write_text("hel")),
-}
+def only_the_base_ref(m: Mission) -> None:
+    m.repo.git("update-ref", BASE, m.base)
 
 
-def half_registered(m: Mission) -> None:
-    CRASHES["only the branch"](m)
+def a_lock_on_the_branch(m: Mission) -> None:
+    only_the_base_ref(m)
+    lock(m.repo.path / ".git/refs/heads/capsule-x-1.lock")
+
+
+def only_the_branch(m: Mission) -> None:
+    only_the_base_ref(m)
+    m.repo.git("branch", "capsule-x-1")
+
+
+def a_folder_that_is_not_registered(m: Mission) -> None:
+    only_the_branch(m)
+    m.path.mkdir(parents=True)
+    (m.path / "README").write_text("hello\n")
+
+
+def an_entry_that_says_nothing(m: Mission) -> None:
+    only_the_branch(m)
+    m.entry().mkdir(parents=True)
+
+
+def no_file_checked_out(m: Mission) -> None:
+    only_the_branch(m)
     m.repo.git("worktree", "add", "-q", "--no-checkout", str(m.path), "capsule-x-1")
 
 
+def registered_without_a_folder(m: Mission) -> None:
+    no_file_checked_out(m)
+    shutil.rmtree(m.path)
+
+
+def registered_and_locked_without_head(m: Mission) -> None:
+    no_file_checked_out(m)
+    (m.entry() / "HEAD").unlink()
+    lock(m.entry() / "HEAD.lock")
+    (m.entry() / "locked").write_text("initializing")
+
+
+def half_of_the_files_one_of_them_torn(m: Mission) -> None:
+    no_file_checked_out(m)
+    (m.path / "README").write_text("hel")
+
+
+def half_of_the_files_with_our_index_begun(m: Mission) -> None:
+    half_of_the_files_one_of_them_torn(m)
+    index = m.repo.path / ".git/capsule/places/x-1/index"
+    index.parent.mkdir(parents=True)
+    m.repo.git("read-tree", f"--index-output={index}", m.base)
+
+
+CRASHES = (
+    only_the_base_ref,
+    a_lock_on_the_branch,
+    only_the_branch,
+    a_folder_that_is_not_registered,
+    an_entry_that_says_nothing,
+    no_file_checked_out,
+    registered_without_a_folder,
+    registered_and_locked_without_head,
+    half_of_the_files_one_of_them_torn,
+    half_of_the_files_with_our_index_begun,
+)
+
+
 @pytest.mark.parametrize("crash", CRASHES)
-def test_prepare_completes_what_a_crash_left(a_repo: Repo, git: Git, crash: str) -> None:
+def test_prepare_completes_what_a_crash_left(a_repo: Repo, git: Git, crash: Callable[[Mission], None]) -> None:
     mission = Mission(a_repo, git)
-    CRASHES[crash](mission)
+    crash(mission)
     mission.place.prepare(mission.base)
     assert mission.agent.status() == ""
     assert mission.agent.git("branch", "--show-current") == "capsule-x-1"
@@ -184,14 +222,23 @@ def can_trace() -> bool:
     )
 
 
+def spoilt(place: GitWorktree) -> GitWorktree:
+    (place.path / "README").write_text("spoilt")
+    (place.path / "debris").write_text("debris")
+    return place
+
+
 @pytest.mark.parametrize("nth", range(1, 6))
 @pytest.mark.skipif(not can_trace(), reason="strace is not available here")
 def test_a_git_killed_at_any_change_costs_nothing(a_repo: Repo, git: Git, tmp_path: Path, nth: int) -> None:
     steps: list[Callable[[], object]] = [
         lambda: GitWorktree(Git(git.root, git.common_dir), "x-1").prepare(a_repo.head()),
         lambda: GitWorktree(Git(git.root, git.common_dir), "x-1").checkpoint("a"),
+        lambda: spoilt(GitWorktree(Git(git.root, git.common_dir), "x-1")).restore(point),
         lambda: GitWorktree(Git(git.root, git.common_dir), "x-1").remove(branch=True),
     ]
+    point = Checkpoint(a_repo.head(), a_repo.head(), a_repo.git("rev-parse", "HEAD^{tree}"))
+
     killed = 0
     for step in steps:
         a_git_that_dies(tmp_path / "tools", nth)
@@ -203,7 +250,8 @@ def test_a_git_killed_at_any_change_costs_nothing(a_repo: Repo, git: Git, tmp_pa
                 killed += 1
         step()
     assert killed or nth > 3
-    assert a_repo.refs("refs/capsule") == a_repo.refs(BRANCH) == []
+    assert a_repo.refs(BRANCH) == a_repo.refs("refs/capsule/base") == a_repo.refs("refs/capsule/checkpoints") == []
+    assert {a_repo.git("show", f"{ref}:debris") for ref in a_repo.refs("refs/capsule/salvage")} == {"debris"}
     a_repo.fsck()
 
 
@@ -213,7 +261,7 @@ def test_a_git_killed_at_any_change_costs_nothing(a_repo: Repo, git: Git, tmp_pa
 def test_copied_files_keep_their_mode_and_are_never_delivered(a_repo: Repo, git: Git) -> None:
     a_repo.write("local/secret.txt", "s3cret").chmod(0o600)
     a_repo.write(".env", "A=1")
-    os.symlink("/etc/passwd", a_repo.path / "local/link")
+    (a_repo.path / "local/link").symlink_to("/etc/passwd")
     place = GitWorktree(git, "x-1", copy=[".env", "local/*", "README"])
     place.prepare(a_repo.head())
     assert stat.S_IMODE((place.path / "local/secret.txt").stat().st_mode) == 0o600
@@ -225,10 +273,19 @@ def test_copied_files_keep_their_mode_and_are_never_delivered(a_repo: Repo, git:
     assert (place.path / "local/secret.txt").exists()
 
 
+def test_a_copy_stays_out_after_its_original_is_gone(a_repo: Repo, git: Git) -> None:
+    secret = a_repo.write("secret.txt", "s3cret")
+    GitWorktree(git, "x-1", copy=["secret.*"]).prepare(a_repo.head())
+    secret.unlink()
+    place = GitWorktree(git, "x-1", copy=["secret.*"])
+    place.prepare(a_repo.head())
+    assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
+
+
 def test_copying_never_writes_through_a_link_in_the_tree(a_repo: Repo, git: Git, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    os.symlink(outside, a_repo.path / "conf")
+    (a_repo.path / "conf").symlink_to(outside)
     a_repo.commit("a link")
     (a_repo.path / "conf").unlink()
     a_repo.write("conf/secret", "s3cret")
@@ -466,8 +523,9 @@ def test_read_only_folders_do_not_stop_restore_or_remove(mission: Mission) -> No
 
 def test_a_lock_that_the_agents_git_left_is_cleared(mission: Mission) -> None:
     (mission.entry() / "index.lock").touch()
+    (mission.repo.path / f".git/{BRANCH}.lock").touch()
     mission.place.restore(mission.base_state())
-    mission.agent.git("add", "-A")
+    mission.agent.commit("works again", new="x")
 
 
 # Agents that mean no good, or do not know better
@@ -565,6 +623,28 @@ def test_a_worktree_turned_into_a_repository_of_its_own_is_put_right(mission: Mi
     kept = mission.place.restore(mission.base_state())
     assert mission.repo.git("show", f"{kept}:new.py") == "new"
     assert len(list((mission.repo.path / ".git/capsule/salvaged").iterdir())) == 1
+
+
+@pytest.mark.parametrize("what", ["HEAD", "commondir", "gitdir"])
+def test_an_entry_the_agent_bent_is_broken_and_put_right(mission: Mission, what: str) -> None:
+    (mission.entry() / what).write_text("garbage\n")
+    with pytest.raises(WorkspaceBroken):
+        mission.place.checkpoint("a")
+    mission.place.restore(mission.base_state())
+    assert mission.agent.status() == ""
+    assert mission.place.head() == mission.base
+
+
+def test_a_worktree_turned_into_a_link_is_not_followed(mission: Mission, tmp_path: Path) -> None:
+    mission.path.rename(tmp_path / "elsewhere")
+    mission.path.symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/README").write_text("untouched")
+    with pytest.raises(WorkspaceBroken):
+        mission.place.tree()
+    mission.place.restore(mission.base_state())
+    assert (tmp_path / "elsewhere/README").read_text() == "untouched"
+    assert not mission.path.is_symlink()
+    assert mission.agent.status() == ""
 
 
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
@@ -787,22 +867,44 @@ def test_a_branch_that_was_kept_is_taken_up_again(mission: Mission) -> None:
     assert (mission.path / "a.py").read_text() == "a"
 
 
-HALF_REMOVED: dict[str, Callable[[Mission], object]] = {
-    "a folder without .git": lambda m: (m.path / ".git").unlink(),
-    "no folder": lambda m: shutil.rmtree(m.path),
-    "no entry": lambda m: shutil.rmtree(m.entry()),
-    "locks on the refs": lambda m: (
-        lock(m.repo.path / f".git/{BRANCH}.lock"),
-        lock(m.repo.path / ".git/packed-refs.lock"),
-    ),
-    "no branch": lambda m: m.repo.git("update-ref", "-d", BRANCH),
-    "a locked worktree": lambda m: m.repo.git("worktree", "lock", str(m.path)),
-}
+def a_folder_without_its_git_file(m: Mission) -> None:
+    (m.path / ".git").unlink()
+
+
+def no_folder(m: Mission) -> None:
+    shutil.rmtree(m.path)
+
+
+def no_entry(m: Mission) -> None:
+    shutil.rmtree(m.entry())
+
+
+def locks_on_the_refs(m: Mission) -> None:
+    lock(m.repo.path / f".git/{BRANCH}.lock")
+    lock(m.repo.path / ".git/packed-refs.lock")
+
+
+def no_branch(m: Mission) -> None:
+    m.repo.git("update-ref", "-d", BRANCH)
+
+
+def a_locked_worktree(m: Mission) -> None:
+    m.repo.git("worktree", "lock", str(m.path))
+
+
+HALF_REMOVED = (
+    a_folder_without_its_git_file,
+    no_folder,
+    no_entry,
+    locks_on_the_refs,
+    no_branch,
+    a_locked_worktree,
+)
 
 
 @pytest.mark.parametrize("crash", HALF_REMOVED)
-def test_remove_completes_what_a_crash_left(mission: Mission, crash: str) -> None:
-    HALF_REMOVED[crash](mission)
+def test_remove_completes_what_a_crash_left(mission: Mission, crash: Callable[[Mission], None]) -> None:
+    crash(mission)
     mission.again().remove(branch=True)
     assert not mission.path.exists()
     assert mission.repo.refs(BRANCH) == mission.repo.refs("refs/capsule") == []

@@ -10,19 +10,19 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Outage, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.system.files import tail_bytes, write_atomically
+from capsule.system.git_environment import for_others
 from capsule.system.process import Command, Ended, Keeper
 from capsule.system.stop import Stop
 
-READ_FROM_THE_END = 32 * 1024 * 1024
-_OURS_ALONE = ("GIT_",)
-"""Variables of this prefix are about the repository Capsule was started in, and would mislead an agent's git."""
+READ_FROM_THE_END = 16 * 1024 * 1024
+_ONE_LINE = 2048
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class Connection:
     env: Mapping[str, str] = field(default_factory=dict)
     base_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     stop: Stop | None = None
+    tell: Callable[[str, str], None] = lambda _mission, _text: None
+    """Told the last line of the agent's output while it grows."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +91,16 @@ class CliAgent(ABC):
             timeout=briefing.timeout or None,
             idle_timeout=briefing.idle_timeout or None,
         )
-        ended = self.connection.keeper.run(command, stop=self.connection.stop)
+        ended = self.connection.keeper.run(
+            command,
+            stop=self.connection.stop,
+            on_output=lambda: self.connection.tell(briefing.mission, _last_line(log)),
+        )
         _show_in_worktree(briefing, (log, errors))
         return self._transcript(ended, log)
 
     def _environment(self, briefing: Briefing) -> dict[str, str]:
-        inherited = {k: v for k, v in self.connection.base_env.items() if not k.startswith(_OURS_ALONE)}
-        return {**inherited, **self.connection.env, **briefing.env}
+        return {**for_others(self.connection.base_env), **self.connection.env, **briefing.env}
 
     def _transcript(self, ended: Ended, log: Path) -> Transcript:
         """An agent killed by a signal has an exit code as a shell would say it."""
@@ -112,6 +117,11 @@ class CliAgent(ABC):
 
     def _could_not_start(self, ended: Ended) -> Outage:
         return Outage("missing", f"The agent `{self.name}` could not be started: {ended.detail}.", self.how_to_get_it)
+
+
+def _last_line(log: Path) -> str:
+    lines = tail_bytes(log, _ONE_LINE).decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def by_argument_or_stdin(prompt: str) -> tuple[str | None, str]:

@@ -7,7 +7,6 @@ import argparse
 from capsule.commands.arguments import item_argument, project_option
 from capsule.core.item import check_id
 
-HELP = "end a mission; keep its branch"
 DESCRIPTION = """\
 End a mission: its process if it runs, its agent, its worktree. The branch capsule-ID stays, and whatever was not
 committed is kept under refs/capsule/salvage/ID/. The item is free again.

@@ -12,7 +12,6 @@ from capsule.core.item import check_id
 if TYPE_CHECKING:
     from capsule.wiring import Project
 
-HELP = "end missions and delete their branches; everything is salvaged first"
 DESCRIPTION = """\
 End a mission as `abort` does, delete its branch too, and prune. Commits and uncommitted files stay reachable under
 refs/capsule/salvage/ID/; logs and journal are kept. `--all` does it for every mission that has a worktree, except

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-HELP = "shell completion for bash, zsh or tcsh"
 DESCRIPTION = """\
 Print a completion script for your shell.
 

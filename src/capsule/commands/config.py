@@ -11,8 +11,6 @@ import sys
 from capsule.commands.arguments import project_option
 from capsule.core.errors import UsageError
 
-HELP = "show every setting in force and the layer it comes from"
-
 DESCRIPTION = """\
 Shows each effective setting, its value and the layer that set it. Layers, each stronger than the one before:
 default, user (~/.config/capsule/config.yaml), project (.capsule/config.yaml, or orchestrate.toml), environment

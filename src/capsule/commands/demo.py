@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from capsule.core.state import MissionState
     from capsule.wiring import Project
 
-HELP = "run two tasks through the whole pipeline, with a scripted agent"
 DESCRIPTION = """\
 Make the demo project and take its two tasks through the whole pipeline, to main. It needs git and python3: no key, no
 agent, no tracker, and it takes some ten seconds.

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from capsule.system.git import Git
     from capsule.wiring import Project
 
-HELP = "what is installed, what is missing, how to get it"
 DESCRIPTION = """\
 Look at this machine and at the project around this directory, and say what Capsule finds: programs, settings,
 workflows and where their prompts come from, the tracker, the test command, and what was left half done.
@@ -102,7 +101,9 @@ class Patient:
         from capsule.wiring import Project
 
         assert self.git
-        return Project(self.git, self.loaded, {})
+        project = Project(self.git, {})
+        project.loaded = self.loaded
+        return project
 
     @cached_property
     def head(self) -> str:
@@ -189,10 +190,15 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
     """Name, state and a sentence, which is wrapped and never cut; below it what to do."""
     from capsule.reports.style import clean
 
-    name, indent = f"  {finding.name:<{longest}}  ", " " * 8
+    name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
     first, *more = textwrap.wrap(
-        clean(finding.found), width, initial_indent=plain, subsequent_indent=indent, break_on_hyphens=False
+        clean(finding.found),
+        width,
+        initial_indent=plain,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
     )
     yield name + style.paint(COLOURS[finding.state], f"{finding.state:<8}") + first[len(plain) - 2 :]
     yield from more
@@ -202,6 +208,7 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
         initial_indent=indent,
         subsequent_indent=indent + "  ",
         break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
@@ -350,7 +357,11 @@ def _told(words: Catalog, workflow: Workflow) -> str:
     files = {prompt: words.where(prompt, "prompt", workflow.name) for prompt in asked}
     own = [f"{prompt} is {file}" for prompt, file in files.items() if not file.startswith("built-in ")]
     rest = "all its prompts are built-in" if not own else f"its own prompts: {', '.join(own)}"
-    return f"{len(workflow.phases)} phases, from {where}; {rest}"
+    return f"{_count(len(workflow.phases), 'phase')}, from {where}; {rest}"
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _tracker(patient: Patient) -> Iterator[Finding]:
@@ -362,7 +373,7 @@ def _tracker(patient: Patient) -> Iterator[Finding]:
     except CapsuleError as fault:
         yield Finding("tracker", "missing", fault.message, fault.hint)
         return
-    yield Finding("tracker", "ok", f"{tracker.name}, with {len(items)} open items")
+    yield Finding("tracker", "ok", f"{tracker.name}, with {_count(len(items), 'open item')}")
     for warning in getattr(tracker, "warnings", ()):
         yield Finding("tracker", "warning", warning)
     if patient.loaded.settings.tracker == "auto" and tracker.name == "beads-file" and shutil.which("bd"):

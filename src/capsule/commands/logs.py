@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from capsule.journals.sqlite import SqliteJournal
     from capsule.wiring import Project
 
-HELP = "what the agents of a mission printed"
 DESCRIPTION = """\
 Print what the agents of a mission printed, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`.
 The number counts the runs of that phase. With -f it goes on printing until the mission stops, as `tail -f` does.
@@ -42,7 +41,7 @@ Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
 
 CHUNK = 256 * 1024
 PULSE = 0.25
-_AGENT_LOG = re.compile(r"(?P<phase>.+)-(?P<stamp>\d{14})-\d+\.log")
+_AGENT_LOG = re.compile(r"(?P<phase>.+)-\d{14}-\d+[\d.-]*\.log")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

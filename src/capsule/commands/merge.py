@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from capsule.core.workflow import Workflow
     from capsule.doors import World
 
-HELP = "merge a mission that is signed off"
 DESCRIPTION = """\
 Merge a mission whose sign-off has passed: an agent commits in the worktree, the merge result is built and tested, and
 main moves to it. Use it after a manual fix: the sign-off and a green gate are needed, not the same tree.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     import argparse
 
-HELP = "read an agent's output on stdin, print its signal as one line of JSON"
 
 DESCRIPTION = """\
 Finds the last top-level JSON object on stdin and checks it against the signal contract: the fields status (PASS,

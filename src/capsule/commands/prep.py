@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from capsule.wiring import Project
 
-HELP = "make a worktree and a worklog for an item"
 DESCRIPTION = """\
 Make a git worktree at .capsule/worktrees/ID on branch capsule-ID, from HEAD, with a worklog.md that holds the item's
 briefing. `capsule run ID` adopts it later.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from capsule.engine.job import Order
     from capsule.wiring import Project
 
-HELP = "take an item through its workflow, to main"
 DESCRIPTION = """\
 Take an item through its workflow: each phase a fresh agent in the item's own worktree, each claim checked against
 evidence, and main moved only to a tree on which the tests were green.
@@ -102,6 +101,12 @@ class Plan:
     def done(self) -> bool:
         return self.state.finished and self.item.status is Status.DONE
 
+    @property
+    def merged_already(self) -> bool:
+        """All but the tracker knows it: there is nothing to run, only an item to close."""
+        unclosed = self.state.finished and not self.state.item_closed and "merged" in self.state.facts
+        return unclosed and self.item.status is Status.IN_PROGRESS
+
 
 def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Plan:
     """What is missing is named here, with how to get it; nothing has been created yet."""
@@ -119,9 +124,9 @@ def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Pl
     going_on = state.under_way and not args.fresh
     notes: tuple[str, ...] = ()
     if going_on:
-        base, into = state.base, state.into
+        base, into, notes = state.base, state.into, _fixed_at_the_start(args)
     else:
-        base, into, notes = _start_point(project, tracker, args, state)
+        base, into, notes = _start_point(project, tracker, item_id, args, fresh=args.fresh or state.started)
     words = words_at(project, base)
     policy, warnings = policy_at(project, base)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
@@ -139,23 +144,29 @@ def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Pl
         policy=policy,
         lineage=tracker.lineage(item),
     )
-    return Plan(project, tracker, words, item, state, order, notes + warnings)
+    return Plan(project, tracker, words, item, state, order, (*project.loaded.warnings, *notes, *warnings))
+
+
+def _fixed_at_the_start(args: argparse.Namespace) -> tuple[str, ...]:
+    """Whoever sets what cannot be changed any more is told so."""
+    names = ("base", "into", "workflow", "verify", "max_retries")
+    given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None)
+    note = f"{given}: fixed when the mission started, and left as it was; --fresh starts over."
+    return (note,) if given else ()
 
 
 def _start_point(
-    project: Project, tracker: Tracker, args: argparse.Namespace, state: MissionState
+    project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace, *, fresh: bool
 ) -> tuple[str, str, tuple[str, ...]]:
     """Where a new mission starts from and goes into. A worktree that `prep` made keeps the base it was made from."""
     from capsule.workspaces import repository
 
-    git, item = project.git, args.item or args.target[0]
-    prepared = (
-        ""
-        if state.started or args.fresh
-        else git.refs(f"refs/capsule/base/{item}").get(f"refs/capsule/base/{item}", "")
-    )
+    git, ref = project.git, f"refs/capsule/base/{item_id}"
+    prepared = "" if fresh else git.refs(ref).get(ref, "")
     base = prepared or repository.base_of(git, args.base or "HEAD")
     into = args.into or repository.main_branch(git, project.settings.project.main)
+    if f"refs/heads/{into}" not in git.refs(f"refs/heads/{into}"):
+        raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
     repository.refuse_if_ahead(git, base, into)
     dirty = repository.dirty_paths(git, tracker.own_files())
     note = f"{len(dirty)} uncommitted changes in your checkout are left alone; the mission starts from {base[:12]}."
@@ -163,7 +174,7 @@ def _start_point(
 
 
 def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
-    from capsule.engine.run_mission import pursue
+    from capsule.engine.run_mission import close_what_is_merged, pursue, standing
     from capsule.system.stop import Stop
     from capsule.wiring import open_world
     from capsule.workspaces import repository
@@ -175,6 +186,10 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
     ):
         check_agents(plan, world)
         repository.exclude_artefacts(plan.project.git, plan.order.base)
+        for closed in close_what_is_merged(world):
+            print(f"note: {closed} was merged earlier; its item is closed now", file=sys.stderr)
+        if plan.merged_already:
+            return standing(world, plan.order.mission)
         if plan.state.abandoned or (args.fresh and plan.state.started):
             start_over(plan.order.mission, world)
         return pursue(plan.order, world, rebase=args.rebase)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from capsule.core.signal import Signal
     from capsule.settings import Loaded
 
-HELP = "run one agent with one prompt in a directory"
 DESCRIPTION = """\
 Run one phase's prompt by a headless agent in a directory, and print the signal it ended with, alone, on stdout.
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
 
-HELP = "make the demo project"
 DESCRIPTION = """\
 Make a small project to try the pipeline on: a contact list in Python whose tracker asks for two functions that do not
 exist yet. It becomes a git repository with one commit, and its path is all that is printed on stdout.

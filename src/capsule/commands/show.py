@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from capsule.reports.story import Story
     from capsule.wiring import Project
 
-HELP = "where a mission stands: phases, claims against evidence, feedback"
 DESCRIPTION = """\
 Show where a mission stands: each phase with its attempts, what the agent claimed there and what Capsule saw for itself,
 the feedback that waits for the next agent, where its papers are, and the command to type next.

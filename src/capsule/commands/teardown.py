@@ -6,7 +6,6 @@ import argparse
 
 from capsule.commands.arguments import project_option
 
-HELP = "remove all worktrees; keep logs and journal"
 DESCRIPTION = """\
 Clean every mission that has a worktree (see `capsule clean`), and empty .capsule/output/. Archived logs and the journal
 are kept, and everything else is salvaged first. A mission that is running is left alone, by name.

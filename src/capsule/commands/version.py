@@ -6,7 +6,6 @@ import argparse
 
 from capsule import __version__
 
-HELP = "the version"
 DESCRIPTION = "Print the version of Capsule."
 
 

@@ -77,6 +77,8 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     feedback: dict[str, str] = {}
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
+    taken_over: bool = False
+    """A human or a rebase changed the work itself: what a worker adds after that may be nothing."""
     facts: dict[str, str] = {}
     observations: dict[str, Observation] = {}
     summary: str = ""
@@ -252,7 +254,8 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     halt = state.halt
     state = msgspec.structs.replace(state, halt=None, abandoned="", checkpoint=event.checkpoint or state.checkpoint)
     if event.checkpoint:  # a human's edits are the new state of things
-        state = msgspec.structs.replace(state, approved=dict.fromkeys(state.approved, event.checkpoint))
+        approved = dict.fromkeys(state.approved, event.checkpoint)
+        state = msgspec.structs.replace(state, approved=approved, taken_over=True)
     if halt is None:
         return state
     phase = state.workflow.phase(halt.phase)
@@ -276,6 +279,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         halt=None,
         checkpoint=event.checkpoint,
         approved=dict.fromkeys(state.approved, event.checkpoint),
+        taken_over=True,
         to_do=names[names.index(event.re_enter) :],
         used={},
         feedback={**state.feedback, event.re_enter: note} if event.conflicts else state.feedback,

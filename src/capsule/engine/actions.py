@@ -13,9 +13,10 @@ from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_j
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.item import Status
 from capsule.core.signal import Signal, Verdict
+from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
-from capsule.doors import Candidate, Trunk
-from capsule.engine.job import Job, Report, parked, passed, sent_back
+from capsule.doors import Candidate, Trunk, World
+from capsule.engine.job import Job, Report, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
 
 _MOST_ROUNDS = 8
@@ -23,11 +24,11 @@ _MOST_ROUNDS = 8
 
 
 def prep(job: Job) -> Report:
-    """The item claimed, the workspace made and usable, the worklog in it, and the base seen green."""
+    """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
     state, world, workspace = job.state, job.world, job.workspace
-    if not state.parent:
-        world.tracker.claim(state.item.id)
     warnings = tuple(workspace.prepare(state.base))
+    if not state.parent:  # only now: whoever cannot have the place must not hold the item either
+        world.tracker.claim(state.item.id)
     if not workspace.worklog():
         template = world.words.template("worklog.md.template")
         workspace.write_worklog(open_worklog(template, state.item, state.lineage, world.clock.now()))
@@ -36,7 +37,8 @@ def prep(job: Job) -> Report:
     evidence = look(Look(state, job.phase, signal, workspace, world, checkpoint.tree, checkpoint.tree))
     red = next((piece for piece in evidence if piece.standing is Standing.REFUTED), None)
     if red:
-        signal = parked(f"base is red: {red.observed}\n\n{red.detail}")
+        then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
+        signal = parked(f"base is red: {red.observed}; {then}\n\n{red.detail}")
     return Report(signal, evidence, checkpoint, warnings=warnings)
 
 
@@ -101,10 +103,10 @@ def _gate_red(evidence: tuple[Evidence, ...]) -> Signal:
 
 
 def _conflict(job: Job, candidate: Candidate) -> Signal:
-    paths = ", ".join(candidate.conflicts)
+    into = job.state.into
     return sent_back(
-        f"conflict with {job.state.into} in {paths}\n\n"
-        f"`capsule run {job.mission} --rebase` rebuilds the work on {job.state.into} and goes on from there."
+        f"conflict with {into} in {', '.join(candidate.conflicts)}; "
+        f"`capsule run {job.mission} --rebase` rebuilds the work on {into} and goes on from there"
     )
 
 
@@ -135,7 +137,7 @@ def archive(job: Job) -> Report:
         "journal.jsonl": b"".join(as_json_line(job.mission, seq, event) + b"\n" for seq, event in events).decode(),
         "summary.md": summary([event for _, event in events], state),
     }
-    place = world.archive.store(job.mission, papers)
+    place = world.archive.store(job.mission, papers, job.step.key)
     if "merged" not in state.facts:
         _salvage(job)
     workspace.remove(branch=True)
@@ -159,16 +161,21 @@ def _salvage(job: Job) -> None:
 
 def _close_item(job: Job) -> tuple[str, ...]:
     """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
-    state = job.state
-    if state.parent:
+    if job.state.parent:
         return ()
-    reason = state.closed_as or f"Merged as {state.facts.get('merged', '')[:12]}".removesuffix(" as ")
     try:
-        job.world.tracker.close(state.item.id, reason)
+        close_item(job.state, job.world)
     except CapsuleError as refused:
-        return (f"{state.item.id} is merged, but could not be closed in the tracker: {refused.message}",)
-    job.note(ItemClosed(at=job.world.clock.now(), reason=reason))
+        return (f"{job.state.item.id} is merged, but could not be closed in the tracker: {refused.message}",)
     return ()
+
+
+def close_item(state: MissionState, world: World) -> None:
+    """Say in the tracker that it is done, and write down that this was said. Safe to repeat."""
+    merged = state.facts.get("merged", "")
+    reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
+    world.tracker.close(state.item.id, reason)
+    note(world, state.mission, ItemClosed(at=world.clock.now(), reason=reason))
 
 
 ACTIONS: dict[str, Callable[[Job], Report]] = {"prep": prep, "publish": publish, "archive": archive}

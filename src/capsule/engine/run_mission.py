@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from capsule.core.errors import CapsuleError, WorkspaceBroken
 from capsule.core.event import (
@@ -15,10 +15,12 @@ from capsule.core.event import (
     Stopped,
 )
 from capsule.core.evidence import Checkpoint
+from capsule.core.item import Status
 from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step, replay
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
 from capsule.doors import World
+from capsule.engine.actions import close_item
 from capsule.engine.job import Order, note
 from capsule.engine.steps import check_names, perform
 
@@ -61,6 +63,24 @@ def run(mission: str, world: World) -> MissionState:
         world.observer.event(mission, ended)
         state, seen = _catch_up(world, mission, state, seen)
     return state
+
+
+def close_what_is_merged(world: World) -> list[str]:
+    """Items that are merged, but whose tracker refused to close them then: asked again. The ids that are closed now."""
+    claimed = [item.id for item in world.tracker.items() if item.status is Status.IN_PROGRESS]
+    return [item for item in claimed if _closed_at_last(item, world)]
+
+
+def _closed_at_last(item: str, world: World) -> bool:
+    state = standing(world, item)
+    if not state.finished or state.item_closed or "merged" not in state.facts:
+        return False
+    try:
+        with world.journal.claim(item):
+            close_item(state, world)
+    except CapsuleError:  # it refuses still, or somebody else is at it: the next run asks again
+        return False
+    return True
 
 
 def standing(world: World, mission: str) -> MissionState:
@@ -140,12 +160,19 @@ def _rebased(state: MissionState, world: World) -> Rebased:
     if state.checkpoint:
         workspace.restore(state.checkpoint)
     checkpoint, conflicts = workspace.rebase(onto)
-    workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER] or [state.to_do[0]]
-    in_tests = any(is_test(path, state.policy.test_globs) for path in conflicts)
     return Rebased(
         at=world.clock.now(),
         base=onto,
         checkpoint=checkpoint,
-        re_enter=workers[0] if in_tests else workers[-1],
+        re_enter=_re_entry(state, conflicts),
         conflicts=tuple(conflicts),
     )
+
+
+def _re_entry(state: MissionState, conflicts: Sequence[str]) -> str:
+    """The last worker, or the first where tests conflict; never later than where the mission stands."""
+    names, here = state.workflow.names(), state.workflow.phase(state.to_do[0])
+    stands = here.rework if here.role is Role.REVIEW else here.name
+    workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER] or [stands]
+    in_tests = any(is_test(path, state.policy.test_globs) for path in conflicts)
+    return min(workers[0] if in_tests else workers[-1], stands, key=names.index)

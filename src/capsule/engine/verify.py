@@ -169,7 +169,7 @@ def _green_when_done(claim: Look) -> Evidence | None:
 
 
 def _changed(claim: Look) -> Evidence:
-    changes = claim.changes(claim.since())
+    changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     return _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from capsule.core.briefing import Briefing, Transcript, compose, fill, fitting, prompt_values
 from capsule.core.errors import AgentUnavailable, Interrupted
 from capsule.core.event import Salvaged
+from capsule.core.evidence import Checkpoint
 from capsule.core.signal import Signal, Verdict, error_signal, read_result, read_signal
 from capsule.core.state import agent_for
 from capsule.core.workflow import Contract
@@ -63,7 +64,7 @@ def run_command(job: Job) -> Report:
 
 def _start_from_checkpoint(job: Job) -> str:
     """Make the workspace equal to the last recorded state; the tree it then holds."""
-    checkpoint = job.state.checkpoint or job.workspace.base_checkpoint(job.state.base)
+    checkpoint = job.state.checkpoint or _first_checkpoint(job)
     salvage = job.workspace.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
@@ -71,10 +72,16 @@ def _start_from_checkpoint(job: Job) -> str:
     return checkpoint.tree
 
 
+def _first_checkpoint(job: Job) -> Checkpoint:
+    """A workflow may begin with an agent: then nobody has made the workspace yet."""
+    job.workspace.prepare(job.state.base)
+    return job.workspace.base_checkpoint(job.state.base)
+
+
 def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
     """Everything the agent needs; a dry one makes nothing on the way."""
     world, state, phase = job.world, job.state, job.phase
-    stamp = re.sub(r"\D", "", world.clock.now())[:14]
+    stamp = f"{re.sub(r'[^0-9]', '', world.clock.now())}{job.step.run:03}"  # two runs may begin in the same second
     cwd = job.workspace.path
     result = str(world.archive.result_path(state.item.id, phase.name, dry=dry)) if _answers_by_file(job) else ""
     return Briefing(

@@ -13,6 +13,10 @@ from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomi
 LARGEST_RESULT = 4 * 1024 * 1024
 _COMPLETE = "summary.md"
 """Written last: an archive that has it is a whole one."""
+_UNFINISHED = ".unfinished"
+"""There until the working folder has gone."""
+_STEP = ".step"
+"""Who made the archive: a step that is repeated after everything was put away finds its own."""
 
 
 class Papers:
@@ -54,15 +58,17 @@ class Papers:
         finally:
             _remove(path)
 
-    def store(self, mission: str, papers: Mapping[str, str]) -> Path:
+    def store(self, mission: str, papers: Mapping[str, str], step: str = "") -> Path:
         place = self._home / "logs" / check_id(mission)
-        if (place / _COMPLETE).exists() and not (place / ".unfinished").exists():
+        if (place / _COMPLETE).exists() and not _is_ours(place, step):
             _move_aside(place)
         place.mkdir(parents=True, exist_ok=True)
-        write_atomically(place / ".unfinished", "")
+        write_atomically(place / _UNFINISHED, "")
+        write_atomically(place / _STEP, step)
         _copy_outputs(self.folder(mission), place / "phase-outputs")
         for name, text in sorted(papers.items(), key=lambda paper: paper[0] == _COMPLETE):
-            write_atomically(place / name, text.encode(errors="replace"))
+            if text or not (place / name).exists():  # what a repetition cannot tell any more was told before
+                write_atomically(place / name, text.encode(errors="replace"))
         return place
 
     def has_outputs(self, mission: str) -> bool:
@@ -71,10 +77,15 @@ class Papers:
     def drop_working_folder(self, mission: str) -> None:
         """Only now is the archive finished: a repetition of the step before this writes the same one again."""
         shutil.rmtree(self.folder(mission), ignore_errors=True)
-        (self._home / "logs" / check_id(mission) / ".unfinished").unlink(missing_ok=True)
+        (self._home / "logs" / check_id(mission) / _UNFINISHED).unlink(missing_ok=True)
 
     def _result(self, item: str, phase: str) -> Path:
         return self._home / "results" / f"phase_result_{check_id(item)}_{check_id(phase)}.json"
+
+
+def _is_ours(place: Path, step: str) -> bool:
+    made_by = place / _STEP
+    return (place / _UNFINISHED).exists() or (bool(step) and made_by.exists() and made_by.read_text() == step)
 
 
 def _move_aside(place: Path) -> None:

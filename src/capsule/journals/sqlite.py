@@ -11,6 +11,9 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Event, StepBegun, StepEnded, decode, encode, kind
@@ -62,12 +65,11 @@ class SqliteJournal:
         return holder(self.lock_path(stream))
 
     def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
-        row = self._db().execute(
-            "SELECT data FROM events WHERE stream = ? AND key = ? AND kind = 'step_ended'", (step.mission, step.key)
+        recorded = self._rows(
+            "SELECT data FROM events WHERE stream = ? AND key = ? AND kind = 'step_ended'", step.mission, step.key
         )
-        recorded = row.fetchone()
         if recorded:
-            ended = decode(recorded[0])
+            ended = _decoded(self._file, recorded[0][0])
             assert isinstance(ended, StepEnded)
             return ended
         self.note(step.mission, begun)
@@ -83,17 +85,11 @@ class SqliteJournal:
             )
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
-        if self._read_only and not self._file.exists():
-            return []
-        rows = self._db().execute(
-            "SELECT seq, data FROM events WHERE stream = ? AND seq > ? ORDER BY seq", (stream, after)
-        )
-        return [(seq, decode(data)) for seq, data in rows]
+        rows = self._rows("SELECT seq, data FROM events WHERE stream = ? AND seq > ? ORDER BY seq", stream, after)
+        return [(seq, _decoded(self._file, data)) for seq, data in rows]
 
     def streams(self) -> Sequence[str]:
-        if self._read_only and not self._file.exists():
-            return []
-        return [row[0] for row in self._db().execute("SELECT DISTINCT stream FROM events ORDER BY stream")]
+        return [row[0] for row in self._rows("SELECT DISTINCT stream FROM events ORDER BY stream")]
 
     def close(self) -> None:
         if self._connection:
@@ -104,6 +100,14 @@ class SqliteJournal:
     def _file(self) -> Path:
         return self._folder / "journal.db"
 
+    def _rows(self, question: str, *values: object) -> list[tuple[Any, ...]]:
+        if self._read_only and not self._file.exists():
+            return []
+        try:
+            return self._db().execute(question, values).fetchall()
+        except sqlite3.DatabaseError as fault:
+            raise _unreadable(self._file, fault) from None
+
     def _db(self) -> sqlite3.Connection:
         if self._connection is None:
             self._connection = self._open()
@@ -112,24 +116,18 @@ class SqliteJournal:
     def _open(self) -> sqlite3.Connection:
         try:
             if self._read_only:
-                return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
+                db = sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
+                _version(db)
+                return db
             self._folder.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(self._file, timeout=10, isolation_level=None)
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = FULL")
-            self._upgrade(db)
+            if _version(db) < _NEWEST_SCHEMA:
+                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
         except sqlite3.DatabaseError as fault:
             raise _unreadable(self._file, fault) from None
         return db
-
-    def _upgrade(self, db: sqlite3.Connection) -> None:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version > _NEWEST_SCHEMA:
-            raise CapsuleError(
-                "The journal was written by a newer Capsule.", "Upgrade Capsule; nothing has been changed."
-            )
-        if version < _NEWEST_SCHEMA:
-            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
 
     def _next_epoch(self, stream: str) -> int:
         with self._transaction() as db:
@@ -160,6 +158,20 @@ class SqliteJournal:
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+
+
+def _version(db: sqlite3.Connection) -> int:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > _NEWEST_SCHEMA:
+        raise CapsuleError("The journal was written by a newer Capsule.", "Upgrade Capsule; nothing has been changed.")
+    return version
+
+
+def _decoded(file: Path, data: bytes) -> Event:
+    try:
+        return decode(data)
+    except msgspec.MsgspecError as fault:
+        raise _unreadable(file, fault) from None
 
 
 def _unreadable(file: Path, fault: Exception) -> CapsuleError:

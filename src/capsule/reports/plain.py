@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from typing import TextIO
 
@@ -36,6 +37,7 @@ _COLOURS = {
 }
 _SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
 _INDENT = " " * 8
+_SIGN_OF_LIFE = 15.0
 
 
 class PlainReport:
@@ -46,6 +48,8 @@ class PlainReport:
         self._style = Style(self._stream, colour)
         self._width = width or max(40, shutil.get_terminal_size((100, 24)).columns)
         self._states: dict[str, MissionState] = {}
+        self._began: dict[str, float] = {}
+        self._next_sign = 0.0
 
     def event(self, mission: str, event: Event) -> None:
         self._states[mission] = apply(self._states.get(mission, MissionState()), event)
@@ -54,7 +58,13 @@ class PlainReport:
             line(self, mission, event)
 
     def activity(self, mission: str, text: str) -> None:
-        """Plain mode follows phases, not keystrokes."""
+        """A sign of life now and then, for phases that take long."""
+        now = time.monotonic()
+        since = self._began.get(mission)
+        if since is None or now < self._next_sign:
+            return
+        self._next_sign = now + _SIGN_OF_LIFE
+        self._say(f"... {now - since:.0f} s: {text}"[: self._width - len(_INDENT)], _INDENT)
 
     def resume(self, mission: str, state: MissionState) -> None:
         """What is known of a mission that goes on."""
@@ -82,6 +92,8 @@ class PlainReport:
     def _begun(self, mission: str, event: StepBegun) -> None:
         again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
         agent = f" by {event.agent}" if event.agent else ""
+        self._began[mission] = time.monotonic()
+        self._next_sign = self._began[mission] + _SIGN_OF_LIFE
         self._stream.write(f"{self._stage(mission, event.phase)} {event.phase} ...{again}{agent}\n")
         self._stream.flush()
 

@@ -248,7 +248,8 @@ def lines(story: Story, style: Style, width: int) -> Iterator[str]:
 
 def _header(story: Story, style: Style, width: int) -> Iterator[str]:
     state, point = story.state, story.standpoint()
-    yield style.paint("bold", f"{state.item.id}: {clean(state.item.title)}")
+    for line in _wrapped(f"{state.item.id}: {state.item.title}", width, ""):
+        yield style.paint("bold", line)
     yield from _wrapped(f"workflow {state.workflow.name}, base {state.base[:12]}, into {state.into}", width, "  ")
     colour = {"merged": "green", "parked": "yellow", "interrupted": "yellow", "stopped": "red"}.get(point.word, "")
     for line in _wrapped(point.sentence, width, "  "):

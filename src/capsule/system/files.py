@@ -13,7 +13,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import stat
 from pathlib import Path
 
@@ -48,7 +47,7 @@ class CannotWrite(CapsuleError):
 def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
     """Replaces the file in one step. Its mode is kept unless one is given; a new file gets what the umask allows."""
     content = data.encode() if isinstance(data, str) else data
-    temp = path.parent / f".capsule-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    temp = path.parent / f".capsule-{os.getpid()}-{os.urandom(4).hex()}.tmp"
     try:
         _write_new(temp, content, _mode_of(path) if mode is None else mode)
         temp.replace(path)

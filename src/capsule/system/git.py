@@ -10,8 +10,7 @@ An agent works inside the repository whose git we use, and can change nearly all
 - `repository` is for refs and for the list of worktrees. It names the git directory itself, so no `.git` file is
   believed, and it never looks at the content of files.
 
-Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out. Paths are
-bytes, as git gives them, until somebody has to read them (`shown`).
+Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out.
 """
 
 from __future__ import annotations
@@ -28,10 +27,24 @@ from pathlib import Path
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import git_environment, git_locks
 from capsule.system.files import write_atomically
+from capsule.system.git_objects import (
+    Checkout,
+    Commit,
+    Difference,
+    Entry,
+    Identity,
+    RefMove,
+    as_instruction,
+    read_checkout,
+    read_commit,
+    read_difference,
+    read_entry,
+    read_person,
+    shown,
+)
 
 OLDEST = (2, 38)
 TIMEOUT = 600.0
-GITLINK = "160000"
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options")
 _IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n"
@@ -52,65 +65,6 @@ class Answer:
     err: str
 
 
-@dataclass(frozen=True)
-class Identity:
-    name: str
-    email: str
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One row of a tree or of an index."""
-
-    mode: str
-    kind: str
-    oid: str
-    path: bytes
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One path that differs between two trees; `kind` is A, M, D or T."""
-
-    path: bytes
-    kind: str
-    old: tuple[str, str]
-    new: tuple[str, str]
-    """Mode and object id on either side."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    tree: str
-    parents: tuple[str, ...]
-    author: Identity
-    author_date: str
-    committer_date: str
-    message: str
-
-    @property
-    def committed_at(self) -> int:
-        return int(self.committer_date.split()[0].lstrip("@"))
-
-
-@dataclass(frozen=True)
-class Checkout:
-    """A worktree as git lists it; no branch means a detached HEAD."""
-
-    path: Path
-    head: str
-    branch: str
-
-
-@dataclass(frozen=True)
-class RefMove:
-    """`old` empty: the ref must be new; None: wherever it stands. `new` empty: it goes."""
-
-    ref: str
-    new: str
-    old: str | None = None
-
-
 class Git:
     """One repository. `root` is its main worktree, wherever in it we were started."""
 
@@ -121,6 +75,7 @@ class Git:
         self.calls = 0
         self._object_format = object_format
         self._commits: dict[str, Commit] = {}
+        self._folders: dict[str, list[Entry]] = {}
 
     @classmethod
     def find(cls, start: Path) -> Git:
@@ -175,7 +130,7 @@ class Git:
         if answer.code:
             hint = 'git config --global user.name "Your Name"; git config --global user.email you@example.org'
             raise CapsuleError("Git does not know who you are.", hint)
-        return _person(answer.out.decode(errors="replace").strip())[0]
+        return read_person(answer.out.decode(errors="replace").strip())[0]
 
     # Refs
 
@@ -192,20 +147,20 @@ class Git:
 
     def move_refs(self, *moves: RefMove, why: str = "capsule") -> None:
         """All of them or none."""
-        lines = b"".join(_as_instruction(move) for move in moves)
+        lines = b"".join(as_instruction(move) for move in moves)
         self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
 
     def checkouts(self) -> list[Checkout]:
         """The main worktree first, then the linked ones."""
         records = self.repository("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
-        return [_checkout(record) for record in records if record]
+        return [read_checkout(record) for record in records if record]
 
     # Commits
 
     def commit(self, oid: str) -> Commit:
         """What a commit says. Commits never change, so each is read once."""
         if oid not in self._commits:
-            self._commits[oid] = _read_commit(self.content("cat-file", "commit", oid).out)
+            self._commits[oid] = read_commit(self.content("cat-file", "commit", oid).out)
         return self._commits[oid]
 
     def commit_tree(
@@ -239,10 +194,16 @@ class Git:
     # Trees and files
 
     def list_tree(self, tree: str, *, recursive: bool = False) -> list[Entry]:
-        """The rows of one folder, or every file below it."""
-        flags = ("-r",) if recursive else ()
-        rows = self.content("ls-tree", "-z", "--full-tree", *flags, "--end-of-options", tree).out.split(b"\0")
-        return [_entry(row) for row in rows if row]
+        """The rows of one folder, which are remembered, or every file below it, which may be a great many."""
+        if recursive:
+            return self._list_tree("-r", tree)
+        if tree not in self._folders:
+            self._folders[tree] = self._list_tree(tree)
+        return self._folders[tree]
+
+    def _list_tree(self, *args: str) -> list[Entry]:
+        rows = self.content("ls-tree", "-z", "--full-tree", *args).out.split(b"\0")
+        return [read_entry(row) for row in rows if row]
 
     def make_tree(self, entries: Iterable[Entry]) -> str:
         rows = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in entries)
@@ -250,7 +211,7 @@ class Git:
 
     def differences(self, old: str, new: str) -> list[Difference]:
         fields = self.content(*_DIFF, old, new).out.split(b"\0")
-        return [_difference(head, path) for head, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+        return [read_difference(head, path) for head, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
     def read_file(self, tree: str, path: str) -> bytes | None:
         """The content of a file in a tree or commit; None where there is no such file."""
@@ -262,9 +223,9 @@ class Git:
 
     # Locks
 
-    def clear_locks(self, folder: Path, worktree: Path) -> None:
-        """Takes away what a killed git left in a worktree's git directory, unless a git is at work in that worktree."""
-        for lock in folder.glob("*.lock"):
+    def clear_locks(self, locks: Iterable[Path], worktree: Path) -> None:
+        """Takes away what a killed git left, unless a git is at work in that worktree."""
+        for lock in locks:
             git_locks.clear_if_stale(lock, self.common_dir, [worktree], older_than=0)
 
     # Below the surface
@@ -319,14 +280,11 @@ class Git:
         if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
             return self._ask(args, environment, cwd, given, ok)
         if answer.code not in ok:
-            hint = f"If no git is at work, remove {lock} and run the same command again." if lock else ""
-            raise GitFailed(f"git {args[0]} failed: {_cause(answer)}", hint)
+            way_out = (
+                f"If no git is at work, remove {lock}" if lock else f"See what git makes of it: git -C {cwd} status"
+            )
+            raise GitFailed(f"git {args[0]} failed: {_cause(answer)}", f"{way_out}; then run the same command again.")
         return answer
-
-
-def shown(path: bytes) -> str:
-    """A path for people and for JSON: bytes that are not UTF-8 are spelled out, so that no name breaks a report."""
-    return path.decode("utf-8", "backslashreplace")
 
 
 def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None) -> Answer:
@@ -394,50 +352,6 @@ def _as_capsule() -> dict[str, str]:
         "GIT_AUTHOR_NAME": "Capsule",
         "GIT_AUTHOR_EMAIL": "capsule@localhost",
     }
-
-
-def _as_instruction(move: RefMove) -> bytes:
-    if not move.new:
-        return f"delete {move.ref}\0{move.old or ''}\0".encode()
-    if move.old == "":
-        return f"create {move.ref}\0{move.new}\0".encode()
-    return f"update {move.ref}\0{move.new}\0{move.old or ''}\0".encode()
-
-
-def _checkout(record: bytes) -> Checkout:
-    rows = dict(row.partition(b" ")[::2] for row in record.split(b"\0"))
-    branch = rows.get(b"branch", b"").decode().removeprefix("refs/heads/")
-    return Checkout(Path(os.fsdecode(rows[b"worktree"])), rows.get(b"HEAD", b"").decode(), branch)
-
-
-def _entry(row: bytes) -> Entry:
-    facts, path = row.split(b"\t", 1)
-    mode, kind, oid = facts.decode().split()
-    return Entry(mode, kind, oid, path)
-
-
-def _difference(head: bytes, path: bytes) -> Difference:
-    old_mode, new_mode, old, new, kind = head.decode().lstrip(":").split()
-    return Difference(path, kind[0], (old_mode, old), (new_mode, new))
-
-
-def _read_commit(raw: bytes) -> Commit:
-    header, _, message = raw.decode(errors="surrogateescape").partition("\n\n")
-    fields: dict[str, list[str]] = {}
-    for line in header.splitlines():
-        key, _, value = line.partition(" ")
-        fields.setdefault(key, []).append(value)
-    author, author_date = _person(fields["author"][0])
-    _, committer_date = _person(fields["committer"][0])
-    return Commit(fields["tree"][0], tuple(fields.get("parent", ())), author, author_date, committer_date, message)
-
-
-def _person(line: str) -> tuple[Identity, str]:
-    """`Name <email> 1700000000 +0100`, as far as it makes sense: an agent can write any commit it likes."""
-    name, _, rest = line.partition("<")
-    email, _, date = rest.rpartition(">")
-    plausible = re.fullmatch(r" (\d{1,10} [+-]\d{4})", date)
-    return Identity(name.strip(), email), f"@{plausible[1] if plausible else '0 +0000'}"
 
 
 def _read(file: Path) -> bytes:

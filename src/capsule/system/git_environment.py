@@ -56,6 +56,7 @@ _FIXED = {
 }
 _NO_FILES_OF_THE_USER = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
 _FILES_OF_THE_USER = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
+_KEPT_FOR_OTHERS = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "GIT_SSH", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT")
 _IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 
 # What decides how a file's bytes become a blob and back, and which files are ignored: the user's to choose.
@@ -98,3 +99,9 @@ def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:
 
 def _clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _FIXED
+
+
+def for_others(inherited: Mapping[str, str]) -> dict[str, str]:
+    """What an agent or a project's own command inherits: whose commits they are, not which repository we were in."""
+    keep = (name for name in inherited if not name.startswith("GIT_") or name.startswith(_KEPT_FOR_OTHERS))
+    return {name: inherited[name] for name in keep}

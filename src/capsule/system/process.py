@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 import select
 import signal
 import subprocess
@@ -74,7 +73,7 @@ class Keeper:
     def __init__(self, *, grace: float = GRACE, subreaper: bool = True) -> None:
         self._grace = grace
         self._options = () if subreaper else ("without-subreaper",)
-        self._marker = secrets.token_hex(8)
+        self._marker = os.urandom(8).hex()
         self._process: subprocess.Popen[bytes] | None = None
         self._heard = b""
 

@@ -12,13 +12,14 @@ Files come first, then the index: a crash in between shows the user changes that
 from __future__ import annotations
 
 import os
-import secrets
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from capsule.core.errors import Refused
-from capsule.system.git import GITLINK, Checkout, Difference, Git, GitFailed, shown
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import GITLINK, Checkout, Difference, shown
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
 
 _ABSENT = "000000"
@@ -45,9 +46,8 @@ class Place:
 
 
 def places_on(git: Git, branch: str) -> list[Place]:
-    """Every checkout of people's that is on this branch, or in the middle of rebasing it."""
-    mine = git.root / ".capsule"
-    found = [_place(git, checkout) for checkout in git.checkouts() if not checkout.path.is_relative_to(mine)]
+    """Every checkout that is on this branch, or in the middle of rebasing it: a parent mission's worktree too."""
+    found = [_place(git, checkout) for checkout in git.checkouts()]
     return [place for place in found if place and branch in (place.branch, _rebasing(place))]
 
 
@@ -68,10 +68,12 @@ def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
     changes = [change for change in git.differences(old, new) if GITLINK not in (change.old[0], change.new[0])]
     if not changes:
         return []
-    scratch = git.capsule_dir / "git" / f"bringing-{secrets.token_hex(4)}"
+    staged = _staged(git, place)
+    wanted = [change for change in changes if change.path not in staged or not staged[change.path].sparse]
+    scratch = git.capsule_dir / "git" / f"bringing-{os.urandom(4).hex()}"
     try:
-        left = _bring_files(git, place, changes, scratch)
-        return sorted({*left, *_bring_index(git, place, changes)})
+        left = _bring_files(git, place, wanted, scratch)
+        return sorted({*left, *_bring_index(git, place, changes, staged)})
     finally:
         scratch.unlink(missing_ok=True)
 
@@ -83,9 +85,9 @@ def _bring_files(git: Git, place: Place, changes: Sequence[Difference], scratch:
     stamps = {change.path: _stamp(place.path, change.path) for change in changes}
     unlike_old = _unlike(git, place.path, [(c.path, c.old) for c in changes], stamps, scratch)
     due = [change for change in changes if change.path not in unlike_old]
-    unlike_new = _unlike(git, place.path, [(c.path, c.new) for c in changes], stamps, scratch)
-    foreign = [shown(change.path) for change in changes if change.path in unlike_old & unlike_new]
-    return foreign + _replace(git, place.path, due, stamps, scratch)
+    others = [(change.path, change.new) for change in changes if change.path in unlike_old]
+    foreign = _unlike(git, place.path, others, stamps, scratch) if others else set()
+    return [*map(shown, foreign), *_replace(git, place.path, due, stamps, scratch)]
 
 
 def _unlike(
@@ -168,35 +170,53 @@ def _stamp(worktree: Path, path: bytes) -> Stamp:
         found = (worktree / os.fsdecode(path)).lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    if stat.S_ISDIR(found.st_mode):
+        return None  # no file yet; whether the folder is in the way shows when it does not go
     return (found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode)
 
 
 # The index
 
 
-def _bring_index(git: Git, place: Place, changes: Sequence[Difference]) -> list[str]:
+@dataclass(frozen=True)
+class Staged:
+    """One row of the user's index. `sparse`: the file is not wanted on disk."""
+
+    side: tuple[str, str]
+    sparse: bool
+
+
+def _bring_index(git: Git, place: Place, changes: Sequence[Difference], staged: dict[bytes, Staged]) -> list[str]:
+    found = {c.path: staged[c.path].side if c.path in staged else _nothing(c) for c in changes}
+    due = [change for change in changes if found[change.path] == change.old]
+    try:
+        _stage(git, place, due, [c.path for c in due if c.path in staged and staged[c.path].sparse])
+    except GitFailed:
+        return [shown(change.path) for change in changes]  # a git of the user's is at it and does not let go
+    return [shown(c.path) for c in changes if found[c.path] not in (c.old, c.new)]
+
+
+def _stage(git: Git, place: Place, due: Sequence[Difference], sparse: Sequence[bytes]) -> None:
+    if not due:
+        return
     index = place.git_dir / "index"
-    staged = _staged(git, place.path, index)
-    due = [change for change in changes if staged.get(change.path, _nothing(change)) == change.old]
-    theirs = [c for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)]
-    if due:
-        rows = b"".join(_index_row(change.path, change.new) for change in due)
-        try:
-            git.content("update-index", "-z", "--index-info", index=index, worktree=place.path, input=rows)
-        except GitFailed:
-            return [shown(change.path) for change in changes]  # a git of the user's is at it and does not let go
-        git.content("update-index", "-q", "--refresh", index=index, worktree=place.path, ok=(0, 1, 128))
-    return [shown(change.path) for change in theirs]
+    rows = b"".join(_index_row(change.path, change.new) for change in due)
+    git.content("update-index", "-z", "--index-info", index=index, worktree=place.path, input=rows)
+    if sparse:
+        command = ("update-index", "-z", "--skip-worktree", "--stdin")
+        git.content(*command, index=index, worktree=place.path, input=b"\0".join(sparse))
+    git.content("update-index", "-q", "--refresh", index=index, worktree=place.path, ok=(0, 1))
 
 
-def _staged(git: Git, worktree: Path, index: Path) -> dict[bytes, tuple[str, str]]:
-    """Mode and object of each path; one in conflict counts as none that we know."""
-    rows = git.content("ls-files", "--stage", "-z", index=index, worktree=worktree).out.split(b"\0")
-    found: dict[bytes, tuple[str, str]] = {}
+def _staged(git: Git, place: Place) -> dict[bytes, Staged]:
+    """The user's index by path; a path in conflict counts as nothing that we know."""
+    index = place.git_dir / "index"
+    rows = git.content("ls-files", "--stage", "-t", "-z", index=index, worktree=place.path).out.split(b"\0")
+    found: dict[bytes, Staged] = {}
     for row in filter(None, rows):
         facts, path = row.split(b"\t", 1)
-        mode, oid, stage = facts.decode().split()
-        found[path] = (mode, oid) if stage == "0" else ("conflict", oid)
+        tag, mode, oid, stage = facts.decode().split()
+        found[path] = Staged((mode, oid) if stage == "0" else ("conflict", oid), tag == "S")
     return found
 
 

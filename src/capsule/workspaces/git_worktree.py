@@ -28,10 +28,11 @@ from pathlib import Path
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.system.files import read_regular, write_atomically
-from capsule.system.git import Git, GitFailed, Identity, RefMove, shown
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import Identity, RefMove, shown
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
-from capsule.workspaces.provision import Provisions, RunSetup, remember_paths
+from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
 from capsule.workspaces.snapshot import Snapshots
 from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact
 
@@ -88,24 +89,27 @@ class GitWorktree:
 
     def prepare(self, base: str) -> Sequence[str]:
         standing = self._lay_claim(base)
-        entry, _ = self._linked.ensure(standing.head)
-        warnings = [] if self._is_filled() else self._fill(standing.head, entry)
+        entry, made = self._linked.ensure(standing.head)
+        warnings: list[str] = []
+        if not self._is_filled():
+            warnings += self._fill(standing.head, entry)
+        elif made:
+            self._unstage(standing.head, entry)
         if standing.base != base:
             warnings.append(f"{self._mission} started from {standing.base[:10]} and goes on from there.")
         return [*warnings, *self._provide()]
 
     def _lay_claim(self, base: str) -> Standing:
         standing = self._standing()
-        if not standing.base:
-            known = self._adopt_or_refuse(base, standing.head)
-            self._git.move_refs(RefMove(self._base_ref, known, ""))
-            standing = Standing(known, standing.head, "", False)
+        known = standing.base or self._adopt_or_refuse(base, standing.head)
         if not standing.head:
             moves = (RefMove(self._base_ref, base), RefMove(self._branch_ref, base, ""))
             self._git.move_refs(*moves, why=f"capsule: {self._mission} begins")
-            standing = Standing(base, base, standing.newest, False)
-        self._base_commit = standing.base
-        return standing
+            known = base
+        elif not standing.base:
+            self._git.move_refs(RefMove(self._base_ref, known, ""))
+        self._base_commit = known
+        return Standing(known, standing.head or base, standing.newest, standing.home)
 
     def _adopt_or_refuse(self, base: str, tip: str) -> str:
         """Without our ref, only a worktree that is registered here, on a branch of our name, can be ours."""
@@ -119,18 +123,26 @@ class GitWorktree:
         return base
 
     def _is_filled(self) -> bool:
-        """Noted when all files were there; a worktree that holds nothing but its `.git` lost them since."""
-        return self._filled.exists() and len(list(self.path.iterdir())) > 1
+        """Noted when all files were there; they may have gone since."""
+        return self._filled.exists() and not self._is_bare()
+
+    def _is_bare(self) -> bool:
+        """The worktree holds nothing but its `.git`."""
+        return len(list(self.path.iterdir())) == 1
 
     def _fill(self, head: str, entry: Path) -> list[str]:
         """Files for a worktree that has none yet, or only some. What is there and differs is salvaged first."""
-        self._snapshots.start_from(head)
-        there = self._snapshots.to_save(self._base())
-        kept = self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
+        kept = "" if self._is_bare() else self._keep_what_is_in_the_way(head)
+        self._snapshots.forget()
         self._write_out(head)
-        self._unstage(head, entry)
+        self._snapshots.copy_index(entry / "index")
         self._filled.touch()
         return [f"What was in {self.path} is kept as {kept}."] if kept else []
+
+    def _keep_what_is_in_the_way(self, head: str) -> str:
+        self._snapshots.start_from(head)
+        there = self._snapshots.to_save(self._base())
+        return self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
 
     def _provide(self) -> Sequence[str]:
         """Copies and set-up, where that has not been done yet."""
@@ -138,7 +150,8 @@ class GitWorktree:
             return []
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
-        remember_paths(self._notes / "copied", copied)
+        known = recall_paths(self._notes / "copied")
+        remember_paths(self._notes / "copied", {*known, *copied})
         note, inputs = self._notes / "setup", self._provisions.inputs(files)
         if not inputs or (note.exists() and note.read_text() == inputs):
             return []
@@ -152,12 +165,12 @@ class GitWorktree:
 
     def restore(self, checkpoint: Checkpoint) -> str:
         entry, made = self._linked.ensure(checkpoint.head)
-        self._git.clear_locks(entry, self.path)
+        self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._branch_ref}.lock"], self.path)
         standing = self._standing(entry)
         there = self._snapshots.to_save(self._base())
         at_head = standing.home and standing.head == checkpoint.head
         kept = ""
-        if not at_head or there != self._git.commit(checkpoint.commit).tree:
+        if made or not at_head or there != self._git.commit(checkpoint.commit).tree:
             kept = self._keep_what_stands(standing, there, entry, checkpoint)
             self._point_at(checkpoint.head, entry)
             self._write_out(checkpoint.commit)
@@ -351,6 +364,8 @@ class GitWorktree:
 
     def _descends(self, oid: str) -> bool:
         known = (self._base(), oid)
+        if oid == self._base():
+            return True
         if known not in self._descendants and self._git.is_ancestor(*known):
             self._descendants.add(known)
         return known in self._descendants

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import re
 import shutil
 import stat
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
+
+_HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
 
 class LinkedWorktree:
@@ -42,11 +44,11 @@ class LinkedWorktree:
         return None
 
     def whole(self) -> Path | None:
-        """The entry, provided that nothing is missing and the worktree points back to it."""
+        """The entry, provided that nothing is missing or bent, and the worktree points back to it."""
         entry = self.entry()
-        if entry is None or not (entry / "HEAD").is_file() or not (entry / "commondir").is_file():
+        if entry is None or not _HEAD.fullmatch(_read(entry / "HEAD")) or _read(entry / "commondir") != b"../..\n":
             return None
-        if _read(entry / "commondir").strip() != b"../.." or _read(entry / "locked").strip() == b"initializing":
+        if _read(entry / "locked").strip() == b"initializing":
             return None
         return entry if self._points_to(entry) else None
 
@@ -72,7 +74,7 @@ class LinkedWorktree:
 
     def _points_to(self, entry: Path) -> bool:
         link = self.path / ".git"
-        if link.is_symlink() or not link.is_file():
+        if self.path.is_symlink() or link.is_symlink() or not link.is_file():
             return False
         told = os.fsdecode(_read(link).rstrip(b"\n")).removeprefix("gitdir: ")
         return os.path.normpath(self.path / told) == str(entry)
@@ -90,12 +92,11 @@ class LinkedWorktree:
 
     def _put_aside(self) -> None:
         """Git wants an empty folder. What an earlier try put aside and did not put back yet stays with it."""
-        put_away_repository(self._git, self.path / ".git")
-        if not os.path.lexists(self.path):
-            return
         if self.path.is_symlink() or not self.path.is_dir():
-            self.path.unlink()
-        elif not any(self.path.iterdir()):
+            self.path.unlink(missing_ok=True)
+            return
+        put_away_repository(self._git, self.path / ".git")
+        if not any(self.path.iterdir()):
             self.path.rmdir()
         elif self._aside.exists():
             self._move_all(self.path, self._aside)
@@ -122,7 +123,7 @@ def put_away_repository(git: Git, dot_git: Path) -> None:
         return
     shelf = git.capsule_dir / "salvaged"
     shelf.mkdir(parents=True, exist_ok=True)
-    shutil.move(dot_git, shelf / f"{dot_git.parent.name}-{secrets.token_hex(4)}.git")
+    shutil.move(dot_git, shelf / f"{dot_git.parent.name}-{os.urandom(4).hex()}.git")
 
 
 def remove_tree(path: Path) -> None:

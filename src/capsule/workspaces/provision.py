@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 
 from capsule.core.errors import SettingsError
 from capsule.system.files import write_atomically
-from capsule.system.git import Entry
+from capsule.system.git_objects import Entry
 
 RunSetup = Callable[[str, Path, Path], None]
 """Runs a shell command in a folder, its output in a log; raises CapsuleError where it fails."""
@@ -57,7 +57,7 @@ class Provisions:
 
 
 def remember_paths(file: Path, paths: Iterable[bytes]) -> None:
-    write_atomically(file, b"\0".join(paths))
+    write_atomically(file, b"\0".join(sorted(paths)))
 
 
 def recall_paths(file: Path) -> list[bytes]:

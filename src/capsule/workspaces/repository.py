@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import write_atomically
-from capsule.system.git import Git, shown
+from capsule.system.git import Git
+from capsule.system.git_objects import shown
 from capsule.workspaces.checkouts import UNDER_WAY
 from capsule.workspaces.trees import is_artefact
 
@@ -77,7 +78,7 @@ def refuse_if_under_way(git: Git) -> None:
 
 def dirty_paths(git: Git, own_files: Sequence[str] = ()) -> list[str]:
     """What is changed, staged or new in the main checkout; the tracker's files and ours never count."""
-    index = git.capsule_dir / "git" / f"looking-{secrets.token_hex(4)}"
+    index = git.capsule_dir / "git" / f"looking-{os.urandom(4).hex()}"
     head = git.resolve("HEAD")
     try:
         _copy_index(git, index)

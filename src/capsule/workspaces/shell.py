@@ -8,19 +8,19 @@ from pathlib import Path
 
 from capsule.doors import Ran
 from capsule.system.files import tail_bytes
+from capsule.system.git_environment import for_others
 from capsule.system.process import Command, Keeper
 from capsule.system.stop import Stop
 
 _TAIL = 64 * 1024
-_OURS_ALONE = ("GIT_", "CAPSULE_")
 
 
 class SupervisedShell:
     def __init__(self, keeper: Keeper, stop: Stop | None = None, base_env: Mapping[str, str] | None = None) -> None:
         self._keeper = keeper
         self._stop = stop
-        inherited = os.environ if base_env is None else base_env
-        self._env = {k: v for k, v in inherited.items() if not k.startswith(_OURS_ALONE)}
+        inherited = for_others(os.environ if base_env is None else base_env)
+        self._env = {name: value for name, value in inherited.items() if not name.startswith("CAPSULE_")}
 
     def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)

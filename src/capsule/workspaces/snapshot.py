@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from capsule.core.errors import WorkspaceBroken
-from capsule.system.git import GITLINK, Git, GitFailed, shown
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import GITLINK, shown
 from capsule.workspaces.linked import put_away_repository
 from capsule.workspaces.provision import recall_paths
 
@@ -40,6 +42,7 @@ class Snapshots:
         self._git = git
         self._worktree = worktree
         self._copied = notes / "copied"
+        self._holds_worklog = False
         self._sound: set[str] = set()
         self._submodules: dict[str, list[bytes]] = {}
 
@@ -60,22 +63,34 @@ class Snapshots:
                 for path in found.paths:
                     put_away_repository(self._git, self._worktree / os.fsdecode(path) / ".git")
 
+    def forget(self) -> None:
+        """No index: whatever is in the worktree counts as unknown."""
+        self._holds_worklog = False
+        self.index.parent.mkdir(parents=True, exist_ok=True)
+        self.index.unlink(missing_ok=True)
+
     def start_from(self, tree: str) -> None:
         """An index that holds this tree; files are not touched."""
-        self.index.parent.mkdir(parents=True, exist_ok=True)
+        self.forget()
         self._git.content("read-tree", tree, index=self.index, worktree=self._worktree)
 
     def write_out(self, tree: str) -> None:
-        """Makes the files equal to the tree. What the last snapshot held and this one lacks is removed."""
+        """Makes the files equal to the tree. What the last snapshot held and the tree lacks is removed."""
+        self._holds_worklog = False
         self._git.content("read-tree", "--reset", "-u", tree, index=self.index, worktree=self._worktree)
+
+    def copy_index(self, target: Path) -> None:
+        """What we know about the files, for somebody else's index."""
+        half = target.with_name(f"{target.name}.capsule")
+        shutil.copyfile(self.index, half)
+        half.replace(target)
 
     def _take(self, base: str) -> str:
         if not self.index.exists():
             self.start_from(base)
         left_out = [*self._not_ignored(recall_paths(self._copied)), *self._submodules_of(base)]
         self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
-        if os.path.lexists(self._worktree / WORKLOG):
-            self._add([WORKLOG.encode()], "-f")
+        self._add_worklog()
         tree = self._git.write_tree(self.index, self._worktree)
         self._refuse_nested(base, tree)
         return tree
@@ -87,6 +102,13 @@ class Snapshots:
         command = ("check-ignore", "-z", "--stdin", "--no-index")
         answer = self._git.content(*command, worktree=self._worktree, input=b"\0".join(paths), ok=(0, 1))
         return [path for path in paths if path not in answer.out.split(b"\0")]
+
+    def _add_worklog(self) -> None:
+        """By force, since it is ignored. Once in the index it is looked at like any other file, until it goes."""
+        there = os.path.lexists(self._worktree / WORKLOG)
+        if there and not self._holds_worklog:
+            self._add([WORKLOG.encode()], "-f")
+        self._holds_worklog = there
 
     def _add(self, paths: Sequence[bytes], *flags: str) -> None:
         command = ("add", "-A", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
@@ -109,7 +131,7 @@ class Snapshots:
 
     def _submodules_of(self, base: str) -> list[bytes]:
         if base not in self._submodules:
-            declared = self._git.read_file(base, ".gitmodules") is not None
+            declared = any(entry.path == b".gitmodules" for entry in self._git.list_tree(base))
             files = self._git.list_tree(base, recursive=True) if declared else []
             self._submodules[base] = [file.path for file in files if file.mode == GITLINK]
         return self._submodules[base]

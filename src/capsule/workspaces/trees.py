@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 
-from capsule.system.git import Entry, Git
+from capsule.system.git import Git
+from capsule.system.git_objects import Entry
 
 # Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml")

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from capsule.core.errors import Refused
 from capsule.doors import Candidate, Published
-from capsule.system.git import Git, GitFailed, RefMove
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
 from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_under_way, under_way
 from capsule.workspaces.trees import ARTEFACTS, graft
@@ -58,23 +59,27 @@ class GitTrunk:
 
     def _publish(self, candidate: Candidate) -> Published:
         places = places_on(self._git, self.branch)
-        if self.tip() == candidate.onto:
+        tip = self.tip()
+        if tip == candidate.onto:
             refuse_if_under_way(places)
-            self._swap(candidate)
-        if not self.holds(candidate.commit):
+            tip = self._swap(candidate)
+        if tip != candidate.commit and not self._git.is_ancestor(candidate.commit, tip):
             return Published(moved=False)
-        # What somebody put on top since belongs to the same checkouts.
-        tip, still = self.tip(), [place for place in places if not under_way(place)]
+        # Not to the candidate but to the tip: what somebody put on top since belongs to the same checkouts.
+        still = [place for place in places if not under_way(place)]
         left = [path for place in still for path in bring_along(self._git, place, candidate.onto, tip)]
         return Published(moved=True, left_alone=tuple(dict.fromkeys(left)))
 
-    def _swap(self, candidate: Candidate) -> None:
-        """From the one commit the candidate was built on. Whoever was quicker is noticed by who asks next."""
+    def _swap(self, candidate: Candidate) -> str:
+        """From the one commit the candidate was built on. Returns where the branch is now: somebody may be quicker."""
         try:
             self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why="capsule: merge")
         except GitFailed:
-            if self.tip() == candidate.onto:
+            tip = self.tip()
+            if tip == candidate.onto:
                 raise
+            return tip
+        return candidate.commit
 
     def _without_artefacts(self, tip: str, base: str) -> str:
         """The branch's tip, or one clean commit in its place where its history ever held an artefact."""

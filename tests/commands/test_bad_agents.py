@@ -1,0 +1,198 @@
+"""Agents that hang, lie, flood, vandalise or leave things behind: each costs its phase, never main, never the work."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import StepEnded
+
+from .conftest import ITEM, PASS, Project, Turn, honest, said
+
+FLOOD = 200 * 1024 * 1024
+WORK = honest()["execute"]
+
+
+def stops_once(project: Project, turn: Turn, because: str, **env: str) -> None:
+    """The execute agent does this, then (when told to go on) its work: exit 2, nothing lost, and the rest succeeds."""
+    project.play(honest(execute=[turn, *WORK]))
+    main = project.head("main")
+    answer = project.run(**env)
+    assert answer.code == 2, answer
+    assert because in answer.out
+    assert f"go on:       capsule run {ITEM}" in answer.out
+    assert "Traceback" not in answer.err
+    assert project.head("main") == main
+    assert project.status_of() == "in_progress"
+    again = project.run()
+    assert again.code == 0, again
+    assert project.walked().count("test-writer PASS") == 1
+    assert project.answer() == "42"
+    project.fsck()
+
+
+def test_an_agent_that_hangs_is_ended_after_its_time(a_project: Project) -> None:
+    limit = {"CAPSULE_EXECUTION__PHASE_TIMEOUT_MINUTES": "0.015"}
+    stops_once(a_project, {"run": ["while :; do echo busy; sleep 0.1; done"]}, "Agent timed out", **limit)
+
+
+def test_an_agent_that_falls_silent_is_ended(a_project: Project) -> None:
+    limit = {"CAPSULE_EXECUTION__IDLE_TIMEOUT_MINUTES": "0.015"}
+    stops_once(a_project, said("PASS", sleep=60), "Agent was silent for too long", **limit)
+
+
+def test_an_agent_that_exits_badly_has_not_passed(a_project: Project) -> None:
+    stops_once(a_project, said("PASS", exit=7, write={"answer": "42\n"}), "Agent exited with 7")
+
+
+def test_an_agent_that_says_nothing_has_not_passed(a_project: Project) -> None:
+    stops_once(a_project, {"write": {"answer": "42\n"}}, "No signal JSON found in phase output")
+
+
+def test_an_agent_that_is_killed_has_not_passed(a_project: Project) -> None:
+    stops_once(a_project, said("PASS", run=["kill -9 $PPID"]), "No signal JSON found")
+
+
+def test_an_agent_with_a_faulty_signal_has_not_passed(a_project: Project) -> None:
+    stops_once(a_project, {"signal": {**PASS, "status": "FINE"}}, "Invalid status value: FINE")
+
+
+@pytest.mark.parametrize("where", ['"$CAPSULE_WORKTREE"', '"$CAPSULE_WORKTREE"/.git'])
+def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Project, where: str) -> None:
+    turn = said("PASS", say=["I will clean up"], run=[f"rm -rf {where}"])
+    stops_once(a_project, turn, "is broken")
+    kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs"
+    assert any("I will clean up" in log.read_text() for log in kept.glob("execute-2*.log"))
+
+
+def test_an_agent_that_hides_the_worktree_behind_a_link_gets_it_back(a_project: Project, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    swap = f'cd / && mv "$CAPSULE_WORKTREE" {elsewhere} && ln -s {elsewhere} "$CAPSULE_WORKTREE"'
+    a_project.play(honest(execute=[said("PASS", run=[swap]), *WORK]))
+    main = a_project.head("main")
+    first = a_project.run()
+    assert first.code in (1, 2), first
+    assert "Traceback" not in first.err
+    assert a_project.head("main") == main
+    assert elsewhere.is_dir()
+
+
+def test_invalid_text_and_nul_bytes_around_a_signal_do_no_harm(a_project: Project) -> None:
+    noise = r"printf '\377\376 \000\000 {\n \033[2J \r\n'"
+    a_project.play(honest(execute=[said("PASS", run=[noise], write={"answer": "42\n"})]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    log = next((a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs").glob("execute-2*.log"))
+    assert log.read_bytes().startswith(b"\xff\xfe \x00\x00")
+
+
+def test_a_flood_of_output_costs_neither_memory_nor_the_signal(a_project: Project) -> None:
+    flood = f"head -c {FLOOD} /dev/zero | tr '\\0' '{{'; echo"
+    a_project.play(honest(execute=[said("PASS", run=[flood], write={"answer": "42\n"})]))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "capsule", "run", ITEM],
+        cwd=a_project.path,
+        env=a_project.environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert usage.ru_maxrss * 1024 < 100 * 1024 * 1024
+    log = next((a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs").glob("execute-2*.log"))
+    assert log.stat().st_size > FLOOD
+
+
+def test_an_agent_that_commits_by_itself_is_merged_all_the_same(a_project: Project) -> None:
+    commit = said("PASS", write={"answer": "42\n"}, run=["git add -A && git commit -q -m 'my own commit'"])
+    rest = "git add answer tests && (git diff --cached --quiet || git commit -q -m rest)"
+    a_project.play(honest(execute=[commit], merge=[said("PASS", run=[rest])]))
+    assert a_project.run().code == 0
+    assert a_project.answer() == "42"
+    merged = a_project.git("ls-tree", "-r", "--name-only", "main").split()
+    assert "worklog.md" not in merged
+    assert "worklog.md" not in a_project.git("log", "--name-only", "--format=", "main")
+
+
+def test_a_daemon_left_behind_is_ended_and_named(a_project: Project, tmp_path: Path) -> None:
+    pid = tmp_path / "daemon.pid"
+    leave = f"setsid sh -c 'echo $$ > {pid}; exec sleep 300' >/dev/null 2>&1 & while [ ! -s {pid} ]; do :; done"
+    a_project.play(honest(execute=[said("PASS", run=[leave], write={"answer": "42\n"})]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    assert "still running when the agent ended" in answer.err
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+def test_an_agent_that_moves_main_is_noticed_by_nobody_but_the_gate(a_project: Project) -> None:
+    """It can do that with any git; what it cannot do is have the mission's work merged without a green gate."""
+    push = "git update-ref refs/heads/main $(git commit-tree -p main -m sneaky main^{tree})"
+    a_project.play(honest(execute=[said("PASS", run=[push], write={"answer": "42\n"})]))
+    assert a_project.run().code == 0
+    assert a_project.git("log", "-1", "--format=%s", "main") == f"Merge {ITEM}: Find the answer"
+    assert "sneaky" in a_project.git("log", "--format=%s", "main")
+
+
+def test_an_agent_that_claims_green_is_refuted_and_told_why(a_project: Project) -> None:
+    a_project.play(honest(execute=[said("PASS", write={"answer": "43\n"}), *WORK]))
+    assert a_project.run().code == 0
+    assert a_project.walked()[3:5] == ["execute REFUTED", "execute PASS"]
+    told = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "feedback-execute-2.md"
+    assert "`sh tests/all.sh` is red, exit 1" in told.read_text()
+    assert "tests/test_answer.sh fails" in told.read_text()
+
+
+def test_an_agent_that_bends_the_tests_is_refuted(a_project: Project) -> None:
+    bend = said("PASS", write={"answer": "43\n", "tests/test_answer.sh": "true\n"})
+    mend = said("PASS", write={"answer": "42\n", "tests/test_answer.sh": "grep -qx 42 answer\n"})
+    a_project.play(honest(execute=[bend, mend]))
+    assert a_project.run().code == 0
+    refuted = next(e for e in a_project.events() if isinstance(e, StepEnded) and e.decision.verdict == "REFUTED")
+    assert [piece.check for piece in refuted.outcome.evidence if piece.standing == "refuted"] == ["untouched-tests"]
+
+
+def test_debris_is_found_before_it_is_signed_off(a_project: Project) -> None:
+    leave = said("PASS", write={"answer": "42\n", "notes.tmp": "x"})
+    clear = said("PASS", remove=["notes.tmp"])
+    a_project.play(honest(execute=[leave, clear]))
+    assert a_project.run().code == 0
+    assert "sign-off REFUTED" in a_project.walked()
+    assert "notes.tmp" not in a_project.git("ls-tree", "-r", "--name-only", "main")
+
+
+def test_what_the_merge_agent_leaves_uncommitted_is_not_lost(a_project: Project) -> None:
+    half = said("PASS", run=["git add answer && git commit -q -m half"])
+    a_project.play(honest(merge=[half, said("PASS", run=["git add tests && git commit -q -m rest"])]))
+    main = a_project.head("main")
+    answer = a_project.run()
+    assert answer.code == 1
+    assert "tests/test_answer.sh" in answer.err
+    assert a_project.head("main") == main
+    assert a_project.run().code == 0
+    assert "tests/test_answer.sh" in a_project.git("ls-tree", "-r", "--name-only", "main")
+
+
+def test_a_runner_told_to_stop_ends_its_agent_and_goes_on_later(a_project: Project, tmp_path: Path) -> None:
+    sign = tmp_path / "at-work"
+    a_project.play(honest(execute=[{"run": [f"echo $$ > {sign}; sleep 300"]}, *WORK]))
+    with a_project.running() as process:
+        _wait_for(sign)
+        process.terminate()
+        assert process.wait(20) == 130
+    assert not Path(f"/proc/{sign.read_text().strip()}").exists()
+    a_project.play(honest())
+    assert a_project.run().code == 0
+    assert a_project.walked().count("test-writer PASS") == 1
+
+
+def _wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)

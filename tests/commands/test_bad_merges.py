@@ -1,0 +1,137 @@
+"""Main moves, and others change the same lines: the mission waits, says so, and can be rebuilt on what is there now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .conftest import ITEM, Project, assert_clear, honest, nothing_changes, said
+
+MINE = honest()["execute"]
+
+
+def meanwhile(*commands: str) -> list[str]:
+    """What a colleague does in the project's own checkout while an agent is at work."""
+    return [f"cd ../../.. && {' && '.join(commands)}"]
+
+
+def commits(file: str, text: str) -> str:
+    return f"printf '{text}\\n' > {file} && git add {file} && git commit -q -m 'colleague: {file}'"
+
+
+@pytest.fixture
+def a_conflict(a_project: Project) -> Project:
+    """Both changed the answer; the mission has stopped before main."""
+    a_project.play(honest(sign_off=[said("PASS", run=meanwhile(commits("answer", "40")))]))
+    answer = a_project.run()
+    assert answer.code == 1, answer
+    assert "conflict with main in answer" in answer.out
+    assert f"capsule run {ITEM} --rebase" in answer.out
+    a_project.play(honest())
+    return a_project
+
+
+def test_a_conflict_leaves_main_and_the_worktree_as_they_were(a_conflict: Project) -> None:
+    assert a_conflict.answer() == "40"
+    assert (a_conflict.path / "answer").read_text() == "40\n"
+    assert (a_conflict.worktree / "answer").read_text() == "42\n"
+    assert a_conflict.status_of() == "in_progress"
+    assert not (a_conflict.path / ".git" / "MERGE_HEAD").exists()
+
+
+def test_a_conflict_stays_one_until_somebody_settles_it(a_conflict: Project) -> None:
+    main = a_conflict.head("main")
+    assert a_conflict.run().code == 1
+    assert a_conflict.head("main") == main
+
+
+def test_rebase_rebuilds_the_work_on_the_new_main(a_conflict: Project) -> None:
+    answer = a_conflict.run("--rebase")
+    assert answer.code == 0, answer
+    assert a_conflict.answer() == "42"
+    assert "colleague: answer" in a_conflict.git("log", "--format=%s", "main")
+    a_conflict.fsck()
+
+
+def test_a_conflict_settled_by_hand_is_merged(a_conflict: Project) -> None:
+    a_conflict.play(honest(merge=[said("PASS")]))
+    where = a_conflict.worktree
+    with pytest.raises(AssertionError, match="git merge"):
+        a_conflict.git("merge", "-q", "main", cwd=where)
+    (where / "answer").write_text("42\n")
+    a_conflict.git("add", "answer", cwd=where)
+    a_conflict.git("commit", "-q", "-m", "settled", cwd=where)
+    answer = a_conflict.capsule("merge", ITEM)
+    assert answer.code == 0, answer
+    assert a_conflict.answer() == "42"
+
+
+def test_main_that_moves_elsewhere_is_merged_with(a_project: Project) -> None:
+    a_project.play(honest(sign_off=[said("PASS", run=meanwhile(commits("other", "new")))]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    assert a_project.answer() == "42"
+    assert a_project.git("show", "main:other") == "new"
+    assert (a_project.path / "other").read_text() == "new\n"
+
+
+def test_the_gate_is_run_on_the_merge_result_not_on_the_branch(a_project: Project) -> None:
+    """Green alone, red together: a colleague's new test forbids what the mission does."""
+    forbid = commits("tests/test_taste.sh", "! grep -q 42 answer")
+    a_project.play(honest(sign_off=[said("PASS", run=meanwhile(forbid))]))
+    answer = a_project.run()
+    assert answer.code == 1
+    assert "gate red on the merge result" in answer.out
+    assert a_project.answer() == "41"
+    assert a_project.worktree.is_dir()
+
+
+def test_a_checkout_in_the_middle_of_a_merge_is_not_moved(a_project: Project) -> None:
+    pause = meanwhile("git switch -q -c side", commits("answer", "39"), "git switch -q main", commits("answer", "38"))
+    stuck = meanwhile("git merge side || true")
+    a_project.play(honest(sign_off=[said("PASS", run=[*pause, *stuck])]))
+    answer = a_project.run()
+    assert answer.code in (1, 2)
+    assert "Traceback" not in answer.err
+    assert (a_project.path / ".git" / "MERGE_HEAD").exists()
+    assert a_project.answer() == "38"
+
+
+def test_a_second_run_of_the_same_mission_is_refused(a_project: Project, tmp_path: Path) -> None:
+    sign = tmp_path / "at-work"
+    a_project.play(honest(test_writer=[{"run": [f"echo on > {sign}; sleep 300"]}]))
+    with a_project.running() as process:
+        while not sign.exists():
+            assert process.poll() is None
+        answer = a_project.run()
+    assert answer.code == 3
+    assert f"capsule: {ITEM} is running (pid {process.pid})." in answer.err
+    assert "stop it first" in answer.err
+
+
+def test_an_unsettled_base_is_parked_before_any_agent_is_paid(a_project: Project) -> None:
+    a_project.commit("breaks it", answer="")
+    a_project.write("tests/test_start.sh", "test -s answer\n")
+    a_project.commit("red")
+    answer = a_project.run()
+    assert answer.code == 1
+    assert "base is red" in answer.out
+    assert a_project.walked() == ["prep BLOCKED"]
+    a_project.commit("mended", answer="41\n")
+    assert a_project.run("--rebase").code == 0
+    assert "test-writer PASS" in a_project.walked()
+
+
+def test_tests_that_are_green_at_once_are_parked_as_done(a_project: Project) -> None:
+    a_project.play(honest(test_writer=[said("PASS", write={"tests/test_answer.sh": "true\n"})]))
+    answer = a_project.run()
+    assert answer.code == 1
+    assert "seems already done" in answer.out
+    assert a_project.walked() == ["prep PASS", "test-writer REFUTED", "test-writer REFUTED"]
+
+
+def test_an_unknown_base_or_target_is_refused(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.run("--base=nowhere"), 2, "nowhere", "git branch")
+        assert_clear(a_project.run("--into=nowhere"), 2, "nowhere", "")

@@ -1,0 +1,142 @@
+"""`capsule demo`, from end to end: real git, real worktrees, real tests; only the agent is played."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import capsule
+
+PACKAGE = Path(capsule.__file__).parent
+
+
+class Played(NamedTuple):
+    done: subprocess.CompletedProcess[str]
+    project: Path
+    seconds: float
+
+    def git(self, *args: str) -> str:
+        return subprocess.run(
+            ["git", *args], cwd=self.project, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    def capsule(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "capsule", *words]
+        return subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False, timeout=60)
+
+
+def play(project: Path, **env: str) -> Played:
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "capsule", "demo", str(project)],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    return Played(done, project, time.monotonic() - start)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """The demo, played once, on a machine whose settings say otherwise."""
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "home/.config/capsule").mkdir(parents=True)
+    (folder / "home/.config/capsule/config.yaml").write_text("agent: codex\nverify: off\n")
+    bent = {"HOME": str(folder / "home"), "XDG_CONFIG_HOME": "", "CAPSULE_EXECUTION__MAX_RETRIES": "0"}
+    return play(folder / "it's here", **bent)
+
+
+def test_it_comes_out_as_promised_within_half_a_minute(played: Played) -> None:
+    assert played.done.returncode == 0, played.done.stderr
+    assert played.seconds < 30
+
+
+def test_it_says_plainly_that_the_agent_is_scripted(played: Played) -> None:
+    opening = played.done.stderr.splitlines()[:3]
+    assert opening[0] == "The agent is scripted: it plays demo.script.yaml, it does not think."
+    assert opening[1] == "Everything else is real: git, worktrees, tests, gate, merge."
+    assert opening[2] == f"The project is {played.project}"
+
+
+def test_main_holds_two_merges_and_nothing_of_the_pipeline(played: Played) -> None:
+    assert played.git("log", "--merges", "--reverse", "--format=%s", "main").splitlines() == [
+        "Merge demo-1.1.1: Validate email format",
+        "Merge demo-1.1.2: Validate phone format",
+    ]
+    names = played.git("ls-tree", "-r", "--name-only", "main").splitlines()
+    assert not [name for name in names if "worklog" in name or name.startswith(".capsule")]
+    assert played.git("status", "--porcelain", "--", "src", "tests") == ""
+    assert played.git("worktree", "list").count("\n") == 0
+    assert played.git("branch", "--format=%(refname:short)") == "main"
+
+
+def test_both_tasks_work_and_are_closed(played: Played) -> None:
+    code = "from src.contact import *; assert validate_phone('1' * 15) and not validate_phone('1' * 16)"
+    subprocess.run([sys.executable, "-B", "-c", code], cwd=played.project, check=True)
+    beads = [json.loads(line) for line in (played.project / ".beads/issues.jsonl").read_text().splitlines()]
+    assert [bead["status"] for bead in beads] == ["open", "open", "closed", "closed"]
+
+
+def test_the_two_lies_are_told_from_the_journal(played: Played) -> None:
+    told = played.done.stdout.partition("Caught, by looking instead of believing:\n")[2].partition("\n\n")[0]
+    assert told.count("said PASS") == 2
+    assert "claimed: all tests pass\n    seen:    `python3 -m unittest discover` is red, exit 1" in told
+    assert "claimed: the reviewed tests were not touched\n    seen:    tests/test_phone.py (changed)" in told
+
+
+def test_a_review_sends_work_back(played: Played) -> None:
+    facts = json.loads(played.capsule("show", "demo-1.1.1", "--json").stdout)
+    verdicts = [attempt["verdict"] for attempt in facts["attempts"] if attempt["phase"] == "test-review"]
+    assert verdicts == ["NEEDS_WORK", "PASS"]
+
+
+def test_what_it_tells_to_type_next_works(played: Played) -> None:
+    lines = played.done.stdout.splitlines()
+    place = next(line for line in lines if line.startswith("  cd "))
+    where = subprocess.run(["sh", "-c", f"{place} && pwd"], capture_output=True, text=True, check=True)
+    assert where.stdout.strip() == str(played.project)
+    assert "  capsule show demo-1.1.2" in lines
+    assert "REFUTED" in played.capsule("show", "demo-1.1.2").stdout
+    assert "==> sign-off#1 PASS" in played.capsule("logs", "demo-1.1.2").stdout
+    assert (played.project / ".capsule/logs/demo-1.1.2/summary.md").is_file()
+    assert lines[-1] == "  capsule setup-template --tracker=file my-demo && cd my-demo && capsule run demo-1.1.1"
+
+
+def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:
+    """Also where two runs begin in the same second."""
+    shown = played.capsule("logs", "demo-1.1.2", "--phase", "execute").stdout
+    assert [line.split()[1:3] for line in shown.splitlines() if line.startswith("==> ")] == [
+        ["execute#1", "REFUTED"],
+        ["execute#2", "REFUTED"],
+        ["execute#3", "PASS"],
+    ]
+
+
+def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
+    """The lie taken out of a copy of the script: nothing is caught, and the demo does not pretend otherwise."""
+    source = tmp_path / "source"
+    shutil.copytree(PACKAGE, source / "capsule", ignore=shutil.ignore_patterns("__pycache__"))
+    script = source / "capsule/templates/demo-capsule/demo.script.yaml"
+    text = script.read_text()
+    script.write_text(text.replace("len(digits) >= 7", "7 <= len(digits) <= 15", 1))
+    assert script.read_text() != text
+    honest = play(tmp_path / "demo", PYTHONPATH=str(source))
+    assert honest.done.returncode == 1
+    assert "did not come out as promised: 0 of 2 lies were caught." in honest.done.stderr
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    refused = play(tmp_path)
+    assert (refused.done.returncode, refused.done.stdout) == (1, "")
+    assert "is a git repository already" in refused.done.stderr

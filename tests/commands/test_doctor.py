@@ -1,0 +1,208 @@
+"""`capsule doctor`, on machines and projects in all states of health."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capsule.catalog import Catalog
+from capsule.core.event import MissionStarted, StepBegun
+from capsule.core.item import Item
+from capsule.journals.sqlite import SqliteJournal
+
+BEAD = '{"id": "demo-1", "title": "A task", "status": "open", "priority": 1, "issue_type": "task"}\n'
+AT = "2026-01-05T09:00:00Z"
+
+
+def doctor(place: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "capsule", "doctor", *words]
+    return subprocess.run(
+        command, cwd=place, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def findings(place: Path, **env: str) -> dict[str, dict[str, str]]:
+    """By name; of several with one name, the last."""
+    done = doctor(place, "--json", **env)
+    checks = json.loads(done.stdout)["checks"]
+    assert json.loads(done.stdout)["ok"] is (done.returncode == 0)
+    return {check["name"]: check for check in checks}
+
+
+def program(folder: Path, name: str, said: str = "") -> Path:
+    """Somebody else's program, for as long as it is only looked for."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\necho '{said}'\n")
+    (folder / name).chmod(0o755)
+    return folder
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """git, and nothing else that is looked for."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "git").symlink_to(str(shutil.which("git")))
+    return str(folder)
+
+
+@pytest.fixture
+def path_with_claude(path: str) -> str:
+    return str(program(Path(path), "claude"))
+
+
+@pytest.fixture
+def healthy(a_repo: Any) -> Path:
+    """A project that lacks nothing."""
+    a_repo.write(".beads/issues.jsonl", BEAD)
+    a_repo.write("tests/test_it.py", "import unittest\n")
+    a_repo.commit("a tracker and tests")
+    root: Path = a_repo.path
+    return root
+
+
+def test_a_healthy_project_is_exit_0(healthy: Path, path_with_claude: str) -> None:
+    done = doctor(healthy, PATH=path_with_claude)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert done.stdout.endswith("Nothing that is needed is missing.\n")
+
+
+def test_every_door_and_file_is_named(healthy: Path, path_with_claude: str) -> None:
+    found = findings(healthy, PATH=path_with_claude)
+    assert "2." in found["git"]["found"]
+    assert found["identity"]["found"] == "commits are by Ada <ada@example.org>"
+    assert found["agent claude"]["found"] == f"{path_with_claude}/claude, and does the work"
+    assert found["repository"]["found"] == str(healthy)
+    assert found["main"]["found"] == "work is merged into main"
+    assert "built-in workflows/tdd.yaml" in found["workflow tdd"]["found"]
+    assert found["tracker"]["found"] == "beads-file, with 1 open item"
+    assert found["tests"]["found"].startswith("`python3 -m unittest discover")
+    assert "scripted" in found["doors"]["found"]
+
+
+def test_a_missing_agent_is_exit_1_with_how_to_get_it(healthy: Path, path: str) -> None:
+    done = doctor(healthy, PATH=path)
+    assert done.returncode == 1
+    assert "npm install -g @anthropic-ai/claude-code" in done.stdout
+    assert done.stdout.endswith("Needs care: agent claude.\n")
+
+
+def test_only_the_agent_that_does_the_work_is_needed(healthy: Path, path: str) -> None:
+    program(Path(path), "mine")
+    env = {"CAPSULE_AGENT": "mine", "CAPSULE_AGENTS__MINE__COMMAND": '["mine", "{prompt}"]', "PATH": path}
+    found = findings(healthy, **env)
+    assert found["agent mine"]["state"] == "ok"
+    assert found["agent claude"]["state"] == "optional"
+    assert doctor(healthy, **env).returncode == 0
+
+
+def test_a_missing_git_is_named_and_the_rest_is_still_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    found = findings(tmp_path, PATH=str(tmp_path / "empty"))
+    assert (found["git"]["state"], found["python"]["state"], found["bd"]["state"]) == ("missing", "ok", "optional")
+    assert "git-scm.com" in found["git"]["hint"]
+
+
+def test_an_old_git_is_as_good_as_none(tmp_path: Path) -> None:
+    folder = program(tmp_path / "old", "git", "git version 2.30.1")
+    assert findings(tmp_path, PATH=str(folder))["git"]["found"] == "git version 2.30.1 is too old"
+
+
+def test_outside_of_a_project_the_machine_is_looked_at(tmp_path: Path, path_with_claude: str) -> None:
+    found = findings(tmp_path, PATH=path_with_claude)
+    assert found["project"]["state"] == "optional"
+    assert {check["about"] for check in found.values()} == {"machine"}
+
+
+def test_a_project_that_is_named_must_be_one(tmp_path: Path) -> None:
+    done = doctor(tmp_path, "--project-dir", str(tmp_path))
+    assert done.returncode != 0
+    assert "is not in a git repository" in done.stderr
+
+
+def test_a_wrong_setting_is_shown_with_file_and_key(healthy: Path, path_with_claude: str) -> None:
+    (healthy / ".capsule").mkdir()
+    (healthy / ".capsule/config.yaml").write_text("exection: {max_retries: 1}\n")
+    found = findings(healthy, PATH=path_with_claude)
+    assert found["settings"]["state"] == "wrong"
+    assert found["settings"]["found"] == ".capsule/config.yaml: there is no setting `exection`."
+    assert found["settings"]["hint"] == "Did you mean `execution`?"
+    assert found["tracker"]["state"] == "ok"
+
+
+def test_a_workflow_of_the_project_is_checked_and_its_prompts_are_traced(a_repo: Any, path_with_claude: str) -> None:
+    a_repo.write(".capsule/workflows/mine.yaml", "phases: [{name: go, prompt: go}]\n")
+    a_repo.write(".capsule/workflows/bad.yaml", "phases: [{name: look, role: review, prompt: go}]\n")
+    a_repo.write(".capsule/workflows/odd.yaml", "phases: [{name: go, prompt: go, checks: [vibes]}]\n")
+    a_repo.write(".capsule/prompts/go.md", "Go.\n")
+    a_repo.write(".capsule/prompts/execute.md", "Do it our way.\n")
+    a_repo.commit("words of our own")
+    found = findings(a_repo.path, PATH=path_with_claude)
+    assert found["workflow mine"]["found"] == (
+        "1 phase, from .capsule/workflows/mine.yaml; its own prompts: mine/go is .capsule/prompts/go.md"
+    )
+    assert "tdd/execute is .capsule/prompts/execute.md" in found["workflow tdd"]["found"]
+    assert (found["workflow bad"]["state"], found["workflow odd"]["state"]) == ("wrong", "wrong")
+    assert "must name the phase it sends back to" in found["workflow bad"]["found"]
+    assert "unknown check 'vibes'" in found["workflow odd"]["found"]
+
+
+def test_a_project_without_tracker_tests_or_commits_is_told_so(tmp_path: Path, path_with_claude: str) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path / "new"], check=True)
+    found = findings(tmp_path / "new", PATH=path_with_claude)
+    assert (found["main"]["state"], found["tracker"]["state"]) == ("missing", "missing")
+    assert found["main"]["found"] == "the repository has no commit yet"
+
+
+def test_no_test_command_is_a_warning(a_repo: Any, path_with_claude: str) -> None:
+    found = findings(a_repo.path, PATH=path_with_claude)
+    assert found["tests"]["state"] == "warning"
+    assert "unverified" in found["tests"]["found"]
+
+
+def test_a_bd_that_is_passed_over_is_mentioned(healthy: Path, path_with_claude: str) -> None:
+    program(Path(path_with_claude), "bd")
+    found = findings(healthy, PATH=path_with_claude)
+    assert found["tracker"]["state"] == "warning"
+    assert found["tracker"]["found"].startswith("bd is installed, but the JSONL file")
+
+
+def test_what_was_left_half_done_is_found(healthy: Path, path_with_claude: str) -> None:
+    journal = SqliteJournal(healthy / ".git" / "capsule")
+    item, workflow = Item(id="demo-1", title="A task"), Catalog().workflow("tdd")
+    (healthy / ".capsule/worktrees/stray").mkdir(parents=True)
+    (healthy / ".capsule/worktrees/demo-1").mkdir()
+    with journal.claim("demo-1"):
+        journal.note(
+            "demo-1",
+            MissionStarted(at=AT, mission="demo-1", item=item, workflow=workflow, base="a" * 40, into="main"),
+        )
+        journal.note("demo-1", StepBegun(at=AT, key="prep#1", phase="prep", run=1, attempt=1))
+        assert findings(healthy, PATH=path_with_claude)["mission"]["found"] == "demo-1 is running"
+    found = findings(healthy, PATH=path_with_claude)
+    assert found["mission"]["found"] == "demo-1 was interrupted"
+    assert found["worktree"]["found"] == "stray has a worktree and no mission"
+    journal.close()
+
+
+def test_no_setting_can_steer_the_terminal(healthy: Path, path_with_claude: str) -> None:
+    (healthy / ".capsule").mkdir()
+    (healthy / ".capsule/config.yaml").write_text('agents: {"\\e[2Jmine": {command: ["no\\e[31mne"]}}\n')
+    done = doctor(healthy, PATH=path_with_claude)
+    assert "mine" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("columns", [50, 100])
+def test_lines_fit_the_terminal_and_commands_stay_whole(healthy: Path, path: str, columns: int) -> None:
+    done = doctor(healthy, PATH=path, COLUMNS=str(columns))
+    whole = [line for line in done.stdout.splitlines() if len(line.split()) > 3]
+    assert max(map(len, whole)) <= columns
+    assert "https://github.com/steveyegge/beads" in done.stdout

@@ -1,0 +1,148 @@
+"""`abort`, `clean` and `teardown`: what they take away, what they keep, and that nothing is lost on the way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import ITEM, Project, assert_clear, honest, nothing_changes
+
+BRANCH = f"refs/heads/capsule-{ITEM}"
+SALVAGE = f"refs/capsule/salvage/{ITEM}"
+
+
+@pytest.fixture
+def with_a_draft(a_halted_mission: Project) -> Project:
+    """A halted mission with a file in its worktree that nobody committed."""
+    (a_halted_mission.worktree / "draft.txt").write_text("my draft\n")
+    return a_halted_mission
+
+
+@pytest.fixture
+def running(a_project: Project, tmp_path: Path) -> Iterator[tuple[Project, int, int]]:
+    """A mission whose agent is at work: the project, the runner's pid, the agent's."""
+    sign = tmp_path / "at-work"
+    a_project.play(honest(test_writer=[{"run": [f"echo $$ > {sign}; sleep 300"]}]))
+    with a_project.running() as process:
+        while not (sign.exists() and sign.read_text().strip()):
+            assert process.poll() is None
+            time.sleep(0.02)
+        yield a_project, process.pid, int(sign.read_text())
+
+
+def salvaged(project: Project) -> str:
+    (ref,) = project.refs(SALVAGE)
+    return project.git("show", f"{ref}:draft.txt")
+
+
+@pytest.mark.parametrize(
+    ("words", "keeps_branch"), [(("abort", ITEM), True), (("clean", ITEM), False), (("clean", "--all"), False), (("teardown",), False)]
+)  # fmt: skip
+def test_the_worktree_goes_and_everything_in_it_is_kept(
+    with_a_draft: Project, words: tuple[str, ...], keeps_branch: bool
+) -> None:
+    main = with_a_draft.head("main")
+    answer = with_a_draft.capsule(*words)
+    assert answer.code == 0, answer
+    assert SALVAGE in answer.out
+    assert not with_a_draft.worktree.exists()
+    assert bool(with_a_draft.refs(BRANCH)) is keeps_branch
+    assert salvaged(with_a_draft) == "my draft"
+    assert with_a_draft.status_of() == "open"
+    assert with_a_draft.head("main") == main
+    logs = with_a_draft.path / ".capsule" / "logs" / ITEM
+    assert "test-writer" in (logs / "worklog.md").read_text()
+    assert list((logs / "phase-outputs").glob("test-writer-*.log"))
+    assert str(with_a_draft.worktree) not in with_a_draft.git("worktree", "list")
+
+
+@pytest.mark.parametrize("command", ["abort", "clean"])
+def test_doing_it_twice_is_doing_it_once(with_a_draft: Project, command: str) -> None:
+    assert with_a_draft.capsule(command, ITEM).code == 0
+    refs = with_a_draft.git("for-each-ref")
+    assert with_a_draft.capsule(command, ITEM).code == 0
+    assert with_a_draft.git("for-each-ref") == refs
+
+
+@pytest.mark.parametrize("command", ["abort", "clean"])
+def test_the_item_can_be_run_again_from_the_start(with_a_draft: Project, command: str) -> None:
+    """The branch that abort keeps is ours, and no obstacle."""
+    assert with_a_draft.capsule(command, ITEM).code == 0
+    with_a_draft.play(honest())
+    answer = with_a_draft.run()
+    assert answer.code == 0, answer
+    assert with_a_draft.answer() == "42"
+
+
+@pytest.mark.parametrize("command", ["abort", "clean"])
+def test_an_unknown_mission_is_named(a_project: Project, command: str) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.capsule(command, ITEM), 1, f"There is no mission {ITEM}", "")
+
+
+def test_usage(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.capsule("clean"), 2, "takes an ID, or --all", "capsule clean --help")
+        assert_clear(a_project.capsule("clean", ITEM, "--all"), 2, "takes an ID, or --all", "")
+        assert_clear(a_project.capsule("abort"), 2, "required: ID", "capsule abort --help")
+        assert_clear(a_project.capsule("teardown", "everything"), 1, "everything", "capsule teardown --help")
+
+
+@pytest.mark.parametrize("words", [("clean", "--all"), ("teardown",)])
+def test_with_nothing_to_do_it_says_so(a_project: Project, words: tuple[str, ...]) -> None:
+    answer = a_project.capsule(*words)
+    assert (answer.code, answer.out) == (0, "Nothing to clean.\n")
+
+
+def test_teardown_empties_the_output_folder_and_keeps_the_logs(a_project: Project) -> None:
+    a_project.write(".capsule/output/old.log", "old\n")
+    a_project.write(".capsule/logs/demo-0/worklog.md", "kept\n")
+    assert a_project.capsule("teardown").code == 0
+    assert not (a_project.path / ".capsule/output/old.log").exists()
+    assert (a_project.path / ".capsule/logs/demo-0/worklog.md").read_text() == "kept\n"
+
+
+def test_a_link_in_the_output_folders_place_is_not_followed(a_project: Project, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("mine\n")
+    (a_project.path / ".capsule" / "output").symlink_to(precious)
+    assert a_project.capsule("teardown").code == 0
+    assert (precious / "file").read_text() == "mine\n"
+
+
+def test_abort_ends_a_running_mission_and_its_agent(running: tuple[Project, int, int]) -> None:
+    project, _, agent = running
+    answer = project.capsule("abort", ITEM)
+    assert answer.code == 0, answer
+    assert "was running; it has been stopped" in answer.out
+    assert not Path(f"/proc/{agent}").exists()
+    assert not project.worktree.exists()
+    assert project.status_of() == "open"
+
+
+@pytest.mark.parametrize("words", [("teardown",), ("clean", "--all")])
+def test_a_running_mission_is_left_alone_by_name(running: tuple[Project, int, int], words: tuple[str, ...]) -> None:
+    project, runner, agent = running
+    answer = project.capsule(*words)
+    assert answer.code == 0
+    assert f"{ITEM} is running (pid {runner}); left alone" in answer.out
+    assert Path(f"/proc/{agent}").exists()
+    assert project.worktree.is_dir()
+
+
+def test_a_mission_can_be_removed_where_its_tracker_has_gone(with_a_draft: Project) -> None:
+    with_a_draft.beads.unlink()
+    assert with_a_draft.capsule("clean", ITEM).code == 0
+    assert salvaged(with_a_draft) == "my draft"
+
+
+def test_version_and_unknown_commands(a_project: Project) -> None:
+    assert a_project.capsule("version").out.startswith("capsule ")
+    assert a_project.capsule("--version").code == 0
+    assert_clear(a_project.capsule("rnu", ITEM), 2, "no command `rnu`", "Did you mean `capsule run`?")
+    assert_clear(a_project.capsule("frobnicate"), 2, "no command `frobnicate`", "capsule --help")
+    assert_clear(a_project.capsule("run", ITEM, "--frobnicate"), 2, "--frobnicate", "capsule run --help")

@@ -1,0 +1,274 @@
+"""`capsule logs`: what was printed, wherever it lies by now, on terminals and in pipes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capsule.catalog import Catalog
+from capsule.core.decide import Decision, Move
+from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded
+from capsule.core.item import Item
+from capsule.core.signal import Signal, Verdict
+from capsule.journals.sqlite import SqliteJournal
+
+AT = "2026-01-05T09:00:00Z"
+MISSION = "demo-1"
+COMMAND = [sys.executable, "-m", "capsule", "logs", MISSION]
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+
+
+class Mission:
+    """A journal and a folder of outputs, filled in the engine's stead."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.journal = SqliteJournal(root / ".git" / "capsule")
+        self.outputs = root / ".capsule/missions" / MISSION / "outputs"
+        self.outputs.mkdir(parents=True)
+        self._clock = 1_000_000_000
+        with self.journal.claim(MISSION):
+            workflow = Catalog().workflow("tdd")
+            item = Item(id=MISSION, title="A task")
+            self.note(MissionStarted(at=AT, mission=MISSION, item=item, workflow=workflow, base="a" * 40, into="main"))
+
+    def note(self, event: Event) -> None:
+        self.journal.note(MISSION, event)
+
+    def begin(self, phase: str, run: int, text: bytes = b"", errors: bytes = b"") -> Path:
+        self.note(StepBegun(at=AT, key=f"{phase}#{run}", phase=phase, run=run, attempt=run))
+        self._clock += 1
+        file = self.outputs / f"{phase}-{20260105090000 + self._clock % 1000}-77.log"
+        file.write_bytes(text)
+        file.with_name(f"{file.name}.stderr").write_bytes(errors)
+        os.utime(file, (self._clock, self._clock))
+        return file
+
+    def end(self, phase: str, run: int, file: Path, verdict: Verdict = Verdict.PASS) -> None:
+        log = self.root / ".capsule/worktrees" / MISSION / ".capsule/output" / file.name
+        outcome = Outcome(signal=Signal(verdict=Verdict.PASS), seconds=1.25, log=str(log))
+        decision = Decision(move=Move.ADVANCE, verdict=verdict)
+        key = f"{phase}#{run}"
+        self.note(StepEnded(at=AT, key=key, phase=phase, run=run, outcome=outcome, decision=decision))
+
+    def archive(self) -> None:
+        target = self.root / ".capsule/logs" / MISSION / "phase-outputs"
+        target.parent.mkdir(parents=True)
+        self.outputs.rename(target)
+        self.outputs.parent.rmdir()
+
+
+@pytest.fixture
+def mission(a_repo: Any) -> Iterator[Mission]:
+    """Two phases have ended, a third is under way."""
+    mission = Mission(a_repo.path)
+    with mission.journal.claim(MISSION):
+        tests = mission.begin("test-writer", 1, b"writing tests\n", b"a warning\n")
+        mission.end("test-writer", 1, tests)
+        review = mission.begin("test-review", 1, b"reading\nno newline at the end")
+        mission.end("test-review", 1, review, Verdict.REFUTED)
+        mission.begin("execute", 1, b"half way\n")
+    yield mission
+    mission.journal.close()
+
+
+def logs(mission: Mission, *words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*COMMAND, *words], cwd=mission.root, capture_output=True, check=False, timeout=60)
+
+
+@contextmanager
+def following(mission: Mission, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([*COMMAND, "-f", *words], cwd=mission.root, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        os.set_blocking(process.stdout.fileno(), False)
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_until(process: subprocess.Popen[bytes], wanted: bytes, seconds: float = 20) -> bytes:
+    """What comes up to and including the wanted text; fails when it does not come in time."""
+    assert process.stdout
+    seen, deadline = b"", time.monotonic() + seconds
+    while wanted not in seen and time.monotonic() < deadline:
+        select.select([process.stdout], [], [], 0.1)
+        seen += process.stdout.read() or b""
+    assert wanted in seen
+    return seen
+
+
+WHOLE = (
+    b"==> test-writer#1 PASS 1.2 s\nwriting tests\n\n"
+    b"==> test-review#1 REFUTED 1.2 s\nreading\nno newline at the end\n"
+    b"==> execute#1, without a verdict yet\nhalf way\n"
+)
+
+
+def test_outputs_come_in_order_each_under_its_run_and_verdict(mission: Mission) -> None:
+    done = logs(mission)
+    assert (done.returncode, done.stdout, done.stderr) == (0, WHOLE, b"")
+
+
+def test_an_archived_mission_reads_the_same(mission: Mission) -> None:
+    mission.archive()
+    assert logs(mission).stdout == WHOLE
+
+
+def test_one_phase_alone(mission: Mission) -> None:
+    assert logs(mission, "--phase", "test-writer").stdout == b"==> test-writer#1 PASS 1.2 s\nwriting tests\n"
+
+
+def test_stderr_instead(mission: Mission) -> None:
+    done = logs(mission, "--phase=test-writer", "--stderr")
+    assert done.stdout == b"==> test-writer#1 PASS 1.2 s\na warning\n"
+
+
+def test_a_phase_that_is_none_is_named_with_those_there_are(mission: Mission) -> None:
+    done = logs(mission, "--phase", "exceute")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"no phase 'exceute'" in done.stderr
+    assert b"execute-review" in done.stderr
+
+
+def test_an_unknown_mission_is_exit_1(a_repo: Any) -> None:
+    done = subprocess.run(COMMAND, cwd=a_repo.path, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"There is no mission demo-1." in done.stderr
+
+
+def test_a_mission_that_printed_nothing_says_so_beside_stdout(mission: Mission) -> None:
+    done = logs(mission, "--phase", "merge")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"has printed nothing yet" in done.stderr
+
+
+def test_a_run_that_was_interrupted_is_called_so(mission: Mission) -> None:
+    with mission.journal.claim(MISSION):
+        again = mission.begin("execute", 1, b"done\n")
+        mission.end("execute", 1, again)
+    assert logs(mission, "--phase=execute").stdout == (
+        b"==> execute, interrupted\nhalf way\n\n==> execute#1 PASS 1.2 s\ndone\n"
+    )
+
+
+def test_links_and_pipes_that_an_agent_left_are_not_read(mission: Mission) -> None:
+    (mission.root / "secret").write_text("secret\n")
+    (mission.outputs / "execute-20260105100000-1.log").symlink_to(mission.root / "secret")
+    os.mkfifo(mission.outputs / "execute-20260105100001-1.log")
+    assert logs(mission).stdout == WHOLE
+
+
+NASTY = b"\x1b[31mred\x1b[0m \x1b]0;title\x07\xff\x9b5n\r\n\tindented\n"
+
+
+def test_a_pipe_gets_every_byte_as_it_was_written(mission: Mission) -> None:
+    with mission.journal.claim(MISSION):
+        mission.begin("merge", 1, NASTY)
+    assert logs(mission, "--phase=merge").stdout.endswith(NASTY)
+
+
+def test_a_terminal_gets_nothing_that_could_steer_it(mission: Mission) -> None:
+    with mission.journal.claim(MISSION):
+        mission.begin("merge", 1, NASTY)
+    shown = on_a_terminal(mission, "--phase=merge")
+    assert shown == b"==> merge#1, without a verdict yet\nred \xef\xbf\xbd\xef\xbf\xbd5n\n\tindented\n"
+
+
+def on_a_terminal(mission: Mission, *words: str) -> bytes:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen([*COMMAND, *words], cwd=mission.root, stdout=theirs) as process:
+        os.close(theirs)
+        seen = b""
+        while chunk := _read_terminal(ours):
+            seen += chunk
+        os.close(ours)
+        assert process.wait(20) == 0
+    return seen.replace(b"\r\n", b"\n")
+
+
+def _read_terminal(fd: int) -> bytes:
+    try:
+        return os.read(fd, 4096)
+    except OSError:  # the other side has closed
+        return b""
+
+
+def test_following_a_mission_that_nobody_runs_ends_with_what_there_is(mission: Mission) -> None:
+    assert logs(mission, "-f").stdout == WHOLE
+
+
+def test_following_shows_what_comes_until_the_mission_stops(mission: Mission) -> None:
+    with mission.journal.claim(MISSION), following(mission) as process:
+        read_until(process, b"half way\n")
+        log = next(mission.outputs.glob("execute-*.log"))
+        with log.open("ab") as file:
+            file.write(b"more\n")
+        assert read_until(process, b"more\n") == b"more\n"
+        mission.end("execute", 1, log)
+        mission.begin("execute-review", 1, b"looks good\n")
+        shown = read_until(process, b"looks good\n")
+        assert shown == b"\n==> execute-review#1, without a verdict yet\nlooks good\n"
+        assert process.poll() is None
+
+
+def test_following_goes_on_in_the_archive_and_ends_with_the_mission(mission: Mission) -> None:
+    running = ExitStack()
+    running.enter_context(mission.journal.claim(MISSION))
+    with running, following(mission) as process:
+        read_until(process, b"half way\n")
+        log = next(mission.outputs.glob("execute-*.log"))
+        log.write_bytes(b"half way\nlast words\n")
+        mission.archive()
+        running.close()
+        assert read_until(process, b"last words\n") == b"last words\n"
+        assert process.wait(20) == 0
+
+
+def test_ctrl_c_ends_the_following_quietly(mission: Mission) -> None:
+    with mission.journal.claim(MISSION):
+        process = subprocess.Popen(
+            [*COMMAND, "-f"], cwd=mission.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
+        )
+        assert process.stdout
+        while process.stdout.readline() != b"half way\n":
+            pass
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out, errors) == (130, b"", b"")
+
+
+def test_a_reader_that_leaves_is_no_fault(mission: Mission) -> None:
+    with mission.journal.claim(MISSION):
+        mission.begin("merge", 1, b"line\n" * 1_000_000)
+    script = f"{' '.join(COMMAND)} | head -n 1"
+    done = subprocess.run(["sh", "-c", script], cwd=mission.root, capture_output=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == (b"==> test-writer#1 PASS 1.2 s\n", b"")
+
+
+def test_memory_does_not_grow_with_the_output(mission: Mission) -> None:
+    peaks = []
+    for megabytes in (1, 1024):
+        log = next(mission.outputs.glob("execute-*.log"))
+        os.truncate(log, megabytes * 1024 * 1024)
+        measured = [sys.executable, "-c", MEASURED, *COMMAND]
+        done = subprocess.run(measured, cwd=mission.root, capture_output=True, check=True, timeout=60)
+        code, peak = map(int, done.stdout.split())
+        assert code == 0
+        peaks.append(peak)
+    assert peaks[1] < peaks[0] + 8_000

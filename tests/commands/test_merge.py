@@ -1,0 +1,98 @@
+"""`capsule merge`: the last stage by itself. Only a sign-off opens it: the journal's, or its own section of the worklog."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import ITEM, Project, assert_clear, honest, nothing_changes, said
+
+SIGNED = "### Phase 5: sign-off\n\nStatus: complete\n\nVerdict: PASS\n"
+
+
+@pytest.fixture
+def prepared(a_project: Project) -> Project:
+    """`prep` was run, and a human did the work; nobody has signed anything."""
+    assert a_project.capsule("prep", ITEM).code == 0
+    (a_project.worktree / "answer").write_text("42\n")
+    (a_project.worktree / "tests/test_answer.sh").write_text("grep -qx 42 answer\n")
+    return a_project
+
+
+def write_worklog(project: Project, text: str) -> None:
+    worklog = project.worktree / "worklog.md"
+    worklog.write_text(worklog.read_text().replace("### Phase 5: sign-off\n", text))
+
+
+def test_work_signed_by_hand_is_merged(prepared: Project) -> None:
+    write_worklog(prepared, SIGNED)
+    answer = prepared.capsule("merge", ITEM)
+    assert answer.code == 0, answer
+    assert f"{ITEM} is merged into main" in answer.out
+    assert prepared.answer() == "42"
+    assert prepared.git("log", "-1", "--format=%s", "main") == f"Merge {ITEM}: Find the answer"
+    assert prepared.git("log", "-1", "--format=%s", "main^2") == f"{ITEM}: Find the answer"
+    assert len(prepared.git("log", "-1", "--format=%P", "main").split()) == 2
+    assert "worklog.md" not in prepared.git("ls-tree", "-r", "--name-only", "main")
+    assert prepared.status_of() == "closed"
+    assert not prepared.worktree.exists()
+    assert "Verdict: PASS" in (prepared.path / ".capsule/logs" / ITEM / "worklog.md").read_text()
+
+
+NOT_SIGNED = {
+    "nothing": "### Phase 5: sign-off\n",
+    "a verdict that was taken back": f"{SIGNED}\nVerdict: NEEDS_WORK\n",
+    "another section's verdict": "Verdict: PASS\n\n### Phase 5: sign-off\n",
+    "a section after it": "### Phase 5: sign-off\n\n### Notes\n\nVerdict: PASS\n",
+}
+
+
+@pytest.mark.parametrize("text", NOT_SIGNED.values(), ids=NOT_SIGNED.keys())
+def test_work_that_is_not_signed_off_is_refused(prepared: Project, text: str) -> None:
+    write_worklog(prepared, text)
+    with nothing_changes(prepared):
+        answer = prepared.capsule("merge", ITEM)
+    assert_clear(answer, 1, f"{ITEM} is not signed off", f"capsule run {ITEM}")
+
+
+def test_a_mission_under_way_is_judged_by_its_journal_alone(a_halted_mission: Project) -> None:
+    (a_halted_mission.worktree / "worklog.md").write_text(SIGNED)
+    main = a_halted_mission.head("main")
+    assert_clear(a_halted_mission.capsule("merge", ITEM), 1, "is not signed off", f"capsule run {ITEM}")
+    assert a_halted_mission.head("main") == main
+
+
+def test_without_a_worktree_there_is_nothing_to_merge(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.capsule("merge", ITEM), 2, "has no worktree", f"capsule run {ITEM}")
+        assert_clear(a_project.capsule("merge"), 2, "required: ID", "capsule merge --help")
+
+
+def test_an_agent_that_finds_something_stops_the_merge(prepared: Project) -> None:
+    write_worklog(prepared, SIGNED)
+    prepared.play(honest(merge=[said("NEEDS_WORK", "a debug statement in answer")]))
+    main = prepared.head("main")
+    answer = prepared.capsule("merge", ITEM)
+    assert answer.code == 1
+    assert "a debug statement in answer" in answer.out
+    assert prepared.head("main") == main
+    assert (prepared.worktree / "answer").read_text() == "42\n"
+
+
+def test_a_red_gate_stops_what_is_signed(prepared: Project) -> None:
+    write_worklog(prepared, SIGNED)
+    (prepared.worktree / "answer").write_text("43\n")
+    answer = prepared.capsule("merge", ITEM)
+    assert answer.code == 1
+    assert "gate red" in answer.out
+    assert prepared.answer() == "41"
+
+
+def test_a_manual_fix_after_the_sign_off_is_merged(a_project: Project) -> None:
+    a_project.play(honest(merge=[said("NEEDS_WORK", "spell it out")]))
+    assert a_project.run().code == 1
+    (a_project.worktree / "README.md").write_text("The answer, spelled out.\n")
+    commit = 'git add answer tests README.md && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+    a_project.play(honest(merge=[said("PASS", run=[commit])]))
+    answer = a_project.capsule("merge", ITEM)
+    assert answer.code == 0, answer
+    assert a_project.git("show", "main:README.md") == "The answer, spelled out."

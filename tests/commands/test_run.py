@@ -1,0 +1,276 @@
+"""`capsule run`: from an item to main, and from wherever it stopped to main."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from capsule.core.event import Abandoned
+
+from .conftest import COMMIT, ITEM, PHASES, Project, assert_clear, honest, nothing_changes, said
+
+
+def test_a_mission_ends_on_main(a_project: Project) -> None:
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    assert a_project.answer() == "42"
+    assert (a_project.path / "answer").read_text() == "42\n"
+    assert a_project.dirt() == ""
+    assert a_project.status_of() == "closed"
+    assert not a_project.worktree.exists()
+    assert a_project.git("branch", "--list", "capsule-*") == ""
+    assert f"{ITEM} is merged into main" in answer.out
+    assert {"worklog.md", "journal.jsonl", "summary.md", "phase-outputs"} <= {
+        path.name for path in (a_project.path / ".capsule" / "logs" / ITEM).iterdir()
+    }
+    a_project.fsck()
+
+
+def test_the_summary_names_the_line_that_undoes_it(a_project: Project) -> None:
+    out = a_project.run().out
+    undo = next(line for line in out.splitlines() if "to undo it:" in line).partition(":")[2].split()
+    a_project.git("-c", "core.editor=true", *undo[1:])
+    assert a_project.answer() == "41"
+
+
+def test_progress_is_on_stderr_and_the_summary_on_stdout(a_project: Project) -> None:
+    answer = a_project.run()
+    for line in ("[1/5] prep PASS", "[2/5] test-writer PASS", "[4/5] sign-off PASS", "[5/5] merge PASS"):
+        assert line in answer.err
+        assert line not in answer.out
+
+
+def test_run_again_after_the_end_changes_nothing(a_project: Project) -> None:
+    assert a_project.run().code == 0
+    with nothing_changes(a_project):
+        answer = a_project.run()
+    assert answer.code == 0
+    assert "is done: merged as" in answer.out
+
+
+@pytest.mark.parametrize("words", [("run-pipeline", ITEM), ("run", "--target", ITEM), ("run", f"--target={ITEM}")])
+def test_there_are_three_ways_to_say_it(a_project: Project, words: tuple[str, ...]) -> None:
+    with nothing_changes(a_project):
+        answer = a_project.capsule(*words, "--dry-run")
+    assert answer.code == 0
+    assert answer.out.startswith(f"{ITEM}: Find the answer")
+
+
+def test_it_finds_the_project_from_below_and_from_afar(a_project: Project) -> None:
+    below = a_project.path / "tests"
+    afar = a_project.path.parent
+    for words, cwd in (((), below), (("--project-dir", str(below)), afar), ((f"--project-dir={a_project.path}",), afar)):
+        assert a_project.capsule("run", ITEM, "--dry-run", *words, cwd=cwd).code == 0
+
+
+def test_a_dry_run_shows_prompts_commands_and_gate_and_does_nothing(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        answer = a_project.run("--dry-run", CAPSULE_AGENT="claude")
+    assert answer.code == 0
+    assert "gate: sh tests/all.sh" in answer.out
+    assert answer.out.count("$ claude -p PROMPT --dangerously-skip-permissions") == len(PHASES)
+    assert "# Merge Phase" in answer.out
+    assert answer.err == ""
+
+
+# ── sent back, and giving up
+
+
+def test_a_review_sends_work_back_with_its_feedback(a_project: Project) -> None:
+    a_project.play(honest(test_review=[said("NEEDS_WORK", "cover the empty file"), said("PASS")]))
+    assert a_project.run().code == 0
+    assert a_project.walked()[1:5] == ["test-writer PASS", "test-review NEEDS_WORK", "test-writer PASS", "test-review PASS"]
+    kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "feedback-test-writer-2.md"
+    assert kept.read_text() == "cover the empty file"
+
+
+def test_sign_off_sends_back_the_execute_pair(a_project: Project) -> None:
+    a_project.play(honest(sign_off=[said("NEEDS_WORK", "tidy up"), said("PASS")]))
+    assert a_project.run().code == 0
+    assert a_project.walked()[5:9] == ["sign-off NEEDS_WORK", "execute PASS", "execute-review PASS", "sign-off PASS"]
+
+
+@pytest.mark.parametrize("spelling", [("--max-retries=1",), ("--max-retries", "1")])
+def test_exhausted_retries_keep_the_worktree(a_project: Project, spelling: tuple[str, ...]) -> None:
+    a_project.play(honest(execute_review=[said("NEEDS_WORK", "not like this")]))
+    main = a_project.head("main")
+    answer = a_project.run(*spelling)
+    assert answer.code == 1
+    assert "retries exhausted (1 allowed): not like this" in answer.out
+    assert a_project.walked().count("execute-review NEEDS_WORK") == 2
+    assert (a_project.worktree / "answer").read_text() == "42\n"
+    assert a_project.head("main") == main
+    a_project.play(honest())
+    assert a_project.run().code == 0
+    assert a_project.walked().count("test-writer PASS") == 1
+
+
+def test_no_retries_is_exactly_one_attempt(a_project: Project) -> None:
+    a_project.play(honest(test_review=[said("NEEDS_WORK", "no")]))
+    assert a_project.run("--max-retries=0").code == 1
+    assert a_project.walked() == ["prep PASS", "test-writer PASS", "test-review NEEDS_WORK"]
+
+
+def test_a_worker_cannot_send_itself_back(a_project: Project) -> None:
+    a_project.play(honest(execute=[said("NEEDS_WORK", "I would rather not")]))
+    answer = a_project.run()
+    assert answer.code == 2
+    assert "I would rather not" in answer.out
+
+
+@pytest.mark.parametrize("phase", ["test-writer", "test-review", "sign-off", "merge"])
+def test_an_error_in_any_phase_stops_and_the_next_run_goes_on_there(a_project: Project, phase: str) -> None:
+    a_project.play(honest() | {phase: [said("ERROR", "no idea"), *honest()[phase]]})
+    main = a_project.head("main")
+    answer = a_project.run()
+    assert answer.code == 2, answer
+    assert f"{ITEM} stopped at {phase}: no idea" in answer.out
+    assert a_project.head("main") == main
+    again = a_project.run()
+    assert again.code == 0, again
+    assert a_project.walked().count("prep PASS") == 1
+    assert a_project.answer() == "42"
+
+
+def test_a_human_repair_of_a_halted_mission_is_kept(a_halted_mission: Project) -> None:
+    (a_halted_mission.worktree / "answer").write_text("42\n")
+    a_halted_mission.play(honest(execute=[said("PASS")]))
+    answer = a_halted_mission.run()
+    assert answer.code == 0, answer
+    assert "changed by hand" in answer.err
+    assert a_halted_mission.answer() == "42"
+
+
+def test_fresh_salvages_what_was_there(a_halted_mission: Project) -> None:
+    (a_halted_mission.worktree / "draft.txt").write_text("my draft\n")
+    answer = a_halted_mission.run("--fresh")
+    assert answer.code in (0, 2)
+    assert any(isinstance(event, Abandoned) for event in a_halted_mission.events())
+    refs = a_halted_mission.refs(f"refs/capsule/salvage/{ITEM}")
+    assert refs
+    assert a_halted_mission.git("show", f"{refs[0]}:draft.txt") == "my draft"
+    assert refs[0] in answer.err
+
+
+def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: Project) -> None:
+    answer = a_halted_mission.run("--verify=off", "--max-retries", "9")
+    assert answer.code == 0
+    assert "note: --verify, --max-retries: fixed when the mission started" in answer.err
+
+
+# ── how strictly it is judged
+
+
+def test_without_a_test_command_it_says_unverified_everywhere(a_project: Project) -> None:
+    answer = a_project.run(CAPSULE_EVIDENCE__TEST="none")
+    assert answer.code == 0
+    assert "Unverified: no test command was found" in answer.err
+    assert "UNVERIFIED" in answer.out
+    assert "nverified" in (a_project.path / ".capsule" / "logs" / ITEM / "summary.md").read_text()
+
+
+def test_warn_records_a_refuted_claim_and_goes_on(a_project: Project) -> None:
+    a_project.play(honest(execute=[said("PASS", write={"answer": "43\n"})]))
+    answer = a_project.run("--verify=warn")
+    assert answer.code == 0, answer
+    assert "✗" in answer.err
+    assert a_project.answer() == "43"
+
+
+def test_off_looks_at_nothing_and_says_so(a_project: Project) -> None:
+    a_project.play(honest(test_writer=[said("PASS")], execute=[said("PASS", write={"answer": "43\n"})]))
+    answer = a_project.run("--verify", "off")
+    assert answer.code == 0, answer
+    assert "verify is off" in answer.err
+    assert "UNVERIFIED" in answer.out
+    assert a_project.answer() == "43"
+
+
+def test_an_unknown_way_to_verify_is_refused(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.run("--verify=stric"), 2, "verify", "strict")
+
+
+# ── for machines
+
+
+def test_json_output_is_one_documented_event_a_line(a_project: Project) -> None:
+    answer = a_project.run("--output=json")
+    assert answer.code == 0
+    assert answer.err == ""
+    events = [json.loads(line) for line in answer.out.splitlines()]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert {event["v"] for event in events} == {1}
+    assert {event["mission"] for event in events} == {ITEM}
+    assert all(event["at"].endswith("Z") for event in events)
+    assert events[0]["event"] == "mission_started"
+    ended = [event for event in events if event["event"] == "step_ended"]
+    assert [event["phase"] for event in ended] == ["prep", *PHASES, "publish", "archive"]
+    assert ended[1]["outcome"]["signal"]["verdict"] == "PASS"
+    assert ended[1]["decision"]["move"] == "advance"
+    assert ended[1]["outcome"]["evidence"][0].keys() >= {"check", "claimed", "observed", "standing"}
+
+
+def test_json_and_an_error_leave_stdout_to_the_machine(a_project: Project) -> None:
+    answer = a_project.capsule("run", "demo-9", "--output=json")
+    assert_clear(answer, 2, "demo-9", "")
+    assert answer.out == ""
+
+
+# ── workflows and workspaces of the user's own
+
+OWN = """\
+retries: 2
+prompts: {code: "Make the answer 42. {{SIGNAL_CONTRACT}}", save: "Commit. {{SIGNAL_CONTRACT}}"}
+phases:
+  - {name: prep, role: action, do: prep}
+  - {name: code, prompt: code, agent: plain, timeout_minutes: 1, escalate: {after: 1, agent: scripted}}
+  - {name: lint, role: review, run: "grep -qx 42 answer || { echo it is $(cat answer); exit 1; }", rework: code}
+  - {name: docs, prompt: code, when: {changed: ["docs/**"]}}
+  - {name: save, role: action, prompt: save}
+  - {name: publish, role: action, do: publish}
+  - {name: archive, role: action, do: archive, closing: true}
+"""
+
+
+def test_a_workflow_of_the_users_own_with_gate_condition_and_escalation(a_project: Project) -> None:
+    a_project.write(".capsule/workflows/own.yaml", OWN)
+    a_project.commit("our own workflow")
+    a_project.play({"code": [said("PASS", write={"answer": "42\n"})], "save": [said("PASS", run=[COMMIT])]})
+    plain = ["sh", "-c", f"echo 43 > answer; echo '{json.dumps(said('PASS')['signal'])}'", "{prompt}"]
+    answer = a_project.run("--workflow", "own", CAPSULE_AGENTS__PLAIN__COMMAND=json.dumps(plain))
+    assert answer.code == 0, answer
+    assert a_project.walked()[1:6] == ["code PASS", "lint NEEDS_WORK", "code PASS", "lint PASS", "docs SKIPPED"]
+    assert "it is 43" in (a_project.path / ".capsule/logs" / ITEM / "phase-outputs/feedback-code-2.md").read_text()
+    assert a_project.answer() == "42"
+
+
+def test_a_faulty_workflow_names_file_and_phase(a_project: Project) -> None:
+    a_project.write(".capsule/workflows/own.yaml", OWN.replace("rework: code", "rework: nobody"))
+    with nothing_changes(a_project):
+        assert_clear(a_project.run("--workflow=own"), 2, "'lint' sends back to 'nobody'", "")
+        assert_clear(a_project.run("--workflow=oww"), 2, "'oww'", "own")
+
+
+def test_a_workspace_is_set_up_and_given_its_copies(a_project: Project) -> None:
+    a_project.write(".gitignore", ".env\ndeps\n")
+    a_project.commit("ignore")
+    a_project.write(".env", "SECRET=1\n")
+    a_project.play(honest(test_writer=[said("PASS", run=["test -f .env && test -f deps"], **_tests())]))
+    settings = {"CAPSULE_WORKSPACE__SETUP": "touch deps", "CAPSULE_WORKSPACE__COPY": '[".env"]'}
+    answer = a_project.run(**settings)
+    assert answer.code == 0, answer
+    assert ".env" not in a_project.git("log", "--name-only", "--format=", "main").split()
+
+
+def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Project) -> None:
+    answer = a_project.run(CAPSULE_WORKSPACE__SETUP="echo no such package; exit 3")
+    assert answer.code == 2
+    assert "workspace.setup `echo no such package; exit 3` exited with 3: no such package" in answer.err
+    assert answer.err.splitlines()[-1].startswith("  Its output is in ")
+    assert a_project.run().code == 0
+
+
+def _tests() -> dict[str, object]:
+    return {"write": honest()["test-writer"][0]["write"]}

@@ -1,0 +1,164 @@
+"""`capsule run ID` as a process that kills itself at a named point: `python driver.py run ID`.
+
+It is the real command with the real doors. Each door is only watched, so a point is passed before and after every
+journaled event and every call through a door, in the order in which the mission does them:
+
+    before step_begun execute#2              the journal is about to write it
+    after step_begun execute#2               it is written
+    before execute#2 workspace.restore 1     the first such call of this step
+    before effect 41                         the runner is about to start a process that writes, or to touch a file
+    after effect 41                          that process runs now, and may outlive us for a moment
+
+CRASH_AT names the point to die at, by a signal nothing can catch. CRASH_RECORD names a file that gets every point passed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from capsule import wiring
+from capsule.cli import main
+from capsule.core.event import Event, StepBegun, StepEnded, kind
+from capsule.doors import World
+
+
+class Passage:
+    """Every point on the way is passed here; one of them may be the last."""
+
+    def __init__(self, last: str, record: str) -> None:
+        self._last = last
+        self._record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if record else None
+        self._counts: Counter[str] = Counter()
+        self.step = "outside"
+
+    def point(self, name: str, about: str = "") -> None:
+        if self._record is not None:
+            os.write(self._record, f"{name}\t{about}\n".encode())
+        if name == self._last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @contextmanager
+    def around(self, name: str, about: str = "") -> Iterator[None]:
+        self.point(f"before {name}", about)
+        yield
+        self.point(f"after {name}", about)
+
+    def numbered(self, name: str) -> str:
+        self._counts[name] += 1
+        return f"{name} {self._counts[name]}"
+
+
+class Watched:
+    """A door; every call through it is a point before and a point after."""
+
+    def __init__(self, name: str, door: object, passage: Passage) -> None:
+        self._name, self._door, self._passage = name, door, passage
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(self._door, attribute)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **options: Any) -> Any:
+            passage = self._passage
+            with passage.around(passage.numbered(f"{passage.step} {self._name}.{attribute}")):
+                return found(*args, **options)
+
+        return call
+
+
+def watched(world: World, passage: Passage) -> World:
+    def door(name: str, found: object) -> Any:
+        return Watched(name, found, passage)
+
+    def made(name: str, make: Callable[..., object]) -> Any:
+        return lambda *args: door(name, make(*args))
+
+    _watch_events(world.journal, passage)
+    return replace(
+        world,
+        tracker=door("tracker", world.tracker),
+        shell=door("shell", world.shell),
+        archive=door("archive", world.archive),
+        agent=made("agent", world.agent),
+        workspace=made("workspace", world.workspace),
+        trunk=made("trunk", world.trunk),
+    )
+
+
+def _watch_events(journal: Any, passage: Passage) -> None:
+    """Steps and facts are written by the same method, so no event can go by unseen."""
+    write = journal.note
+
+    def note(stream: str, event: Event) -> None:
+        if isinstance(event, StepBegun | StepEnded):
+            name = f"{kind(event)} {event.key}"
+        else:
+            name = passage.numbered(f"{kind(event)} {passage.step}")
+        with passage.around(name):
+            write(stream, event)
+        if isinstance(event, StepBegun):
+            passage.step = event.key
+
+    journal.note = note
+
+
+_EFFECTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
+_READERS = """cat-file check-ignore config diff-files diff-tree for-each-ref log ls-files ls-tree merge-base rev-list rev-parse
+    var version""".split()
+_OF_NO_CONSEQUENCE = ("null", "live.jsonl")
+
+
+def watch_effects(passage: Passage) -> None:
+    """What the runner's own thread does to the disk: files made, moved and removed, and processes that may do so."""
+    runner = threading.get_ident()
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if threading.get_ident() == runner and (event in _EFFECTS or _opens_to_write(event, args)):
+            passage.point(f"before {passage.numbered('effect')}", f"{event} {Path(os.fsdecode(args[0])).name}")
+
+    class Spawned(subprocess.Popen[Any]):
+        def __init__(self, args: Any, *rest: Any, **options: Any) -> None:
+            if args[1] in _READERS:
+                super().__init__(args, *rest, **options)
+                return
+            with passage.around(passage.numbered("effect"), " ".join(args[:2])):
+                super().__init__(args, *rest, **options)
+
+    sys.addaudithook(hook)
+    subprocess.Popen = Spawned  # type: ignore[misc]
+
+
+def _opens_to_write(event: str, args: tuple[Any, ...]) -> bool:
+    if event != "open" or isinstance(args[0], int) or not isinstance(args[2], int):
+        return False
+    return bool(args[2] & (os.O_WRONLY | os.O_RDWR)) and Path(os.fsdecode(args[0])).name not in _OF_NO_CONSEQUENCE
+
+
+def watch() -> None:
+    passage = Passage(os.environ.get("CRASH_AT", ""), os.environ.get("CRASH_RECORD", ""))
+    open_world = wiring.open_world
+
+    @contextmanager
+    def open_watched_world(*args: Any, **options: Any) -> Iterator[World]:
+        with open_world(*args, **options) as world:
+            yield watched(world, passage)
+
+    wiring.open_world = open_watched_world
+    if "CRASH_EFFECTS" in os.environ:
+        watch_effects(passage)
+
+
+if __name__ == "__main__":
+    watch()
+    sys.exit(main(sys.argv[1:]))

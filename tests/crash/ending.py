@@ -1,0 +1,144 @@
+"""How a mission ended, as data: two endings are equal if nobody could tell which of the runs was killed on the way.
+
+Only stamps, durations, pids and commit ids are levelled out; what was salvaged may differ, it is there to be more.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from capsule.core.event import Event, StepEnded, kind
+from capsule.journals.sqlite import SqliteJournal
+from capsule.system.lock import holder
+
+from .project import ITEM, Project
+
+_PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+\.\d+ s\b|\b[0-9a-f]{12,40}\b|\b\d+\.\d+ \|")
+
+
+@dataclass(frozen=True)
+class Ending:
+    tree: str
+    commits: tuple[str, ...]
+    refs: tuple[str, ...]
+    worktrees: int
+    own_edits: str
+    issues: tuple[str, ...]
+    ended: tuple[str, ...]
+    papers: tuple[str, ...]
+    worklog: str
+    left_in_project: tuple[str, ...]
+    left_in_git: tuple[str, ...]
+
+
+def ending_of(project: Project, item: str = ITEM) -> Ending:
+    logs = project.path / ".capsule" / "logs" / item
+    return Ending(
+        tree=project.git("rev-parse", "main^{tree}"),
+        commits=tuple(project.git("log", "--format=%s", "main").splitlines()),
+        refs=tuple(ref for ref in _refs(project) if not ref.startswith("refs/capsule/salvage/")),
+        worktrees=project.git("worktree", "list", "--porcelain").count("worktree "),
+        own_edits=project.git("status", "--porcelain", "--untracked-files=all", "--", ":!.beads"),
+        issues=tuple(map(_levelled, (project.path / ".beads" / "issues.jsonl").read_text().splitlines())),
+        ended=tuple(event.key for event in events_of(project, item) if isinstance(event, StepEnded)),
+        papers=_names(logs, but="phase-outputs/"),
+        worklog=_levelled((logs / "worklog.md").read_text()),
+        left_in_project=_names(project.path / ".capsule", but="logs/"),
+        left_in_git=_names(project.path / ".git", but=("objects/", "logs/", "refs/")),
+    )
+
+
+def events_of(project: Project, item: str = ITEM) -> list[Event]:
+    journal = SqliteJournal(project.path / ".git" / "capsule", read_only=True)
+    events = [event for _, event in journal.events(item)]
+    journal.close()
+    return events
+
+
+def names_of(events: Sequence[Event]) -> list[str]:
+    """What each event's point is called, worked out from the journal alone."""
+    step, names, counts = "outside", list[str](), dict[str, int]()
+    for event in events:
+        name = kind(event)
+        if name.startswith("step_"):
+            step = getattr(event, "key", step)
+            names.append(f"{name} {step}")
+            continue
+        told = f"{name} {step}"
+        counts[told] = counts.get(told, 0) + 1
+        names.append(f"{told} {counts[told]}")
+    return names
+
+
+def check_nothing_lost(project: Project, merged: Ending) -> None:
+    """At any instant: main is the old commit or the green merge, and every state that the journal names is there."""
+    tree = project.git("rev-parse", "main^{tree}")
+    first = project.git("rev-list", "--max-parents=0", "main")
+    assert project.git("rev-parse", "main") == first or tree == merged.tree
+    for event in events_of(project):
+        if isinstance(event, StepEnded) and event.outcome.checkpoint:
+            project.git("cat-file", "-e", event.outcome.checkpoint.commit)
+
+
+def check_papers(project: Project, item: str = ITEM) -> None:
+    """The archive tells the whole story: what each recorded step printed, and every event up to the archive's own."""
+    logs = project.path / ".capsule" / "logs" / item
+    events = events_of(project, item)
+    outputs = {path.name for path in (logs / "phase-outputs").iterdir()}
+    for event in events:
+        if isinstance(event, StepEnded) and event.outcome.log:
+            assert Path(event.outcome.log).name in outputs
+    told = [json.loads(line)["event"] for line in (logs / "journal.jsonl").read_text().splitlines()]
+    assert told == [kind(event) for event in events][: len(told)]
+    assert told.count("step_ended") == sum(isinstance(event, StepEnded) for event in events) - 1
+    assert (logs / "summary.md").read_text().startswith(f"# {item}: ")
+
+
+def check_no_strays(project: Project, mark: str) -> None:
+    """No process, no lock held or left by git, and a repository that git finds sound."""
+    assert gone_soon(mark), f"still running: {survivors(mark)}"
+    for lock in (project.path / ".git").rglob("*.lock"):
+        assert lock.parent.name == "locks", f"git left {lock}"
+        assert holder(lock) is None, f"{lock} is held"
+    project.git("fsck", "--strict", "--no-dangling")
+
+
+def survivors(mark: str) -> list[str]:
+    """Processes that a run with this mark started, however far they went."""
+    needle, found = f"CRASH_MARK={mark}".encode(), []
+    for process in Path("/proc").iterdir():
+        if not process.name.isdecimal():
+            continue
+        try:
+            if needle in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:  # it ended while we looked, or is another user's
+            continue
+    return found
+
+
+def gone_soon(mark: str, within: float = 2.0) -> bool:
+    deadline = time.monotonic() + within
+    while survivors(mark):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _refs(project: Project) -> list[str]:
+    return project.git("for-each-ref", "--format=%(refname)").splitlines()
+
+
+def _names(folder: Path, but: str | tuple[str, ...]) -> tuple[str, ...]:
+    paths = (path.relative_to(folder).as_posix() + "/" * path.is_dir() for path in folder.rglob("*"))
+    return tuple(sorted(path for path in paths if not path.startswith(but)))
+
+
+def _levelled(text: str) -> str:
+    return _PASSING.sub("~", text)

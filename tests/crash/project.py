@@ -1,0 +1,135 @@
+"""A project whose missions take no time to think: instant agents, instant tests, and every kind of turn on the way.
+
+The mission of each item meets a review that sends back, a claim that the evidence refutes, agents that leave untracked
+and ignored files, and agents that *append*: work done twice shows in the tree.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ITEM, OTHER = "mend-1.1", "mend-1.2"
+STAMP = "2026-01-05T09:00:00Z"
+_CONFIG = """\
+agent: scripted
+agents: {scripted: {args: [script.json]}}
+evidence: {test: sh run-tests.sh, test_globs: ["tests/*"]}
+"""
+
+
+def _signal(status: str, said: str, *files: str) -> dict[str, object]:
+    return {"status": status, "feedback": said, "files_changed": list(files), "summary": said}
+
+
+def _turn(*commands: str, status: str = "PASS", said: str = "done") -> dict[str, object]:
+    return {"run": [*commands, "echo \"- $CAPSULE_PHASE $CAPSULE_RUN\" >> worklog.md"], "signal": _signal(status, said)}
+
+
+def script_for(item: str) -> dict[str, list[dict[str, object]]]:
+    test, code, page = f"tests/{item}.sh", f"src/{item}.txt", f"docs/{item}.md"
+    return {
+        "test-writer": [
+            _turn(f"echo 'grep -q whole {code}' >> {test}"),
+            _turn(f"echo '! grep -q broken {code}' >> {test}"),
+        ],
+        "test-review": [_turn(status="NEEDS_WORK", said="one case is missing"), _turn()],
+        "execute": [
+            _turn(f"mkdir -p docs build; echo half >> {code}; echo one >> {page}; echo x >> build/out", said="all green"),
+            _turn(f"echo whole >> {code}; echo two >> {page}"),
+        ],
+        "execute-review": [_turn(f"echo reviewed >> {page}")],
+        "sign-off": [_turn()],
+        "merge": [_turn(f'git add {test} {code} {page} && git commit -q -m "$CAPSULE_COMMIT_MSG"')],
+    }
+
+
+def waiting_script(item: str, phase: str, sign: Path) -> dict[str, Any]:
+    """The same mission, but the agent of one phase says where it is and waits, with a process below it that hides."""
+    script: dict[str, Any] = script_for(item)
+    script[phase] = [{"run": [f"setsid sleep 300 & echo half-done >> src/{item}.txt; touch {sign}; sleep 300"]}]
+    return script
+
+
+def _issue(name: str, kind: str, title: str, parent: str = "") -> dict[str, object]:
+    links = [{"issue_id": name, "depends_on_id": parent, "type": "parent-child", "created_at": STAMP}]
+    return {
+        "id": name,
+        "title": title,
+        "description": f"{title}, please.",
+        "acceptance_criteria": "- it is whole",
+        "status": "open",
+        "priority": 1,
+        "issue_type": kind,
+        "created_at": STAMP,
+        "updated_at": STAMP,
+    } | ({"dependencies": links} if parent else {})
+
+
+def make_project(path: Path) -> None:
+    issues = [
+        _issue("mend-1", "feature", "Mend everything"),
+        _issue(ITEM, "task", "Mend the one", "mend-1"),
+        _issue(OTHER, "task", "Mend the other", "mend-1"),
+    ]
+    files = {
+        "run-tests.sh": 'for test in tests/*.sh; do sh -e "$test" || exit 1; done\n',
+        "tests/first.sh": "test -f README\n",
+        "README": "hello\n",
+        "src/app.txt": "app\n",
+        ".gitignore": "build/\n",
+        ".capsule/config.yaml": _CONFIG,
+        "script.json": json.dumps({item: script_for(item) for item in (ITEM, OTHER)}, indent=1),
+        ".beads/issues.jsonl": "".join(json.dumps(issue) + "\n" for issue in issues),
+    }
+    for name, text in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text)
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
+        subprocess.run(["git", *command], cwd=path, check=True)
+
+
+class Project:
+    """One copy of the project, and what a person can do with it."""
+
+    def __init__(self, template: Path, path: Path, mark: str) -> None:
+        shutil.copytree(template, path, symlinks=True)
+        self.path = path
+        self._environment = os.environ | {"CRASH_MARK": mark, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def git(self, *args: str) -> str:
+        done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=False, text=True)
+        assert done.returncode == 0, f"git {' '.join(args)}: {done.stderr}"
+        return done.stdout.strip()
+
+    def run(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """The command as people type it."""
+        return self._wait([sys.executable, "-m", "capsule", *(words or ("run", ITEM))], env or {})
+
+    def drive(self, **told: str) -> subprocess.CompletedProcess[str]:
+        """The same, watched."""
+        return self._wait([sys.executable, str(Path(__file__).with_name("driver.py")), "run", ITEM], told)
+
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "capsule", *(words or ("run", ITEM))],
+            cwd=self.path,
+            env=self._environment | (env or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def _wait(self, argv: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            argv, cwd=self.path, env=self._environment | env, capture_output=True, text=True, check=False, timeout=120
+        )
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path)

@@ -1,0 +1,112 @@
+"""A mission is killed before and after everything it journals and does, and resumed: the end is always the same.
+
+The points are those that an undisturbed run passes. Those of the journal are all tried, always. Of the calls through
+doors, one stands for all that lie between the same two effects on the disk: there is nothing to tell them apart by.
+These, and the effects themselves, are sampled, evenly and always the same, unless CAPSULE_CRASH_ALL=1 is set.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from .conftest import EVENTS, Undisturbed
+from .ending import check_no_strays, check_nothing_lost, check_papers, ending_of, gone_soon
+from .project import Project
+
+ALL = os.environ.get("CAPSULE_CRASH_ALL") == "1"
+GROUPS = 24
+DOORS_TRIED = 34
+EFFECTS_TRIED = 14
+CHAINS = 4
+
+MakeProject = Callable[[], Project]
+
+
+def is_event(point: str) -> bool:
+    return point.split()[1] in EVENTS
+
+
+def is_effect(point: str) -> bool:
+    return point.split()[1] == "effect"
+
+
+def between_effects(points: Iterable[str]) -> list[str]:
+    """One call through a door for each stretch in which nothing is written, unless an event stands there already."""
+    stretches: list[list[str]] = [[]]
+    for point in points:
+        if is_effect(point):
+            stretches.append([])
+        else:
+            stretches[-1].append(point)
+    return [stretch[-1] for stretch in stretches if stretch and not any(map(is_event, stretch))]
+
+
+def sample(points: list[str], count: int) -> list[str]:
+    return points if ALL or len(points) <= count else [points[n * len(points) // count] for n in range(count)]
+
+
+def test_every_event_in_the_journal_has_a_point_before_and_after_it(undisturbed: Undisturbed) -> None:
+    expected = [f"{side} {name}" for name in undisturbed.events for side in ("before", "after")]
+    assert list(filter(is_event, undisturbed.points)) == expected
+    assert len(set(undisturbed.points)) == len(undisturbed.points)
+    assert {name.split()[0] for name in undisturbed.events} == set(EVENTS)
+
+
+def test_the_mission_meets_every_kind_of_turn(undisturbed: Undisturbed) -> None:
+    ended = undisturbed.ending.ended
+    assert ended[:5] == ("prep#1", "test-writer#1", "test-review#1", "test-writer#2", "test-review#2")
+    assert ended[5:8] == ("execute#1", "execute#2", "execute-review#1")
+    assert "verdict REFUTED" in undisturbed.ending.worklog
+    assert undisturbed.ending.commits[0].startswith("Merge mend-1.1: ")
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_killed_around_an_event_it_ends_the_same(
+    group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
+) -> None:
+    for point in list(filter(is_event, undisturbed.points))[group::GROUPS]:
+        killed_and_resumed(a_project(), [point], undisturbed, mark)
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_killed_around_a_call_through_a_door_it_ends_the_same(
+    group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
+) -> None:
+    for point in sample(between_effects(undisturbed.points), DOORS_TRIED)[group::GROUPS]:
+        killed_and_resumed(a_project(), [point], undisturbed, mark)
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_killed_before_or_during_an_effect_it_ends_the_same(
+    group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
+) -> None:
+    for point in sample(list(filter(is_effect, undisturbed.points)), EFFECTS_TRIED)[group::GROUPS]:
+        killed_and_resumed(a_project(), [point], undisturbed, mark, CRASH_EFFECTS="1")
+
+
+@pytest.mark.parametrize("seed", range(CHAINS))
+def test_killed_again_and_again_it_ends_the_same(
+    seed: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
+) -> None:
+    steps = [point for point in undisturbed.points if "#" in point]
+    chosen = sorted(random.Random(seed).sample(range(len(steps)), 4))
+    killed_and_resumed(a_project(), [steps[number] for number in chosen], undisturbed, mark)
+
+
+def killed_and_resumed(project: Project, points: list[str], undisturbed: Undisturbed, mark: str, **told: str) -> None:
+    for point in points:
+        killed = project.drive(CRASH_AT=point, **told)
+        assert killed.returncode == -signal.SIGKILL, f"not killed at {point}: {killed.stderr}"
+        assert gone_soon(mark), point
+        check_nothing_lost(project, undisturbed.ending)
+    resumed = project.run()
+    assert resumed.returncode == 0, f"killed at {points}: {resumed.stderr}"
+    assert ending_of(project) == undisturbed.ending, f"killed at {points}: {resumed.stderr}"
+    check_papers(project)
+    check_no_strays(project, mark)
+    project.remove()

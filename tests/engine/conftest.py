@@ -1,0 +1,112 @@
+"""Missions on real git with the scripted agent and the memory tracker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from capsule.catalog import Catalog
+from capsule.core.event import Event, Policy, StepEnded, kind
+from capsule.core.item import Item
+from capsule.core.state import MissionState
+from capsule.core.workflow import Workflow, parse_workflow
+from capsule.doors import World
+from capsule.engine.job import Order
+from capsule.engine.run_mission import pursue
+from capsule.journals.memory import MemoryJournal
+from capsule.system.git import Git
+from capsule.trackers.memory import MemoryTracker
+from capsule.wiring import Project, open_world
+from capsule.workspaces.repository import exclude_artefacts
+
+PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
+GREEN_IF_CODE = "test ! -e tests.sh || sh tests.sh"
+"""The project's test command: nothing to test is green, then it is up to tests.sh."""
+
+
+class Watcher:
+    """An observer that only listens."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, Event]] = []
+        self.activities: list[str] = []
+
+    def event(self, mission: str, event: Event) -> None:
+        self.events.append((mission, event))
+
+    def activity(self, mission: str, text: str) -> None:
+        self.activities.append(text)
+
+
+@dataclass
+class Scene:
+    """A project, a script for the agents, and the means to run missions in it."""
+
+    root: Path
+    script: Path
+    tracker: MemoryTracker
+    world: World
+    journal: MemoryJournal
+    watcher: Watcher
+    policy: Policy = field(default_factory=lambda: Policy(test=GREEN_IF_CODE, test_globs=("tests.sh", "test_*")))
+
+    def plays(self, script: dict[str, Any]) -> None:
+        self.script.write_text(json.dumps(script))
+
+    def run(self, item: str, workflow: Workflow | str, **changes: Any) -> MissionState:
+        flow = self.world.words.workflow(workflow) if isinstance(workflow, str) else workflow
+        order = Order(
+            mission=item,
+            item=self.tracker.item(item),
+            workflow=flow,
+            base=self.git("rev-parse", "HEAD"),
+            into="main",
+            policy=msgspec.structs.replace(self.policy, **changes),
+        )
+        return pursue(order, self.world)
+
+    def git(self, *args: str) -> str:
+        return subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
+
+    def ended(self, mission: str) -> list[StepEnded]:
+        return [event for _, event in self.journal.events(mission) if isinstance(event, StepEnded)]
+
+    def moves(self, mission: str) -> list[str]:
+        return [f"{event.key} {event.decision.move.value}" for event in self.ended(mission)]
+
+    def kinds(self, mission: str) -> list[str]:
+        return [kind(event) for _, event in self.journal.events(mission)]
+
+    def agent_log(self, mission: str, phase: str) -> str:
+        folder = self.root / ".capsule" / "logs" / mission / "phase-outputs"
+        return "".join(path.read_text() for path in sorted(folder.glob(f"{phase}-*.log")))
+
+
+def workflow(**data: Any) -> Workflow:
+    return parse_workflow(data, source="a test", name=data.pop("name", "flow"))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    root = tmp_path / "project"
+    root.mkdir()
+    script = tmp_path / "script.json"
+    (root / "README.md").write_text("A project.\n")
+    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "First"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+    flags = {"agent": "scripted", "agents.scripted.args": [str(script)]}
+    project = Project(Git.find(root), flags, env={})
+    exclude_artefacts(project.git, "HEAD")
+    tracker = MemoryTracker([Item(id="one", title="Say hello", description="A greeting.", acceptance="It greets.")])
+    watcher, journal = Watcher(), MemoryJournal()
+    with ExitStack() as stack:
+        world = stack.enter_context(open_world(project, tracker, Catalog.on_disk(root), watcher, None))
+        yield Scene(root, script, tracker, replace(world, journal=journal), journal, watcher)

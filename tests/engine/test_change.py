@@ -1,0 +1,130 @@
+"""The backlog's workflow is data already: its contract, documents and repeated build walk on the same engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from capsule.core.item import Item, Status
+from capsule.trackers.memory import MemoryTracker
+
+from .conftest import Scene
+
+
+def result(phase: str, code: str = "PHASE_COMPLETE", **more: Any) -> dict[str, Any]:
+    return {"item_id": "wrk-1", "phase": phase, "result": code, "summary": f"{phase} is done", **more}
+
+
+def document(phase: str, kind: str, text: str = "# Words\n") -> dict[str, Any]:
+    return {"write": {f"changes/WRK-1_say-hello/WRK-1_say-hello_{kind}.md": text}, "result": result(phase)}
+
+
+BOXES = "- [ ] one\n- [ ] two\n"
+SPEC = "changes/WRK-1_say-hello/WRK-1_say-hello_SPEC.md"
+
+
+def tick(box: str) -> dict[str, Any]:
+    return {"edit": [{"file": SPEC, "find": f"- [ ] {box}", "replace": f"- [x] {box}"}]}
+
+
+BUILD = [{**tick("one"), "result": result("build", "SUBPHASE_COMPLETE")}, {**tick("two"), "result": result("build")}]
+
+
+def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
+    clean = {
+        "triage": [{"result": result("triage", updated_assessments={"size": "small", "risk": "low"})}],
+        "prd": [document("prd", "PRD")],
+        "research": [document("research", "TECH_RESEARCH")],
+        "design": [document("design", "DESIGN")],
+        "spec": [document("spec", "SPEC", BOXES)],
+        "build": BUILD,
+        "review": [{"result": result("review")}],
+    }
+    return {"WRK-1": {**clean, **changes}}
+
+
+def with_item(scene: Scene, **fields: Any) -> None:
+    item = Item(id="WRK-1", title="Say hello", status=Status.NEW)
+    scene.tracker = MemoryTracker([msgspec.structs.replace(item, **fields)])
+    scene.world = replace(scene.world, tracker=scene.tracker)
+
+
+def test_an_idea_walks_to_its_archive(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story())
+    state = scene.run("WRK-1", "change")
+    assert state.finished, scene.moves("WRK-1")
+    assert scene.moves("WRK-1") == [
+        "triage#1 advance", "idea-research#1 skip", "prd#1 advance", "research#1 advance", "design#1 advance",
+        "spec#1 advance", "build#1 repeat", "build#2 advance", "review#1 advance", "archive#1 advance",
+    ]  # fmt: skip
+    assert state.item.assessment.size == "small"
+
+
+def test_triage_can_close_a_duplicate_without_another_spawn(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story(triage=[{"result": result("triage", duplicate_of="WRK-9")}]))
+    state = scene.run("WRK-1", "change")
+    assert state.finished
+    assert state.closed_as == "duplicate of WRK-9"
+    assert scene.moves("WRK-1") == ["triage#1 close", "archive#1 advance"]
+
+
+def test_a_guardrail_parks_before_the_next_spawn(scene: Scene) -> None:
+    from capsule.core.decide import Guardrails
+
+    with_item(scene)
+    scene.plays(story(triage=[{"result": result("triage", updated_assessments={"risk": "high"})}]))
+    state = scene.run("WRK-1", "change", guardrails=Guardrails(max_risk="low"))
+    assert state.halt is not None
+    assert state.halt.reason == "risk is high, above the guardrail low"
+
+
+def test_a_block_parks_with_its_reason(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story(design=[{"result": result("design", "BLOCKED", context="Which colour?")}]))
+    state = scene.run("WRK-1", "change")
+    assert state.halt is not None
+    assert (state.halt.phase, state.halt.reason) == ("design", "Which colour?")
+
+
+def test_a_failure_is_tried_again_with_its_context_and_parks_when_retries_are_gone(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story(prd=[{"result": result("prd", "FAILED", context="no idea")}]))
+    state = scene.run("WRK-1", "change")
+    assert scene.moves("WRK-1")[2:] == ["prd#1 retry", "prd#2 retry", "prd#3 park"]
+    assert state.halt is not None
+
+
+def test_a_document_that_was_never_written_is_refuted(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story(prd=[{"result": result("prd")}, document("prd", "PRD")]))
+    assert scene.run("WRK-1", "change").finished
+    assert scene.moves("WRK-1")[2:4] == ["prd#1 retry", "prd#2 advance"]
+
+
+def test_more_without_a_change_is_refuted_and_open_boxes_are_not_done(scene: Scene) -> None:
+    with_item(scene)
+    idle = {"result": result("build", "SUBPHASE_COMPLETE")}
+    scene.plays(story(build=[idle, {"result": result("build")}, BUILD[0], BUILD[1]]))
+    scene.run("WRK-1", "change")
+    assert [move for move in scene.moves("WRK-1") if move.startswith("build")] == [
+        "build#1 retry", "build#2 retry", "build#3 repeat", "build#4 advance",
+    ]  # fmt: skip
+
+
+def test_a_result_for_another_item_is_no_result(scene: Scene) -> None:
+    with_item(scene)
+    wrong = {"result": {**result("triage"), "item_id": "WRK-2"}}
+    scene.plays(story(triage=[wrong, {"result": result("triage")}]))
+    scene.run("WRK-1", "change")
+    assert scene.moves("WRK-1")[:2] == ["triage#1 retry", "triage#2 advance"]
+
+
+def test_the_last_json_in_the_output_serves_where_no_file_was_written(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story(triage=[{"signal": result("triage")}]))
+    scene.run("WRK-1", "change")
+    assert scene.moves("WRK-1")[0] == "triage#1 advance"

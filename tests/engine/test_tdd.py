@@ -1,0 +1,215 @@
+"""The TDD workflow, walked: red, reviewed, green, reviewed, signed off, merged, and nothing believed on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from capsule.core.event import Event, StepBegun
+from capsule.core.evidence import Standing
+from capsule.core.item import Status
+
+from .conftest import PASS, Scene
+
+TESTS = {"write": {"tests.sh": "test -e hello\n"}, "signal": PASS}
+CODE = {"write": {"hello": "hello\n"}, "signal": PASS}
+COMMIT = {"run": ['git add hello tests.sh && git commit -q -m "$CAPSULE_COMMIT_MSG"'], "signal": PASS}
+OK = {"signal": PASS}
+SENT_BACK = {"signal": {**PASS, "status": "NEEDS_WORK", "feedback": "Greet by name."}}
+
+
+def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
+    clean = {
+        "test-writer": [TESTS],
+        "test-review": [OK],
+        "execute": [CODE],
+        "execute-review": [OK],
+        "sign-off": [OK],
+        "merge": [COMMIT],
+    }
+    return {"one": {**clean, **{name.replace("_", "-"): turns for name, turns in changes.items()}}}
+
+
+def test_a_clean_mission_ends_on_main_with_its_papers(scene: Scene) -> None:
+    scene.plays(story())
+    state = scene.run("one", "tdd")
+    assert state.finished
+    assert scene.git("log", "-1", "--format=%s%n%P", "main").splitlines()[0] == "Merge one: Say hello"
+    assert len(scene.git("log", "-1", "--format=%P", "main").split()) == 2
+    assert scene.git("ls-tree", "-r", "--name-only", "main").split() == ["README.md", "hello", "tests.sh"]
+    assert scene.tracker.item("one").status is Status.DONE
+    logs = scene.root / ".capsule" / "logs" / "one"
+    papers = {path.name for path in logs.iterdir() if not path.name.startswith(".")}
+    assert papers == {"worklog.md", "journal.jsonl", "summary.md", "phase-outputs"}
+    assert "**" in (logs / "worklog.md").read_text()
+    assert scene.git("worktree", "list").count("\n") == 0
+    assert scene.git("branch", "--list", "capsule-*") == ""
+    assert scene.git("status", "--porcelain") == ""
+
+
+def test_a_review_sends_back_with_feedback_that_reaches_the_agent(scene: Scene) -> None:
+    scene.plays(story(test_review=[SENT_BACK, OK]))
+    scene.run("one", "tdd")
+    assert scene.moves("one")[1:5] == [
+        "test-writer#1 advance", "test-review#1 rework", "test-writer#2 advance", "test-review#2 advance",
+    ]  # fmt: skip
+    archived = scene.root / ".capsule" / "logs" / "one" / "phase-outputs" / "feedback-test-writer-2.md"
+    assert archived.read_text() == "Greet by name."
+
+
+def test_red_tests_behind_a_pass_are_caught(scene: Scene) -> None:
+    lie = {"write": {"goodbye": "x\n"}, "signal": PASS}
+    scene.plays(story(execute=[lie, {**CODE, "remove": ["goodbye"]}]))
+    state = scene.run("one", "tdd")
+    assert "execute#1 retry" in scene.moves("one")
+    refuted = next(event for event in scene.ended("one") if event.key == "execute#1")
+    assert [(e.check, e.standing) for e in refuted.outcome.evidence][-1] == ("green", Standing.REFUTED)
+    assert state.finished
+
+
+def test_an_edited_test_is_caught_though_everything_is_green(scene: Scene) -> None:
+    cheat = {"write": {"tests.sh": "true\n", "hello": "x\n"}, "signal": PASS}
+    scene.plays(story(execute=[cheat, {**CODE, "write": {"tests.sh": "test -e hello\n", "hello": "hello\n"}}]))
+    scene.run("one", "tdd")
+    event = next(event for event in scene.ended("one") if event.key == "execute#1")
+    refuted = [piece for piece in event.outcome.evidence if piece.standing is Standing.REFUTED]
+    assert [(piece.check, piece.observed) for piece in refuted] == [("untouched-tests", "tests.sh (changed)")]
+
+
+def test_a_test_writer_that_writes_code_is_sent_back(scene: Scene) -> None:
+    eager = {"write": {"tests.sh": "test -e hello\n", "half": "x"}, "signal": PASS}
+    scene.plays(story(test_writer=[eager, {**TESTS, "remove": ["half"]}]))
+    scene.run("one", "tdd")
+    assert scene.moves("one")[1:3] == ["test-writer#1 retry", "test-writer#2 advance"]
+
+
+def test_a_reviewer_that_bends_the_tests_is_caught_too(scene: Scene) -> None:
+    bent = {"write": {"tests.sh": "true\n"}, "signal": PASS}
+    scene.plays(story(test_review=[bent, OK]))
+    scene.run("one", "tdd")
+    assert scene.moves("one")[2] == "test-review#1 rework"
+
+
+def test_tests_that_are_green_at_once_park_the_item_after_one_more_try(scene: Scene) -> None:
+    scene.plays(story(test_writer=[{"write": {"tests.sh": "true\n"}, "signal": PASS}]))
+    state = scene.run("one", "tdd")
+    assert scene.moves("one")[1:] == ["test-writer#1 retry", "test-writer#2 park"]
+    assert state.halt is not None
+    assert (state.halt.reason, state.halt.exit_code) == ("seems already done", 1)
+
+
+def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None:
+    (scene.root / "tests.sh").write_text("false\n")
+    scene.git("add", "-A")
+    scene.git("commit", "-q", "-m", "Break it")
+    scene.plays(story())
+    state = scene.run("one", "tdd")
+    assert scene.moves("one") == ["prep#1 park"]
+    assert state.halt is not None
+    assert state.halt.reason.startswith("base is red")
+
+
+def test_debris_is_refused_at_sign_off(scene: Scene) -> None:
+    messy = {"write": {"hello": "hello\n", "notes.orig": "x"}, "signal": PASS}
+    tidy = {"remove": ["notes.orig"], "signal": PASS}
+    scene.plays(story(execute=[messy, tidy]))
+    scene.run("one", "tdd", debris=("*.orig",))
+    assert "sign-off#1 rework" in scene.moves("one")
+    assert "notes.orig" not in scene.git("ls-tree", "--name-only", "main")
+
+
+def test_sign_off_that_needs_work_runs_the_whole_pair_again(scene: Scene) -> None:
+    scene.plays(story(sign_off=[SENT_BACK, OK]))
+    scene.run("one", "tdd")
+    phases = [event.phase for event in scene.ended("one")]
+    assert phases[5:9] == ["sign-off", "execute", "execute-review", "sign-off"]
+
+
+def test_code_changed_after_the_sign_off_is_not_merged(scene: Scene) -> None:
+    sneaky = {**COMMIT, "write": {"hello": "evil\n"}}
+    scene.plays(story(merge=[sneaky]))
+    before = scene.git("rev-parse", "main")
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    assert state.halt.phase == "merge"
+    assert scene.git("rev-parse", "main") == before
+
+
+def test_work_left_uncommitted_is_not_merged_and_not_lost(scene: Scene) -> None:
+    scene.plays(story(merge=[{**COMMIT, "run": ["git add hello && git commit -q -m half"]}]))
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    assert state.halt.exit_code == 1
+    assert (scene.root / ".capsule" / "worktrees" / "one" / "tests.sh").exists()
+
+
+def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> None:
+    move = f"cd {scene.root} && echo more > other && git add other && git commit -q -m Other"
+    scene.plays(story(sign_off=[{"run": [move], "signal": PASS}]))
+    state = scene.run("one", "tdd")
+    assert state.finished
+    assert {"other", "hello"} <= set(scene.git("ls-tree", "--name-only", "main").split())
+    assert scene.kinds("one").count("observed") == 4  # base, red, green, and the merge result
+
+
+def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
+    breaks = f"cd {scene.root} && printf 'false\\n' > test_more && git add -A . && git commit -q -m Other"
+    scene.plays(story(sign_off=[{"run": [breaks], "signal": PASS}]))
+    state = scene.run("one", "tdd", test="(test ! -e tests.sh || sh tests.sh) && (test ! -e test_more || sh test_more)")
+    assert state.halt is not None
+    assert state.halt.reason.startswith("gate red on the merge result")
+    assert scene.git("log", "-1", "--format=%s", "main") == "Other"
+
+
+def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
+    from capsule.engine.job import Order
+    from capsule.engine.run_mission import pursue
+
+    clash = f"cd {scene.root} && echo other > hello && git add hello && git commit -q -m Other"
+    scene.plays(story(sign_off=[{"run": [clash], "signal": PASS}, OK]))
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    assert state.halt.reason.startswith("conflict with main in hello")
+    assert scene.git("log", "-1", "--format=%s", "main") == "Other"
+    order = Order("one", state.item, state.workflow, state.base, "main", state.policy)
+    assert pursue(order, scene.world, rebase=True).finished
+    assert scene.git("show", "main:hello") == "hello"
+
+
+def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
+    scene.plays(story(execute=[{"signal": {**PASS, "status": "ERROR", "feedback": "stuck"}}, OK]))
+    assert scene.run("one", "tdd").halt is not None
+    (scene.root / ".capsule" / "worktrees" / "one" / "hello").write_text("hello\n")
+    state = scene.run("one", "tdd")
+    assert state.finished
+    assert "reopened" in scene.kinds("one")
+
+
+def test_an_item_closed_meanwhile_is_not_merged(scene: Scene) -> None:
+    scene.plays(story())
+    close = scene.tracker.close
+    scene.plays(story(merge=[COMMIT]))
+    watcher_event = scene.watcher.event
+
+    def close_before_publish(mission: str, event: Event) -> None:
+        watcher_event(mission, event)
+        if isinstance(event, StepBegun) and event.phase == "publish":
+            close("one", "by hand")
+
+    scene.watcher.event = close_before_publish  # type: ignore[method-assign]
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    assert "was closed in the tracker" in state.halt.reason
+
+
+def test_verify_off_looks_at_nothing_and_warn_goes_on(scene: Scene) -> None:
+    scene.plays(story(execute=[{"signal": PASS}], merge=[{**COMMIT, "run": ["git add tests.sh && git commit -qm x"]}]))
+    assert scene.run("one", "tdd", verify="warn").finished
+    event = next(event for event in scene.ended("one") if event.key == "execute#1")
+    assert any(piece.standing is Standing.REFUTED for piece in event.outcome.evidence)
+
+
+def test_without_a_test_command_everything_is_called_unverified(scene: Scene) -> None:
+    scene.plays(story())
+    assert scene.run("one", "tdd", test="").finished
+    pieces = [piece for event in scene.ended("one") for piece in event.outcome.evidence]
+    assert {p.standing for p in pieces if p.check in ("green", "red", "gate")} == {Standing.UNVERIFIED}

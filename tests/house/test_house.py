@@ -1,0 +1,105 @@
+"""The house's own rules, checked where a machine can check them (import contracts are import-linter's)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import capsule
+from capsule.catalog import Catalog, doors
+from capsule.cli import ALIASES, VERBS
+
+PACKAGE = Path(capsule.__file__).parent
+SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts]
+PURE = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] in ("core", "engine")]
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_core_can_be_imported_without_any_means_to_touch_the_world() -> None:
+    """At run time too: nothing of ours that does I/O comes along with the core."""
+    names = ", ".join(
+        f"capsule.core.{path.stem}" for path in PURE if path.parent.name == "core" and path.stem[0] != "_"
+    )
+    loaded = {name for name in modules_after(f"import {names}") if name.startswith("capsule.")}
+    assert loaded == {name for name in loaded if name.startswith("capsule.core")}
+    assert len(loaded) > 10
+
+
+def test_the_command_that_runs_missions_never_loads_a_terminal_interface() -> None:
+    loaded = modules_after(
+        "import capsule.commands.run, capsule.wiring, capsule.engine.run_mission, capsule.reports.plain"
+    )
+    assert not {name for name in loaded if name.split(".")[0] in ("textual", "rich")}
+
+
+def test_asking_for_the_version_loads_next_to_nothing() -> None:
+    loaded = modules_after("from capsule.cli import main; sys.argv=['capsule','--version']; main()")
+    assert not {"argparse", "msgspec", "sqlite3", "capsule.wiring"} & loaded
+
+
+@pytest.mark.parametrize("path", PURE, ids=lambda path: path.name)
+def test_core_and_engine_name_no_phase_workflow_or_agent(path: Path) -> None:
+    words = {phase.name for name in ("tdd", "change") for phase in Catalog().workflow(name).phases if not phase.do}
+    words |= {"tdd", "change"} | set(doors("agents")) - {"command"}
+    literals = {
+        n.value
+        for n in ast.walk(ast.parse(path.read_text()))
+        if isinstance(n, ast.Constant) and isinstance(n.value, str)
+    }
+    assert not literals & (words - {"review"})  # a role has that name too
+
+
+def test_only_the_keeper_waits_for_any_child_and_nobody_forks() -> None:
+    for path in SOURCES:
+        text = path.read_text()
+        assert "preexec_fn=" not in text
+        assert "os.fork(" not in text
+        assert "multiprocessing" not in text
+        if path.name != "keeper.py":
+            assert "waitpid(-1" not in text
+
+
+def test_git_is_started_in_one_place() -> None:
+    starts = [path.name for path in SOURCES if '["git"' in path.read_text() or '("git",' in path.read_text()]
+    assert set(starts) <= {"git.py", "setup_template.py"}
+
+
+def test_no_exception_is_swallowed_without_a_word() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler):
+                assert not (len(node.body) == 1 and isinstance(node.body[0], ast.Pass)), f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_fits_a_sitting_and_a_function_a_glance(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert path.read_text().count("\n") <= 450
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is too long"
+
+
+@pytest.mark.parametrize("name", [*VERBS, *ALIASES])
+def test_every_command_explains_itself(name: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "capsule", name, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: capsule ")
+    assert len(done.stdout.splitlines()) > 4
+    assert all(len(line) <= 120 for line in done.stdout.splitlines())
+
+
+def test_every_agent_file_can_be_connected() -> None:
+    from importlib import import_module
+
+    for module in doors("agents").values():
+        assert callable(import_module(module).connect)

@@ -1,0 +1,293 @@
+"""Git, and the facts of a repository, from wherever one starts and whatever is in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
+from capsule.system import git_locks
+from capsule.system.git import Git, GitFailed, NotARepository
+from capsule.system.git_objects import Identity, RefMove
+from capsule.workspaces.git_worktree import GitWorktree
+from capsule.workspaces.repository import (
+    ahead_of,
+    base_of,
+    dirty_paths,
+    exclude_artefacts,
+    is_detached,
+    main_branch,
+    refuse_if_ahead,
+    refuse_if_under_way,
+    under_way,
+)
+
+from ..conftest import Repo
+
+# Finding it
+
+
+def test_the_root_is_found_from_anywhere_in_it(a_repo: Repo, git: Git) -> None:
+    place = GitWorktree(git, "x-1")
+    place.prepare(a_repo.head())
+    for start in (a_repo.path, a_repo.path / "src", place.path, place.path / "src"):
+        found = Git.find(start)
+        assert (found.root, found.common_dir) == (a_repo.path, a_repo.path / ".git")
+
+
+def test_the_root_is_found_where_the_git_directory_is_elsewhere(tmp_path: Path) -> None:
+    repo = Repo(tmp_path / "project")
+    repo.path.mkdir()
+    repo.git("init", "-q", "-b", "main", f"--separate-git-dir={tmp_path}/store")
+    repo.commit(README="x")
+    assert Git.find(repo.path).root == repo.path
+    GitWorktree(Git.find(repo.path), "x-1").prepare(repo.head())
+
+
+def test_inherited_git_variables_do_not_matter(a_repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere")
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "7")
+    found = Git.find(a_repo.path)
+    assert found.resolve("HEAD")
+
+
+def test_no_repository_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(NotARepository, match="not in a git repository") as error:
+        Git.find(tmp_path)
+    assert error.value.hint == "git init"
+
+
+def test_a_bare_repository_is_refused(a_repo: Repo, tmp_path: Path) -> None:
+    a_repo.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
+    with pytest.raises(NotARepository, match="bare"):
+        Git.find(tmp_path / "bare.git")
+
+
+def test_a_missing_git_says_how_to_get_it(a_repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(PrerequisiteMissing, match="not installed") as error:
+        Git.find(a_repo.path)
+    assert "2.38" in error.value.hint
+
+
+def test_an_old_git_is_refused(a_repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "tools/git"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho git version 2.37.9\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{fake.parent}:{os.environ['PATH']}")
+    with pytest.raises(PrerequisiteMissing, match=r"2\.37\.9 is too old"):
+        Git.find(a_repo.path)
+
+
+def test_sha256_repositories_work(tmp_path: Path) -> None:
+    repo = Repo(tmp_path)
+    repo.git("init", "-q", "-b", "main", "--object-format=sha256")
+    repo.commit(README="x")
+    place = GitWorktree(Git.find(repo.path), "x-1")
+    place.prepare(repo.head())
+    (place.path / "new").write_text("x")
+    assert len(place.checkpoint("a").commit) == 64
+
+
+# Running it
+
+
+def test_an_error_is_one_line_in_gits_words(git: Git) -> None:
+    with pytest.raises(GitFailed, match="git cat-file failed: Not a valid object name nowhere") as error:
+        git.content("cat-file", "blob", "nowhere")
+    assert "\n" not in error.value.message
+
+
+def test_refs_move_together_or_not_at_all(a_repo: Repo, git: Git) -> None:
+    head = a_repo.head()
+    with pytest.raises(GitFailed):
+        git.move_refs(RefMove("refs/heads/a", head, ""), RefMove("refs/heads/main", head, ""))
+    assert git.refs("refs/heads") == {"refs/heads/main": head}
+    with pytest.raises(GitFailed):
+        git.move_refs(RefMove("refs/heads/main", a_repo.head("HEAD~1"), a_repo.head("HEAD~1")))
+
+
+def test_a_replaced_object_does_not_show(a_repo: Repo, git: Git) -> None:
+    benign = a_repo.git("hash-object", "-w", ".gitignore")
+    a_repo.git("replace", a_repo.git("rev-parse", "HEAD:README"), benign)
+    assert git.read_file(a_repo.head(), "README") == b"hello\n"
+
+
+def test_filters_that_were_there_first_are_used_and_later_ones_are_not(a_repo: Repo) -> None:
+    a_repo.git("config", "filter.up.clean", "tr a-z A-Z")
+    a_repo.commit("attributes", **{".gitattributes": "*.up filter=up\n*.later filter=later\n"})
+    place = GitWorktree(Git.find(a_repo.path), "x-1")
+    place.prepare(a_repo.head())
+    a_repo.git("config", "filter.later.clean", "echo evil")
+    (place.path / "a.up").write_text("abc")
+    (place.path / "a.later").write_text("abc")
+    place = GitWorktree(Git.find(a_repo.path), "x-1")
+    assert place.read(place.tree(), "a.up") == b"ABC"
+    assert place.read(place.tree(), "a.later") == b"abc"
+
+
+def test_shallow_clones_work(a_repo: Repo, tmp_path: Path) -> None:
+    a_repo.git("clone", "-q", "--depth=1", f"file://{a_repo.path}", str(tmp_path / "shallow"))
+    repo = Repo(tmp_path / "shallow")
+    place = GitWorktree(Git.find(repo.path), "x-1")
+    place.prepare(repo.head())
+    Repo(place.path).commit("work", new="x")
+    assert place.head() == repo.head("capsule-x-1")
+
+
+# Who
+
+
+def test_the_identity_is_the_users(git: Git) -> None:
+    assert git.identity == Identity("Ada", "ada@example.org")
+
+
+def test_the_identity_is_found_in_the_settings(a_repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_repo.git("config", "--global", "user.name", "Grace")
+    a_repo.git("config", "user.email", "grace@example.org")
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.delenv(f"GIT_{role}_NAME")
+        monkeypatch.delenv(f"GIT_{role}_EMAIL")
+    assert git.identity == Identity("Grace", "grace@example.org")
+
+
+def test_an_unknown_user_is_told_what_to_type(git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.delenv(f"GIT_{role}_NAME")
+        monkeypatch.delenv(f"GIT_{role}_EMAIL")
+    with pytest.raises(CapsuleError, match="does not know who you are") as error:
+        _ = git.identity
+    assert "user.name" in error.value.hint and "user.email" in error.value.hint
+
+
+# Locks
+
+
+def test_a_stale_lock_is_outlasted(a_repo: Repo, git: Git) -> None:
+    (a_repo.path / ".git/refs/heads/new.lock").touch()
+    started = time.monotonic()
+    git.move_refs(RefMove("refs/heads/new", a_repo.head(), ""))
+    assert time.monotonic() - started < git_locks.PATIENCE + 2
+
+
+def test_a_lock_is_waited_for_while_its_owner_works(a_repo: Repo, git: Git) -> None:
+    lock = a_repo.path / ".git/refs/heads/new.lock"
+    lock.touch()
+    code = "import sys, time, pathlib; time.sleep(0.6); pathlib.Path(sys.argv[1]).unlink()"
+    owner = subprocess.Popen([sys.executable, "-c", code, str(lock)])
+    git.move_refs(RefMove("refs/heads/new", a_repo.head(), ""))
+    assert owner.wait() == 0  # it found its lock where it had left it
+
+
+def test_a_lock_of_a_living_git_stays(a_repo: Repo, git: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(git_locks, "PATIENCE", 0.3)
+    lock = a_repo.path / ".git/refs/heads/new.lock"
+    lock.touch()
+    os.utime(lock, (1, 1))
+    living = subprocess.Popen(["git", "cat-file", "--batch"], cwd=a_repo.path / "src", stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(GitFailed) as error:
+            git.move_refs(RefMove("refs/heads/new", a_repo.head(), ""))
+        assert str(lock) in error.value.hint
+        assert lock.exists()
+    finally:
+        living.communicate()
+
+
+def test_only_locks_of_gits_are_ever_removed(a_repo: Repo) -> None:
+    common = a_repo.path / ".git"
+    for name in ("capsule/locks/main.lock", "objects/x.lock", "../package.lock"):
+        path = common / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        assert not git_locks.clear_if_stale(path, common, [], older_than=0)
+        assert path.exists()
+
+
+# Facts about a repository
+
+
+def test_main_is_configured_or_the_remotes_or_usual(a_repo: Repo, git: Git) -> None:
+    assert main_branch(git) == "main"
+    a_repo.git("branch", "trunk")
+    a_repo.git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/trunk")
+    assert main_branch(git) == "trunk"
+    assert main_branch(git, "main") == "main"
+
+
+def test_a_main_nobody_knows_is_asked_for_with_the_choices(a_repo: Repo, git: Git) -> None:
+    a_repo.git("branch", "-m", "develop")
+    with pytest.raises(CapsuleError, match="Which branch") as error:
+        main_branch(git)
+    assert "develop" in error.value.hint and error.value.exit_code == 2
+    with pytest.raises(CapsuleError, match="no such branch"):
+        main_branch(git, "gone")
+
+
+def test_a_repository_without_commits_is_refused(tmp_path: Path) -> None:
+    repo = Repo(tmp_path)
+    repo.git("init", "-q")
+    with pytest.raises(CapsuleError, match="no commits yet"):
+        base_of(Git.find(repo.path))
+    repo.write("new", "x")
+    assert dirty_paths(Git.find(repo.path)) == ["new"]
+
+
+def test_a_head_ahead_of_main_is_noticed(a_repo: Repo, git: Git) -> None:
+    assert not ahead_of(git, base_of(git), "main")
+    a_repo.git("switch", "-q", "--detach")
+    assert is_detached(git)
+    refuse_if_ahead(git, base_of(git), "main")
+    a_repo.commit("ahead", other="x")
+    with pytest.raises(CapsuleError, match="commits that main lacks") as error:
+        refuse_if_ahead(git, base_of(git), "main")
+    assert "--base main" in error.value.hint and error.value.exit_code == 2
+
+
+def test_something_under_way_is_named(a_repo_with_conflict: Repo) -> None:
+    git = Git.find(a_repo_with_conflict.path)
+    assert under_way(git) == ""
+    subprocess.run(["git", "merge", "-q", "work"], cwd=git.root, check=False, capture_output=True)
+    assert under_way(git) == "a merge"
+    with pytest.raises(CapsuleError, match="A merge is under way") as error:
+        refuse_if_under_way(git)
+    assert "git merge --continue or --abort" in error.value.hint
+
+
+def test_dirt_is_listed_without_the_trackers_files(a_dirty_repo: Repo) -> None:
+    a_dirty_repo.write(".beads/issues.jsonl", "{}")
+    a_dirty_repo.write("x.pyc", "ignored")
+    (a_dirty_repo.path / "src/app.py").touch()
+    git = Git.find(a_dirty_repo.path)
+    index = (a_dirty_repo.path / ".git/index").read_bytes()
+    assert dirty_paths(git, [".beads"]) == ["README", "new.txt", "staged.txt"]
+    assert (a_dirty_repo.path / ".git/index").read_bytes() == index
+
+
+def test_artefacts_are_excluded_once(a_repo: Repo, git: Git) -> None:
+    exclude = a_repo.path / ".git/info/exclude"
+    exclude.write_text("mine")
+    for _ in range(2):
+        exclude_artefacts(git, a_repo.head())
+    assert exclude.read_text().splitlines() == [
+        "mine",
+        "/.capsule/*",
+        "!/.capsule/config.yaml",
+        "!/.capsule/workflows/",
+        "!/.capsule/prompts/",
+        "/worklog.md",
+    ]
+
+
+def test_a_project_with_a_worklog_of_its_own_is_refused(a_repo: Repo, git: Git) -> None:
+    a_repo.commit("mine", worklog__md="x")
+    with pytest.raises(Refused, match=r"worklog\.md of its own") as error:
+        exclude_artefacts(git, a_repo.head())
+    assert "git mv" in error.value.hint

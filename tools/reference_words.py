@@ -1,0 +1,158 @@
+"""What tools/reference cannot read from the code: what each field is for, and an example of every event."""
+
+from __future__ import annotations
+
+from capsule.core import event, evidence, workflow
+from capsule.core.decide import Decision, Move
+from capsule.core.item import Item
+from capsule.core.signal import Signal, Verdict
+
+LATER = "Read and checked; nothing uses it yet."
+SETTINGS = {
+    "project.prefix": f"What ids of backlog items begin with. {LATER}",
+    "project.main": "The branch that work is merged into. `auto`: what origin/HEAD names, else `main`, else `master`.",
+    "guardrails.max_size": "Above this assessment an item is parked for a human.",
+    "guardrails.max_complexity": "Likewise.",
+    "guardrails.max_risk": "Likewise.",
+    "execution.phase_timeout_minutes": "How long an agent, a gate or a set-up command may take.",
+    "execution.idle_timeout_minutes": "How long an agent may print nothing.",
+    "execution.max_retries": "How often each review may send work back. Unset: what the workflow says.",
+    "execution.default_phase_cap": f"How many agents one run of the queue may start. {LATER}",
+    "tracker": "Where items come from. `auto`: the JSONL of a `.beads` folder. Also: `beads-file`.",
+    "agent": "Who does the work: `claude`, `scripted`, or a name under `agents`.",
+    "agents.<name>.kind": "Its adapter: `claude`, `command` or `scripted`. Empty: by its name, or by `command`.",
+    "agents.<name>.model": "The model it is asked to use.",
+    "agents.<name>.command": "An argv in which `{prompt}`, `{prompt_file}` and `{model}` are filled in.",
+    "agents.<name>.prompt": "How a command that names none gets its prompt: as last argument, on stdin, or as a file.",
+    "agents.<name>.args": "More arguments. For `scripted`: the script.",
+    "agents.<name>.env": "Environment variables for this agent alone.",
+    "agents.<name>.timeout_minutes": LATER,
+    "agents.<name>.idle_timeout_minutes": LATER,
+    "workflow.default": "The workflow of an item. `auto`: `tdd`.",
+    "workflow.by_type": "Workflows by type of item, such as `{bug: hotfix}`.",
+    "workflow.by_tag": "Workflows by tag; a tag wins over the type.",
+    "workspace.kind": LATER,
+    "workspace.setup": "A command that makes a fresh worktree usable, such as `npm ci`; again when its inputs change.",
+    "workspace.copy": "Globs of untracked files to copy into a worktree, such as `.env`. They are never merged.",
+    "verify": "`strict`: a refuted PASS goes back. `warn`: it is recorded. `off`: nothing is looked at.",
+    "evidence.test": "The test command. `auto`: what can be detected. `none`: missions run unverified.",
+    "evidence.test_timeout_minutes": "How long the test command may take. Timed out is never green.",
+    "evidence.test_globs": "Which files are tests, fixtures and runner configuration. `auto`: by ecosystem.",
+    "evidence.debris": "Globs of files that must not be left behind.",
+    "sandbox": LATER,
+    "skills": LATER,
+    "build": LATER,
+    "budget.mission_usd": LATER,
+    "budget.run_usd": LATER,
+    "budget.mission_tokens": LATER,
+    "budget.run_tokens": LATER,
+    "notify": LATER,
+    "git.hooks": LATER,
+    "merge.push": f"{LATER} Capsule never pushes.",
+}
+
+WORKFLOW = {
+    "name": "Leave it out: a workflow has the name of its file.",
+    "phases": "What is done, in order.",
+    "description": "One line for people.",
+    "contract": "How agents answer: by a signal at the end of their output, or by a result file.",
+    "workspace": "Where agents work. Only `worktree` can be run so far.",
+    "retries": "How often each review may send work back, where neither the phase nor the settings say so.",
+    "prompts": "Prompts by name, here in the file.",
+}
+PHASE = {
+    "name": "Letters, digits, `-` and `_`; unique in the file.",
+    "role": "What a verdict means; see the table below.",
+    "stage": "The label behind `[2/5]`; phases may share one. Default: the name.",
+    "prompt": "**Doer**: an agent with this prompt (from `prompts`, the project, or built in).",
+    "run": "**Doer**: a shell command. Exit 0 is PASS, anything else NEEDS_WORK with the end of its output.",
+    "do": "**Doer**: an action of the engine: ",
+    "workflow": "**Doer**: child missions that walk through this workflow.",
+    "rework": "The earlier phase that work is sent back to. A review must name one.",
+    "retries": "How often this phase may send back or be tried again.",
+    "agent": "Who does it, by name in the settings.",
+    "model": "The model that agent is asked to use.",
+    "timeout_minutes": "How long it may take. Default: `execution.phase_timeout_minutes`.",
+    "idle_timeout_minutes": "How long an agent may print nothing. Default: `execution.idle_timeout_minutes`.",
+    "when": "Conditions; where one does not hold, the phase is skipped.",
+    "escalate": "Somebody else, after so many setbacks.",
+    "checks": "What Capsule looks at for itself when the phase claims success; see below.",
+    "artefact": "The document that the checks `artefact` and `spec-done` ask for, such as `SPEC`.",
+    "closing": "Also done where an item is closed without a merge.",
+}
+WHEN = {
+    "changed": "Globs; at least one file that differs from the base matches.",
+    "status": "The item's status is one of these.",
+    "size": "The item's assessment is one of these.",
+    "complexity": "Likewise.",
+    "risk": "Likewise.",
+    "impact": "Likewise.",
+}
+ESCALATION = {
+    "after": "How many setbacks.",
+    "agent": "Who tries then. Default: the same agent, with the other model.",
+    "model": "The model that one is asked to use.",
+}
+CHECKS = {
+    "base-green": "The test command is green, or finds no tests, before anything is done.",
+    "red": "The test command is red. Green twice parks the item as “seems already done”.",
+    "green": "The test command is green.",
+    "green-when-done": "The same, but only for PASS, not for MORE.",
+    "changed": "Something differs from what the last review let pass.",
+    "changed-now": "Something differs from when this phase began. PASS may find that nothing was left to do.",
+    "only-tests": "Only test files differ from the base.",
+    "untouched-tests": "No test file was added, changed or removed since the last review let it pass.",
+    "no-debris": "No file that matches `evidence.debris` was added.",
+    "as-approved": "Nothing differs from what the last review let pass.",
+    "committed": "Everything to be delivered is in a commit of the branch.",
+    "artefact": "The document exists and is not empty.",
+    "spec-done": "No `- [ ]` is left in the document, for PASS.",
+}
+ACTIONS = {
+    "prep": "claims the item, makes the worktree and its worklog, sets it up, and sees whether the base is green",
+    "publish": "builds the merge result, runs the gate on exactly that tree, and moves main by compare-and-swap",
+    "archive": "stores the papers, removes worktree and branch, closes the item",
+}
+
+EXIT_CODES: list[tuple[str, ...]] = [
+    ("0", "done: merged, shown, made, or there was nothing to do"),
+    ("1", "stopped for a human: retries exhausted, conflict, red gate, parked, refused; or not found"),
+    ("2", "it could not start or go on: usage, settings, a missing program, an agent that failed, a bug of ours"),
+    ("3", "somebody else is at it; try again later"),
+    ("130", "stopped by SIGINT or SIGTERM; resumable"),
+]
+
+AT, TREE, COMMIT = "2026-11-16T09:30:00Z", "f5774835678f", "4467053d6349"
+CHECKPOINT = evidence.Checkpoint(commit="1f0c9a7be210", head=COMMIT, tree=TREE)
+OBSERVATION = evidence.Observation(tree=TREE, command="make test", colour=evidence.Colour.RED, exit_code=1, seconds=1.2)
+REFUTED = evidence.Evidence(
+    "green", "all tests pass", "`make test` is red, exit 1", evidence.Standing.REFUTED, "1 failed, 15 passed"
+)
+EXAMPLES: tuple[event.Event, ...] = (
+    event.MissionStarted(
+        at=AT, mission="demo-1", item=Item(id="demo-1", title="Validate email format"), base=COMMIT, into="main",
+        workflow=workflow.Workflow(name="short", phases=(workflow.Phase(name="execute", prompt="execute"),)),
+        policy=event.Policy(test="make test", test_globs=("tests/**",)),
+    ),
+    event.StepBegun(at=AT, key="execute#1", phase="execute", run=1, attempt=1, agent="claude"),
+    event.StepEnded(
+        at=AT, key="execute#1", phase="execute", run=1,
+        outcome=event.Outcome(
+            signal=Signal(verdict=Verdict.PASS, feedback="All green.", files_changed=("src/a.py",), summary="Done"),
+            evidence=(REFUTED,), checkpoint=CHECKPOINT, files=("src/a.py",), agent="claude", seconds=41.5,
+        ),
+        decision=Decision(
+            move=Move.RETRY, verdict=Verdict.REFUTED, reason="all tests pass", back_to="execute", counter="execute"
+        ),
+    ),
+    event.Observed(at=AT, key="9f86d081884c7d659a2feaa0", observation=OBSERVATION),
+    event.Proposed(at=AT, commit="4be4924d8554", tree=TREE, onto=COMMIT),
+    event.Reopened(at=AT),
+    event.Rebased(at=AT, base=COMMIT, checkpoint=CHECKPOINT, re_enter="execute", conflicts=("src/a.py",)),
+    event.MovedByHand(at=AT, what="item", expected="in_progress", found="closed"),
+    event.Salvaged(at=AT, ref="refs/capsule/salvage/demo-1/1", why="left behind by an interrupted execute"),
+    event.Warned(at=AT, text="the tracker was slow to answer"),
+    event.Stopped(at=AT, cause="Stopped during execute; nothing is lost.", exit_code=130),
+    event.Abandoned(at=AT, how="aborted", salvage="refs/capsule/salvage/demo-1/2"),
+    event.ItemClosed(at=AT, reason="Merged as 4be4924d8554"),
+)  # fmt: skip
