@@ -40,6 +40,12 @@ crash: $(VENV)/.dev ## kill a mission at every journaled point, and resume it
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
 	@set -e; for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b; done
 
+reference: $(VENV)/.dev ## write docs/reference from the code
+	$(BIN)/python tools/reference
+
+pictures: $(VENV)/.dev ## draw docs/pictures from a real run of the demo
+	$(BIN)/python tools/pictures
+
 $(VENV)/.ready: pyproject.toml requirements.txt
 	@tools/install $(PYTHON) $(VENV) requirements.txt
 	@touch $@
@@ -51,4 +57,4 @@ $(VENV)/.dev: $(VENV)/.ready requirements-dev.txt
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
 
-.PHONY: help demo test check format lint types contracts fix crash bench clean
+.PHONY: help demo test check format lint types contracts fix crash bench reference pictures clean

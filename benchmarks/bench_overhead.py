@@ -17,10 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 ROUNDS = int(os.environ.get("ROUNDS", "7"))
-CAPSULE = [sys.executable, "-m", "capsule"]
+CAPSULE = [str(Path(sys.executable).with_name("capsule"))]
 AGENT = """\
 case $CAPSULE_PHASE in
 test-writer) echo 'test -e hello' > tests.sh;;
@@ -41,7 +42,8 @@ import capsule.system.git as git, capsule.system.process as process
 from capsule.cli import main
 out, spawn, run = [], git._spawn, process.Keeper.run
 def recorded_spawn(args, environment, cwd, given=None):
-    out.append({"argv": ["git", *args], "env": dict(environment), "cwd": str(cwd), "in": (given or b"").decode("latin1")})
+    text = (given or b"").decode("latin1")
+    out.append({"argv": ["git", *args], "env": dict(environment), "cwd": str(cwd), "in": text})
     return spawn(args, environment, cwd, given)
 def recorded_run(self, command, **more):
     out.append({"argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "in": ""})
@@ -59,7 +61,9 @@ def make_project(root: Path) -> None:
     agent = root.parent / "agent.sh"
     agent.write_text(AGENT)
     (root / "README.md").write_text("A project.\n")
-    (root / ".beads" / "issues.jsonl").write_text('{"id":"one","title":"Say hello","status":"open","issue_type":"task"}\n')
+    (root / ".beads" / "issues.jsonl").write_text(
+        '{"id":"one","title":"Say hello","status":"open","issue_type":"task"}\n'
+    )
     (root / ".capsule" / "config.yaml").write_text(
         f"agent: instant\nagents: {{instant: {{command: [sh, {agent}]}}}}\n"
         'evidence: {test: "test ! -e tests.sh || sh tests.sh", test_globs: [tests.sh]}\n'
@@ -77,7 +81,7 @@ def measured(work: Callable[[], None]) -> tuple[float, float]:
 
 
 def run(argv: list[str], cwd: Path, env: Mapping[str, str] = ENVIRONMENT, given: bytes = b"") -> int:
-    done = subprocess.run(argv, cwd=cwd, env=env, input=given, capture_output=True)
+    done = subprocess.run(argv, cwd=cwd, env=env, input=given, capture_output=True, check=False)
     return done.returncode
 
 
@@ -107,7 +111,7 @@ def start_up(project: Path) -> dict[str, float]:
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(ROUNDS * 3):
         for name, argv in commands.items():
-            seconds[name].append(measured(lambda argv=argv: print(end="", file=sys.stderr) or _checked(argv, project))[0])  # type: ignore[misc, func-returns-value]
+            seconds[name].append(measured(partial(_checked, argv, project))[0])
     return {name: statistics.median(taken) * 1000 for name, taken in seconds.items()}
 
 
@@ -128,9 +132,9 @@ def main() -> None:
         missions, floors = [], []
         for _ in range(ROUNDS):
             project = fresh(template, "mission")
-            missions.append(measured(lambda: _checked([*CAPSULE, "run", "one"], project)))  # noqa: B023
+            missions.append(measured(partial(_checked, [*CAPSULE, "run", "one"], project)))
             bare = fresh(template, "floor")
-            floors.append(measured(lambda: replay(calls, recorded, bare)))  # noqa: B023
+            floors.append(measured(partial(replay, calls, recorded, bare)))
         report(calls, missions, floors, start_up(project))
 
 
@@ -146,7 +150,7 @@ def report(
     print(f"one mission:   {wall * 1000:6.0f} ms wall  {cpu * 1000:6.0f} ms CPU")
     print(f"its floor:     {floor_wall * 1000:6.0f} ms wall  {floor_cpu * 1000:6.0f} ms CPU  "
           f"({gits} git commands, {len(calls) - gits} agent and test spawns, bare)")  # fmt: skip
-    print(f"ratio:         {wall / floor_wall:6.2f} x wall   {cpu / floor_cpu:6.2f} x CPU   (aim: at most 3, under 450 ms)")
+    print(f"ratio:         {wall / floor_wall:6.2f} x wall   {cpu / floor_cpu:6.2f} x CPU   (aim: at most 3)")
     rest = wall - floor_wall - starts["capsule show"] / 1000
     print(f"of the rest:   {starts['capsule show']:6.0f} ms start-up of a command, {rest * 1000:.0f} ms deciding, "
           "journal, files and supervision")  # fmt: skip

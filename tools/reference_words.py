@@ -26,8 +26,6 @@ SETTINGS = {
     "agents.<name>.prompt": "How a command that names none gets its prompt: as last argument, on stdin, or as a file.",
     "agents.<name>.args": "More arguments. For `scripted`: the script.",
     "agents.<name>.env": "Environment variables for this agent alone.",
-    "agents.<name>.timeout_minutes": LATER,
-    "agents.<name>.idle_timeout_minutes": LATER,
     "workflow.default": "The workflow of an item. `auto`: `tdd`.",
     "workflow.by_type": "Workflows by type of item, such as `{bug: hotfix}`.",
     "workflow.by_tag": "Workflows by tag; a tag wins over the type.",

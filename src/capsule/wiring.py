@@ -132,8 +132,10 @@ def _words_of(project: Project, base: str) -> set[str]:
 def base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
     """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
 
+    tracked = {entry.path for entry in project.git.list_tree(base, recursive=True)} if base else set()
+
     def read(path: str) -> bytes | None:
-        held = project.git.read_file(base, path) if base else None
+        held = project.git.read_file(base, path) if path.encode() in tracked else None
         return held if held is not None else _from_disk(project.root / path)
 
     return read

@@ -143,7 +143,7 @@ def test_an_agent_that_quotes_the_item_is_judged_by_its_own_last_word(a_poisoned
 
 
 def test_an_item_closed_by_hand_meanwhile_is_not_merged(a_project: Project) -> None:
-    close = "sed -i 's/\"in_progress\"/\"closed\"/' ../../../.beads/issues.jsonl"
+    close = 'sed -i \'s/"in_progress"/"closed"/\' ../../../.beads/issues.jsonl'
     a_project.play(honest(sign_off=[said("PASS", run=[close])]))
     before = a_project.head("main")
     answer = a_project.run()

@@ -1,4 +1,4 @@
-"""Repositories in every state people leave them in. A mission either goes round it, or says why not and touches nothing."""
+"""Repositories as people leave them. A mission either goes round it, or says why not and touches nothing."""
 
 from __future__ import annotations
 

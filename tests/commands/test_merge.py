@@ -1,4 +1,4 @@
-"""`capsule merge`: the last stage by itself. Only a sign-off opens it: the journal's, or its own section of the worklog."""
+"""`capsule merge`: the last stage alone. Only a sign-off opens it: the journal's, or the worklog's own section."""
 
 from __future__ import annotations
 
@@ -96,3 +96,10 @@ def test_a_manual_fix_after_the_sign_off_is_merged(a_project: Project) -> None:
     answer = a_project.capsule("merge", ITEM)
     assert answer.code == 0, answer
     assert a_project.git("show", "main:README.md") == "The answer, spelled out."
+
+
+def test_a_workflow_without_a_review_can_sign_nothing_off(prepared: Project) -> None:
+    prepared.write(".capsule/workflows/bare.yaml", "phases: [{name: archive, role: action, do: archive}]\n")
+    with nothing_changes(prepared):
+        answer = prepared.capsule("merge", ITEM, env={"CAPSULE_WORKFLOW__DEFAULT": "bare"})
+    assert_clear(answer, 1, "'bare' has no review", "capsule run")

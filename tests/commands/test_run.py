@@ -60,7 +60,11 @@ def test_there_are_three_ways_to_say_it(a_project: Project, words: tuple[str, ..
 def test_it_finds_the_project_from_below_and_from_afar(a_project: Project) -> None:
     below = a_project.path / "tests"
     afar = a_project.path.parent
-    for words, cwd in (((), below), (("--project-dir", str(below)), afar), ((f"--project-dir={a_project.path}",), afar)):
+    for words, cwd in (
+        ((), below),
+        (("--project-dir", str(below)), afar),
+        ((f"--project-dir={a_project.path}",), afar),
+    ):
         assert a_project.capsule("run", ITEM, "--dry-run", *words, cwd=cwd).code == 0
 
 
@@ -80,7 +84,12 @@ def test_a_dry_run_shows_prompts_commands_and_gate_and_does_nothing(a_project: P
 def test_a_review_sends_work_back_with_its_feedback(a_project: Project) -> None:
     a_project.play(honest(test_review=[said("NEEDS_WORK", "cover the empty file"), said("PASS")]))
     assert a_project.run().code == 0
-    assert a_project.walked()[1:5] == ["test-writer PASS", "test-review NEEDS_WORK", "test-writer PASS", "test-review PASS"]
+    assert a_project.walked()[1:5] == [
+        "test-writer PASS",
+        "test-review NEEDS_WORK",
+        "test-writer PASS",
+        "test-review PASS",
+    ]
     kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "feedback-test-writer-2.md"
     assert kept.read_text() == "cover the empty file"
 
@@ -257,7 +266,11 @@ def test_a_workspace_is_set_up_and_given_its_copies(a_project: Project) -> None:
     a_project.write(".gitignore", ".env\ndeps\n")
     a_project.commit("ignore")
     a_project.write(".env", "SECRET=1\n")
-    a_project.play(honest(test_writer=[said("PASS", run=["test -f .env && test -f deps"], **_tests())]))
+    a_project.play(
+        honest(
+            test_writer=[said("PASS", run=["test -f .env && test -f deps"], write=honest()["test-writer"][0]["write"])]
+        )
+    )
     settings = {"CAPSULE_WORKSPACE__SETUP": "touch deps", "CAPSULE_WORKSPACE__COPY": '[".env"]'}
     answer = a_project.run(**settings)
     assert answer.code == 0, answer
@@ -270,7 +283,3 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
     assert "workspace.setup `echo no such package; exit 3` exited with 3: no such package" in answer.err
     assert answer.err.splitlines()[-1].startswith("  Its output is in ")
     assert a_project.run().code == 0
-
-
-def _tests() -> dict[str, object]:
-    return {"write": honest()["test-writer"][0]["write"]}

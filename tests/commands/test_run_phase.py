@@ -79,7 +79,7 @@ def test_the_signal_stands_alone_on_stdout_with_all_its_fields(claude: Claude, a
     }  # fmt: skip
 
 
-def test_claude_is_given_the_prompt_as_the_seeds_say(claude: Claude, a_place: Path) -> None:
+def test_claude_is_given_the_prompt_as_an_argument(claude: Claude, a_place: Path) -> None:
     claude.run("test-writer", str(a_place))
     flag, prompt, *rest = claude.argv
     assert (flag, rest) == ("-p", ["--dangerously-skip-permissions"])

@@ -32,7 +32,7 @@ OF_ROLE = {Role.WORKER: "write", Role.REVIEW: "judge", Role.SOLO: "alone", Role.
 def printed_table() -> dict[tuple[Role, str], str]:
     rows = [line.split() for line in (module.__doc__ or "").splitlines()]
     header = [*next(row for row in rows if row[:1] == ["role"])[3:-2], "retries gone"]
-    table = {}
+    table: dict[tuple[Role, str], str] = {}
     for row in rows:
         if row and row[0] in {role.value for role in Role} and len(row) == len(header) + 1:
             table |= {(Role(row[0]), column): cell for column, cell in zip(header, row[1:], strict=True)}

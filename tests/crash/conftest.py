@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -43,29 +44,29 @@ def mark() -> str:
 
 
 @pytest.fixture
-def a_project(template: Callable[[], Path], tmp_path: Path, mark: str) -> Iterator[Callable[[], Project]]:
+def a_project(template: Callable[[], Path], tmp_path: Path, mark: str) -> Callable[[], Project]:
     """Fresh copies of the project."""
-    made: list[Project] = []
-
-    def make() -> Project:
-        made.append(Project(template(), tmp_path / f"project-{len(made)}", mark))
-        return made[-1]
-
-    yield make
+    numbers = count()
+    return lambda: Project(template(), tmp_path / f"project-{next(numbers)}", mark)
 
 
-_known: dict[str, Undisturbed] = {}
+@pytest.fixture(scope="session")
+def memory() -> dict[str, Undisturbed]:
+    """What one test found out for those after it; a home that nobody can reach is there only within a test."""
+    return {}
 
 
 @pytest.fixture
-def undisturbed(a_project: Callable[[], Project], tmp_path: Path, mark: str) -> Undisturbed:
-    if not _known:
+def undisturbed(
+    memory: dict[str, Undisturbed], a_project: Callable[[], Project], tmp_path: Path, mark: str
+) -> Undisturbed:
+    if not memory:
         project, record = a_project(), tmp_path / "points"
         ran = project.drive(CRASH_RECORD=str(record), CRASH_EFFECTS="1")
         assert ran.returncode == 0, ran.stderr
         check_no_strays(project, mark)
         check_papers(project)
         points = [line.partition("\t")[0] for line in record.read_text().splitlines()]
-        _known["run"] = Undisturbed(ending_of(project), names_of(events_of(project)), points)
+        memory["run"] = Undisturbed(ending_of(project), names_of(events_of(project)), points)
         project.remove()
-    return _known["run"]
+    return memory["run"]

@@ -9,7 +9,8 @@ journaled event and every call through a door, in the order in which the mission
     before effect 41                         the runner is about to start a process that writes, or to touch a file
     after effect 41                          that process runs now, and may outlive us for a moment
 
-CRASH_AT names the point to die at, by a signal nothing can catch. CRASH_RECORD names a file that gets every point passed.
+CRASH_AT names the point to die at, by a signal nothing can catch. CRASH_RECORD names a file that is told of every point
+passed. Effects are watched only where CRASH_EFFECTS is set.
 """
 
 from __future__ import annotations
@@ -114,8 +115,8 @@ def _watch_events(journal: Any, passage: Passage) -> None:
 
 
 _EFFECTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink")
-_READERS = """cat-file check-ignore config diff-files diff-tree for-each-ref log ls-files ls-tree merge-base rev-list rev-parse
-    var version""".split()
+_READERS = {"cat-file", "check-ignore", "config", "diff-files", "diff-index", "diff-tree", "for-each-ref", "log"}
+_READERS |= {"ls-files", "ls-tree", "merge-base", "rev-list", "rev-parse", "var", "version"}
 _OF_NO_CONSEQUENCE = ("null", "live.jsonl")
 
 

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ def _signal(status: str, said: str, *files: str) -> dict[str, object]:
 
 
 def _turn(*commands: str, status: str = "PASS", said: str = "done") -> dict[str, object]:
-    return {"run": [*commands, "echo \"- $CAPSULE_PHASE $CAPSULE_RUN\" >> worklog.md"], "signal": _signal(status, said)}
+    return {"run": [*commands, 'echo "- $CAPSULE_PHASE $CAPSULE_RUN" >> worklog.md'], "signal": _signal(status, said)}
 
 
 def script_for(item: str) -> dict[str, list[dict[str, object]]]:
@@ -41,7 +40,9 @@ def script_for(item: str) -> dict[str, list[dict[str, object]]]:
         ],
         "test-review": [_turn(status="NEEDS_WORK", said="one case is missing"), _turn()],
         "execute": [
-            _turn(f"mkdir -p docs build; echo half >> {code}; echo one >> {page}; echo x >> build/out", said="all green"),
+            _turn(
+                f"mkdir -p docs build; echo half >> {code}; echo one >> {page}; echo x >> build/out", said="all green"
+            ),
             _turn(f"echo whole >> {code}; echo two >> {page}"),
         ],
         "execute-review": [_turn(f"echo reviewed >> {page}")],
@@ -108,28 +109,31 @@ class Project:
         assert done.returncode == 0, f"git {' '.join(args)}: {done.stderr}"
         return done.stdout.strip()
 
-    def run(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(self, item: str = ITEM) -> subprocess.CompletedProcess[str]:
         """The command as people type it."""
-        return self._wait([sys.executable, "-m", "capsule", *(words or ("run", ITEM))], env or {})
+        return self._finished(self.start(item))
 
     def drive(self, **told: str) -> subprocess.CompletedProcess[str]:
         """The same, watched."""
-        return self._wait([sys.executable, str(Path(__file__).with_name("driver.py")), "run", ITEM], told)
+        return self._finished(self._start([str(Path(__file__).with_name("driver.py"))], ITEM, told))
 
-    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, item: str = ITEM, **told: str) -> subprocess.Popen[str]:
+        return self._start(["-m", "capsule"], item, told)
+
+    def _start(self, program: list[str], item: str, told: dict[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "capsule", *(words or ("run", ITEM))],
+            [sys.executable, *program, "run", item],
             cwd=self.path,
-            env=self._environment | (env or {}),
+            env=self._environment | told,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def _wait(self, argv: list[str], env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            argv, cwd=self.path, env=self._environment | env, capture_output=True, text=True, check=False, timeout=120
-        )
+    @staticmethod
+    def _finished(runner: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+        said, explained = runner.communicate(timeout=120)
+        return subprocess.CompletedProcess(runner.args, runner.returncode, said, explained)
 
     def remove(self) -> None:
         shutil.rmtree(self.path)

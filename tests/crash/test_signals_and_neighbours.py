@@ -25,8 +25,7 @@ class Waiting:
     def __init__(self, project: Project, phase: str, folder: Path, item: str = ITEM) -> None:
         sign, script = folder / f"{item}-is-there", folder / f"{item}.json"
         script.write_text(json.dumps({item: waiting_script(item, phase, sign)}))
-        told = {"CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(script)])}
-        self.runner = project.start("run", item, env=told)
+        self.runner = project.start(item, CAPSULE_AGENTS__SCRIPTED__ARGS=json.dumps([str(script)]))
         deadline = time.monotonic() + 30
         while not sign.exists():
             assert self.runner.poll() is None, self.runner.communicate()[1]
@@ -49,6 +48,7 @@ def test_a_runner_killed_under_its_agent_takes_the_agents_whole_tree_along(
     assert waiting.ends_by(signal.SIGKILL) == -signal.SIGKILL
     assert gone_soon(mark, within=2), survivors(mark)
     resumes_to_the_same_end(project, undisturbed, mark)
+    check_half_done_work_is_kept(project)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -60,6 +60,7 @@ def test_a_runner_that_is_stopped_says_130_and_can_be_resumed(
     assert Waiting(project, phase, tmp_path).ends_by(number) == 130
     check_no_strays(project, mark)
     resumes_to_the_same_end(project, undisturbed, mark)
+    check_half_done_work_is_kept(project)
 
 
 def test_a_second_run_of_a_running_mission_is_told_who_runs_it(
@@ -76,7 +77,7 @@ def test_a_second_run_of_a_running_mission_is_told_who_runs_it(
 
 def test_two_missions_side_by_side_are_both_merged(a_project: MakeProject, mark: str) -> None:
     project = a_project()
-    runners = {item: project.start("run", item) for item in (ITEM, OTHER)}
+    runners = {item: project.start(item) for item in (ITEM, OTHER)}
     for runner in runners.values():
         said = runner.communicate(timeout=120)[1]
         assert runner.returncode == 0, said
@@ -86,11 +87,16 @@ def test_two_missions_side_by_side_are_both_merged(a_project: MakeProject, mark:
 def test_a_mission_killed_beside_another_leaves_it_alone(a_project: MakeProject, tmp_path: Path, mark: str) -> None:
     project = a_project()
     waiting = Waiting(project, "merge", tmp_path)
-    assert project.run("run", OTHER).returncode == 0
+    assert project.run(OTHER).returncode == 0
     waiting.ends_by(signal.SIGKILL)
     resumed = project.run()
     assert resumed.returncode == 0, resumed.stderr
     check_both_merged(project, mark)
+
+
+def check_half_done_work_is_kept(project: Project) -> None:
+    kept = project.git("for-each-ref", "--format=%(refname)", f"refs/capsule/salvage/{ITEM}").split()
+    assert any("half-done" in project.git("show", f"{ref}:src/{ITEM}.txt") for ref in kept)
 
 
 def check_both_merged(project: Project, mark: str) -> None:
@@ -99,7 +105,9 @@ def check_both_merged(project: Project, mark: str) -> None:
     assert sorted(subjects) == [f"Merge {ITEM}: Mend the one", f"Merge {OTHER}: Mend the other", "first"]
     subprocess.run(["sh", "run-tests.sh"], cwd=project.path, check=True)
     assert not project.git("status", "--porcelain", "--", ":!.beads")
-    closed = [json.loads(line)["status"] for line in (project.path / ".beads" / "issues.jsonl").read_text().splitlines()]
+    closed = [
+        json.loads(line)["status"] for line in (project.path / ".beads" / "issues.jsonl").read_text().splitlines()
+    ]
     assert closed == ["open", "closed", "closed"]
     for item in (ITEM, OTHER):
         check_papers(project, item)

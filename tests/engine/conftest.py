@@ -104,7 +104,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         subprocess.run(["git", *command], cwd=root, check=True)
     flags = {"agent": "scripted", "agents.scripted.args": [str(script)]}
     project = Project(Git.find(root), flags, env={})
-    exclude_artefacts(project.git, "HEAD")
+    exclude_artefacts(project.git, project.git.resolve("HEAD"))
     tracker = MemoryTracker([Item(id="one", title="Say hello", description="A greeting.", acceptance="It greets.")])
     watcher, journal = Watcher(), MemoryJournal()
     with ExitStack() as stack:

@@ -91,8 +91,7 @@ def test_a_module_fits_a_sitting_and_a_function_a_glance(path: Path) -> None:
 
 @pytest.mark.parametrize("name", [*VERBS, *ALIASES])
 def test_every_command_explains_itself(name: str) -> None:
-    done = subprocess.run([sys.executable, "-m", "capsule", name, "--help"], capture_output=True, text=True)
-    assert done.returncode == 0
+    done = subprocess.run([sys.executable, "-m", "capsule", name, "--help"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("usage: capsule ")
     assert len(done.stdout.splitlines()) > 4
     assert all(len(line) <= 120 for line in done.stdout.splitlines())

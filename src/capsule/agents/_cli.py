@@ -147,7 +147,7 @@ def _stdin_file(log: Path, invocation: Invocation) -> Path | None:
 
 
 def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
-    """The outputs where the seeds' readers look for them. A worktree that is gone gets none."""
+    """The outputs where readers of the output folder look for them. A worktree that is gone gets none."""
     target = Path(briefing.log).parent
     if not briefing.keep or not Path(briefing.cwd).is_dir():
         return

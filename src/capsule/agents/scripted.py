@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from capsule.agents._cli import CliAgent, Connection, Invocation, by_argument_or_stdin
-from capsule.core.briefing import Briefing
+from capsule.core.briefing import Briefing, Outage, Transcript
 from capsule.core.errors import PrerequisiteMissing, SettingsError
 
 _PLAYER = Path(__file__).with_name("_player.py")
@@ -23,6 +23,15 @@ class Agent(CliAgent):
         script = self._script()
         if not script.is_file():
             raise PrerequisiteMissing(f"The script {script} of the scripted agent is not there.", self.how_to_get_it)
+
+    def run(self, briefing: Briefing) -> Transcript:
+        """The interpreter is always there; a script that has gone is this agent's absence."""
+        try:
+            self.check()
+        except PrerequisiteMissing as missing:
+            outage = Outage("missing", missing.message, missing.hint)
+            return Transcript(why="not-started", exit_code=None, seconds=0.0, text=b"", outage=outage)
+        return super().run(briefing)
 
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)

@@ -84,7 +84,12 @@ def _check_signed_off(plan: Plan, world: World) -> None:
 
 
 def _last_review(workflow: Workflow) -> str:
-    return [phase.name for phase in workflow.phases if phase.role is Role.REVIEW][-1]
+    reviews = [phase.name for phase in workflow.phases[:-1] if phase.role is Role.REVIEW]
+    if not reviews:
+        raise Refused(
+            f"The workflow {workflow.name!r} has no review that could sign off.", "Use `capsule run` instead."
+        )
+    return reviews[-1]
 
 
 def _after_last_review(workflow: Workflow) -> str:

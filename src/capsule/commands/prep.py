@@ -46,6 +46,7 @@ def run(args: argparse.Namespace) -> int:
 def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     from capsule.core.worklog import open_worklog
     from capsule.reports.live import Several
+    from capsule.system.git import check_version
     from capsule.wiring import open_project, open_tracker, open_world, words_at
     from capsule.workspaces import repository
 
@@ -53,6 +54,7 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
     item = tracker.item(item_id)
+    check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
     base = repository.base_of(project.git, "HEAD")

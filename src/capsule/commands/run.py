@@ -111,6 +111,7 @@ class Plan:
 def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Plan:
     """What is missing is named here, with how to get it; nothing has been created yet."""
     from capsule.engine.job import Order
+    from capsule.system.git import check_version
     from capsule.wiring import choose_workflow, open_tracker, policy_at, words_at
     from capsule.workspaces import repository
 
@@ -119,6 +120,7 @@ def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Pl
     state = mission_state(project, item_id)
     if item.status is Status.DONE and not state.under_way and not state.finished:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
+    check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
     going_on = state.under_way and not args.fresh

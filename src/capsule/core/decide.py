@@ -195,20 +195,19 @@ def _setback(
     counter = workflow.counter(phase.name)
     allowed = workflow.allowed_retries(counter)
     if used.get(counter, 0) >= allowed:
-        reason = f"retries exhausted ({allowed} allowed): {_first_line(feedback, signal)}"
+        reason = f"retries exhausted ({allowed} allowed): {_reason(verdict, signal, evidence)}"
         return Decision(move=EXHAUSTED[phase.role], verdict=verdict, reason=reason, feedback=feedback, exit_code=1)
     back_to = phase.rework if move is Move.REWORK else phase.name
-    reason = _first_line(feedback, signal)
+    reason = _reason(verdict, signal, evidence)
     return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, back_to=back_to, counter=counter)
 
 
 def _halt(move: Move, verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> Decision:
-    feedback = _feedback(verdict, signal, evidence)
     return Decision(
         move=move,
         verdict=verdict,
-        reason=_first_line(feedback, signal),
-        feedback=feedback,
+        reason=_reason(verdict, signal, evidence),
+        feedback=_feedback(verdict, signal, evidence),
         exit_code=1 if move is Move.PARK else 2,
     )
 
@@ -217,8 +216,11 @@ def _feedback(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) 
     return as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
 
 
-def _first_line(feedback: str, signal: Signal) -> str:
-    lines = [line.strip() for line in (feedback or signal.summary).splitlines() if line.strip()]
+def _reason(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
+    """One line: the claim that did not hold, or the first thing that was said."""
+    for piece in refuted(evidence) if verdict is Verdict.REFUTED else ():
+        return f"it claimed that {piece.claimed}, and {piece.observed}"
+    lines = [line.strip() for line in (signal.feedback or signal.summary).splitlines() if line.strip()]
     return lines[0] if lines else "no reason was given"
 
 

@@ -106,9 +106,10 @@ class Proposed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="pr
 
 
 class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
-    """A halted mission goes on; `checkpoint` is set where a human changed the workspace meanwhile."""
+    """A halted mission goes on; `checkpoint` and `item` are set where a human changed the work or the item."""
 
     checkpoint: Checkpoint | None = None
+    item: Item | None = None
 
 
 class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):

@@ -95,6 +95,11 @@ def check_id(text: str) -> str:
     )
 
 
+def same_words(one: Item, other: Item) -> bool:
+    """Whether two readings of an item ask for the same thing."""
+    return (one.title, one.description, one.acceptance) == (other.title, other.description, other.acceptance)
+
+
 def check_move(item: Item, to: Status) -> None:
     """Refuse every status move that is not in the table; a blocked item returns exactly where it was."""
     allowed = (item.blocked.from_status,) if item.blocked and item.status is Status.BLOCKED else MOVES[item.status]

@@ -252,7 +252,9 @@ def _proposed(state: MissionState, event: Proposed) -> MissionState:
 def _reopened(state: MissionState, event: Reopened) -> MissionState:
     """The halted phase gets its retries afresh; a review is re-entered at the worker it sends back to."""
     halt = state.halt
-    state = msgspec.structs.replace(state, halt=None, abandoned="", checkpoint=event.checkpoint or state.checkpoint)
+    state = msgspec.structs.replace(
+        state, halt=None, checkpoint=event.checkpoint or state.checkpoint, item=event.item or state.item
+    )
     if event.checkpoint:  # a human's edits are the new state of things
         approved = dict.fromkeys(state.approved, event.checkpoint)
         state = msgspec.structs.replace(state, approved=approved, taken_over=True)
@@ -265,6 +267,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         state,
         to_do=state.workflow.sent_back(phase.name, target) + state.to_do[1:],
         used={**state.used, counter: 0},
+        setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
         feedback={**state.feedback, target: halt.feedback} if halt.feedback else state.feedback,
     )

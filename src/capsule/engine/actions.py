@@ -11,7 +11,7 @@ from collections.abc import Callable
 from capsule.core.errors import CapsuleError
 from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
 from capsule.core.evidence import Colour, Evidence, Standing
-from capsule.core.item import Status
+from capsule.core.item import Status, same_words
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
@@ -116,16 +116,11 @@ def _changed_under_us(job: Job) -> str:
     if state.parent:
         return ""
     now = job.world.tracker.item(state.item.id)
-    found = "closed" if now.status is Status.DONE else _rewritten(state.item, now)
+    found = "closed" if now.status is Status.DONE else "" if same_words(state.item, now) else "rewritten"
     if not found:
         return ""
     job.note(MovedByHand(at=job.world.clock.now(), what="item", expected=state.item.status.value, found=found))
     return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
-
-
-def _rewritten(then: object, now: object) -> str:
-    fields = ("title", "description", "acceptance")
-    return "rewritten" if any(getattr(then, name) != getattr(now, name) for name in fields) else ""
 
 
 def archive(job: Job) -> Report:

@@ -15,7 +15,7 @@ from capsule.core.event import (
     Stopped,
 )
 from capsule.core.evidence import Checkpoint
-from capsule.core.item import Status
+from capsule.core.item import Status, same_words
 from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step, replay
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
@@ -122,7 +122,7 @@ def _make_ready(order: Order, world: World, *, rebase: bool) -> None:
     elif rebase:
         note(world, order.mission, _rebased(state, world))
     elif state.halt:
-        note(world, order.mission, Reopened(at=world.clock.now(), checkpoint=_edited_by_hand(state, world)))
+        note(world, order.mission, _reopened(order, state, world))
 
 
 def _start(order: Order, world: World) -> None:
@@ -139,6 +139,12 @@ def _start(order: Order, world: World) -> None:
         parent=order.parent,
     )
     note(world, order.mission, started)
+
+
+def _reopened(order: Order, state: MissionState, world: World) -> Reopened:
+    """Whoever goes on with a halted mission goes on with the item as it reads now."""
+    rewritten = None if state.parent or same_words(order.item, state.item) else order.item
+    return Reopened(at=world.clock.now(), checkpoint=_edited_by_hand(state, world), item=rewritten)
 
 
 def _edited_by_hand(state: MissionState, world: World) -> Checkpoint | None:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from capsule.core.errors import LockHeld
 from capsule.core.event import Event, StepBegun, StepEnded, decode, encode
 from capsule.core.state import Step
 
@@ -14,11 +15,18 @@ class MemoryJournal:
     def __init__(self) -> None:
         self._streams: dict[str, list[bytes]] = defaultdict(list)
         self._epochs: dict[str, int] = defaultdict(int)
+        self._held: set[str] = set()
 
     @contextmanager
     def claim(self, stream: str) -> Iterator[int]:
+        if stream in self._held:
+            raise LockHeld(f"{stream} is running.", "Wait until it has ended.")
+        self._held.add(stream)
         self._epochs[stream] += 1
-        yield self._epochs[stream]
+        try:
+            yield self._epochs[stream]
+        finally:
+            self._held.remove(stream)
 
     def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
         for _, event in self.events(step.mission):
@@ -30,6 +38,8 @@ class MemoryJournal:
         return ended
 
     def note(self, stream: str, event: Event) -> None:
+        if stream not in self._held:
+            raise LockHeld(f"{stream} is written to without its claim.", "Claim it first.")
         self._streams[stream].append(encode(event))
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from capsule.core.item import check_id
-from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
+from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 
 LARGEST_RESULT = 4 * 1024 * 1024
 _COMPLETE = "summary.md"
@@ -63,6 +63,7 @@ class Papers:
         if (place / _COMPLETE).exists() and not _is_ours(place, step):
             _move_aside(place)
         place.mkdir(parents=True, exist_ok=True)
+        sweep_temps(place)
         write_atomically(place / _UNFINISHED, "")
         write_atomically(place / _STEP, step)
         _copy_outputs(self.folder(mission), place / "phase-outputs")

@@ -110,24 +110,33 @@ class SqliteJournal:
 
     def _db(self) -> sqlite3.Connection:
         if self._connection is None:
-            self._connection = self._open()
+            try:
+                self._connection = self._connect()
+                self._make_ready(self._connection)
+            except (sqlite3.DatabaseError, OSError) as fault:
+                self.close()
+                raise _unreadable(self._file, fault) from None
         return self._connection
 
-    def _open(self) -> sqlite3.Connection:
-        try:
-            if self._read_only:
-                db = sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
-                _version(db)
-                return db
-            self._folder.mkdir(parents=True, exist_ok=True)
-            db = sqlite3.connect(self._file, timeout=10, isolation_level=None)
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = FULL")
-            if _version(db) < _NEWEST_SCHEMA:
-                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
-        except sqlite3.DatabaseError as fault:
-            raise _unreadable(self._file, fault) from None
-        return db
+    def _connect(self) -> sqlite3.Connection:
+        if self._read_only:
+            return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return sqlite3.connect(self._file, timeout=10, isolation_level=None)
+
+    def _make_ready(self, db: sqlite3.Connection) -> None:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version > _NEWEST_SCHEMA:
+            self.close()
+            raise CapsuleError(
+                "The journal was written by a newer Capsule.", "Upgrade Capsule; nothing has been changed."
+            )
+        if self._read_only:
+            return
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        if version < _NEWEST_SCHEMA:
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
 
     def _next_epoch(self, stream: str) -> int:
         with self._transaction() as db:
@@ -158,13 +167,6 @@ class SqliteJournal:
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
-
-
-def _version(db: sqlite3.Connection) -> int:
-    version = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if version > _NEWEST_SCHEMA:
-        raise CapsuleError("The journal was written by a newer Capsule.", "Upgrade Capsule; nothing has been changed.")
-    return version
 
 
 def _decoded(file: Path, data: bytes) -> Event:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 
-_TEMP_NAME = re.compile(r"\.capsule-(\d+)-[0-9a-f]{8}\.tmp")
+_TEMP_NAME = re.compile(r"\.capsule-(\d+)-[0-9a-f]{8}\.tmp(\.lock)?")  # git locks an index by a name of its own
 _HINTS = {
     errno.ENOSPC: "Free some space on that disk, then run the same command again.",
     errno.EDQUOT: "Your disk quota is used up: free some space, then run the same command again.",
@@ -47,7 +47,7 @@ class CannotWrite(CapsuleError):
 def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
     """Replaces the file in one step. Its mode is kept unless one is given; a new file gets what the umask allows."""
     content = data.encode() if isinstance(data, str) else data
-    temp = path.parent / f".capsule-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    temp = temp_path(path.parent)
     try:
         _write_new(temp, content, _mode_of(path) if mode is None else mode)
         temp.replace(path)
@@ -90,6 +90,11 @@ def read_regular(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise TooLarge(errno.EFBIG, f"larger than the {limit} bytes allowed", str(path))
     return content
+
+
+def temp_path(directory: Path) -> Path:
+    """A name for a file that is not to outlive us; if we are killed, `sweep_temps` knows it for what it is."""
+    return directory / f".capsule-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def sweep_temps(directory: Path) -> list[Path]:

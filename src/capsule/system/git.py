@@ -26,7 +26,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import git_environment, git_locks
-from capsule.system.files import write_atomically
+from capsule.system.files import sweep_temps, write_atomically
 from capsule.system.git_objects import (
     Checkout,
     Commit,
@@ -47,7 +47,7 @@ OLDEST = (2, 38)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options")
-_IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n"
+_IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n/.capsule-*.tmp\n"
 
 
 class GitFailed(CapsuleError):
@@ -76,11 +76,12 @@ class Git:
         self._object_format = object_format
         self._commits: dict[str, Commit] = {}
         self._folders: dict[str, list[Entry]] = {}
+        self._files: tuple[str, list[Entry]] = ("", [])
+        self._differences: dict[tuple[str, str], list[Difference]] = {}
 
     @classmethod
     def find(cls, start: Path) -> Git:
         """The repository that `start` lies in. `core.bare` and `core.worktree`, which an agent can set, have no say."""
-        _check_version()
         common_dir, object_format = _tell(start, "--git-common-dir", "--show-object-format")
         git = cls(Path(common_dir).parent, Path(common_dir), object_format)
         if git.common_dir.name != ".git":
@@ -194,9 +195,11 @@ class Git:
     # Trees and files
 
     def list_tree(self, tree: str, *, recursive: bool = False) -> list[Entry]:
-        """The rows of one folder, which are remembered, or every file below it, which may be a great many."""
+        """The rows of one folder, which are remembered, or every file below it, of which only the last list is kept."""
         if recursive:
-            return self._list_tree("-r", tree)
+            if self._files[0] != tree:
+                self._files = (tree, self._list_tree("-r", tree))
+            return self._files[1]
         if tree not in self._folders:
             self._folders[tree] = self._list_tree(tree)
         return self._folders[tree]
@@ -209,9 +212,20 @@ class Git:
         rows = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in entries)
         return self.content("mktree", "-z", input=rows).out.decode().strip()
 
+    def tree_of(self, oid: str) -> str:
+        """The tree of a commit we have read; any other id as it is."""
+        known = self._commits.get(oid)
+        return known.tree if known else oid
+
     def differences(self, old: str, new: str) -> list[Difference]:
-        fields = self.content(*_DIFF, old, new).out.split(b"\0")
-        return [read_difference(head, path) for head, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+        """Between two ids, which cannot change: remembered."""
+        if old == new:
+            return []
+        if (old, new) not in self._differences:
+            fields = self.content(*_DIFF, old, new).out.split(b"\0")
+            rows = zip(fields[0:-1:2], fields[1::2], strict=True)
+            self._differences[old, new] = [read_difference(head, path) for head, path in rows]
+        return self._differences[old, new]
 
     def read_file(self, tree: str, path: str) -> bytes | None:
         """The content of a file in a tree or commit; None where there is no such file."""
@@ -244,8 +258,10 @@ class Git:
         return environment | ({"GIT_SHALLOW_FILE": str(shallow)} if shallow.exists() else {})
 
     def _make_own_directory(self, own: Path) -> list[git_environment.Setting]:
-        for folder in ("refs", "info"):
-            (own / folder).mkdir(parents=True, exist_ok=True)
+        for name in ("refs", "info"):
+            (own / name).mkdir(parents=True, exist_ok=True)
+        for folder in (own, own / "info"):
+            sweep_temps(folder)
         version = 0 if self._object_format == "sha1" else 1
         extension = f"[extensions]\n\tobjectFormat = {self._object_format}\n" if version else ""
         _write_if_new(own / "HEAD", b"ref: refs/heads/none\n")
@@ -314,18 +330,22 @@ def _cannot_start(cwd: Path) -> CapsuleError:
     return PrerequisiteMissing("git is not installed.", _GET_GIT)
 
 
-def _check_version() -> None:
+def check_version() -> None:
+    """Asked before work begins, and where git answers strangely; reading commands do without."""
     said = _spawn(("version",), dict(os.environ), Path("/")).out.decode(errors="replace")
     found = re.search(r"(\d+)\.(\d+)", said)
     if not found or (int(found[1]), int(found[2])) < OLDEST:
-        raise PrerequisiteMissing(f"{said.strip() or 'This git'} is too old: Capsule needs 2.38 or newer.", _GET_GIT)
+        version = said.strip() or "This git"
+        raise PrerequisiteMissing(f"{version} is too old: Capsule needs 2.38 or newer.", _GET_GIT)
 
 
 def _tell(start: Path, *what: str) -> list[str]:
     answer = _spawn(("rev-parse", "--path-format=absolute", *what), git_environment.as_the_user(), start)
-    if answer.code:
+    lines = os.fsdecode(answer.out).splitlines()
+    if answer.code or len(lines) != len(what):
+        check_version()
         raise _no_repository(start, answer)
-    return os.fsdecode(answer.out).splitlines()
+    return lines
 
 
 def _no_repository(start: Path, answer: Answer) -> CapsuleError:

@@ -22,7 +22,7 @@ from typing import Any
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import Blocked, Item, Lineage, Status, check_id, lineage_of
-from capsule.system.files import read_regular, write_atomically
+from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import FileLock
 from capsule.trackers import already_closed, unknown
 
@@ -160,6 +160,7 @@ class BeadsFileTracker:
         number = table.rows[item_id].line
         text = lines[number - 1].decode("utf-8")
         lines[number - 1] = splice(text, {**fields, "updated_at": self._now()}).encode("utf-8")
+        sweep_temps(self._path.parent)
         write_atomically(self._path, b"\n".join(lines))
 
 

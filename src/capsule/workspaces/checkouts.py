@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capsule.core.errors import Refused
+from capsule.system.files import temp_path
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, Checkout, Difference, shown
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
@@ -70,7 +71,7 @@ def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
         return []
     staged = _staged(git, place)
     wanted = [change for change in changes if change.path not in staged or not staged[change.path].sparse]
-    scratch = git.capsule_dir / "git" / f"bringing-{os.urandom(4).hex()}"
+    scratch = temp_path(git.capsule_dir / "git")
     try:
         left = _bring_files(git, place, wanted, scratch)
         return sorted({*left, *_bring_index(git, place, changes, staged)})

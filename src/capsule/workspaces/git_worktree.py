@@ -84,6 +84,10 @@ class GitWorktree:
         self._base_commit = ""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
+        self._judged = ""
+        """The deliverable tree that was looked at last, while nobody but us has been at work since."""
+        self._stands_at = ""
+        """The checkpoint made last, while nobody has been at work since."""
 
     # Beginning
 
@@ -164,6 +168,9 @@ class GitWorktree:
     # Going back
 
     def restore(self, checkpoint: Checkpoint) -> str:
+        stands_at, self._stands_at, self._judged = self._stands_at, "", ""
+        if stands_at == checkpoint.commit and self._linked.whole():
+            return ""
         entry, made = self._linked.ensure(checkpoint.head)
         self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._branch_ref}.lock"], self.path)
         standing = self._standing(entry)
@@ -221,13 +228,19 @@ class GitWorktree:
 
     def tree(self) -> str:
         self._require_whole()
-        return self._deliverable(self._snapshots.to_judge(self._base()))
+        self._judged = self._deliverable(self._snapshots.to_judge(self._base()))
+        return self._judged
 
     def checkpoint(self, label: str) -> Checkpoint:
+        """Right after a look, only the worklog can have changed."""
         head, newest = self._settle_head(self._require_whole())
-        everything = self._snapshots.to_judge(self._base())
-        commit = self._name(everything, head, newest, label)
-        return Checkpoint(commit=commit, head=head, tree=self._deliverable(everything))
+        if self._judged:
+            everything, delivered = self._snapshots.with_worklog(), self._judged
+        else:
+            everything = self._snapshots.to_judge(self._base())
+            delivered = self._deliverable(everything)
+        self._judged, self._stands_at = "", self._name(everything, head, newest, label)
+        return Checkpoint(commit=self._stands_at, head=head, tree=delivered)
 
     def _name(self, tree: str, head: str, newest: str, label: str) -> str:
         """The newest checkpoint if it says the same, else a new one that has it for a parent."""
@@ -241,11 +254,11 @@ class GitWorktree:
         return Checkpoint(commit=base, head=base, tree=self._git.commit(base).tree)
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
-        differences = [] if since == until else self._git.differences(since, until)
+        differences = self._git.differences(self._git.tree_of(since), self._git.tree_of(until))
         return [Change(shown(d.path), d.kind) for d in differences if not is_artefact(d.path, self._artefacts)]
 
     def touched_outside_commit(self) -> Sequence[str]:
-        return [change.path for change in self.changes(self.head(), self.tree())]
+        return [change.path for change in self.changes(self.head(), self._judged or self.tree())]
 
     def head(self) -> str:
         return self._settle_head(self._require_whole())[0]

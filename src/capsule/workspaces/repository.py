@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
-from capsule.system.files import write_atomically
+from capsule.system.files import sweep_temps, temp_path, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import shown
 from capsule.workspaces.checkouts import UNDER_WAY
@@ -56,7 +55,8 @@ def is_detached(git: Git) -> bool:
 
 def ahead_of(git: Git, base: str, into: str) -> bool:
     """Whether the base holds commits that the branch merged into lacks."""
-    return not git.is_ancestor(base, git.resolve(f"refs/heads/{into}"))
+    tip = git.resolve(f"refs/heads/{into}")
+    return tip != base and not git.is_ancestor(base, tip)
 
 
 def refuse_if_ahead(git: Git, base: str, into: str) -> None:
@@ -78,7 +78,7 @@ def refuse_if_under_way(git: Git) -> None:
 
 def dirty_paths(git: Git, own_files: Sequence[str] = ()) -> list[str]:
     """What is changed, staged or new in the main checkout; the tracker's files and ours never count."""
-    index = git.capsule_dir / "git" / f"looking-{os.urandom(4).hex()}"
+    index = temp_path(git.capsule_dir / "git")
     head = git.resolve("HEAD")
     try:
         _copy_index(git, index)
@@ -91,7 +91,7 @@ def dirty_paths(git: Git, own_files: Sequence[str] = ()) -> list[str]:
 
 def exclude_artefacts(git: Git, base: str) -> None:
     """Has git ignore what Capsule puts into a project, by a file that belongs to this clone alone."""
-    if git.read_file(base, "worklog.md") is not None:
+    if any(entry.path == b"worklog.md" for entry in git.list_tree(base)):
         hint = "Rename it (git mv worklog.md docs/worklog.md), commit, and start again."
         raise Refused("This project tracks a worklog.md of its own, and missions keep theirs there.", hint)
     file = git.common_dir / "info" / "exclude"
@@ -99,6 +99,7 @@ def exclude_artefacts(git: Git, base: str) -> None:
     missing = [line for line in EXCLUDED if line not in text.splitlines()]
     if missing:
         file.parent.mkdir(exist_ok=True)
+        sweep_temps(file.parent)
         ended = text if not text or text.endswith("\n") else text + "\n"
         write_atomically(file, (ended + "\n".join(missing) + "\n").encode(errors="surrogateescape"))
 

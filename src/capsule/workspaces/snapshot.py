@@ -63,6 +63,12 @@ class Snapshots:
                 for path in found.paths:
                     put_away_repository(self._git, self._worktree / os.fsdecode(path) / ".git")
 
+    def with_worklog(self) -> str:
+        """The last snapshot, with the worklog as it is now."""
+        self._holds_worklog = False
+        self._add_worklog()
+        return self._git.write_tree(self.index, self._worktree)
+
     def forget(self) -> None:
         """No index: whatever is in the worktree counts as unknown."""
         self._holds_worklog = False

@@ -1,0 +1,261 @@
+"""What every agent promises. Each file in agents/ is enrolled because it is there.
+
+A rig stands a shell script in the CLI's place, so that the suite can say what "the agent" does. A CLI that is looked up
+on the PATH needs no rig of its own: `Rig` puts the script there under the name the agent asks for.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from capsule.agents._cli import Connection
+from capsule.catalog import doors
+from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
+from capsule.core.errors import PrerequisiteMissing
+from capsule.doors import Agent
+from capsule.system.process import Keeper
+from capsule.system.stop import Stop
+
+TOOLS = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Rig:
+    """A CLI of the agent's own name on the PATH."""
+
+    own_argv = "$$"
+    """The process whose command line is the agent's, as the script sees it."""
+
+    def __init__(self, name: str, folder: Path, keeper: Keeper, stop: Stop) -> None:
+        self.name, self.folder, self.keeper, self.stop = name, folder, keeper, stop
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+
+    def options(self) -> Mapping[str, object]:
+        """What the settings say about this agent."""
+        return {}
+
+    def agent(self, **env: str) -> Agent:
+        connection = Connection(
+            name=self.name,
+            keeper=self.keeper,
+            root=self.folder,
+            env=env,
+            base_env={"PATH": f"{self.bin}:{TOOLS}", "INHERITED": "yes", "GIT_DIR": "/misleading"},
+            stop=self.stop,
+            **self.options(),  # type: ignore[arg-type]
+        )
+        made: Agent = import_module(doors("agents")[self.name]).connect(connection)
+        return made
+
+    def does(self, script: str) -> None:
+        """What the CLI does when it is started."""
+        path = self.bin / self.program()
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    def program(self) -> str:
+        return str(self.agent().describe(a_briefing(self.folder))[0])
+
+
+class CommandRig(Rig):
+    """`command` runs whatever the settings say."""
+
+    def options(self) -> Mapping[str, object]:
+        return {"command": ("some-cli", "--quietly")}
+
+
+class ScriptedRig(Rig):
+    """Always installed: what can be missing is its script."""
+
+    own_argv = "$PPID"
+
+    def options(self) -> Mapping[str, object]:
+        return {"args": ("script.json",)}
+
+    def does(self, script: str) -> None:
+        turn = {"run": [f"{script}\n"]}
+        self._script.write_text(json.dumps({"*": {"*": [turn]}}))
+
+    @property
+    def _script(self) -> Path:
+        return self.folder / "script.json"
+
+
+RIGS: dict[str, type[Rig]] = {"command": CommandRig, "scripted": ScriptedRig}
+
+
+def a_briefing(folder: Path, prompt: str = "Do it.\nNow.", **more: object) -> Briefing:
+    place = folder / "worktree"
+    place.mkdir(exist_ok=True)
+    about = {"mission": "m", "item": "m", "phase": "code", "run": 1, "timeout": 30.0, "idle_timeout": 0.0}
+    log = place / ".capsule" / "output" / "code-1-2.log"
+    return Briefing(prompt=prompt, cwd=str(place), log=str(log), **{**about, **more})  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=doors("agents"))
+def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
+    with Stop() as stop, Keeper(grace=0.5) as keeper:
+        yield RIGS.get(request.param, Rig)(request.param, tmp_path, keeper, stop)
+
+
+def run(rig: Rig, script: str, **more: object) -> Transcript:
+    rig.does(script)
+    return rig.agent().run(a_briefing(rig.folder, **more))  # type: ignore[arg-type]
+
+
+# ── what it is given
+
+
+def test_a_dry_run_can_show_the_command_line(rig: Rig) -> None:
+    rig.does("true")
+    argv = rig.agent().describe(a_briefing(rig.folder))
+    assert "Do it.\nNow." in argv
+    assert not (rig.folder / "worktree" / ".capsule").exists()
+
+
+def test_the_prompt_arrives_whole(rig: Rig) -> None:
+    prompt = "Line one\n\n  `ticks` $HOME {prompt} 'quotes' \"both\" ünï ☃\n"
+    assert prompt.encode() in run(rig, f"cat /proc/{rig.own_argv}/cmdline", prompt=prompt).text
+
+
+def test_a_prompt_too_long_for_an_argument_arrives_by_stdin_or_file(rig: Rig) -> None:
+    prompt = "x" * (LONGEST_ARGUMENT + 50_000) + " the end"
+    words = f"$(tr '\\0' ' ' < /proc/{rig.own_argv}/cmdline)"
+    transcript = run(rig, f"cat; for word in {words}; do case $word in *.prompt) cat $word;; esac; done", prompt=prompt)
+    assert transcript.exit_code == 0, transcript.detail
+    assert prompt.encode() in transcript.text
+
+
+def test_stdin_is_closed(rig: Rig) -> None:
+    transcript = run(rig, "cat; echo read to the end", timeout=10.0)
+    assert transcript.text == b"read to the end\n"
+
+
+def test_it_works_in_its_directory(rig: Rig) -> None:
+    assert run(rig, "pwd").text == f"{rig.folder / 'worktree'}\n".encode()
+
+
+def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) -> None:
+    rig.does('echo "$INHERITED $FROM_SETTINGS $CAPSULE_PHASE ${GIT_DIR-unset}"')
+    agent = rig.agent(FROM_SETTINGS="set")
+    briefing = a_briefing(rig.folder, env={"CAPSULE_PHASE": "code", "CAPSULE_ITEM": "m", "CAPSULE_RUN": "1"})
+    assert agent.run(briefing).text == b"yes set code unset\n"
+
+
+# ── what is kept of it
+
+
+def test_output_and_errors_go_to_two_files(rig: Rig) -> None:
+    transcript = run(rig, "echo out; echo err >&2")
+    output = rig.folder / "worktree" / ".capsule" / "output"
+    assert (transcript.why, transcript.exit_code, transcript.text) == ("exited", 0, b"out\n")
+    assert (output / "code-1-2.log").read_text() == "out\n"
+    assert (output / "code-1-2.log.stderr").read_text() == "err\n"
+
+
+def test_of_a_flood_the_end_is_read(rig: Rig) -> None:
+    transcript = run(rig, "head -c 40000000 /dev/zero; echo last words")
+    assert transcript.text.endswith(b"\x00last words\n")
+    assert len(transcript.text) < 20_000_000
+
+
+def test_invalid_text_is_kept_as_it_is(rig: Rig) -> None:
+    assert run(rig, r"printf '\377\000\n'").text == b"\xff\x00\n"
+
+
+def test_an_agent_that_deletes_its_worktree_takes_no_output_with_it(rig: Rig) -> None:
+    keep = rig.folder / "kept"
+    transcript = run(rig, f"echo before; echo err >&2; rm -rf {rig.folder}/worktree; echo after", keep=str(keep))
+    assert transcript.text == b"before\nafter\n"
+    assert (keep / "code-1-2.log").read_text() == "before\nafter\n"
+    assert (keep / "code-1-2.log.stderr").read_text().startswith("err\n")
+    assert not (rig.folder / "worktree").exists()
+
+
+def test_kept_output_is_shown_in_the_worktree_too(rig: Rig) -> None:
+    run(rig, "echo out", keep=str(rig.folder / "kept"))
+    assert (rig.folder / "worktree/.capsule/output/code-1-2.log").read_text() == "out\n"
+
+
+@pytest.mark.parametrize("keep", ["", "kept"])
+@pytest.mark.parametrize("link", [".capsule", ".capsule/output"])
+def test_a_link_in_the_worktree_is_not_followed(rig: Rig, keep: str, link: str) -> None:
+    elsewhere, place = rig.folder / "elsewhere", rig.folder / "worktree" / link
+    elsewhere.mkdir()
+    place.parent.mkdir(parents=True)
+    place.symlink_to(elsewhere)
+    run(rig, "echo out", keep=str(rig.folder / keep) if keep else "")
+    assert not list(elsewhere.iterdir())
+    assert (rig.folder / "worktree/.capsule/output/code-1-2.log").read_text() == "out\n"
+
+
+# ── how it ends: data, never an exception
+
+
+def test_its_exit_code_is_told(rig: Rig) -> None:
+    transcript = run(rig, "echo some; exit 3")
+    assert transcript.why == "exited"
+    assert transcript.exit_code not in (0, None)
+    assert transcript.text.startswith(b"some\n")
+    assert transcript.outage is None
+
+
+def test_a_signal_is_told_as_a_shell_would(rig: Rig) -> None:
+    assert run(rig, f"kill -9 {rig.own_argv}").exit_code == 137
+
+
+def test_it_is_ended_when_its_time_is_up(rig: Rig) -> None:
+    transcript = run(rig, "echo some; sleep 60", timeout=0.4)
+    assert (transcript.why, transcript.text) == ("timeout", b"some\n")
+    assert transcript.seconds < 10
+
+
+def test_it_is_ended_when_it_falls_silent(rig: Rig) -> None:
+    assert run(rig, "echo some; sleep 60", idle_timeout=0.4).why == "idle"
+
+
+def test_it_is_ended_when_somebody_says_stop(rig: Rig) -> None:
+    timer = threading.Timer(0.3, rig.stop.request)
+    timer.start()
+    transcript = run(rig, "sleep 60")
+    timer.join()
+    assert transcript.why == "stopped"
+    assert transcript.seconds < 10
+
+
+def test_what_it_leaves_running_is_ended_and_counted(rig: Rig) -> None:
+    pid = rig.folder / "pid"
+    transcript = run(rig, f"setsid sh -c 'echo $$ > {pid}; exec sleep 60' & while [ ! -s {pid} ]; do :; done")
+    assert transcript.leftovers == 1
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+
+
+# ── where it cannot run at all
+
+
+def test_whoever_lacks_it_is_told_how_to_get_it(rig: Rig) -> None:
+    with pytest.raises(PrerequisiteMissing) as missing:
+        rig.agent().check()
+    assert missing.value.hint
+    rig.does("true")
+    rig.agent().check()
+
+
+def test_an_agent_that_vanished_since_is_an_outage_not_a_verdict(rig: Rig) -> None:
+    transcript = rig.agent().run(a_briefing(rig.folder))
+    assert transcript.outage is not None
+    assert transcript.outage.reason
+    assert transcript.outage.hint
+
+
+def test_a_program_that_may_not_be_executed_is_an_outage(rig: Rig) -> None:
+    rig.does("true")
+    for program in rig.bin.iterdir():
+        program.chmod(0o644)
+        assert rig.agent().run(a_briefing(rig.folder)).outage
