@@ -70,16 +70,11 @@ def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Pro
     assert any("I will clean up" in log.read_text() for log in kept.glob("execute-2*.log"))
 
 
-def test_an_agent_that_hides_the_worktree_behind_a_link_gets_it_back(a_project: Project, tmp_path: Path) -> None:
+def test_an_agent_that_puts_a_link_in_the_worktrees_place_is_not_followed(a_project: Project, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     swap = f'cd / && mv "$CAPSULE_WORKTREE" {elsewhere} && ln -s {elsewhere} "$CAPSULE_WORKTREE"'
-    a_project.play(honest(execute=[said("PASS", run=[swap]), *WORK]))
-    main = a_project.head("main")
-    first = a_project.run()
-    assert first.code in (1, 2), first
-    assert "Traceback" not in first.err
-    assert a_project.head("main") == main
-    assert elsewhere.is_dir()
+    stops_once(a_project, said("PASS", run=[swap]), "is broken")
+    assert (elsewhere / "answer").read_text() == "41\n"
 
 
 def test_invalid_text_and_nul_bytes_around_a_signal_do_no_harm(a_project: Project) -> None:

@@ -174,7 +174,7 @@ def test_a_dirty_tree_is_noted_and_keeps_every_byte(a_project: Project) -> None:
     before = a_project.dirt()
     answer = a_project.run()
     assert answer.code == 0
-    assert "note: 3 uncommitted changes in your checkout are left alone" in answer.err
+    assert "note: 3 uncommitted changes are left alone in your checkout" in answer.err
     assert a_project.dirt() == before
     assert (a_project.path / "README.md").read_text() == "my edit\n"
     assert a_project.git("show", "main:README.md") == "The answer."
@@ -191,7 +191,7 @@ def test_dirty_files_that_the_merge_touches_keep_the_users_bytes(a_project: Proj
 
 def test_the_trackers_own_files_are_not_dirt(a_project: Project) -> None:
     a_project.set_bead(priority=0)
-    assert "uncommitted changes" not in a_project.run().err
+    assert "uncommitted change" not in a_project.run().err
 
 
 # ── what is there already, and is not ours

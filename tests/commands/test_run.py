@@ -8,7 +8,7 @@ import pytest
 
 from capsule.core.event import Abandoned
 
-from .conftest import COMMIT, ITEM, PHASES, Project, assert_clear, honest, nothing_changes, said
+from .conftest import COMMIT, ITEM, PHASES, Project, assert_clear, bead, honest, nothing_changes, said
 
 
 def test_a_mission_ends_on_main(a_project: Project) -> None:
@@ -154,12 +154,15 @@ def test_a_human_repair_of_a_halted_mission_is_kept(a_halted_mission: Project) -
 def test_fresh_salvages_what_was_there(a_halted_mission: Project) -> None:
     (a_halted_mission.worktree / "draft.txt").write_text("my draft\n")
     answer = a_halted_mission.run("--fresh")
-    assert answer.code in (0, 2)
+    assert answer.code == 0, answer
     assert any(isinstance(event, Abandoned) for event in a_halted_mission.events())
     refs = a_halted_mission.refs(f"refs/capsule/salvage/{ITEM}")
     assert refs
     assert a_halted_mission.git("show", f"{refs[0]}:draft.txt") == "my draft"
     assert refs[0] in answer.err
+    earlier = a_halted_mission.path / ".capsule" / "logs" / ITEM / "1"
+    assert "the disk is full" in (earlier / "worklog.md").read_text()
+    assert list((earlier / "phase-outputs").glob("execute-2*.log"))
 
 
 def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: Project) -> None:
@@ -196,6 +199,12 @@ def test_off_looks_at_nothing_and_says_so(a_project: Project) -> None:
     assert a_project.answer() == "43"
 
 
+@pytest.mark.parametrize("word", ["--max-retries=-1", "--max-retries=many", "--output=xml", "--max-retries"])
+def test_an_option_with_a_wrong_value_is_refused(a_project: Project, word: str) -> None:
+    with nothing_changes(a_project):
+        assert_clear(a_project.run(word), 2, word.partition("=")[0].strip("-").replace("-", "")[:3], "")
+
+
 def test_an_unknown_way_to_verify_is_refused(a_project: Project) -> None:
     with nothing_changes(a_project):
         assert_clear(a_project.run("--verify=stric"), 2, "verify", "strict")
@@ -219,6 +228,22 @@ def test_json_output_is_one_documented_event_a_line(a_project: Project) -> None:
     assert ended[1]["outcome"]["signal"]["verdict"] == "PASS"
     assert ended[1]["decision"]["move"] == "advance"
     assert ended[1]["outcome"]["evidence"][0].keys() >= {"check", "claimed", "observed", "standing"}
+
+
+def test_a_mission_that_is_done_says_nothing_in_json(a_project: Project) -> None:
+    assert a_project.run("--verify=off", "--output", "json").code == 0
+    again = a_project.run("--output", "json")
+    assert (again.code, again.out) == (0, "")
+
+
+def test_several_items_are_taken_one_after_the_other(a_project: Project) -> None:
+    rows = [bead(), bead(id="demo-1.2", title="Ask the question")]
+    a_project.beads.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    a_project.play(honest(merge=[said("PASS", run=[f"{COMMIT} || true"])]))
+    answer = a_project.run("--target", "demo-1.2", "--verify=off")
+    assert answer.code == 0, answer
+    assert f"{ITEM} is merged" in answer.out
+    assert "demo-1.2 is merged" in answer.out
 
 
 def test_json_and_an_error_leave_stdout_to_the_machine(a_project: Project) -> None:
@@ -248,7 +273,9 @@ def test_a_workflow_of_the_users_own_with_gate_condition_and_escalation(a_projec
     a_project.commit("our own workflow")
     a_project.play({"code": [said("PASS", write={"answer": "42\n"})], "save": [said("PASS", run=[COMMIT])]})
     plain = ["sh", "-c", f"echo 43 > answer; echo '{json.dumps(said('PASS')['signal'])}'", "{prompt}"]
-    answer = a_project.run("--workflow", "own", CAPSULE_AGENTS__PLAIN__COMMAND=json.dumps(plain))
+    own = {"CAPSULE_AGENTS__PLAIN__COMMAND": json.dumps(plain), "CAPSULE_WORKFLOW__DEFAULT": "own"}
+    assert "Make the answer 42. " in a_project.run("--dry-run", **own).out
+    answer = a_project.run("--workflow", "own", **own)
     assert answer.code == 0, answer
     assert a_project.walked()[1:6] == ["code PASS", "lint NEEDS_WORK", "code PASS", "lint PASS", "docs SKIPPED"]
     assert "it is 43" in (a_project.path / ".capsule/logs" / ITEM / "phase-outputs/feedback-code-2.md").read_text()

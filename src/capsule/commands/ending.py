@@ -35,16 +35,17 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> st
 
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
     with open_world(project, tracker, words_at(project, ""), Several(), None) as world, world.journal.claim(mission):
-        salvage = _take_away(world, mission, branch=branch)
+        salvage = take_away(world, mission, why="abandoned", branch=branch)
         _release(world, mission)
         if world.journal.events(mission):
             world.journal.note(mission, Abandoned(at=world.clock.now(), how=how, salvage=salvage))
     return salvage
 
 
-def _take_away(world: World, mission: str, *, branch: bool) -> str:
+def take_away(world: World, mission: str, *, why: str, branch: bool) -> str:
+    """Its place, once all that was there is kept: files and commits under a ref, worklog and outputs in the logs."""
     workspace = world.workspace(mission)
-    salvage = workspace.salvage("abandoned")
+    salvage = workspace.salvage(why)
     worklog = workspace.worklog()
     if worklog or world.archive.has_outputs(mission):
         world.archive.store(mission, {"worklog.md": worklog, "summary.md": f"# {mission}\n\nAbandoned.\n"})

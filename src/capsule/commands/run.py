@@ -77,6 +77,8 @@ def _run_one(project: Project, item_id: str, args: argparse.Namespace) -> int:
 
         return show_plan(plan, args.model or "")
     if plan.done:
+        if args.output == "json":
+            return 0
         print(f"{item_id} is done: merged as {plan.state.facts.get('merged', 'nothing')[:12]}.")
         return 0
     state = pursue_plan(plan, args)
@@ -171,7 +173,8 @@ def _start_point(
         raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
     repository.refuse_if_ahead(git, base, into)
     dirty = repository.dirty_paths(git, tracker.own_files())
-    note = f"{len(dirty)} uncommitted changes in your checkout are left alone; the mission starts from {base[:12]}."
+    what = f"{len(dirty)} uncommitted change{'s are' if len(dirty) > 1 else ' is'} left alone in your checkout"
+    note = f"{what}; the mission starts from {base[:12]}."
     return base, into, (note,) if dirty else ()
 
 
@@ -201,8 +204,9 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     from capsule.reports.live import LiveFile, Several
     from capsule.wiring import SystemClock
 
-    papers = plan.project.papers()
-    live = LiveFile(papers.folder, SystemClock().now)
+    for note in plan.notes:
+        print(f"note: {note}", file=sys.stderr)
+    live = LiveFile(plan.project.papers().folder, SystemClock().now)
     if args.output == "json":
         from capsule.reports.json_lines import JsonReport
 
@@ -210,8 +214,6 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     from capsule.reports.plain import PlainReport
 
     plain = PlainReport()
-    for note in plan.notes:
-        print(f"note: {note}", file=sys.stderr)
     if plan.state.under_way and not args.fresh:
         plain.resume(plan.order.mission, plan.state)
     return Several(plain, live)
@@ -227,13 +229,12 @@ def check_agents(plan: Plan, world: World) -> None:
 
 
 def start_over(mission: str, world: World) -> None:
+    from capsule.commands.ending import take_away
     from capsule.core.event import Abandoned
     from capsule.engine.job import note
 
     with world.journal.claim(mission):
-        workspace = world.workspace(mission)
-        salvage = workspace.salvage("started over")
-        workspace.remove(branch=True)
+        salvage = take_away(world, mission, why="started over", branch=True)
         note(world, mission, Abandoned(at=world.clock.now(), how="started over", salvage=salvage))
     if salvage:
         print(f"note: what was there is kept as {salvage}", file=sys.stderr)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import agent_options, project_option
-from capsule.core.errors import CapsuleError, Interrupted, UsageError
+from capsule.core.errors import CapsuleError, Interrupted
 
 if TYPE_CHECKING:
     from capsule.catalog import Catalog
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
     try:
         signal = _run(args)
-    except (UsageError, Interrupted):
+    except Interrupted:
         raise
     except CapsuleError as fault:
         print(signal_json(error_signal(fault.message)))

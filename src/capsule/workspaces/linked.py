@@ -32,6 +32,7 @@ class LinkedWorktree:
         self._git = git
         self._branch = branch
         self._aside = path.with_name(f".{path.name}.aside")
+        self._leaving = git.capsule_dir / "leaving" / "-".join(path.parts[-3:])
 
     def entry(self) -> Path | None:
         """Git's own folder for this worktree, if it is registered."""
@@ -84,11 +85,16 @@ class LinkedWorktree:
         self._git.repository("worktree", "add", "--force", "--no-checkout", *what)
 
     def _forget(self) -> None:
+        """Out of git's sight in one step: an entry that is half removed would be known by nothing any more."""
+        remove_tree(self._leaving)
         entry = self.entry()
         if entry is not None:
-            remove_tree(entry)
-        with contextlib.suppress(OSError):
-            (self._git.common_dir / "worktrees").rmdir()
+            self._leaving.parent.mkdir(parents=True, exist_ok=True)
+            entry.rename(self._leaving)
+            remove_tree(self._leaving)
+        for folder in (self._leaving.parent, self._git.common_dir / "worktrees"):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def _put_aside(self) -> None:
         """Git wants an empty folder. What an earlier try put aside and did not put back yet stays with it."""
