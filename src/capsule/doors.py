@@ -108,6 +108,9 @@ class Workspace(Protocol):
     def checkpoint(self, label: str) -> Checkpoint:
         """Name the state of things, worklog and untracked files included. The branch does not move."""
 
+    def delivered(self, checkpoint: Checkpoint) -> str:
+        """A checkpoint's tree; made again where no commit holds it and git has thrown it away since."""
+
     def base_checkpoint(self, base: str) -> Checkpoint:
         """The base commit as a checkpoint: where a mission starts from."""
 

@@ -184,6 +184,17 @@ def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
     assert "reopened" in scene.kinds("one")
 
 
+def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None:
+    """No object that a later phase needs hangs in the air: everything is reached by a ref, or made again."""
+    lie, stuck = {"write": {"half": "x"}, "signal": PASS}, {"signal": {**PASS, "status": "ERROR", "feedback": "stuck"}}
+    scene.plays(story(execute=[lie, stuck, {**CODE, "remove": ["half"]}]))
+    assert scene.run("one", "tdd").halt is not None
+    scene.git("reflog", "expire", "--expire=now", "--all")
+    scene.git("gc", "--quiet", "--prune=now")
+    scene.world.workspace.cache_clear()  # type: ignore[attr-defined]
+    assert scene.run("one", "tdd").finished
+
+
 def test_an_item_closed_meanwhile_is_not_merged(scene: Scene) -> None:
     scene.plays(story())
     close = scene.tracker.close

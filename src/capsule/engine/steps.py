@@ -92,7 +92,7 @@ def _holds(job: Job, when: When) -> bool:
 
 def _any_changed(job: Job, globs: tuple[str, ...]) -> bool:
     here = job.state.checkpoint
-    changes = job.workspace.changes(job.state.base, here.tree) if here else ()
+    changes = job.workspace.changes(job.state.base, job.workspace.delivered(here)) if here else ()
     return any(matches(change.path, glob) for change in changes for glob in globs)
 
 

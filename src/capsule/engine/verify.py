@@ -59,7 +59,7 @@ class Look:
     def since(self) -> str:
         """What the last review let pass; where there was none, the base."""
         approved = baseline(self.state, self.phase.name)
-        return approved.tree if approved else self.state.base
+        return self.workspace.delivered(approved) if approved else self.state.base
 
     def changes(self, since: str) -> Sequence[Change]:
         return self.workspace.changes(since, self.tree)

@@ -69,7 +69,7 @@ def _start_from_checkpoint(job: Job) -> str:
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
         job.note(Salvaged(at=job.world.clock.now(), ref=salvage, why=why))
-    return checkpoint.tree
+    return job.workspace.delivered(checkpoint)
 
 
 def _first_checkpoint(job: Job) -> Checkpoint:

@@ -84,6 +84,8 @@ class GitWorktree:
         self._base_commit = ""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
+        self._trees: dict[str, str] = {}
+        """What the checkpoints deliver that were made or asked about by us."""
         self._judged = ""
         """The deliverable tree that was looked at last, while nobody but us has been at work since."""
         self._stands_at = ""
@@ -240,6 +242,7 @@ class GitWorktree:
             everything = self._snapshots.to_judge(self._base())
             delivered = self._deliverable(everything)
         self._judged, self._stands_at = "", self._name(everything, head, newest, label)
+        self._trees[self._stands_at] = delivered
         return Checkpoint(commit=self._stands_at, head=head, tree=delivered)
 
     def _name(self, tree: str, head: str, newest: str, label: str) -> str:
@@ -249,6 +252,14 @@ class GitWorktree:
         commit = self._commit(tree, [head, newest], label)
         self._git.move_refs(RefMove(self._checkpoint_ref, commit, newest))
         return commit
+
+    def delivered(self, checkpoint: Checkpoint) -> str:
+        """Asked of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""
+        if checkpoint.commit == checkpoint.head:
+            return checkpoint.tree
+        if checkpoint.commit not in self._trees:
+            self._trees[checkpoint.commit] = self._deliverable(self._git.commit(checkpoint.commit).tree)
+        return self._trees[checkpoint.commit]
 
     def base_checkpoint(self, base: str) -> Checkpoint:
         return Checkpoint(commit=base, head=base, tree=self._git.commit(base).tree)
