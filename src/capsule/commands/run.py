@@ -169,10 +169,10 @@ def _start_point(
     prepared = "" if fresh else git.refs(ref).get(ref, "")
     base = prepared or repository.base_of(git, args.base or "HEAD")
     into = args.into or repository.main_branch(git, project.settings.project.main)
-    if f"refs/heads/{into}" not in git.refs(f"refs/heads/{into}"):
+    if args.into and not git.resolve(f"refs/heads/{into}"):
         raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
     repository.refuse_if_ahead(git, base, into)
-    dirty = repository.dirty_paths(git, tracker.own_files())
+    dirty = repository.dirty_paths(git, tracker.own_files(), head="" if prepared or args.base else base)
     what = f"{len(dirty)} uncommitted change{'s are' if len(dirty) > 1 else ' is'} left alone in your checkout"
     note = f"{what}; the mission starts from {base[:12]}."
     return base, into, (note,) if dirty else ()

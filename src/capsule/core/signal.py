@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 
-from capsule.core.json_scan import last_object
-
 SYNTHETIC_SUMMARY: Final = "Phase did not produce a signal"
 SHOWN_OF_A_BAD_VALUE: Final = 200
 
@@ -73,11 +71,18 @@ STATUSES: Final = {verdict.value: verdict for verdict in (Verdict.PASS, Verdict.
 
 def read_signal(data: bytes) -> Signal:
     """The signal in an agent's output; a synthetic ERROR that names the fault if there is none, or it is faulty."""
-    found = last_object(data)
+    found = _last_object(data)
     if found is None:
         return error_signal("No signal JSON found in phase output")
     fault = _missing(found, SIGNAL_FIELDS) or _fault_in_values(found)
     return error_signal(fault) if fault else _as_signal(found)
+
+
+def _last_object(data: bytes) -> dict[str, object] | None:
+    """Scanning is for the output of agents; whoever only reads the journal does without its tables."""
+    from capsule.core.json_scan import last_object  # noqa: PLC0415
+
+    return last_object(data)
 
 
 def _fault_in_values(found: Mapping[str, object]) -> str:
@@ -137,7 +142,7 @@ DEFAULT_BLOCK_TYPE: Final = "clarification"
 
 def read_result(data: bytes, item_id: str, phase: str) -> Signal:
     """The result an agent left for this item and phase; a synthetic FAILED that names the fault if there is none."""
-    found = last_object(data)
+    found = _last_object(data)
     if found is None:
         return _no_result("No result JSON found")
     fault = _missing(found, RESULT_FIELDS) or _mistaken(found, item_id, phase)

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from capsule.core.errors import CapsuleError, LockHeld
 
-# `holder` may have to take the lock for an instant in order to ask: a short second try tells that from a real holder.
+# `holder` takes the lock for an instant in order to ask: a short second try tells that from a real holder.
 _PROBE_ALLOWANCE = 0.1
 _RETRY_INTERVAL = 0.01
 _COMMAND_LIMIT = 200
@@ -68,9 +68,9 @@ def holder(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        if pid := _pid_from_kernel(os.fstat(fd)):
-            return pid
-        return None if _try_lock(fd, fcntl.LOCK_SH) else _pid_from_file(path)
+        if _try_lock(fd, fcntl.LOCK_SH):
+            return None
+        return _pid_from_kernel(os.fstat(fd)) or _pid_from_file(path)
     finally:
         os.close(fd)
 
@@ -112,7 +112,7 @@ def _signature(path: Path) -> tuple[int | None, str]:
 
 
 def _pid_from_kernel(status: os.stat_result) -> int | None:
-    """Linux lists its locks, so asking disturbs nobody. A file system may hide behind another device number."""
+    """Linux lists its locks, and who has them; a long list takes a while. A file system may hide its device number."""
     wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
         rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]

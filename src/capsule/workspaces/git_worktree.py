@@ -84,6 +84,7 @@ class GitWorktree:
         self._base_commit = ""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
+        self._named: dict[str, tuple[str, str]] = {}
         self._trees: dict[str, str] = {}
         """What the checkpoints deliver that were made or asked about by us."""
         self._judged = ""
@@ -238,6 +239,7 @@ class GitWorktree:
         head, newest = self._settle_head(self._require_whole())
         if self._judged:
             everything, delivered = self._snapshots.with_worklog(), self._judged
+            self._delivered[self._base(), everything] = delivered
         else:
             everything = self._snapshots.to_judge(self._base())
             delivered = self._deliverable(everything)
@@ -247,11 +249,19 @@ class GitWorktree:
 
     def _name(self, tree: str, head: str, newest: str, label: str) -> str:
         """The newest checkpoint if it says the same, else a new one that has it for a parent."""
-        if newest and self._git.commit(newest).tree == tree and self._git.commit(newest).parents[:1] == (head,):
+        if newest and self._said_by(newest) == (tree, head):
             return newest
         commit = self._commit(tree, [head, newest], label)
         self._git.move_refs(RefMove(self._checkpoint_ref, commit, newest))
+        self._named[commit] = (tree, head)
         return commit
+
+    def _said_by(self, checkpoint: str) -> tuple[str, str]:
+        """The tree and the head that a checkpoint names."""
+        if checkpoint not in self._named:
+            known = self._git.commit(checkpoint)
+            self._named[checkpoint] = (known.tree, known.parents[0])
+        return self._named[checkpoint]
 
     def delivered(self, checkpoint: Checkpoint) -> str:
         """Asked of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""

@@ -15,6 +15,7 @@ from capsule.workspaces.trees import is_artefact
 
 AUTO = "auto"
 _USUAL = ("main", "master")
+_ORIGIN = "refs/remotes/origin"
 EXCLUDED = (
     "/.capsule/*",
     "!/.capsule/config.yaml",
@@ -31,12 +32,18 @@ def main_branch(git: Git, configured: str = AUTO) -> str:
         if configured in branches:
             return configured
         raise CapsuleError(f"project.main is {configured}, and there is no such branch.", _choices(branches))
-    answer = git.repository("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", ok=(0, 1, 128))
-    remote = answer.out.decode(errors="replace").strip().removeprefix("refs/remotes/origin/")
-    for name in (remote, *_USUAL):
+    for name in (_head_of_origin(git), *_USUAL):
         if name and name in branches:
             return name
     raise CapsuleError("Which branch is the main one?", _choices(branches))
+
+
+def _head_of_origin(git: Git) -> str:
+    """Git is asked only where there may be an answer: a ref that points to another one is always a file of its own."""
+    if not (git.common_dir / _ORIGIN / "HEAD").exists() and not (git.common_dir / "reftable").exists():
+        return ""
+    answer = git.repository("symbolic-ref", "--quiet", f"{_ORIGIN}/HEAD", ok=(0, 1, 128))
+    return answer.out.decode(errors="replace").strip().removeprefix(f"{_ORIGIN}/")
 
 
 def base_of(git: Git, ref: str = "HEAD") -> str:
@@ -76,10 +83,10 @@ def refuse_if_under_way(git: Git) -> None:
             raise CapsuleError(f"{what.capitalize()} is under way in {git.root}.", f"Finish it first: {way_out}")
 
 
-def dirty_paths(git: Git, own_files: Sequence[str] = ()) -> list[str]:
+def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> list[str]:
     """What is changed, staged or new in the main checkout; the tracker's files and ours never count."""
     index = temp_path(git.capsule_dir / "git")
-    head = git.resolve("HEAD")
+    head = head or git.resolve("HEAD")
     try:
         _copy_index(git, index)
         found = {*_unstaged(git, index), *_staged(git, index, head), *_untracked(git, index)}

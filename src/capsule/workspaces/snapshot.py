@@ -67,7 +67,9 @@ class Snapshots:
         """The last snapshot, with the worklog as it is now."""
         self._holds_worklog = False
         self._add_worklog()
-        return self._git.write_tree(self.index, self._worktree)
+        tree = self._git.write_tree(self.index, self._worktree)
+        self._sound.add(tree)
+        return tree
 
     def forget(self) -> None:
         """No index: whatever is in the worktree counts as unknown."""
