@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from capsule import __version__
@@ -75,7 +76,9 @@ def _run(name: str, words: list[str]) -> int:
 
     verb = VERBS[name]
     module = import_module(f"capsule.commands.{verb.module}")
-    return int(module.run(parse(name, module, words, usage_error=verb.usage_error)))
+    code = int(module.run(parse(name, module, words, usage_error=verb.usage_error)))
+    sys.stdout.flush()  # while a full disk can still be reported
+    return code
 
 
 def _nearest(name: str) -> str:
@@ -102,6 +105,8 @@ def _explain(fault: Exception, words: list[str]) -> int:
     """One line of cause, one of what to do next; a traceback goes to a file, never to the user."""
     from capsule.core.errors import CapsuleError
 
+    if isinstance(fault, OSError):
+        fault = _disk_fault(fault) or fault
     if isinstance(fault, CapsuleError):
         print(f"capsule: {fault.message}", file=sys.stderr)
         if fault.hint:
@@ -114,8 +119,22 @@ def _explain(fault: Exception, words: list[str]) -> int:
     return 2
 
 
+def _disk_fault(fault: OSError) -> Exception | None:
+    """A disk that takes no more is the user's to mend, wherever we noticed it."""
+    import errno
+    from pathlib import Path
+
+    if fault.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return None
+    from capsule.system.files import CannotWrite
+
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _silence_stdout()
+    return CannotWrite(Path(os.fsdecode(fault.filename or "the output")), fault)
+
+
 def _silence_stdout() -> None:
     """Whoever read our output has left; the interpreter must not complain about that when it flushes at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -132,6 +132,12 @@ class Workspace(Protocol):
     def gate(self, tree: str) -> Path:
         """A clean place that holds exactly this tree, set up, apart from the agents' one."""
 
+    def adopted(self, approved: str, left: str, now: str) -> str:
+        """The tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
+
+    def rebased_tree(self, tree: str, onto: str) -> str:
+        """A deliverable tree of ours, rebuilt on another commit as `rebase` rebuilds the work."""
+
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
         """Rebuild the work on another commit; the conflicting paths hold markers."""
 

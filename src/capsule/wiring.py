@@ -83,7 +83,12 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
     place = Path(directory or ".").absolute()
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
-    return Project(Git.find(place), flags or {})
+    project = Project(Git.find(place), flags or {})
+    for name in ("", "worktrees", "missions", "logs", "output", "results"):
+        ours = project.root / ".capsule" / name
+        if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
+            raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
+    return project
 
 
 def open_tracker(project: Project) -> Tracker:
@@ -184,7 +189,7 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
 
 def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
     """The test command, the globs of test files, and whether tests live inside source files."""
-    from capsule.core.test_runs import detect, detected_command, globs_for
+    from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
 
     files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
 
@@ -201,8 +206,8 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
         test = "" if chosen == "none" else chosen
         globs, in_sources = globs_for(test, files, read)
     if judging.evidence.test_globs != "auto":
-        globs = tuple(judging.evidence.test_globs)
-    return test, globs, in_sources
+        return test, tuple(judging.evidence.test_globs), in_sources
+    return test, (*globs, *judges_of(test, files, read)), in_sources
 
 
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:

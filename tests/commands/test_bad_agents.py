@@ -16,6 +16,7 @@ from .conftest import ITEM, PASS, Project, Turn, honest, said
 
 FLOOD = 200 * 1024 * 1024
 WORK = honest()["execute"]
+REVIEW = "execute-review#1"
 
 
 def stops_once(project: Project, turn: Turn, because: str, **env: str) -> None:
@@ -191,3 +192,62 @@ def _wait_for(path: Path) -> None:
     while not (path.exists() and path.read_text().strip()):
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "vandalism",
+    [
+        "rm -rf ../../missions/demo-1.1; echo mine > ../../missions/demo-1.1",
+        "rm -rf ../../missions; echo mine > ../../missions",
+        "rm -rf ../../missions/demo-1.1/outputs; echo mine > ../../missions/demo-1.1/outputs",
+        "rm -rf ../../missions/demo-1.1/outputs; ln -s / ../../missions/demo-1.1/outputs",
+        "rm -f ../../missions/demo-1.1/live.jsonl; mkfifo ../../missions/demo-1.1/live.jsonl",
+        "rm -f ../../missions/demo-1.1/live.jsonl; mkdir ../../missions/demo-1.1/live.jsonl",
+    ],
+)
+def test_an_agent_that_spoils_our_papers_stops_nobody(a_project: Project, vandalism: str) -> None:
+    a_project.play(honest(execute=[said("PASS", write={"answer": "42\n"}, run=[vandalism])]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    assert a_project.answer() == "42"
+    assert not (a_project.path / ".capsule" / "missions" / ITEM).exists()
+
+
+def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project) -> None:
+    swap = "rm -rf ../../missions/demo-1.1; echo mine > ../../missions/demo-1.1"
+    a_project.play(honest(execute=[said("PASS", write={"answer": "42\n"}, run=[swap])]))
+    assert a_project.run().code == 0
+    kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "found-in-its-place.log"
+    assert kept.read_text() == "mine\n"
+
+
+def test_a_nul_in_what_an_agent_says_reaches_the_next_one_as_text(a_project: Project) -> None:
+    a_project.play(honest(execute_review=[said("NEEDS_WORK", "be\0 bold\x07\n\tand brief"), said("PASS")]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    (review,) = [event for event in a_project.events() if isinstance(event, StepEnded) and event.key == REVIEW]
+    assert review.outcome.signal.feedback == "be bold\n\tand brief"
+
+
+def test_what_an_agent_says_steers_no_terminal(a_project: Project) -> None:
+    a_project.play(honest(execute=[said("ERROR", "bad\x1b[2J\x1b]0;x\x07")]))
+    answer = a_project.run()
+    assert answer.code == 2
+    assert "stopped at execute: bad" in answer.out
+    assert not set(answer.out) & {"\x1b", "\x07"}
+
+
+def test_a_merge_on_red_says_so_in_the_end(a_project: Project) -> None:
+    """`verify: warn` lets it through, but nobody may believe that it was green."""
+    words = "NOT GREEN: the gate was red on the merge result (verify: warn)"
+    a_project.play(honest(execute=[said("PASS", write={"answer": "1\n"})]))
+    answer = a_project.run("--verify=warn")
+    assert answer.code == 0, answer
+    assert words in answer.out
+    assert words in a_project.capsule("show", ITEM).out
+
+
+def test_a_merge_on_green_says_nothing_of_the_kind(a_project: Project) -> None:
+    answer = a_project.run("--verify=warn")
+    assert answer.code == 0, answer
+    assert "NOT GREEN" not in answer.out + a_project.capsule("show", ITEM).out

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from .conftest import ITEM, PHASES, Project, assert_clear, nothing_changes
+from .conftest import ITEM, PHASES, Project, Said, assert_clear, nothing_changes
 
 
 @pytest.fixture
@@ -283,3 +285,28 @@ def test_every_agent_phase_runs_in_a_project_that_is_fine(a_project: Project) ->
     """The counterpart of all the above: nothing here refuses a healthy project."""
     assert a_project.run().code == 0
     assert [step.split()[0] for step in a_project.walked()] == ["prep", *PHASES, "publish", "archive"]
+
+
+# ── what the disk does not take
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_no_bug_of_ours(a_project: Project, unbuffered: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "capsule", "teardown"],
+            cwd=a_project.path,
+            env=a_project.environment(PYTHONUNBUFFERED=unbuffered),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert_clear(Said(done.returncode, "", done.stderr.decode()), 2, "No space left on device", "Free some space")
+
+
+def test_an_empty_journal_is_a_journal_without_missions(a_project: Project) -> None:
+    (a_project.path / ".git" / "capsule").mkdir()
+    (a_project.path / ".git" / "capsule" / "journal.db").touch()
+    assert_clear(a_project.capsule("show", ITEM), 1, f"There is no mission {ITEM}", "")
+    answer = a_project.run()
+    assert answer.code == 0, answer

@@ -101,13 +101,53 @@ def test_teardown_empties_the_output_folder_and_keeps_the_logs(a_project: Projec
     assert (a_project.path / ".capsule/logs/demo-0/worklog.md").read_text() == "kept\n"
 
 
-def test_a_link_in_the_output_folders_place_is_not_followed(a_project: Project, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["", "worktrees", "missions", "logs", "output", "results"])
+def test_a_link_in_the_place_of_a_folder_of_ours_is_refused(a_project: Project, tmp_path: Path, name: str) -> None:
     precious = tmp_path / "precious"
-    precious.mkdir()
-    (precious / "file").write_text("mine\n")
-    (a_project.path / ".capsule" / "output").symlink_to(precious)
-    assert a_project.capsule("teardown").code == 0
-    assert (precious / "file").read_text() == "mine\n"
+    (precious / "output").mkdir(parents=True)
+    (precious / "output" / "file").write_text("mine\n")
+    place = a_project.path / ".capsule" / name
+    if place.is_dir():
+        place.rename(tmp_path / "before")
+    place.symlink_to(precious)
+    for words in (("teardown",), ("clean", "--all"), ("run", ITEM)):
+        assert_clear(a_project.capsule(*words), 2, f"{place} is a symbolic link", "in its place")
+    assert (precious / "output" / "file").read_text() == "mine\n"
+
+
+@pytest.fixture
+def with_strangers(a_project: Project) -> Project:
+    """Folders where worktrees are, made by hand: one plain, one with a name no item has, one a worktree of git."""
+    folder = a_project.path / ".capsule" / "worktrees"
+    a_project.git("worktree", "add", "-q", "-b", "feature", str(folder / "feature"))
+    for name in ("mine", "not an id", "feature"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / name / "thesis").write_text("years of work\n")
+    return a_project
+
+
+@pytest.mark.parametrize("words", [("clean", "--all"), ("teardown",)])
+def test_what_capsule_did_not_make_is_named_and_left_alone(with_strangers: Project, words: tuple[str, ...]) -> None:
+    with nothing_changes(with_strangers):
+        answer = with_strangers.capsule(*words)
+    assert answer.code == 0, answer
+    for name in ("mine", "not an id", "feature"):
+        assert f".capsule/worktrees/{name} was not made by Capsule; left alone." in answer.out
+
+
+@pytest.mark.parametrize("command", ["abort", "clean"])
+def test_what_capsule_did_not_make_is_not_ended_by_name_either(with_strangers: Project, command: str) -> None:
+    with_strangers.git("branch", "capsule-own")
+    with nothing_changes(with_strangers):
+        for name in ("mine", "feature", "own"):
+            answer = with_strangers.capsule(command, name)
+            assert_clear(answer, 1, "was not made by Capsule; left alone", "by hand")
+
+
+def test_a_worktree_that_was_only_prepared_is_ours_to_clean(a_project: Project) -> None:
+    assert a_project.capsule("prep", ITEM).code == 0
+    assert a_project.capsule("clean", "--all").out.startswith(f"{ITEM} is cleaned.")
+    assert not a_project.worktree.exists()
 
 
 def test_abort_ends_a_running_mission_and_its_agent(running: tuple[Project, int, int]) -> None:

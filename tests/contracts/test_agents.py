@@ -22,6 +22,8 @@ from capsule.doors import Agent
 from capsule.system.process import Keeper
 from capsule.system.stop import Stop
 
+MISLEADING = {"GIT_DIR": "/misleading", "CAPSULE_VERIFY": "off", "CAPSULE_PHASE": "misleading"}
+"""What the user's shell may hold, and an agent must not take for its own."""
 TOOLS = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -46,7 +48,7 @@ class Rig:
             keeper=self.keeper,
             root=self.folder,
             env=env,
-            base_env={"PATH": f"{self.bin}:{TOOLS}", "INHERITED": "yes", "GIT_DIR": "/misleading"},
+            base_env={"PATH": f"{self.bin}:{TOOLS}", "INHERITED": "yes", **MISLEADING},
             stop=self.stop,
             **self.options(),  # type: ignore[arg-type]
         )
@@ -142,10 +144,10 @@ def test_it_works_in_its_directory(rig: Rig) -> None:
 
 
 def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) -> None:
-    rig.does('echo "$INHERITED $FROM_SETTINGS $CAPSULE_PHASE ${GIT_DIR-unset}"')
+    rig.does('echo "$INHERITED $FROM_SETTINGS $CAPSULE_PHASE ${GIT_DIR-unset} ${CAPSULE_VERIFY-unset}"')
     agent = rig.agent(FROM_SETTINGS="set")
     briefing = a_briefing(rig.folder, env={"CAPSULE_PHASE": "code", "CAPSULE_ITEM": "m", "CAPSULE_RUN": "1"})
-    assert agent.run(briefing).text == b"yes set code unset\n"
+    assert agent.run(briefing).text == b"yes set code unset unset\n"
 
 
 # ── what is kept of it

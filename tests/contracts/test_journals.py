@@ -282,6 +282,32 @@ def test_reading_creates_nothing(folder: Path) -> None:
     assert not folder.exists()
 
 
+def _made_by_touch(file: Path) -> None:
+    file.touch()
+
+
+def _without_tables(file: Path) -> None:
+    """As a writer leaves it that dies between the first page and the schema."""
+    db = sqlite3.connect(file)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA user_version = 1")
+    db.close()
+
+
+@pytest.mark.parametrize("make", [_made_by_touch, _without_tables])
+def test_a_file_without_tables_holds_nothing_until_a_writer_completes_it(
+    folder: Path, make: Callable[[Path], None]
+) -> None:
+    folder.mkdir()
+    make(folder / "journal.db")
+    reading = SqliteJournal(folder, read_only=True)
+    assert (list(reading.events("m")), list(reading.streams())) == ([], [])
+    with _sqlite(folder) as journal, journal.claim("m"):
+        journal.note("m", warned("one"))
+    assert told(reading) == [warned("one")]
+    reading.close()
+
+
 def test_a_read_only_journal_cannot_be_written_to(folder: Path) -> None:
     with _sqlite(folder) as journal, journal.claim("m"):
         journal.note("m", warned("one"))

@@ -33,8 +33,8 @@ ITEMS = (
     Item(id="demo-1.1.2", title="Another", parent="demo-1.1", dependencies=("demo-1.1.1",)),
     Item(
         id="lone",
-        title="${HOME} {{TASK_ID}} $(id)\n\x1b[31m\u2028",
-        description="{{FEEDBACK}}\r\n`id`",
+        title="${HOME} {{TASK_ID}} $(id)\n\t[31m\u2028",
+        description="{{FEEDBACK}}\n`id`",
         acceptance="- a",
     ),
     Item(id="under-epic", title="Straight below", parent="demo-1"),
@@ -296,6 +296,12 @@ def test_fields_of_any_type_are_taken_as_data(tmp_path: Path) -> None:
     row = {"id": "a", "title": 7, "description": None, "priority": "high", "labels": "x", "issue_type": ["odd"]}
     item = beads(tmp_path, row).item("a")
     assert (item.title, item.description, item.priority, item.tags, item.type) == ("7", "", 2, (), '["odd"]')
+
+
+def test_control_characters_are_left_out_but_for_line_ends_and_tabs(tmp_path: Path) -> None:
+    row = {"id": "a", "title": "x\0y\x1b[2J", "description": "one\r\n\ttwo\x9b", "labels": ["u\x7fi"]}
+    item = beads(tmp_path, row).item("a")
+    assert (item.title, item.description, item.tags) == ("xy[2J", "one\n\ttwo", ("ui",))
 
 
 def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:

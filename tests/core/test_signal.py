@@ -105,6 +105,13 @@ def test_a_huge_bad_value_is_cut_in_the_reason() -> None:
     assert len(read_signal(output(status="x" * 100_000)).feedback) < 300
 
 
+def test_control_characters_are_left_out_of_what_is_handed_on() -> None:
+    nasty = "a\n\tb\x00\x1b\r\x7f\x9bc"
+    signal = read_signal(output(feedback=nasty, summary=nasty, files_changed=[nasty]))
+    assert (signal.feedback, signal.summary, signal.files_changed) == ("a\n\tbc", "a\n\tbc", ("a\n\tbc",))
+    assert "\x00" not in read_signal(output(status=nasty)).feedback
+
+
 def test_the_written_line_is_one_line_of_harmless_utf8() -> None:
     nasty = "a\nb\x00\x1b[31m\x7f\x9b\u2028\ud800ü😀"
     written = signal_json(Signal(verdict=Verdict.PASS, feedback=nasty, extra={nasty: [nasty]}))
@@ -115,7 +122,8 @@ def test_the_written_line_is_one_line_of_harmless_utf8() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(
-    st.dictionaries(st.text(max_size=5), st.text() | st.integers(-(2**63), 2**64 - 1) | st.lists(st.text())), st.text()
+    st.dictionaries(st.text(max_size=5), st.text() | st.integers(-(2**63), 2**64 - 1) | st.lists(st.text())),
+    st.text(st.characters(exclude_categories=("Cc", "Cs"), include_characters="\n\t")),
 )
 def test_what_the_agent_sent_comes_back_as_it_was(extra: dict[str, object], feedback: str) -> None:
     sent = extra | GOOD | {"feedback": feedback}

@@ -144,9 +144,23 @@ def test_an_error_reopens_at_the_same_worker() -> None:
 
 def test_a_humans_repair_becomes_what_was_approved() -> None:
     state = step(passing(started(), "prep", "tests", "tests-review"), Verdict.ERROR, "x")
-    state = apply(state, Reopened(at=AT, checkpoint=checkpoint("by-hand")))
+    approved = {"tests-review": checkpoint("approved-with-edits")}
+    state = apply(state, Reopened(at=AT, checkpoint=checkpoint("by-hand"), approved=approved))
     assert state.checkpoint == checkpoint("by-hand")
-    assert baseline(state, "code") == checkpoint("by-hand")
+    assert baseline(state, "code") == checkpoint("approved-with-edits")
+
+
+def test_going_on_looks_again_at_what_was_red_and_keeps_what_was_green() -> None:
+    red, green = (Observation(tree=c.value, command="c", colour=c) for c in (Colour.RED, Colour.GREEN))
+    state = step(passing(started(), "prep"), Verdict.ERROR, "x")
+    for key, seen in (("r", red), ("g", green)):
+        state = apply(state, Observed(at=AT, key=key, observation=seen))
+    assert set(apply(state, Reopened(at=AT)).observations) == {"g"}
+
+
+def test_every_run_of_a_phase_is_another_attempt_reviews_too() -> None:
+    state = step(passing(started(), "prep", "tests"), Verdict.NEEDS_WORK, "f")
+    assert (state.attempt("tests"), state.attempt("tests-review"), state.attempt("code")) == (2, 2, 1)
 
 
 def test_the_baseline_is_what_the_last_review_let_pass() -> None:
@@ -195,7 +209,10 @@ def test_close_leaves_only_what_closes() -> None:
 
 def test_a_rebase_re_enters_where_it_says_and_tells_of_conflicts() -> None:
     state = passing(started(), "prep", "tests", "tests-review", "code", "code-review", "sign")
-    event = Rebased(at=AT, base="new", checkpoint=checkpoint("rebased"), re_enter="code", conflicts=("a.py",))
+    approved = {"tests-review": checkpoint("rebased")}
+    event = Rebased(
+        at=AT, base="new", checkpoint=checkpoint("work"), approved=approved, re_enter="code", conflicts=("a.py",)
+    )
     state = apply(state, event)
     assert (state.base, state.to_do[0]) == ("new", "code")
     assert "a.py" in state.feedback["code"]

@@ -100,7 +100,10 @@ class CliAgent(ABC):
         return self._transcript(ended, log)
 
     def _environment(self, briefing: Briefing) -> dict[str, str]:
-        return {**for_others(self.connection.base_env), **self.connection.env, **briefing.env}
+        """Our own settings are none of the agent's business; of CAPSULE_ it knows what the briefing tells."""
+        inherited = for_others(self.connection.base_env)
+        theirs = {name: value for name, value in inherited.items() if not name.startswith("CAPSULE_")}
+        return {**theirs, **self.connection.env, **briefing.env}
 
     def _transcript(self, ended: Ended, log: Path) -> Transcript:
         """An agent killed by a signal has an exit code as a shell would say it."""

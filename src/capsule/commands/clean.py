@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("`clean` takes an ID, or --all.", "`capsule clean --help` says what each does.")
     project = open_project(args.project_dir)
     if args.all:
-        return clean_all(project, worktrees(project))
+        return clean_all(project, *worktrees(project))
     return _clean_one(project, check_id(args.item))
 
 
@@ -52,10 +52,13 @@ def _clean_one(project: Project, mission: str) -> int:
     return 0
 
 
-def clean_all(project: Project, missions: list[str]) -> int:
-    """A running mission is left alone, by name."""
+def clean_all(project: Project, missions: list[str], strangers: list[str]) -> int:
+    """A running mission is left alone, by name; so is a folder that is not ours."""
     from capsule.commands.ending import end_mission
+    from capsule.reports.style import clean
 
+    for name in strangers:
+        print(f".capsule/worktrees/{clean(name)} was not made by Capsule; left alone.")
     journal = project.journal()
     for mission in missions:
         pid = journal.running(mission)

@@ -77,9 +77,9 @@ class Patient:
         except NotARepository:
             if self.directory:
                 raise
+            return None
         except CapsuleError:  # git itself is missing or too old: the check of git says so
-            pass
-        return None
+            return None
 
     @cached_property
     def settings(self) -> Loaded | CapsuleError:

@@ -21,11 +21,21 @@ _PATIENCE = 15.0
 """A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
 
 
-def worktrees(project: Project) -> list[str]:
-    """Every mission that has a worktree, by name."""
+def worktrees(project: Project) -> tuple[list[str], list[str]]:
+    """The missions that have a worktree, and the folders beside them that are somebody else's."""
     folder = project.root / ".capsule" / "worktrees"
     names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
-    return [name for name in names if _is_id(name)]
+    ours = {name for name in made_by_us(project) if _is_id(name)} if names else set()
+    return [name for name in names if name in ours], [name for name in names if name not in ours]
+
+
+def made_by_us(project: Project) -> set[str]:
+    """Every mission that Capsule began: it set a ref before it made anything, or wrote in the journal."""
+    refs = project.git.refs("refs/capsule/base", "refs/capsule/checkpoints")
+    journal = project.journal(read_only=True)
+    streams = journal.streams()
+    journal.close()
+    return {*streams, *(ref.split("/", 3)[3] for ref in refs)}
 
 
 def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> str:
@@ -77,9 +87,16 @@ def stop_runner(project: Project, mission: str) -> bool:
 
 
 def leftovers(project: Project, mission: str) -> bool:
-    """Whether there is anything of this mission to take away."""
+    """Whether there is anything of this mission to take away. What only has its name is not touched."""
     refs = project.git.refs(f"refs/heads/capsule-{mission}", f"refs/capsule/checkpoints/{mission}")
-    return bool(refs) or mission_folder(project, mission).exists() or project.papers().folder(mission).exists()
+    place = mission_folder(project, mission)
+    found = bool(refs) or place.exists() or project.papers().folder(mission).exists()
+    if found and mission not in made_by_us(project):
+        what = place if place.exists() else f"What is called {mission} here"
+        raise CapsuleError(
+            f"{what} was not made by Capsule; left alone.", "Remove it by hand, if nobody needs it.", exit_code=1
+        )
+    return found
 
 
 def mission_folder(project: Project, mission: str) -> Path:

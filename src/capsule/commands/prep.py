@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import item_argument, project_option
 from capsule.core.errors import CapsuleError, Refused
-from capsule.core.item import check_id
+from capsule.core.item import Status, check_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,12 +54,14 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
     item = tracker.item(item_id)
+    if item.status is Status.DONE:
+        raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
     base = repository.base_of(project.git, "HEAD")
     repository.exclude_artefacts(project.git, base)
-    words = words_at(project, base)
+    words, ahead = words_at(project, base), _ahead(project, base)
     with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):
         workspace = world.workspace(item_id)
         if workspace.path.exists():
@@ -67,7 +69,7 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
                 f"{item_id} has a worktree already: {workspace.path}.",
                 f"Go on with `capsule run {item_id}`, or remove it with `capsule clean {item_id}`.",
             )
-        notes = (*workspace.prepare(base), *_ahead(project, base))
+        notes = (*ahead, *workspace.prepare(base))
         template = words.template("worklog.md.template")
         workspace.write_worklog(open_worklog(template, item, tracker.lineage(item), world.clock.now()))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)

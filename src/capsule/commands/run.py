@@ -242,10 +242,12 @@ def start_over(mission: str, world: World) -> None:
 
 def closing_words(state: MissionState, project: Project) -> str:
     """What happened, where it is, and what to type next."""
+    from capsule.reports.style import clean
+
     if state.halt:
         return _halted_words(state, project)
     merged = state.facts.get("merged", "")
-    end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {state.closed_as}"
+    end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {clean(state.closed_as)}"
     lines = [f"{state.mission} is {end}."]
     if merged:
         lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")
@@ -253,17 +255,30 @@ def closing_words(state: MissionState, project: Project) -> str:
         lines.append("  its item could not be closed in the tracker; the next run tries again")
     if not state.policy.test or state.policy.verify == "off":
         lines.append("  UNVERIFIED: no test command was run on it")
+    if merged and state.policy.verify == "warn":
+        lines += _if_merged_on_red(project, state.mission)
     lines.append(f"  papers:      .capsule/logs/{state.mission}/")
     return "\n".join(lines)
 
 
+def _if_merged_on_red(project: Project, mission: str) -> list[str]:
+    from capsule.reports.story import NOT_GREEN, merged_on_red
+
+    journal = project.journal(read_only=True)
+    events = [event for _, event in journal.events(mission)]
+    journal.close()
+    return [f"  {NOT_GREEN}"] if merged_on_red(events) else []
+
+
 def _halted_words(state: MissionState, project: Project) -> str:
+    from capsule.reports.style import clean
+
     assert state.halt
     word = "parked" if state.halt.move.value == "park" else "stopped"
     worktree = project.root / ".capsule" / "worktrees" / state.mission
     return "\n".join(
         [
-            f"{state.mission} {word} at {state.halt.phase}: {state.halt.reason}",
+            f"{state.mission} {word} at {state.halt.phase}: {clean(state.halt.reason)}",
             f"  look at it:  capsule show {state.mission}",
             f"  worktree:    {worktree}",
             f"  go on:       capsule run {state.mission}",

@@ -49,7 +49,12 @@ def run(args: argparse.Namespace) -> int:
         signal = _run(args)
     except Interrupted:
         raise
-    except CapsuleError as fault:
+    except (CapsuleError, OSError) as trouble:
+        fault = (
+            trouble
+            if isinstance(trouble, CapsuleError)
+            else CapsuleError(f"{place_of(trouble)}", "Check the directory.")
+        )
         print(signal_json(error_signal(fault.message)))
         print(f"capsule: {fault.message}\n  {fault.hint}".rstrip(), file=sys.stderr)
         return 2
@@ -57,6 +62,13 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(signal_json(signal))
     return EXIT.get(signal.verdict.value, 2)
+
+
+def _as_ours(fault: CapsuleError | OSError) -> CapsuleError:
+    if isinstance(fault, CapsuleError):
+        return fault
+    what = fault.filename or "The directory"
+    return CapsuleError(f"{what} cannot be used: {fault.strerror or fault}.", "Name a directory you may write to.")
 
 
 def _run(args: argparse.Namespace) -> Signal | None:

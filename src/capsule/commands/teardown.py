@@ -26,9 +26,9 @@ def run(args: argparse.Namespace) -> int:
     from capsule.wiring import open_project
 
     project = open_project(args.project_dir)
-    clean_all(project, worktrees(project))
+    clean_all(project, *worktrees(project))
     output = project.root / ".capsule" / "output"
-    if output.is_dir() and not output.is_symlink():
+    if output.is_dir():
         shutil.rmtree(output)
         print("Emptied .capsule/output.")
     return 0

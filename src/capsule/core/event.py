@@ -109,6 +109,8 @@ class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """A halted mission goes on; `checkpoint` and `item` are set where a human changed the work or the item."""
 
     checkpoint: Checkpoint | None = None
+    approved: dict[str, Checkpoint] = {}
+    """What the reviews let pass, with the human's own changes in it, and nothing of what an agent left behind."""
     item: Item | None = None
 
 
@@ -116,6 +118,8 @@ class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="reb
     base: str
     checkpoint: Checkpoint
     re_enter: str
+    approved: dict[str, Checkpoint] = {}
+    """What the reviews let pass, rebuilt in the same way as the work."""
     conflicts: tuple[str, ...] = ()
 
 
@@ -126,6 +130,7 @@ class MovedByHand(Happening, frozen=True, kw_only=True, omit_defaults=True, tag=
     expected: str
     found: str
     checkpoint: Checkpoint | None = None
+    approved: dict[str, Checkpoint] = {}
 
 
 class Salvaged(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from capsule.core.text import without_controls
+
 SYNTHETIC_SUMMARY: Final = "Phase did not produce a signal"
 SHOWN_OF_A_BAD_VALUE: Final = 200
 
@@ -212,15 +214,15 @@ def _others(found: Mapping[str, object], known: tuple[str, ...]) -> dict[str, ob
 
 
 def _text(value: object) -> str:
-    """A string as it is, nothing as nothing, anything else as the JSON it was."""
+    """A string as it is but for control characters, nothing as nothing, anything else as the JSON it was."""
     if isinstance(value, str):
-        return value
-    return "" if value is None else _compact(value)
+        return without_controls(value)
+    return "" if value is None else without_controls(_compact(value))
 
 
 def _word(value: object) -> str:
     """A value from a fixed vocabulary, however it was capitalised."""
-    return value.strip().lower() if isinstance(value, str) else ""
+    return _text(value).strip().lower() if isinstance(value, str) else ""
 
 
 def _flag(value: object) -> bool:
@@ -233,7 +235,7 @@ def _list(value: object) -> list[object]:
 
 def _shown(value: object) -> str:
     """A bad value in a message: recognisable, and never longer than the message it is in."""
-    shown = value if isinstance(value, str) else _compact(value)
+    shown = _text(value)
     return shown if len(shown) <= SHOWN_OF_A_BAD_VALUE else shown[:SHOWN_OF_A_BAD_VALUE] + "…"
 
 

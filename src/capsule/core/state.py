@@ -27,7 +27,7 @@ from capsule.core.event import (
     StepBegun,
     StepEnded,
 )
-from capsule.core.evidence import Checkpoint, Observation, refuted
+from capsule.core.evidence import Checkpoint, Colour, Observation, refuted
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Verdict
 from capsule.core.workflow import Phase, Role, Workflow
@@ -71,12 +71,17 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     to_do: tuple[str, ...] = ()
     runs: dict[str, int] = {}
+    """How often each phase has ended, ever: keys are made of it."""
+    tries: dict[str, int] = {}
+    """How often each phase has ended since the mission was started, parts of a repeated one not counted."""
     used: dict[str, int] = {}
     setbacks: dict[str, int] = {}
     refutations: dict[str, int] = {}
     feedback: dict[str, str] = {}
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
+    unsettled: bool = False
+    """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
     """A human or a rebase changed the work itself: what a worker adds after that may be nothing."""
     facts: dict[str, str] = {}
@@ -103,7 +108,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
         return self.started and not self.finished and not self.abandoned
 
     def attempt(self, phase: str) -> int:
-        return self.setbacks.get(phase, 0) + 1
+        return self.tries.get(phase, 0) + 1
 
 
 def next_step(state: MissionState) -> Step | None:
@@ -166,12 +171,19 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         state,
         begun=None,
         runs={**state.runs, event.phase: event.run},
+        tries=_tries(state, event),
+        unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).doer in ("prompt", "run"),
         checkpoint=outcome.checkpoint or state.checkpoint,
         facts={**state.facts, **outcome.facts},
         item=_assessed(state.item, outcome),
         refutations=_refutations(state, event),
     )
     return _MOVES[decision.move](state, event.phase, outcome, decision)
+
+
+def _tries(state: MissionState, event: StepEnded) -> dict[str, int]:
+    another = 0 if event.decision.move is Move.REPEAT else 1
+    return {**state.tries, event.phase: state.tries.get(event.phase, 0) + another}
 
 
 def _assessed(item: Item, outcome: Outcome) -> Item:
@@ -253,11 +265,14 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     """The halted phase gets its retries afresh; a review is re-entered at the worker it sends back to."""
     halt = state.halt
     state = msgspec.structs.replace(
-        state, halt=None, checkpoint=event.checkpoint or state.checkpoint, item=event.item or state.item
+        state,
+        halt=None,
+        checkpoint=event.checkpoint or state.checkpoint,
+        item=event.item or state.item,
+        observations=_without_red(state),
     )
     if event.checkpoint:  # a human's edits are the new state of things
-        approved = dict.fromkeys(state.approved, event.checkpoint)
-        state = msgspec.structs.replace(state, approved=approved, taken_over=True)
+        state = msgspec.structs.replace(state, approved=event.approved, taken_over=True)
     if halt is None:
         return state
     phase = state.workflow.phase(halt.phase)
@@ -273,6 +288,11 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     )
 
 
+def _without_red(state: MissionState) -> dict[str, Observation]:
+    """Whoever goes on after a halt may have mended the machine: what was red is looked at again."""
+    return {key: seen for key, seen in state.observations.items() if seen.colour is Colour.GREEN}
+
+
 def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
     note = f"The work was rebuilt on the new main. Resolve these conflicts first: {', '.join(event.conflicts)}."
@@ -281,8 +301,9 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         base=event.base,
         halt=None,
         checkpoint=event.checkpoint,
-        approved=dict.fromkeys(state.approved, event.checkpoint),
+        approved=event.approved,
         taken_over=True,
+        observations=_without_red(state),
         to_do=names[names.index(event.re_enter) :],
         used={},
         feedback={**state.feedback, event.re_enter: note} if event.conflicts else state.feedback,
@@ -295,7 +316,7 @@ def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
         return state
     position = names.index(event.found)
     here = event.checkpoint or state.checkpoint
-    approved = dict.fromkeys(names[:position], here) if here else state.approved
+    approved = event.approved or (dict.fromkeys(names[:position], here) if here else state.approved)
     return msgspec.structs.replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved)
 
 

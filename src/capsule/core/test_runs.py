@@ -1,14 +1,20 @@
 """How projects run their tests: what can be detected, which files are tests, and how a run is read.
 
 All of it tables: an ecosystem is a row, and a project's own settings come before any of them.
+
+Whoever may not bend a test may try to bend what judges it. So the runner's configuration, the scripts that the test
+command names and modules that would stand in for the runner are test files too; and a run is green because it shows
+that tests ran, not only because it ended with 0.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from capsule.core.evidence import Colour
 
@@ -24,17 +30,18 @@ class Ecosystem(NamedTuple):
     tests_in_sources: bool = False
 
 
-_PYTHON_TESTS = (
-    "test_*.py",
-    "*_test.py",
-    "tests/**",
-    "test/**",
-    "**/tests/**",
-    "conftest.py",
-    "pytest.ini",
-    "tox.ini",
-    "setup.cfg",
+# `python -m` looks in the current folder first: a module of the runner's name there is the runner.
+_STANDING_IN_FOR_THE_RUNNER = (
+    *("/unittest.py", "/unittest/**", "/pytest.py", "/pytest/**", "/_pytest/**"),
+    *("/sitecustomize.py", "/sitecustomize/**", "/usercustomize.py", "/usercustomize/**"),
 )
+_PYTHON_TESTS = (
+    *("test_*.py", "*_test.py", "tests/**", "test/**", "**/tests/**", "conftest.py"),
+    *("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "setup.cfg", ".coveragerc"),
+    *_STANDING_IN_FOR_THE_RUNNER,
+)
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+"""In the order in which make looks for them."""
 
 
 def _uses_pytest(files: frozenset[str], read: Reader) -> bool:
@@ -54,8 +61,12 @@ def _npm_test(files: frozenset[str], read: Reader) -> bool:
     )
 
 
-def _make_test(files: frozenset[str], read: Reader) -> bool:
-    return "Makefile" in files and bool(re.search(r"^test\s*:(?!=)", read("Makefile"), re.MULTILINE))
+def _make_test(_: frozenset[str], read: Reader) -> bool:
+    return bool(re.search(r"^test\s*:(?!=)", _makefile(read), re.MULTILINE))
+
+
+def _makefile(read: Reader) -> str:
+    return next(filter(None, map(read, MAKEFILES)), "")
 
 
 ECOSYSTEMS: tuple[Ecosystem, ...] = (
@@ -105,48 +116,171 @@ def globs_for(command: str, files: Sequence[str], read: Reader) -> tuple[tuple[s
     return (found.globs, found.tests_in_sources) if found else (ANY_TESTS, False)
 
 
+SHARED_CONFIGURATION = ("pyproject.toml", "package.json")
+"""Files in which the runner's configuration stands beside what code may change: only `runner_part` is a test."""
+_RUNNER_TABLES = ("pytest", "tox", "coverage")
+_RUNNER_KEYS = ("jest", "mocha", "vitest")
+_RUNNER_SCRIPTS = ("pretest", "test", "posttest")
+
+
+def judges_of(command: str, files: Sequence[str], read: Reader) -> tuple[str, ...]:
+    """Globs of what a test command runs: the files it names, directly or one step on, and the makefiles of make."""
+    text = "\n".join((command, *_recipes(command, read), *_npm_scripts(command, read)))
+    words = _words(text)
+    folders = ("", *(f"{folder.strip('/')}/" for folder in re.findall(r"(?:\bcd|\s-C|--prefix)[\s=]+([\w./-]+)", text)))
+    named = {folder + word for folder in folders for word in words} & set(files)
+    exact = tuple(f"/{_escaped(path)}" for path in sorted(named) if _basename(path) not in SHARED_CONFIGURATION)
+    return exact + (MAKEFILES if "make" in words else ())
+
+
+def _words(text: str) -> list[str]:
+    """What may be a path, whatever the shell puts around it."""
+    return [word.removeprefix("./") for word in re.split(r"[\s;&|()<>{}`\"'=]+", text) if word]
+
+
+def _recipes(command: str, read: Reader) -> list[str]:
+    words = set(_words(command))
+    if "make" not in words:
+        return []
+    rules = re.findall(r"^([^\s:#=][^\n:#=]*):(?!=)[^\n]*\n((?:\t[^\n]*(?:\n|\Z))+)", _makefile(read), re.MULTILINE)
+    mine = [recipe for targets, recipe in rules if words & set(targets.split())]
+    return [re.sub(r"^\t[-@+]+", "", recipe, flags=re.MULTILINE) for recipe in mine]
+
+
+def _npm_scripts(command: str, read: Reader) -> list[str]:
+    if not re.search(r"\b(?:npm|yarn|pnpm)\b", command):
+        return []
+    scripts = _table(_parsed(json.loads, read("package.json")), "scripts")
+    return [str(scripts[name]) for name in _RUNNER_SCRIPTS if name in scripts]
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([*?[])", r"[\1]", path)
+
+
+def runner_part(path: str, text: str) -> str:
+    """What a shared configuration file says to the test runner, the same for the same meaning; '' if nothing.
+
+    A file that cannot be read is all of it the runner's, so that a change in it is seen.
+    """
+    name = _basename(path)
+    if name not in SHARED_CONFIGURATION:
+        return ""
+    parsed = _parsed(tomllib.loads if name == "pyproject.toml" else json.loads, text)
+    if parsed is None:
+        return text
+    part = _pyproject_part(parsed) if name == "pyproject.toml" else _package_part(parsed)
+    return json.dumps(part, sort_keys=True, indent=1, default=str) if part else ""
+
+
+def _pyproject_part(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table for name, table in _table(parsed, "tool").items() if name.startswith(_RUNNER_TABLES)}
+
+
+def _package_part(parsed: Mapping[str, Any]) -> dict[str, Any]:
+    scripts = {f"scripts.{name}": line for name, line in _table(parsed, "scripts").items() if name in _RUNNER_SCRIPTS}
+    return scripts | {name: parsed[name] for name in _RUNNER_KEYS if name in parsed}
+
+
+def _parsed(loads: Callable[[str], Any], text: str) -> dict[str, Any] | None:
+    try:
+        parsed = loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _table(parsed: Mapping[str, Any] | None, name: str) -> dict[str, Any]:
+    table = (parsed or {}).get(name)
+    return table if isinstance(table, dict) else {}
+
+
 def is_test(path: str, globs: Sequence[str]) -> bool:
     return any(matches(path, glob) for glob in globs)
 
 
 def matches(path: str, glob: str) -> bool:
-    """A glob without a slash is about the name; with one, about the whole path (`**/` also matches nothing)."""
+    """A glob without a slash is about the name; with one, about the whole path (`**/` also matches nothing).
+
+    A slash in front says that the path begins at the top: `/check.sh` is that one file.
+    """
     if "/" not in glob:
         return fnmatchcase(_basename(path), glob)
+    if glob.startswith("/"):
+        return fnmatchcase(path, glob[1:])
     if glob.startswith("**/") and fnmatchcase(path, glob[3:]):
         return True
     return fnmatchcase(path, glob)
 
 
+_COLOURING = re.compile(r"\x1b\[[\d;]*m")
 _NOTHING_RAN = (
     re.compile(r"^Ran 0 tests in ", re.MULTILINE),
     re.compile(r"^NO TESTS RAN\b", re.MULTILINE),
     re.compile(r"no tests ran in ", re.MULTILINE),
     re.compile(r"^collected 0 items\s*$", re.MULTILINE),
+    re.compile(r"^(?:=+ )?\d+ deselected(?:, \d+ warnings?)? in ", re.MULTILINE),
 )
+_PYTEST_RAN = re.compile(r"^[= ]*(?:\d+ [\w ]+, )*[1-9]\d* (?:passed|failed|xfailed|xpassed)\b", re.MULTILINE)
 _SOMETHING_RAN = (
     re.compile(r"^ok\s+\S+\s+[\d.(]", re.MULTILINE),
     re.compile(r"^running [1-9]\d* tests?", re.MULTILINE),
+    re.compile(r"^ *Tests:? .*\b[1-9]\d* (?:passed|failed)\b", re.MULTILINE),
+    re.compile(r"^ +[1-9]\d* passing\b", re.MULTILINE),
+    _PYTEST_RAN,
 )
 _ONLY_EMPTY = (
     re.compile(r"\[no test files\]"),
     re.compile(r"^running 0 tests", re.MULTILINE),
     re.compile(r"\[no tests to run\]"),
+    re.compile(r"^(?:=+ )?\d+ skipped(?:, \d+ \w+)* in ", re.MULTILINE),
+    re.compile(r"^ *Tests:? +(?:\d+ (?:skipped|todo)\b|0 total)", re.MULTILINE),
+    re.compile(r"^ +0 passing\b", re.MULTILINE),
+)
+_UNITTEST_RAN = re.compile(r"\bRan (\d+) tests? in ")
+_UNITTEST_SKIPPED = re.compile(r"^OK \(.*?\bskipped=(\d+)", re.MULTILINE)
+_PYTHON_RUNNER = re.compile(r"-m\s*unittest\b|(?:^|[\s/;&|(\"'])(?:pytest|py\.test)(?=$|[\s;&|)\"'])")
+_PYTHON_SHOWS_A_TEST = (
+    # code under test can end the runner with 0 before it has run anything; these counts come after the tests
+    re.compile(r"\bRan [1-9]\d* tests? in "),
+    _PYTEST_RAN,
+    # `pytest -qq` leaves the counts out and shows only how far it is
+    re.compile(r"^[sxXFER]*[.xX][.sxXFER]* +\[ *\d+%\]", re.MULTILINE),
+)
+_PYTHON_VERDICT = re.compile(
+    r"^(?:OK|FAILED)(?: \(.*\))?$|^(?:=+ )?\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.]+s", re.MULTILINE
 )
 
 
-def colour_of(why: str, exit_code: int | None, tail: str) -> Colour:
+def colour_of(why: str, exit_code: int | None, tail: str, command: str = "") -> Colour:
     """How a run of the test command is read. Not run, skipped or timed out is never green; nothing ran is empty."""
     if why in ("timeout", "idle"):
         return Colour.TIMED_OUT
     if why != "exited" or exit_code is None or exit_code in (126, 127):
         return Colour.NOT_RUN
-    if any(pattern.search(tail) for pattern in _NOTHING_RAN) and exit_code in (0, 5):
+    text = _COLOURING.sub("", tail)
+    if exit_code in (0, 5) and _any(_NOTHING_RAN, text):
         return Colour.EMPTY
-    if exit_code == 0:
-        only_empty = any(p.search(tail) for p in _ONLY_EMPTY) and not any(p.search(tail) for p in _SOMETHING_RAN)
-        return Colour.EMPTY if only_empty else Colour.GREEN
-    return Colour.RED
+    python = bool(_PYTHON_RUNNER.search(command))
+    if exit_code != 0 or (python and _says_failed(text)):
+        return Colour.RED
+    shows_no_test = python and not _any(_PYTHON_SHOWS_A_TEST, text)
+    return Colour.EMPTY if shows_no_test or _only_skipped(text) else Colour.GREEN
+
+
+def _only_skipped(text: str) -> bool:
+    ran, skipped = (sum(map(int, counts.findall(text))) for counts in (_UNITTEST_RAN, _UNITTEST_SKIPPED))
+    return (_any(_ONLY_EMPTY, text) or 0 < ran <= skipped) and not _any(_SOMETHING_RAN, text)
+
+
+def _says_failed(text: str) -> bool:
+    """Code under test can turn the exit code into 0, by an exit hook; the runner's last verdict stands before that."""
+    verdicts = _PYTHON_VERDICT.findall(text)
+    return bool(verdicts) and bool(re.search(r"FAILED|\d (?:failed|errors?)\b", verdicts[-1]))
+
+
+def _any(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
+    return any(pattern.search(text) for pattern in patterns)
 
 
 def _basename(path: str) -> str:

@@ -53,7 +53,7 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
     """Capsule's own, stamped: what was claimed, what was seen, what follows."""
     lines = [
         f"<!-- capsule {key} -->",
-        f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · verdict {decision.verdict.value}**"
+        f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · Verdict: {decision.verdict.value}**"
         f" · {outcome.seconds:.1f} s{f' · {outcome.agent}' if outcome.agent else ''}",
         "",
         f"- Summary: {_one_line(outcome.signal.summary) or 'none'}",

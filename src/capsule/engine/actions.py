@@ -16,7 +16,7 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
 from capsule.doors import Candidate, Trunk, World
-from capsule.engine.job import Job, Report, note, parked, passed, sent_back
+from capsule.engine.job import Job, Report, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
 
 _MOST_ROUNDS = 8
@@ -48,7 +48,7 @@ def publish(job: Job) -> Report:
     before = job.state.proposed
     if before and trunk.holds(before.commit):
         return _published(trunk, Candidate(before.commit, before.tree, before.onto))
-    objection = _changed_under_us(job)
+    objection = _changed_under_us(job) or _moved_branch(job)
     if objection:
         return Report(parked(objection))
     for _ in range(_MOST_ROUNDS):
@@ -56,7 +56,7 @@ def publish(job: Job) -> Report:
         if candidate.conflicts:
             return Report(_conflict(job, candidate))
         evidence = _gate(job, candidate)
-        if any(piece.standing is Standing.REFUTED for piece in evidence):
+        if any(piece.standing is Standing.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
             return Report(_gate_red(evidence), evidence)
         job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
         report = _published(trunk, candidate, evidence)
@@ -77,7 +77,7 @@ def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...
 
 def _merge_message(job: Job) -> str:
     item = job.state.item
-    return f"Merge {item.id}: {' '.join(item.title.split())}"
+    return f"Merge {commit_message(item.id, item.title)}"
 
 
 def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
@@ -89,8 +89,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
     look = Look(job.state, job.phase, passed(""), job.workspace, job.world, candidate.tree, candidate.tree)
     seen = look.observe(candidate.tree)
-    holds = seen.colour is Colour.GREEN or policy.verify == "warn"
-    standing = Standing.CONFIRMED if holds else Standing.REFUTED
+    standing = Standing.CONFIRMED if seen.colour is Colour.GREEN else Standing.REFUTED
     return (
         Evidence(
             "gate", said, f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}", standing, seen.tail
@@ -123,6 +122,15 @@ def _changed_under_us(job: Job) -> str:
     return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
 
 
+def _moved_branch(job: Job) -> str:
+    """Commits that came after the last recorded step were looked at by nobody; going on by hand adopts them."""
+    known, found = job.state.checkpoint, job.workspace.head()
+    if known is None or known.head == found:
+        return ""
+    job.note(MovedByHand(at=job.world.clock.now(), what="branch", expected=known.head, found=found))
+    return f"the branch moved to {found[:12]} after it was approved; nothing was merged, everything is kept"
+
+
 def archive(job: Job) -> Report:
     """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
     state, world, workspace = job.state, job.world, job.workspace
@@ -133,11 +141,10 @@ def archive(job: Job) -> Report:
         "summary.md": summary([event for _, event in events], state),
     }
     place = world.archive.store(job.mission, papers, job.step.key)
-    if "merged" not in state.facts:
-        _salvage(job)
+    kept = _salvage(job)
     workspace.remove(branch=True)
     world.archive.drop_working_folder(job.mission)
-    warnings = _close_item(job)
+    warnings = kept + _close_item(job)
     return Report(passed(f"archived in {place.name}"), warnings=warnings, facts={"archive": str(place)})
 
 
@@ -148,10 +155,24 @@ def _last_worklog(job: Job) -> str:
     return (held or b"").decode(errors="replace")
 
 
-def _salvage(job: Job) -> None:
-    ref = job.workspace.salvage("closed without a merge")
-    if ref:
-        job.note(Salvaged(at=job.world.clock.now(), ref=ref, why="closed without a merge"))
+def _salvage(job: Job) -> tuple[str, ...]:
+    """All of an unmerged mission; of a merged one, what was in no commit."""
+    why = "left in the worktree, in no commit" if "merged" in job.state.facts else "closed without a merge"
+    if "merged" in job.state.facts and not _uncommitted(job):
+        return ()
+    ref = job.workspace.salvage(why)
+    if not ref:
+        return ()
+    job.note(Salvaged(at=job.world.clock.now(), ref=ref, why=why))
+    return (f"{why}: kept as {ref}",)
+
+
+def _uncommitted(job: Job) -> bool:
+    """Whether the worktree, if it is still there, holds anything that the branch does not."""
+    try:
+        return job.workspace.path.exists() and bool(job.workspace.touched_outside_commit())
+    except CapsuleError:  # it is in no state to be asked: then everything in it is kept
+        return True
 
 
 def _close_item(job: Job) -> tuple[str, ...]:

@@ -83,3 +83,9 @@ def sent_back(feedback: str) -> Signal:
 
 def parked(reason: str) -> Signal:
     return Signal(verdict=Verdict.BLOCKED, feedback=reason, summary=reason.splitlines()[0])
+
+
+def commit_message(item_id: str, title: str) -> str:
+    """One line of sane length, whatever the title holds."""
+    plain = "".join(character if character.isprintable() else " " for character in title)
+    return f"{item_id}: {' '.join(plain.split())}"[:300]

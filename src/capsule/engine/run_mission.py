@@ -45,12 +45,14 @@ def move_to(order: Order, world: World, phase: str) -> None:
             state = standing(world, order.mission)
         workspace = world.workspace(order.mission)
         workspace.prepare(state.base)
+        now = workspace.checkpoint(f"moved to {phase}")
         moved = MovedByHand(
             at=world.clock.now(),
             what=PHASE,
             expected=state.to_do[0],
             found=phase,
-            checkpoint=workspace.checkpoint(f"moved to {phase}"),
+            checkpoint=now,
+            approved=_approved_with_edits(state, now, world),
         )
         note(world, order.mission, moved)
 
@@ -144,13 +146,28 @@ def _start(order: Order, world: World) -> None:
 def _reopened(order: Order, state: MissionState, world: World) -> Reopened:
     """Whoever goes on with a halted mission goes on with the item as it reads now."""
     rewritten = None if state.parent or same_words(order.item, state.item) else order.item
-    return Reopened(at=world.clock.now(), checkpoint=_edited_by_hand(state, world), item=rewritten)
+    now = _edited_by_hand(state, world)
+    approved = _approved_with_edits(state, now, world) if now else {}
+    return Reopened(at=world.clock.now(), checkpoint=now, approved=approved, item=rewritten)
+
+
+def _approved_with_edits(state: MissionState, now: Checkpoint, world: World) -> dict[str, Checkpoint]:
+    """A human's word counts for the paths they changed; what an agent left behind is not approved by that."""
+    place = world.workspace(state.mission)
+    left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
+    trees = {name: place.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
+    return {name: _bare(tree, now.head) for name, tree in trees.items()}
+
+
+def _bare(tree: str, head: str) -> Checkpoint:
+    """A state that only its tree is asked of."""
+    return Checkpoint(commit=head, head=head, tree=tree)
 
 
 def _edited_by_hand(state: MissionState, world: World) -> Checkpoint | None:
     """A human's repair of a halted mission is kept: it becomes the state that the next phase starts from."""
     workspace = world.workspace(state.mission)
-    if state.checkpoint is None or not workspace.path.exists():
+    if state.checkpoint is None or state.unsettled or not workspace.path.exists():
         return None
     try:
         now = workspace.checkpoint("edited by hand")
@@ -165,11 +182,13 @@ def _rebased(state: MissionState, world: World) -> Rebased:
     workspace, onto = world.workspace(state.mission), world.trunk(state.into).tip()
     if state.checkpoint:
         workspace.restore(state.checkpoint)
+    trees = {name: workspace.rebased_tree(workspace.delivered(held), onto) for name, held in state.approved.items()}
     checkpoint, conflicts = workspace.rebase(onto)
     return Rebased(
         at=world.clock.now(),
         base=onto,
         checkpoint=checkpoint,
+        approved={name: _bare(tree, checkpoint.head) for name, tree in trees.items()},
         re_enter=_re_entry(state, conflicts),
         conflicts=tuple(conflicts),
     )

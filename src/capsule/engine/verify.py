@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from capsule.core.errors import Interrupted
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
@@ -132,7 +134,7 @@ def _base_green(claim: Look) -> Evidence:
     said = "the tests are green before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
-    observation = claim.observe(claim.tree)
+    observation = claim.observe(claim.workspace.base_checkpoint(claim.state.base).tree)
     holds = observation.colour in (Colour.GREEN, Colour.EMPTY)
     return _evidence("base-green", said, _seen(observation), holds, observation.tail)
 
@@ -143,17 +145,7 @@ def _red(claim: Look) -> Evidence:
         return _unverified("red", said)
     observation = claim.observe(claim.tree)
     piece = _evidence("red", said, _seen(observation), observation.colour is Colour.RED, observation.tail)
-    if observation.colour is not Colour.GREEN:
-        return piece
-    return Evidence(
-        piece.check,
-        piece.claimed,
-        piece.observed,
-        piece.standing,
-        piece.detail,
-        patience=1,
-        instead="seems already done",
-    )
+    return _seems_done(piece) if observation.colour is Colour.GREEN else piece
 
 
 def _green(claim: Look) -> Evidence:
@@ -170,7 +162,13 @@ def _green_when_done(claim: Look) -> Evidence | None:
 
 def _changed(claim: Look) -> Evidence:
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
-    return _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
+    piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
+    return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
+
+
+def _seems_done(piece: Evidence) -> Evidence:
+    """Nothing to write a failing test for, twice: there is no point in asking a third time."""
+    return msgspec.structs.replace(piece, patience=1, instead="seems already done")
 
 
 def _changed_now(claim: Look) -> Evidence | None:
@@ -208,8 +206,10 @@ _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 def _or_warning(claim: Look, piece: Evidence) -> Evidence:
     """Where tests live inside source files, which files were touched says little: a warning, not a refutation."""
-    if piece.standing is Standing.REFUTED and claim.state.policy.tests_in_sources:
-        return Evidence(piece.check, piece.claimed, f"{piece.observed} (tests live in sources)", Standing.UNVERIFIED)
+    policy = claim.state.policy
+    why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
+    if piece.standing is Standing.REFUTED and why:
+        return Evidence(piece.check, piece.claimed, f"{piece.observed} ({why})", Standing.UNVERIFIED)
     return piece
 
 

@@ -12,7 +12,7 @@ from capsule.core.evidence import Checkpoint
 from capsule.core.signal import Signal, Verdict, error_signal, read_result, read_signal
 from capsule.core.state import agent_for
 from capsule.core.workflow import Contract
-from capsule.engine.job import Job, Report, passed, sent_back
+from capsule.engine.job import Job, Report, commit_message, passed, sent_back
 from capsule.engine.verify import TAIL, Look, look
 
 _ENDINGS = {
@@ -135,11 +135,6 @@ def _exported(job: Job, cwd: Path) -> dict[str, str]:
         "CAPSULE_WORKTREE": str(cwd),
         "CAPSULE_COMMIT_MSG": commit_message(item.id, item.title),
     }
-
-
-def commit_message(item_id: str, title: str) -> str:
-    """One line, whatever the title holds."""
-    return f"{item_id}: {' '.join(title.split())}"
 
 
 def _timeout(job: Job) -> float:

@@ -17,6 +17,8 @@ _UNFINISHED = ".unfinished"
 """There until the working folder has gone."""
 _STEP = ".step"
 """Who made the archive: a step that is repeated after everything was put away finds its own."""
+_FOUND = "found-in-its-place.log"
+"""What stood where a folder belongs; by this name it is archived like any other output."""
 
 
 class Papers:
@@ -31,7 +33,8 @@ class Papers:
 
     def working_folder(self, mission: str) -> Path:
         folder = self.folder(mission)
-        folder.mkdir(parents=True, exist_ok=True)
+        for place in (folder.parent, folder, folder / "outputs"):
+            _make_folder(place)
         return folder
 
     def put(self, mission: str, name: str, text: str) -> Path:
@@ -43,7 +46,7 @@ class Papers:
         path = self._result(item, phase)
         if dry:
             return path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         _remove(path)
         return path
 
@@ -62,7 +65,8 @@ class Papers:
         place = self._home / "logs" / check_id(mission)
         if (place / _COMPLETE).exists() and not _is_ours(place, step):
             _move_aside(place)
-        place.mkdir(parents=True, exist_ok=True)
+        _make_folder(place.parent)
+        _make_folder(place)
         sweep_temps(place)
         write_atomically(place / _UNFINISHED, "")
         write_atomically(place / _STEP, step)
@@ -77,11 +81,27 @@ class Papers:
 
     def drop_working_folder(self, mission: str) -> None:
         """Only now is the archive finished: a repetition of the step before this writes the same one again."""
-        shutil.rmtree(self.folder(mission), ignore_errors=True)
+        folder = self.folder(mission)
+        if folder.is_dir() and not folder.is_symlink():
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            folder.unlink(missing_ok=True)
         (self._home / "logs" / check_id(mission) / _UNFINISHED).unlink(missing_ok=True)
 
     def _result(self, item: str, phase: str) -> Path:
         return self._home / "results" / f"phase_result_{check_id(item)}_{check_id(phase)}.json"
+
+
+def _make_folder(place: Path) -> None:
+    """An agent can put a file or a link where our folder was: it is moved into the folder that takes its place."""
+    if place.is_dir() and not place.is_symlink():
+        return
+    aside = place.with_name(f"{place.name}.{_FOUND}")
+    if os.path.lexists(place):
+        place.rename(aside)
+    place.mkdir(parents=True, exist_ok=True)
+    if os.path.lexists(aside):
+        aside.rename(place / _FOUND)
 
 
 def _is_ours(place: Path, step: str) -> bool:

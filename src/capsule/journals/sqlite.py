@@ -104,6 +104,8 @@ class SqliteJournal:
         if self._read_only and not self._file.exists():
             return []
         try:
+            if self._read_only and not _has_tables(self._db()):
+                return []
             return self._db().execute(question, values).fetchall()
         except sqlite3.DatabaseError as fault:
             raise _unreadable(self._file, fault) from None
@@ -135,7 +137,7 @@ class SqliteJournal:
             return
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        if version < _NEWEST_SCHEMA:
+        if version < _NEWEST_SCHEMA or not _has_tables(db):
             db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_NEWEST_SCHEMA}; COMMIT;")
 
     def _next_epoch(self, stream: str) -> int:
@@ -167,6 +169,12 @@ class SqliteJournal:
         finally:
             if db.in_transaction:
                 db.execute("ROLLBACK")
+
+
+def _has_tables(db: sqlite3.Connection) -> bool:
+    """A writer that died early, or a `touch`, leaves a database with nothing in it."""
+    found = db.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('events', 'claims')").fetchone()
+    return bool(found[0] == 2)
 
 
 def _decoded(file: Path, data: bytes) -> Event:

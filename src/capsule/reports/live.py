@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from capsule.core.event import Event, kind
 from capsule.doors import Observer
 from capsule.reports.style import clean
-from capsule.system.files import append_line
+from capsule.system.files import CannotWrite, append_line
 
 LARGEST = 4 * 1024 * 1024
 
@@ -26,11 +27,15 @@ class LiveFile:
         self._append(mission, {"at": self._now(), "activity": clean(text)[:500]})
 
     def _append(self, mission: str, line: dict[str, str]) -> None:
-        """Only while the mission is under way: its folder goes with the archive."""
+        """Only while the mission is under way: its folder goes with the archive.
+
+        Screens read it and nothing else does: where it cannot be written, there is less to see, and no harm.
+        """
         folder = self._folder(mission)
         path = folder / "live.jsonl"
-        if folder.is_dir() and (not path.exists() or path.stat().st_size < LARGEST):
-            append_line(path, json.dumps(line, ensure_ascii=False))
+        with contextlib.suppress(OSError, CannotWrite):
+            if folder.is_dir() and (not path.exists() or path.stat().st_size < LARGEST):
+                append_line(path, json.dumps(line, ensure_ascii=False))
 
 
 class Several:

@@ -30,6 +30,7 @@ _VERDICTS = {"PASS": "green", "MORE": "green", "SKIPPED": "dim", "NEEDS_WORK": "
 _PROOF_LINES = 6
 _FEEDBACK_LINES = 20
 NARROWEST = 32
+NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
 
 
 def printable(text: str) -> str:
@@ -108,7 +109,15 @@ class Story:
     def unverified(self) -> str:
         if self.state.policy.verify == "off":
             return "UNVERIFIED: verify is off, nothing the agents claim is checked"
+        if merged_on_red(self.events):
+            return NOT_GREEN
         return "" if self.state.policy.test else "UNVERIFIED: no test command is known"
+
+
+def merged_on_red(events: Iterable[Event]) -> bool:
+    """Whether the tests were seen to fail on the very tree that was merged, which `verify: warn` allows."""
+    merges = [event.outcome for event in events if isinstance(event, StepEnded) and "merged" in event.outcome.facts]
+    return any(piece.standing is Standing.REFUTED for outcome in merges[-1:] for piece in outcome.evidence)
 
 
 # ---- where it stands: the first that applies

@@ -18,10 +18,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
@@ -51,7 +52,11 @@ _IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!
 
 
 class GitFailed(CapsuleError):
-    """A git command of ours failed, in git's own words."""
+    """A git command of ours failed, in git's own words: the telling line as message, everything in `said`."""
+
+    def __init__(self, message: str, hint: str = "", *, said: str = "") -> None:
+        super().__init__(message, hint)
+        self.said = said
 
 
 class NotARepository(CapsuleError):
@@ -299,7 +304,8 @@ class Git:
             way_out = (
                 f"If no git is at work, remove {lock}" if lock else f"See what git makes of it: git -C {cwd} status"
             )
-            raise GitFailed(f"git {args[0]} failed: {_cause(answer)}", f"{way_out}; then run the same command again.")
+            message, hint = f"git {args[0]} failed: {_cause(answer)}", f"{way_out}; then run the same command again."
+            raise GitFailed(message, hint, said=answer.err)
         return answer
 
 
@@ -307,7 +313,7 @@ def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given
     """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
     try:
         done = subprocess.run(
-            ["git", *args],
+            [_program(environment.get("PATH", os.defpath)), *args],
             env=environment,
             cwd=cwd,
             input=given,
@@ -322,6 +328,15 @@ def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given
     except subprocess.TimeoutExpired as error:
         raise GitFailed(f"git {args[0]} did not end within {TIMEOUT:.0f} s") from error
     return Answer(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+@cache
+def _program(path: str) -> str:
+    """Looked for once: by an absolute name nobody can slip another git in, whatever folder we stand in."""
+    found = shutil.which("git", path=git_environment.absolute_entries(path))
+    if found is None:
+        raise FileNotFoundError("git")
+    return found
 
 
 def _cannot_start(cwd: Path) -> CapsuleError:

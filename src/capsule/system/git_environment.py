@@ -53,6 +53,9 @@ _FIXED = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_EDITOR": "true",
     "GIT_PAGER": "cat",
+    # Settings of the repository win over our `protocol.allow` where they name a protocol; nothing wins over these.
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_NO_LAZY_FETCH": "1",
 }
 _NO_FILES_OF_THE_USER = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_ATTR_NOSYSTEM": "1"}
 _FILES_OF_THE_USER = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
@@ -97,8 +100,14 @@ def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:
     return {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": email, f"GIT_{role}_DATE": date}
 
 
+def absolute_entries(path: str) -> str:
+    """A search path without `.` and its like: we work in folders where an agent may have put a `git` of its own."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))  # noqa: PTH117 (a str)
+
+
 def _clean() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _FIXED
+    path = {"PATH": absolute_entries(os.environ.get("PATH", os.defpath))}
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | path | _FIXED
 
 
 def for_others(inherited: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from capsule.core.errors import Refused, UnknownItem
 
 def unknown(item_id: str, known: Iterable[str]) -> UnknownItem:
     near = difflib.get_close_matches(item_id, known, 3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`capsule status` lists the items there are."
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`capsule run` without an id names what is open."
     return UnknownItem(f"There is no item {item_id}.", hint)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import Blocked, Item, Lineage, Status, check_id, lineage_of
+from capsule.core.text import without_controls
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import FileLock
 from capsule.trackers import already_closed, unknown
@@ -236,8 +237,8 @@ def _text(bead: Mapping[str, Any], key: str) -> str:
 
 
 def _clean(text: str) -> str:
-    """JSON can spell half a character; nothing after us could write it down."""
-    return _LONE_SURROGATE.sub("\ufffd", text)
+    """JSON can spell half a character, which nothing after us could write down, and a NUL, which nobody could pass."""
+    return _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
 def _list(bead: Mapping[str, Any], key: str) -> list[Any]:

@@ -19,11 +19,12 @@ from pathlib import Path
 
 from capsule.core.errors import Refused
 from capsule.system.files import temp_path
+from capsule.system import git_locks
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, Checkout, Difference, shown
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
+from capsule.workspaces.trees import ABSENT, index_row
 
-_ABSENT = "000000"
 Stamp = tuple[int, int, int, int] | None
 
 # What git leaves in a worktree's git directory while something is under way, and how to end it.
@@ -64,6 +65,15 @@ def refuse_if_under_way(places: Iterable[Place]) -> None:
             raise Refused(f"{words[0].capitalize()} is under way in {place.path}.", f"Finish it first: {words[1]}")
 
 
+def refuse_if_locked(git: Git, places: Iterable[Place]) -> None:
+    """An index that does not follow its branch shows the merge backwards, staged: the next commit would undo it."""
+    for place in places:
+        lock = place.git_dir / "index.lock"
+        if lock.exists() and not git_locks.outlast(lock, git.common_dir, [place.path, place.git_dir]):
+            hint = f"Let it finish (if no git is at work, remove {lock}); then run the same command again."
+            raise Refused(f"Another git is using the index of {place.path}.", hint)
+
+
 def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
     """Returns what was left as the user has it."""
     changes = [change for change in git.differences(old, new) if GITLINK not in (change.old[0], change.new[0])]
@@ -99,12 +109,12 @@ def _unlike(
     scratch: Path,
 ) -> set[bytes]:
     """The paths whose file is not what these modes and objects say; git compares, so filters and line ends count."""
-    rows = b"".join(_index_row(path, side) for path, side in wanted if side[0] != _ABSENT)
+    rows = b"".join(index_row(path, side) for path, side in wanted if side[0] != ABSENT)
     scratch.unlink(missing_ok=True)
     git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
     git.content("update-index", "-q", "--refresh", index=scratch, worktree=worktree, ok=(0, 1))
     listed = git.content("diff-files", "-z", "--name-only", "--no-ext-diff", index=scratch, worktree=worktree).out
-    intruders = {path for path, side in wanted if side[0] == _ABSENT and stamps[path] is not None}
+    intruders = {path for path, side in wanted if side[0] == ABSENT and stamps[path] is not None}
     return intruders | {path for path in listed.split(b"\0") if path}
 
 
@@ -113,11 +123,11 @@ def _replace(
 ) -> list[str]:
     """Old files become new ones: deletions first, so that a folder can take the place of a file."""
     staging = worktree / ".capsule" / "arriving"
-    arriving = [change for change in due if change.new[0] != _ABSENT]
+    arriving = [change for change in due if change.new[0] != ABSENT]
     try:
         remove_tree(staging)  # what a crash may have left; one publisher at a time, by the main lock
         _export(git, worktree, arriving, staging, scratch)
-        ordered = sorted(due, key=lambda change: change.new[0] != _ABSENT)
+        ordered = sorted(due, key=lambda change: change.new[0] != ABSENT)
         return [shown(c.path) for c in ordered if not _put(worktree, staging, c, stamps[c.path])]
     finally:
         remove_tree(staging)
@@ -129,7 +139,7 @@ def _export(git: Git, worktree: Path, arriving: Sequence[Difference], staging: P
     if not arriving:
         return
     scratch.unlink(missing_ok=True)
-    rows = b"".join(_index_row(change.path, change.new) for change in arriving)
+    rows = b"".join(index_row(change.path, change.new) for change in arriving)
     git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
     git.content(
         "checkout-index", "-a", "-q", f"--prefix={staging.relative_to(worktree)}/", index=scratch, worktree=worktree
@@ -142,7 +152,7 @@ def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> boo
     target = worktree / name
     if _leads_astray(worktree, target) or _stamp(worktree, change.path) != stamp:
         return False
-    if change.new[0] == _ABSENT:
+    if change.new[0] == ABSENT:
         target.unlink(missing_ok=True)
         _drop_empty_folders(target.parent, worktree)
         return True
@@ -193,7 +203,8 @@ def _bring_index(git: Git, place: Place, changes: Sequence[Difference], staged: 
     try:
         _stage(git, place, due, [c.path for c in due if c.path in staged and staged[c.path].sparse])
     except GitFailed:
-        return [shown(change.path) for change in changes]  # a git of the user's is at it and does not let go
+        # A git of the user's is at it and does not let go.
+        return [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
     return [shown(c.path) for c in changes if found[c.path] not in (c.old, c.new)]
 
 
@@ -201,7 +212,7 @@ def _stage(git: Git, place: Place, due: Sequence[Difference], sparse: Sequence[b
     if not due:
         return
     index = place.git_dir / "index"
-    rows = b"".join(_index_row(change.path, change.new) for change in due)
+    rows = b"".join(index_row(change.path, change.new) for change in due)
     git.content("update-index", "-z", "--index-info", index=index, worktree=place.path, input=rows)
     if sparse:
         command = ("update-index", "-z", "--skip-worktree", "--stdin")
@@ -222,12 +233,7 @@ def _staged(git: Git, place: Place) -> dict[bytes, Staged]:
 
 
 def _nothing(change: Difference) -> tuple[str, str]:
-    return (_ABSENT, "0" * len(change.old[1]))
-
-
-def _index_row(path: bytes, side: tuple[str, str]) -> bytes:
-    mode, oid = side
-    return f"{'0' if mode == _ABSENT else mode} {oid}\t".encode() + path + b"\0"
+    return (ABSENT, "0" * len(change.old[1]))
 
 
 # Finding checkouts

@@ -4,7 +4,7 @@
     refs/capsule/base/<id>               where it started; made first, removed last: "this mission is ours"
     refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
     refs/capsule/salvage/<id>/<n>        what would have been lost
-    <common>/capsule/places/<id>/        our own index of the worktree, and notes about copied files and set-ups
+    <common>/capsule/places/<id>/        our own index of the worktree, and notes: the base, copied files, set-ups
 
 The tree that would be *delivered* is everything in the worktree (`snapshot`) with the artefacts as on the base.
 
@@ -33,13 +33,15 @@ from capsule.system.git_objects import Identity, RefMove, shown
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
+from capsule.workspaces.salvage import keep_commit, put_aside
 from capsule.workspaces.snapshot import Snapshots
-from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact
+from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
 
 CAPSULE = Identity("Capsule", "capsule@localhost")
 WORKLOG = "worklog.md"
 LARGEST_WORKLOG = 8 * 1024 * 1024
 _REBASED = "rebased onto "
+_LONGEST_ID = 64
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ class GitWorktree:
         self._branch_ref = f"refs/heads/{self.branch}"
         self._base_ref = f"refs/capsule/base/{mission}"
         self._checkpoint_ref = f"refs/capsule/checkpoints/{mission}"
-        self._salvage_folder = f"refs/capsule/salvage/{mission}"
         self._notes = git.capsule_dir / "places" / mission
         self._filled = self._notes / "filled"
+        self._noted = self._notes / "base"
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = Provisions(setup, copy, run_setup)
         self._linked = LinkedWorktree(git, self.path, self.branch)
@@ -84,6 +86,8 @@ class GitWorktree:
         self._base_commit = ""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
+        self._gated = False
+        """The gate was entered since the last checkpoint."""
         self._named: dict[str, tuple[str, str]] = {}
         self._trees: dict[str, str] = {}
         """What the checkpoints deliver that were made or asked about by us."""
@@ -115,7 +119,7 @@ class GitWorktree:
             known = base
         elif not standing.base:
             self._git.move_refs(RefMove(self._base_ref, known, ""))
-        self._base_commit = known
+        self._set_base(known)
         return Standing(known, standing.head or base, standing.newest, standing.home)
 
     def _adopt_or_refuse(self, base: str, tip: str) -> str:
@@ -225,9 +229,10 @@ class GitWorktree:
 
     def write_worklog(self, text: str) -> None:
         self._require_whole()
-        if (self.path / WORKLOG).is_dir():
-            remove_tree(self.path / WORKLOG)
-        write_atomically(self.path / WORKLOG, text.encode(errors="replace"))
+        file = self.path / WORKLOG
+        if os.path.lexists(file) and not (file.is_symlink() or file.is_file()):
+            put_aside(self._git, file)
+        write_atomically(file, text.encode(errors="replace"))
 
     def tree(self) -> str:
         self._require_whole()
@@ -245,7 +250,12 @@ class GitWorktree:
             delivered = self._deliverable(everything)
         self._judged, self._stands_at = "", self._name(everything, head, newest, label)
         self._trees[self._stands_at] = delivered
-        return Checkpoint(commit=self._stands_at, head=head, tree=delivered)
+        checkpoint = Checkpoint(commit=self._stands_at, head=head, tree=delivered)
+        if self._gated:  # tests run an agent's code, which may have reached in here: that must not pass for a human's
+            self._gated, self._stands_at = False, ""
+            self.restore(checkpoint)
+            self._stands_at = checkpoint.commit
+        return checkpoint
 
     def _name(self, tree: str, head: str, newest: str, label: str) -> str:
         """The newest checkpoint if it says the same, else a new one that has it for a parent."""
@@ -291,7 +301,21 @@ class GitWorktree:
         return self._git.read_file(tree, path)
 
     def gate(self, tree: str) -> Path:
+        self._gated = True
         return self._gate.at(tree, self._base())
+
+    # What a human adds to what was approved
+
+    def adopted(self, approved: str, left: str, now: str) -> str:
+        changes = [d for d in self._git.differences(left, now) if not is_artefact(d.path, self._artefacts)]
+        return with_changes(self._git, approved, changes, self._notes)
+
+    def rebased_tree(self, tree: str, onto: str) -> str:
+        merged, _ = self._merged(tree, onto)
+        return graft(self._git, merged, onto, self._artefacts)
+
+    def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
+        return self._git.merge_trees(onto, self._commit(tree, [self._base()], "work"))
 
     # Moving on to another base
 
@@ -303,14 +327,13 @@ class GitWorktree:
         checkpoint = Checkpoint(newest, onto, graft(self._git, merged.tree, onto, self._artefacts))
         self.restore(checkpoint)
         self._git.move_refs(RefMove(self._base_ref, onto), why="capsule: rebase")
-        self._base_commit = onto
+        self._set_base(onto)
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
 
     def _merge_onto(self, onto: str) -> str:
         """All the work as one change, merged with the new base; the worklog and its like stay as they are."""
         before = self.checkpoint("before a rebase")
-        work = self._commit(before.tree, [self._base()], "work")
-        merged, conflicts = self._git.merge_trees(onto, work)
+        merged, conflicts = self._merged(before.tree, onto)
         everything = graft(self._git, merged, before.commit, self._artefacts)
         commit = self._commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
         self._git.move_refs(RefMove(self._checkpoint_ref, commit, before.commit))
@@ -320,7 +343,8 @@ class GitWorktree:
 
     def salvage(self, why: str) -> str:
         standing = self._standing()
-        base = standing.base or standing.head
+        self._refuse_a_strangers(standing)
+        base = standing.base or self._base_from_note() or standing.head
         if not base:
             return ""
         self._base_commit = base
@@ -337,6 +361,7 @@ class GitWorktree:
         return all(self._deliverable(held) == self._git.commit(base).tree for held in {tree, *trees})
 
     def remove(self, *, branch: bool) -> None:
+        self._refuse_a_strangers(self._standing())
         if branch:
             self._refuse_if_in_use()
         self._linked.remove()
@@ -345,6 +370,13 @@ class GitWorktree:
         gone = [self._checkpoint_ref, *([self._branch_ref, self._base_ref] if branch else [])]
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")
         self._base_commit = ""
+
+    def _refuse_a_strangers(self, standing: Standing) -> None:
+        """Ours has a base, or a note of it; or else it is registered here and there is a branch of our name."""
+        ours = standing.base or self._noted_base() or (standing.head and self._linked.entry())
+        if os.path.lexists(self.path) and not ours:
+            hint = "Keep it somewhere else, or delete it yourself if you do not need it."
+            raise Refused(f"{self.path} was not made by Capsule.", hint)
 
     def _refuse_if_in_use(self) -> None:
         for checkout in self._git.checkouts():
@@ -356,10 +388,30 @@ class GitWorktree:
 
     def _base(self) -> str:
         if not self._base_commit:
-            self._base_commit = self._standing().base
+            self._base_commit = self._standing().base or self._base_from_note()
             if not self._base_commit:
                 raise Refused(f"There is no worktree for {self._mission}.", f"Make one: capsule prep {self._mission}")
         return self._base_commit
+
+    def _set_base(self, base: str) -> None:
+        """Written down as well, for when an agent takes the ref away."""
+        self._base_commit = base
+        if self._noted_base() != base:
+            self._noted.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._noted, base)
+
+    def _noted_base(self) -> str:
+        try:
+            return read_regular(self._noted, _LONGEST_ID).decode(errors="replace")
+        except OSError:
+            return ""
+
+    def _base_from_note(self) -> str:
+        noted = self._noted_base()
+        base = self._git.resolve(noted) if noted else ""
+        if base:
+            self._git.move_refs(RefMove(self._base_ref, base, ""), why="capsule: the base again")
+        return base
 
     def _standing(self, entry: Path | None = None) -> Standing:
         """All our refs in one question, asked from inside the worktree if it is whole."""
@@ -429,12 +481,4 @@ class GitWorktree:
 
     def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
         """A ref of its own for a state; the same state is kept once."""
-        commit = self._commit(tree, parents, why)
-        refs = self._git.refs(self._salvage_folder)
-        for name, oid in refs.items():
-            if oid == commit:
-                return name
-        number = max((int(name.rpartition("/")[2]) for name in refs), default=0) + 1
-        ref = f"{self._salvage_folder}/{number}"
-        self._git.move_refs(RefMove(ref, commit, ""), why=f"capsule: {why}")
-        return ref
+        return keep_commit(self._git, self._mission, self._commit(tree, parents, why), why)

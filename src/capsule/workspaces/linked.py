@@ -20,6 +20,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
+from capsule.workspaces.salvage import put_away_repository
 
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
@@ -120,16 +121,6 @@ class LinkedWorktree:
         for child in source.iterdir():
             remove_tree(target / child.name)
             child.rename(target / child.name)
-
-
-def put_away_repository(git: Git, dot_git: Path) -> None:
-    """A `.git` that is a mere pointer goes; a whole repository that an agent made there is kept, out of the way."""
-    if dot_git.is_symlink() or not dot_git.is_dir():
-        dot_git.unlink(missing_ok=True)
-        return
-    shelf = git.capsule_dir / "salvaged"
-    shelf.mkdir(parents=True, exist_ok=True)
-    shutil.move(dot_git, shelf / f"{dot_git.parent.name}-{os.urandom(4).hex()}.git")
 
 
 def remove_tree(path: Path) -> None:

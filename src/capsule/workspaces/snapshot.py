@@ -5,7 +5,8 @@ outputs, and submodules: to look into a submodule git would run in there, by set
 
 A repository that an agent made inside the worktree would enter the tree as a mere pointer, its files nowhere. Judging
 such a tree is refused. Where the state is to be saved, not judged, the inner `.git` is put on a shelf and the files
-count as files.
+count as files. In the same way a file goes on the shelf that git stores in no tree: one called `git~1`, which is `.git`
+on some disks, a `.gitmodules` that is a link, a pipe in a file's place.
 """
 
 from __future__ import annotations
@@ -13,25 +14,43 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from capsule.core.errors import WorkspaceBroken
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, shown
-from capsule.workspaces.linked import put_away_repository
 from capsule.workspaces.provision import recall_paths
+from capsule.workspaces.salvage import put_aside, put_away_repository
 
 WORKLOG = "worklog.md"
-_UNBORN = re.compile(r"'(.+)/' does not have a commit checked out", re.DOTALL)
+_UNBORN = re.compile(r"'(.+?)/' does not have a commit checked out", re.DOTALL)
+_REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular files")
 
 
-class Nested(Exception):
-    """There is a repository inside the worktree."""
+class Unfit(Exception):
+    """There is something in the worktree that a tree cannot say."""
+
+    what = "The agent left something that git stores in no tree"
 
     def __init__(self, paths: Sequence[bytes]) -> None:
         super().__init__(", ".join(map(shown, paths)))
         self.paths = paths
+
+    def clear_away(self, git: Git, worktree: Path) -> None:
+        for path in self.paths:
+            put_aside(git, worktree / os.fsdecode(path))
+
+
+class Nested(Unfit):
+    """There is a repository inside the worktree."""
+
+    what = "The agent made a git repository inside the worktree"
+
+    def clear_away(self, git: Git, worktree: Path) -> None:
+        for path in self.paths:
+            put_away_repository(git, worktree / os.fsdecode(path) / ".git")
 
 
 class Snapshots:
@@ -48,25 +67,22 @@ class Snapshots:
 
     def to_judge(self, base: str) -> str:
         """The tree as it is; WorkspaceBroken where a tree cannot say it."""
-        try:
+        with _judging():
             return self._take(base)
-        except Nested as found:
-            hint = "Nothing is lost: it is kept when the phase is run again."
-            raise WorkspaceBroken(f"The agent made a git repository inside the worktree: {found}", hint) from found
 
     def to_save(self, base: str) -> str:
-        """The tree, with the files of inner repositories as plain files."""
+        """The tree, with the files of inner repositories as plain files, and without what git does not store."""
         while True:
             try:
                 return self._take(base)
-            except Nested as found:
-                for path in found.paths:
-                    put_away_repository(self._git, self._worktree / os.fsdecode(path) / ".git")
+            except Unfit as found:
+                found.clear_away(self._git, self._worktree)
 
     def with_worklog(self) -> str:
         """The last snapshot, with the worklog as it is now."""
         self._holds_worklog = False
-        self._add_worklog()
+        with _judging():
+            self._add_worklog()
         tree = self._git.write_tree(self.index, self._worktree)
         self._sound.add(tree)
         return tree
@@ -119,14 +135,23 @@ class Snapshots:
         self._holds_worklog = there
 
     def _add(self, paths: Sequence[bytes], *flags: str) -> None:
-        command = ("add", "-A", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
+        command = ("add", "-A", "--ignore-errors", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
         try:
             self._git.content(*command, index=self.index, worktree=self._worktree, input=b"\0".join(paths))
         except GitFailed as error:
-            unborn = _UNBORN.search(error.message)
-            if unborn is None:
-                raise
-            raise Nested([os.fsencode(unborn[1])]) from error
+            if unborn := _UNBORN.search(error.said):
+                raise Nested([os.fsencode(unborn[1])]) from error
+            if refused := self._refused(error.said):
+                raise Unfit(refused) from error
+            raise
+
+    def _refused(self, said: str) -> list[bytes]:
+        """The paths git complains about. It garbles names on the way, so they are looked up by what it makes of them."""
+        command = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
+        listed = self._git.content(*command, index=self.index, worktree=self._worktree).out.split(b"\0")
+        paths = dict.fromkeys((*filter(None, listed), WORKLOG.encode()))
+        there = (path for path in paths if os.path.lexists(self._worktree / os.fsdecode(path)))
+        return [path for path in there if any(words.format(_as_git_says(path)) in said for words in _REFUSALS)]
 
     def _refuse_nested(self, base: str, tree: str) -> None:
         if tree in self._sound:
@@ -143,3 +168,17 @@ class Snapshots:
             files = self._git.list_tree(base, recursive=True) if declared else []
             self._submodules[base] = [file.path for file in files if file.mode == GITLINK]
         return self._submodules[base]
+
+
+@contextmanager
+def _judging() -> Iterator[None]:
+    try:
+        yield
+    except Unfit as found:
+        hint = "Nothing is lost: it is kept when the phase is run again."
+        raise WorkspaceBroken(f"{found.what}: {found}", hint) from found
+
+
+def _as_git_says(path: bytes) -> str:
+    """In its messages, control characters are question marks; bytes that are no UTF-8 we could not read."""
+    return re.sub(rb"[\x00-\x08\x0b-\x1f\x7f]", b"?", path).decode(errors="replace")

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
+from capsule.system.files import temp_path
 from capsule.system.git import Git
-from capsule.system.git_objects import Entry
+from capsule.system.git_objects import Difference, Entry
 
 # Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml")
+ABSENT = "000000"
 _FOLDER = "040000"
 
 
 def is_artefact(path: bytes, artefacts: Sequence[str]) -> bool:
     return any(path == name or path.startswith(name + b"/") for name in map(os.fsencode, artefacts))
+
+
+def index_row(path: bytes, side: tuple[str, str]) -> bytes:
+    """For `update-index -z --index-info`: this mode and object, or no such path."""
+    mode, oid = side
+    return f"{'0' if mode == ABSENT else mode} {oid}\t".encode() + path + b"\0"
 
 
 def graft(git: Git, tree: str, source: str, paths: Iterable[str]) -> str:
@@ -50,3 +59,18 @@ def _graft_below(git: Git, ours: Entry | None, theirs: Entry | None, paths: list
 
 def _folder(git: Git, tree: str) -> dict[bytes, Entry]:
     return {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
+
+
+def with_changes(git: Git, tree: str, changes: Sequence[Difference], scratch: Path) -> str:
+    """`tree`, with each of these changes made to it, and no other."""
+    if not changes:
+        return tree
+    ordered = sorted(changes, key=lambda change: change.new[0] != ABSENT)  # a folder may come where a file goes
+    rows = b"".join(index_row(change.path, change.new) for change in ordered)
+    index = temp_path(scratch)
+    try:
+        git.content("read-tree", tree, index=index)
+        git.content("update-index", "-z", "--index-info", index=index, input=rows)
+        return git.write_tree(index)
+    finally:
+        index.unlink(missing_ok=True)

@@ -14,7 +14,7 @@ from capsule.doors import Candidate, Published
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
-from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_under_way, under_way
+from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_locked, refuse_if_under_way, under_way
 from capsule.workspaces.trees import ARTEFACTS, graft
 
 _LOCK_WAIT = 60.0
@@ -36,7 +36,14 @@ class GitTrunk:
         return found
 
     def holds(self, commit: str) -> bool:
-        return self._git.is_ancestor(commit, self.tip())
+        """A commit that git has thrown away is in nobody's history."""
+        tip = self.tip()
+        try:
+            return self._git.is_ancestor(commit, tip)
+        except GitFailed:
+            if self._git.resolve(commit):
+                raise
+            return False
 
     def propose(self, tip: str, base: str, message: str) -> Candidate:
         onto = self.tip()
@@ -62,6 +69,7 @@ class GitTrunk:
         tip = self.tip()
         if tip == candidate.onto:
             refuse_if_under_way(places)
+            refuse_if_locked(self._git, places)
             tip = self._swap(candidate)
         if tip != candidate.commit and not self._git.is_ancestor(candidate.commit, tip):
             return Published(moved=False)

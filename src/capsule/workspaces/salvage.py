@@ -1,0 +1,57 @@
+"""Where things are kept that would be lost: states under refs of their own, what no tree can hold on a shelf."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import RefMove
+
+
+def keep_commit(git: Git, mission: str, commit: str, why: str) -> str:
+    """The ref that holds the commit. An agent can make refs too, so there is a second folder and a third."""
+    first, *others = (
+        f"refs/capsule/{name}" for name in (f"salvage/{mission}", f"salvage/{mission}+", f"salvaged/{mission}")
+    )
+    refs = git.refs(first, *others)
+    for name, oid in refs.items():
+        if oid == commit:
+            return name
+    for folder in (first, *others[:-1]):
+        with contextlib.suppress(GitFailed):
+            return _add(git, folder, refs, commit, why)
+    return _add(git, others[-1], refs, commit, why)
+
+
+def _add(git: Git, folder: str, refs: dict[str, str], commit: str, why: str) -> str:
+    names = (name.removeprefix(f"{folder}/") for name in refs)
+    ref = f"{folder}/{max((int(name) for name in names if name.isdecimal()), default=0) + 1}"
+    git.move_refs(RefMove(ref, commit, ""), why=f"capsule: {why}")
+    return ref
+
+
+def put_away_repository(git: Git, dot_git: Path) -> None:
+    """A `.git` that is a mere pointer goes; a whole repository that an agent made there is kept, out of the way."""
+    if dot_git.is_symlink() or not dot_git.is_dir():
+        dot_git.unlink(missing_ok=True)
+    else:
+        shelve(git, dot_git, f"{dot_git.parent.name}-{os.urandom(4).hex()}.git")
+
+
+def put_aside(git: Git, path: Path) -> None:
+    """Onto the shelf; a pipe, a socket or a device holds nothing to keep and goes."""
+    kind = path.lstat().st_mode
+    if stat.S_ISREG(kind) or stat.S_ISLNK(kind) or stat.S_ISDIR(kind):
+        shelve(git, path, f"{path.name}-{os.urandom(4).hex()}")
+    else:
+        path.unlink()
+
+
+def shelve(git: Git, path: Path, name: str) -> None:
+    shelf = git.capsule_dir / "salvaged"
+    shelf.mkdir(parents=True, exist_ok=True)
+    shutil.move(path, shelf / name)

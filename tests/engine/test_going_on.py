@@ -1,0 +1,122 @@
+"""Going on after a halt: a human's own changes count, and nothing that an agent left behind is approved by them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from capsule.core.state import MissionState
+from capsule.engine.job import Order
+from capsule.engine.run_mission import move_to, pursue
+
+from .conftest import PASS, Scene
+from .test_tdd import CODE, COMMIT, OK, story
+
+BENT = {"write": {"tests.sh": "true\n", "other": "x\n"}, "signal": PASS}
+COMMIT_ALL = {"run": ["git add -A && git commit -q -m all"], "signal": PASS}
+
+
+def halted(scene: Scene, **changes: list[dict[str, Any]]) -> MissionState:
+    scene.plays(story(**changes))
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    return state
+
+
+def order(state: MissionState) -> Order:
+    return Order("one", state.item, state.workflow, state.base, "main", state.policy)
+
+
+def bent_test_is_on_main(scene: Scene) -> bool:
+    files = scene.git("ls-tree", "--name-only", "main").split()
+    return "tests.sh" in files and scene.git("show", "main:tests.sh") == "true"
+
+
+@pytest.mark.parametrize("how", ["an edit elsewhere", "a rebase", "an inner repository taken away"])
+def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None:
+    inner = {**BENT, "run": ["git init -q sub"]}
+    first = inner if "inner" in how else BENT
+    state = halted(scene, execute=[first, *[BENT] * 3, OK], merge=[COMMIT_ALL])
+    worktree = scene.root / ".capsule" / "worktrees" / "one"
+    if how == "an edit elsewhere":
+        (worktree / "notes").write_text("mine\n")
+    elif "inner" in how:
+        import shutil
+
+        shutil.rmtree(worktree / "sub")
+    pursue(order(state), scene.world, rebase=how == "a rebase")
+    assert not bent_test_is_on_main(scene)
+
+
+def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:
+    stuck = {"signal": {**PASS, "status": "ERROR", "feedback": "the test is wrong"}}
+    halted(scene, execute=[stuck, CODE])
+    (scene.root / ".capsule" / "worktrees" / "one" / "tests.sh").write_text("grep -q hello hello\n")
+    assert scene.run("one", "tdd").finished
+    assert scene.git("show", "main:tests.sh") == "grep -q hello hello"
+
+
+def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> None:
+    reaching = f"echo true > {scene.root}/.capsule/worktrees/one/tests.sh\n"
+    lie = {"write": {"lib.sh": reaching, "other": "x\n"}, "signal": PASS}
+    tests = {"write": {"tests.sh": "test ! -e lib.sh || sh lib.sh\ntest -e hello\n"}, "signal": PASS}
+    halted(scene, test_writer=[tests], execute=[lie, lie, lie, lie, OK], merge=[COMMIT_ALL])
+    scene.run("one", "tdd")
+    assert not bent_test_is_on_main(scene)
+
+
+def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Scene) -> None:
+    state = halted(scene, merge=[{**COMMIT_ALL, "write": {"tests.sh": "true\n"}}, OK])
+    move_to(order(state), scene.world, "merge")
+    assert pursue(order(state), scene.world).halt is not None
+    assert not bent_test_is_on_main(scene)
+
+
+def test_commits_after_the_approval_are_not_merged_unseen(scene: Scene) -> None:
+    scene.plays(story(merge=[COMMIT]))
+    worktree = scene.root / ".capsule" / "worktrees" / "one"
+    real = scene.watcher.event
+
+    def commit_before_publish(mission: str, event: Any) -> None:
+        real(mission, event)
+        if getattr(event, "key", "") == "publish#1" and "outcome" not in event.__struct_fields__:
+            scene.git("-C", str(worktree), "commit", "-q", "--allow-empty", "-m", "unseen")
+
+    scene.watcher.event = commit_before_publish  # type: ignore[method-assign]
+    state = scene.run("one", "tdd")
+    assert state.halt is not None
+    assert "moved" in state.halt.reason
+    assert scene.run("one", "tdd").finished
+
+
+def test_what_was_left_uncommitted_after_the_merge_is_salvaged(scene: Scene) -> None:
+    worktree = scene.root / ".capsule" / "worktrees" / "one"
+    scene.plays(story())
+    real = scene.watcher.event
+
+    def scribble_before_archive(mission: str, event: Any) -> None:
+        real(mission, event)
+        if getattr(event, "key", "") == "archive#1" and "outcome" not in event.__struct_fields__:
+            (worktree / "notes").write_text("mine\n")
+
+    scene.watcher.event = scribble_before_archive  # type: ignore[method-assign]
+    assert scene.run("one", "tdd").finished
+    refs = scene.git("for-each-ref", "--format=%(refname)", "refs/capsule/salvage").split()
+    assert [scene.git("show", f"{ref}:notes") for ref in refs] == ["mine"]
+
+
+def test_a_red_gate_under_warn_is_merged_and_called_red(scene: Scene) -> None:
+    from capsule.core.evidence import Standing
+
+    scene.plays(
+        story(execute=[{"signal": PASS}], merge=[{"run": ["git add -A . && git commit -qm x"], "signal": PASS}])
+    )
+    assert scene.run("one", "tdd", verify="warn").finished
+    gate = next(event for event in scene.ended("one") if event.phase == "publish").outcome.evidence
+    assert [piece.standing for piece in gate] == [Standing.REFUTED]
+
+
+def test_without_a_test_command_file_checks_refute_nothing(scene: Scene) -> None:
+    scene.plays(story())
+    assert scene.run("one", "tdd", test="", test_globs=()).finished
