@@ -34,8 +34,8 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-crash: $(VENV)/.dev ## kill a mission at every journaled point, and resume it
-	$(BIN)/pytest -n $(JOBS) tests/crash
+crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume it
+	CAPSULE_CRASH_ALL=1 $(BIN)/pytest -n $(JOBS) tests/crash
 
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
 	@set -e; for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b; done

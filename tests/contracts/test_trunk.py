@@ -6,8 +6,9 @@ import contextlib
 import os
 import shutil
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,13 @@ def test_is_a_trunk(merge: Merge) -> None:
     door: Trunk = merge.trunk
     assert door.tip() == merge.base
     assert door.holds(merge.base)
+
+
+def test_a_commit_that_was_thrown_away_is_not_held(merge: Merge) -> None:
+    merge.work(README="new\n")
+    lost = merge.propose().commit
+    merge.repo.git("gc", "-q", "--prune=now")
+    assert not merge.trunk.holds(lost)
 
 
 def test_a_trunk_that_is_not_there_says_so(git: Git) -> None:
@@ -360,18 +368,46 @@ def test_locks_of_a_killed_update_are_cleared(merge: Merge, moved: bool) -> None
     assert merge.repo.status() == ""
 
 
-def test_an_index_that_somebody_is_using_is_left_alone(merge: Merge, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def locked_index(merge: Merge, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A git of the user's is at work in the checkout of main, and does not end."""
     monkeypatch.setattr(git_locks, "PATIENCE", 0.2)
-    merge.work(README="new\n")
     waiting = subprocess.Popen(["git", "cat-file", "--batch"], cwd=merge.repo.path, stdin=subprocess.PIPE)
     lock = merge.repo.path / ".git/index.lock"
     lock.touch()
     os.utime(lock, (1, 1))
-    try:
-        assert merge.publish() == Published(moved=True, left_alone=("README",))
-        assert lock.exists()
-    finally:
-        waiting.communicate()
+    yield lock
+    waiting.communicate()
+
+
+def test_main_does_not_move_under_an_index_that_somebody_is_using(merge: Merge, locked_index: Path) -> None:
+    merge.work(README="new\n")
+    with pytest.raises(Refused, match="using the index") as error:
+        merge.publish()
+    assert str(locked_index) in error.value.hint
+    assert locked_index.exists()
+    assert merge.repo.head() == merge.base
+    locked_index.unlink()
+    assert merge.publish() == Published(moved=True)
+
+
+def test_a_user_who_lets_go_of_the_index_is_waited_for(merge: Merge, locked_index: Path) -> None:
+    merge.work(README="new\n")
+    git_locks.PATIENCE = 5  # put back by the fixture
+    letting_go = threading.Timer(0.3, locked_index.unlink)
+    letting_go.start()
+    assert merge.publish() == Published(moved=True)
+    letting_go.join()
+    assert merge.repo.status() == ""
+
+
+def test_an_index_locked_after_the_move_is_left_alone_and_told_apart(merge: Merge, locked_index: Path) -> None:
+    merge.work(README="new\n")
+    candidate = merge.propose()
+    (merge.repo.path / ".git/refs/heads/main").write_text(candidate.commit + "\n")
+    published = merge.trunk.publish(candidate)
+    assert published.left_alone == ("README (in the index only, which another git has locked)",)
+    assert locked_index.exists()
 
 
 @pytest.mark.skipif(not can_trace(), reason="strace is not available here")

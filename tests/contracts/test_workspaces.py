@@ -567,6 +567,39 @@ def test_a_branch_reset_to_before_the_base_is_put_back(mission: Mission) -> None
     assert mission.place.head() == mission.base
 
 
+def test_a_base_ref_that_the_agent_deleted_is_put_back(mission: Mission) -> None:
+    mission.agent.commit("work", **{"a.py": "a"})
+    point = mission.place.checkpoint("one")
+    mission.agent.git("update-ref", "-d", BASE)
+    (mission.path / "a.py").write_text("spoilt")
+    mission.again().restore(point)
+    assert (mission.path / "a.py").read_text() == "a"
+    assert mission.repo.head(BASE) == mission.base
+
+
+def test_a_base_ref_put_back_is_the_one_of_the_last_rebase(mission: Mission) -> None:
+    onto = mission.repo.commit("main moved", other="x")
+    point, _ = mission.place.rebase(onto)
+    mission.agent.git("update-ref", "-d", BASE)
+    mission.again().restore(point)
+    assert mission.repo.head(BASE) == onto
+
+
+@pytest.mark.parametrize("name", ["x-1/foo", "x-1", "x-1/1/2", "x-1/7"])
+def test_refs_of_the_agents_do_not_stop_salvage(mission: Mission, name: str) -> None:
+    mission.agent.git("update-ref", f"refs/capsule/salvage/{name}", "HEAD")
+    (mission.path / "a.py").write_text("a")
+    kept = mission.again().salvage("abandoned")
+    assert mission.repo.git("show", f"{kept}:a.py") == "a"
+    assert mission.again().salvage("abandoned") == kept
+
+
+def test_a_ref_in_place_of_all_salvage_does_not_stop_it(mission: Mission) -> None:
+    mission.agent.git("update-ref", "refs/capsule/salvage", "HEAD")
+    (mission.path / "a.py").write_text("a")
+    assert mission.repo.git("show", f"{mission.again().salvage('abandoned')}:a.py") == "a"
+
+
 def test_a_deleted_branch_is_put_back(mission: Mission) -> None:
     mission.agent.git("switch", "-q", "--detach")
     mission.agent.git("branch", "-q", "-D", "capsule-x-1")
@@ -588,6 +621,77 @@ def test_a_repository_inside_the_worktree_is_refused_and_its_files_are_kept(miss
     assert mission.repo.git("show", f"{kept}:sub/inner/file") == "precious"
     assert not (mission.path / "sub").exists()
     assert len(list((mission.repo.path / ".git/capsule/salvaged").iterdir())) == 1
+
+
+def a_name_that_is_git_elsewhere(place: Path) -> None:
+    (place / "git~1").write_text("odd")
+
+
+def a_name_that_git_garbles(place: Path) -> None:
+    for number in range(3):
+        folder = place / os.fsdecode(b"new\nline\x01\xff") / ".GIT"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / str(number)).write_text("odd")
+
+
+def modules_that_are_a_link(place: Path) -> None:
+    (place / ".gitmodules").symlink_to("README")
+
+
+def a_worklog_that_is_a_pipe(place: Path) -> None:
+    os.mkfifo(place / "worklog.md")
+
+
+def a_tracked_file_that_is_a_pipe(place: Path) -> None:
+    (place / "README").unlink()
+    os.mkfifo(place / "README")
+
+
+UNFIT = (
+    a_name_that_is_git_elsewhere,
+    a_name_that_git_garbles,
+    modules_that_are_a_link,
+    a_worklog_that_is_a_pipe,
+    a_tracked_file_that_is_a_pipe,
+)
+
+
+@pytest.mark.parametrize("leave", UNFIT)
+def test_what_git_does_not_store_is_refused_and_the_rest_is_kept(
+    mission: Mission, leave: Callable[[Path], None]
+) -> None:
+    (mission.path / "work.py").write_text("work")
+    leave(mission.path)
+    for look in (mission.place.tree, lambda: mission.place.checkpoint("a")):
+        with pytest.raises(WorkspaceBroken, match="git stores in no tree"):
+            look()
+    kept = mission.place.restore(mission.base_state())
+    assert mission.repo.git("show", f"{kept}:work.py") == "work"
+    assert mission.agent.status() == ""
+    leave(mission.path)
+    (mission.path / "work.py").write_text("more work")
+    assert mission.repo.git("show", f"{mission.again().salvage('clean')}:work.py") == "more work"
+
+
+def test_a_file_that_git_does_not_store_is_on_the_shelf(mission: Mission) -> None:
+    a_name_that_is_git_elsewhere(mission.path)
+    mission.place.restore(mission.base_state())
+    shelf = mission.repo.path / ".git/capsule/salvaged"
+    assert [file.read_text() for file in shelf.iterdir()] == ["odd"]
+
+
+def test_a_worklog_turned_pipe_after_the_last_look_is_noticed(mission: Mission) -> None:
+    mission.place.tree()
+    a_worklog_that_is_a_pipe(mission.path)
+    with pytest.raises(WorkspaceBroken, match=r"worklog\.md"):
+        mission.place.checkpoint("a")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_whatever_stands_where_the_worklog_belongs_makes_way(mission: Mission, make: Callable[[Path], None]) -> None:
+    make(mission.path / "worklog.md")
+    mission.place.write_worklog("log")
+    assert mission.place.worklog() == "log"
 
 
 def test_submodules_of_the_base_stay_as_they_are(a_repo: Repo, git: Git) -> None:
@@ -809,7 +913,89 @@ def test_a_rebase_cut_short_is_finished_and_not_done_twice(mission: Mission) -> 
         assert mission.repo.head(BASE) == onto
 
 
+# What a human adds to what was approved
+
+
+def tree_with(mission: Mission, **files: str | None) -> str:
+    """The deliverable tree once these files are written, or gone."""
+    for name, text in files.items():
+        file = mission.path / name.replace("__", "/")
+        if text is None:
+            file.unlink()
+        else:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+    return mission.place.tree()
+
+
+def test_exactly_what_a_human_changed_is_adopted(mission: Mission) -> None:
+    approved = tree_with(mission, tests="approved", gone="approved", kept="approved")
+    left = tree_with(mission, tests="bent by the agent", agents="more")
+    now = tree_with(mission, kept="by hand", gone=None, new__deep="by hand")
+    adopted = mission.place.adopted(approved, left, now)
+    changes = {change.path: change.kind for change in mission.place.changes(approved, adopted)}
+    assert changes == {"kept": "M", "gone": "D", "new/deep": "A"}
+    assert mission.place.read(adopted, "tests") == b"approved"
+    assert mission.place.read(adopted, "kept") == b"by hand"
+    assert mission.place.adopted(approved, left, left) == approved
+    assert mission.agent.git("diff", "--cached") == ""
+
+
+def test_a_file_that_a_human_turned_into_a_folder_is_adopted(mission: Mission) -> None:
+    approved = left = tree_with(mission, thing="file")
+    (mission.path / "thing").unlink()
+    now = tree_with(mission, thing__inner="folder")
+    assert mission.place.adopted(approved, left, now) == now
+    assert mission.place.adopted(now, now, approved) == approved
+
+
+def test_artefacts_are_never_adopted(mission: Mission) -> None:
+    left = mission.place.tree()
+    bent = mission.repo.commit("bent", BACKLOG__yaml="x", plain="x")
+    adopted = mission.place.adopted(left, left, mission.repo.head(f"{bent}^{{tree}}"))
+    assert [change.path for change in mission.place.changes(left, adopted)] == ["plain"]
+    assert mission.place.read(adopted, "BACKLOG.yaml") is None
+
+
+def test_an_approved_tree_is_rebuilt_as_the_work_is(mission: Mission) -> None:
+    approved = tree_with(mission, README="work\n", tests="approved")
+    tree_with(mission, tests="bent by the agent")
+    onto = mission.repo.commit("main moved", README="main\n", other="x", BACKLOG__yaml="x")
+    rebuilt = mission.place.rebased_tree(approved, onto)
+    point, _ = mission.place.rebase(onto)
+    assert [change.path for change in mission.place.changes(rebuilt, point.tree)] == ["tests"]
+    assert mission.place.read(rebuilt, "tests") == b"approved"
+    assert b"<<<<<<<" in (mission.place.read(rebuilt, "README") or b"")
+    assert mission.place.read(rebuilt, "BACKLOG.yaml") == b"x"
+
+
 # Ending
+
+
+def test_a_folder_that_is_not_ours_is_neither_salvaged_nor_removed(a_repo: Repo, git: Git) -> None:
+    kept = a_repo.write(".capsule/worktrees/x-1/precious", "mine")
+    place = GitWorktree(git, "x-1")
+    for end in (lambda: place.salvage("clean"), lambda: place.remove(branch=True)):
+        with pytest.raises(Refused, match="not made by Capsule"):
+            end()
+    assert kept.read_text() == "mine"
+
+
+def test_a_worktree_of_the_users_own_is_neither_salvaged_nor_removed(a_repo: Repo, git: Git) -> None:
+    a_repo.git("worktree", "add", "-q", "-b", "feature", ".capsule/worktrees/x-1")
+    place = GitWorktree(git, "x-1")
+    for end in (lambda: place.salvage("clean"), lambda: place.remove(branch=True)):
+        with pytest.raises(Refused, match="not made by Capsule"):
+            end()
+    assert a_repo.head("feature") == Repo(place.path).head()
+
+
+def test_a_mission_without_its_base_ref_is_still_ours_to_end(mission: Mission) -> None:
+    (mission.path / "a.py").write_text("a")
+    mission.agent.git("update-ref", "-d", BASE)
+    assert mission.repo.git("show", f"{mission.again().salvage('clean')}:a.py") == "a"
+    mission.again().remove(branch=True)
+    assert not mission.path.exists()
 
 
 def test_salvage_keeps_commits_checkpoints_and_loose_files(mission: Mission) -> None:

@@ -120,3 +120,17 @@ def test_a_red_gate_under_warn_is_merged_and_called_red(scene: Scene) -> None:
 def test_without_a_test_command_file_checks_refute_nothing(scene: Scene) -> None:
     scene.plays(story())
     assert scene.run("one", "tdd", test="", test_globs=()).finished
+
+
+def test_the_words_to_the_test_runner_in_a_shared_file_are_tests_and_its_dependencies_are_not(scene: Scene) -> None:
+    def with_file(text: str) -> dict[str, Any]:
+        return {"write": {"hello": "hello\n", "pyproject.toml": text}, "signal": PASS}
+
+    bent = with_file("[tool.pytest.ini_options]\naddopts = '--ignore=tests'\n")
+    fine = with_file("[project]\ndependencies = ['x']\n")
+    scene.plays(story(execute=[bent, fine], merge=[COMMIT_ALL]))
+    assert scene.run("one", "tdd").finished
+    assert [move for move in scene.moves("one") if move.startswith("execute#")] == [
+        "execute#1 retry",
+        "execute#2 advance",
+    ]

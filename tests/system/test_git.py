@@ -86,6 +86,33 @@ def test_an_old_git_is_refused(a_repo: Repo, tmp_path: Path, monkeypatch: pytest
         Git.find(a_repo.path)
 
 
+def test_a_git_in_the_folder_we_stand_in_is_not_run(a_repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = a_repo.write("git", f"#!/bin/sh\ntouch {a_repo.path}/ran\n")
+    planted.chmod(0o755)
+    monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
+    monkeypatch.chdir(a_repo.path)
+    found = Git.find(a_repo.path)
+    found.content("-c", "alias.look=!git version", "look")
+    assert found.resolve("HEAD") == a_repo.head("main")
+    assert not (a_repo.path / "ran").exists()
+
+
+def test_a_missing_object_is_never_fetched(a_repo: Repo, git: Git, tmp_path: Path) -> None:
+    evil = tmp_path / "evil.sh"
+    evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    evil.chmod(0o755)
+    for key, value in (
+        ("core.repositoryformatversion", "1"),
+        ("extensions.partialClone", "evil"),
+        ("remote.evil.promisor", "true"),
+        ("remote.evil.url", f"ext::{evil}"),
+        ("protocol.ext.allow", "always"),
+    ):
+        a_repo.git("config", key, value)
+    assert git.resolve("1234567890" * 4) == ""
+    assert not (tmp_path / "ran").exists()
+
+
 def test_sha256_repositories_work(tmp_path: Path) -> None:
     repo = Repo(tmp_path)
     repo.git("init", "-q", "-b", "main", "--object-format=sha256")

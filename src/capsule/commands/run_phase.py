@@ -50,11 +50,7 @@ def run(args: argparse.Namespace) -> int:
     except Interrupted:
         raise
     except (CapsuleError, OSError) as trouble:
-        fault = (
-            trouble
-            if isinstance(trouble, CapsuleError)
-            else CapsuleError(f"{place_of(trouble)}", "Check the directory.")
-        )
+        fault = _as_ours(trouble)
         print(signal_json(error_signal(fault.message)))
         print(f"capsule: {fault.message}\n  {fault.hint}".rstrip(), file=sys.stderr)
         return 2

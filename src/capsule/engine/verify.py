@@ -20,7 +20,7 @@ from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, baseline
-from capsule.core.test_runs import colour_of, is_test, matches
+from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, matches, runner_part
 from capsule.core.workflow import Phase
 from capsule.doors import Workspace, World
 
@@ -94,7 +94,7 @@ def _run_tests(claim: Look, tree: str) -> Observation:
     )
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
-    colour = colour_of(ran.why, ran.exit_code, ran.tail)
+    colour = colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
     return Observation(
         tree=tree,
         command=state.policy.test,
@@ -126,8 +126,19 @@ def _paths(changes: Sequence[Change]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _tests(claim: Look, changes: Sequence[Change]) -> list[Change]:
-    return [change for change in changes if is_test(change.path, claim.state.policy.test_globs)]
+def _tests(claim: Look, changes: Sequence[Change], since: str) -> list[Change]:
+    """Test files, and files of other purposes whose words to the test runner differ."""
+    globs = claim.state.policy.test_globs
+    return [c for c in changes if is_test(c.path, globs) or _bends_the_runner(claim, c.path, since)]
+
+
+def _bends_the_runner(claim: Look, path: str, since: str) -> bool:
+    """Dependencies may change; what a shared configuration file tells the test runner may not."""
+    if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
+        return False
+    before, after = (claim.workspace.read(tree, path) or b"" for tree in (since, claim.tree))
+    parts = [runner_part(path, text.decode(errors="replace")) for text in (before, after)]
+    return parts[0] != parts[1]
 
 
 def _base_green(claim: Look) -> Evidence:
@@ -185,14 +196,15 @@ def _claimed_files(signal: Signal) -> str:
 
 def _only_tests(claim: Look) -> Evidence | None:
     changes = claim.changes(claim.state.base)
-    tests = _tests(claim, changes)
+    tests = _tests(claim, changes, claim.state.base)
     others = [change for change in changes if change not in tests]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"
     return _or_warning(claim, _evidence("only-tests", "only test files were changed", observed, not others))
 
 
 def _untouched_tests(claim: Look) -> Evidence | None:
-    touched = _tests(claim, claim.changes(claim.since()))
+    since = claim.since()
+    touched = _tests(claim, claim.changes(since), since)
     observed = (
         "no test file differs" if not touched else "; ".join(f"{c.path} ({_KINDS[c.kind]})" for c in touched[:_SHOWN])
     )

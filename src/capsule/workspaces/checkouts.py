@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capsule.core.errors import Refused
-from capsule.system.files import temp_path
 from capsule.system import git_locks
+from capsule.system.files import temp_path
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, Checkout, Difference, shown
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
@@ -200,12 +200,13 @@ class Staged:
 def _bring_index(git: Git, place: Place, changes: Sequence[Difference], staged: dict[bytes, Staged]) -> list[str]:
     found = {c.path: staged[c.path].side if c.path in staged else _nothing(c) for c in changes}
     due = [change for change in changes if found[change.path] == change.old]
+    left = [shown(c.path) for c in changes if found[c.path] not in (c.old, c.new)]
     try:
         _stage(git, place, due, [c.path for c in due if c.path in staged and staged[c.path].sparse])
     except GitFailed:
         # A git of the user's is at it and does not let go.
-        return [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
-    return [shown(c.path) for c in changes if found[c.path] not in (c.old, c.new)]
+        left += [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
+    return left
 
 
 def _stage(git: Git, place: Place, due: Sequence[Difference], sparse: Sequence[bytes]) -> None:

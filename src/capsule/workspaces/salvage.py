@@ -11,20 +11,20 @@ from pathlib import Path
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 
+_FOLDERS = ("refs/capsule/salvage/{}", "refs/capsule/salvage/{}+", "refs/capsule/salvaged/{}")
+
 
 def keep_commit(git: Git, mission: str, commit: str, why: str) -> str:
     """The ref that holds the commit. An agent can make refs too, so there is a second folder and a third."""
-    first, *others = (
-        f"refs/capsule/{name}" for name in (f"salvage/{mission}", f"salvage/{mission}+", f"salvaged/{mission}")
-    )
-    refs = git.refs(first, *others)
+    *folders, last = (template.format(mission) for template in _FOLDERS)
+    refs = git.refs(*folders, last)
     for name, oid in refs.items():
         if oid == commit:
             return name
-    for folder in (first, *others[:-1]):
+    for folder in folders:
         with contextlib.suppress(GitFailed):
             return _add(git, folder, refs, commit, why)
-    return _add(git, others[-1], refs, commit, why)
+    return _add(git, last, refs, commit, why)
 
 
 def _add(git: Git, folder: str, refs: dict[str, str], commit: str, why: str) -> str:

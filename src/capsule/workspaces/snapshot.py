@@ -146,7 +146,7 @@ class Snapshots:
             raise
 
     def _refused(self, said: str) -> list[bytes]:
-        """The paths git complains about. It garbles names on the way, so they are looked up by what it makes of them."""
+        """The paths git complains about. It garbles names, so each file there is asked for by its garbled one."""
         command = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
         listed = self._git.content(*command, index=self.index, worktree=self._worktree).out.split(b"\0")
         paths = dict.fromkeys((*filter(None, listed), WORKLOG.encode()))
