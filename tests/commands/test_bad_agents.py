@@ -12,7 +12,7 @@ import pytest
 
 from capsule.core.event import StepEnded
 
-from .conftest import ITEM, PASS, Project, Turn, honest, said
+from .conftest import COMMIT, ITEM, PASS, Project, Turn, honest, said
 
 FLOOD = 200 * 1024 * 1024
 WORK = honest()["execute"]
@@ -194,31 +194,50 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize(
-    "vandalism",
-    [
-        "rm -rf ../../missions/demo-1.1; echo mine > ../../missions/demo-1.1",
-        "rm -rf ../../missions; echo mine > ../../missions",
-        "rm -rf ../../missions/demo-1.1/outputs; echo mine > ../../missions/demo-1.1/outputs",
-        "rm -rf ../../missions/demo-1.1/outputs; ln -s / ../../missions/demo-1.1/outputs",
-        "rm -f ../../missions/demo-1.1/live.jsonl; mkfifo ../../missions/demo-1.1/live.jsonl",
-        "rm -f ../../missions/demo-1.1/live.jsonl; mkdir ../../missions/demo-1.1/live.jsonl",
-    ],
-)
-def test_an_agent_that_spoils_our_papers_stops_nobody(a_project: Project, vandalism: str) -> None:
-    a_project.play(honest(execute=[said("PASS", write={"answer": "42\n"}, run=[vandalism])]))
-    answer = a_project.run()
-    assert answer.code == 0, answer
-    assert a_project.answer() == "42"
+@pytest.mark.parametrize("place", ["missions", "missions/demo-1.1", "missions/demo-1.1/outputs"])
+@pytest.mark.parametrize("instead", ["echo mine >", "mkfifo"])
+def test_an_agent_that_spoils_our_papers_loses_its_own_output_alone(
+    a_project: Project, place: str, instead: str
+) -> None:
+    turn = said("PASS", run=[f"rm -rf ../../{place}; {instead} ../../{place}"])
+    stops_once(a_project, turn, "No signal JSON found")
     assert not (a_project.path / ".capsule" / "missions" / ITEM).exists()
 
 
-def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project) -> None:
-    swap = "rm -rf ../../missions/demo-1.1; echo mine > ../../missions/demo-1.1"
-    a_project.play(honest(execute=[said("PASS", write={"answer": "42\n"}, run=[swap])]))
+@pytest.mark.parametrize("place", ["missions", "missions/demo-1.1", "missions/demo-1.1/outputs"])
+def test_what_an_agent_spoiled_can_be_cleaned(a_project: Project, place: str) -> None:
+    a_project.play(honest(execute=[said("PASS", run=[f"rm -rf ../../{place}; touch ../../{place}"])]))
+    assert a_project.run().code == 2
+    answer = a_project.capsule("clean", ITEM)
+    assert answer.code == 0, answer
+    assert not a_project.worktree.exists()
+
+
+def test_a_link_that_an_agent_puts_over_our_papers_is_not_followed(a_project: Project, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / ITEM).mkdir(parents=True)
+    (precious / ITEM / "thesis").write_text("years of work\n")
+    keep_the_log = f"mv ../../missions/{ITEM}/outputs {precious / ITEM}"
+    swap = f"{keep_the_log}; rm -rf ../../missions; ln -s {precious} ../../missions"
+    a_project.play(honest(merge=[said("PASS", run=[COMMIT, swap])]))
     assert a_project.run().code == 0
+    assert (precious / ITEM / "thesis").read_text() == "years of work\n"
+
+
+@pytest.mark.parametrize("place", ["missions/demo-1.1", "missions/demo-1.1/outputs"])
+def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project, place: str) -> None:
+    stops_once(a_project, said("PASS", run=[f"rm -rf ../../{place}; echo mine > ../../{place}"]), "No signal")
     kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "found-in-its-place.log"
     assert kept.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("instead", ["mkfifo", "mkdir", "ln -s /dev/full"])
+def test_a_live_file_that_cannot_be_written_stops_nobody(a_project: Project, instead: str) -> None:
+    live = "../../missions/demo-1.1/live.jsonl"
+    a_project.play(honest(execute=[said("PASS", write={"answer": "42\n"}, run=[f"rm -f {live}; {instead} {live}"])]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    assert a_project.answer() == "42"
 
 
 def test_a_nul_in_what_an_agent_says_reaches_the_next_one_as_text(a_project: Project) -> None:

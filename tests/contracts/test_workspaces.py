@@ -639,6 +639,7 @@ def modules_that_are_a_link(place: Path) -> None:
 
 
 def a_worklog_that_is_a_pipe(place: Path) -> None:
+    (place / "worklog.md").unlink(missing_ok=True)
     os.mkfifo(place / "worklog.md")
 
 
@@ -660,6 +661,8 @@ UNFIT = (
 def test_what_git_does_not_store_is_refused_and_the_rest_is_kept(
     mission: Mission, leave: Callable[[Path], None]
 ) -> None:
+    mission.place.write_worklog("log")
+    mission.place.checkpoint("before")
     (mission.path / "work.py").write_text("work")
     leave(mission.path)
     for look in (mission.place.tree, lambda: mission.place.checkpoint("a")):
@@ -681,6 +684,7 @@ def test_a_file_that_git_does_not_store_is_on_the_shelf(mission: Mission) -> Non
 
 
 def test_a_worklog_turned_pipe_after_the_last_look_is_noticed(mission: Mission) -> None:
+    mission.place.write_worklog("log")
     mission.place.tree()
     a_worklog_that_is_a_pipe(mission.path)
     with pytest.raises(WorkspaceBroken, match=r"worklog\.md"):
@@ -893,7 +897,9 @@ def test_rebase_leaves_markers_where_it_conflicts(mission: Mission) -> None:
     onto = mission.repo.commit("main moved", README="main\n")
     _, conflicts = mission.place.rebase(onto)
     assert list(conflicts) == ["README"]
-    assert "<<<<<<<" in (mission.path / "README").read_text()
+    markers = (mission.path / "README").read_text()
+    assert "<<<<<<<" in markers
+    assert ">>>>>>> capsule-x-1\n" in markers
 
 
 def test_a_rebase_cut_short_is_finished_and_not_done_twice(mission: Mission) -> None:

@@ -55,6 +55,7 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> st
 def take_away(world: World, mission: str, *, why: str, branch: bool) -> str:
     """Its place, once all that was there is kept: files and commits under a ref, worklog and outputs in the logs."""
     workspace = world.workspace(mission)
+    world.archive.working_folder(mission)  # puts aside what an agent may have left in its place
     salvage = workspace.salvage(why)
     worklog = workspace.worklog()
     if worklog or world.archive.has_outputs(mission):

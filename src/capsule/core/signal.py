@@ -235,7 +235,7 @@ def _list(value: object) -> list[object]:
 
 def _shown(value: object) -> str:
     """A bad value in a message: recognisable, and never longer than the message it is in."""
-    shown = _text(value)
+    shown = without_controls(value if isinstance(value, str) else _compact(value))
     return shown if len(shown) <= SHOWN_OF_A_BAD_VALUE else shown[:SHOWN_OF_A_BAD_VALUE] + "…"
 
 

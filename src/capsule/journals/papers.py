@@ -82,10 +82,8 @@ class Papers:
     def drop_working_folder(self, mission: str) -> None:
         """Only now is the archive finished: a repetition of the step before this writes the same one again."""
         folder = self.folder(mission)
-        if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            folder.unlink(missing_ok=True)
+        if os.path.lexists(folder) and not folder.parent.is_symlink():
+            _remove(folder)
         (self._home / "logs" / check_id(mission) / _UNFINISHED).unlink(missing_ok=True)
 
     def _result(self, item: str, phase: str) -> Path:
@@ -133,8 +131,8 @@ def _copy_outputs(working: Path, target: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Whatever stands where a result is expected: a file, a link, a pipe, a folder."""
+    """Whatever stands there: a file, a link, a pipe, a folder."""
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)

@@ -189,8 +189,21 @@ class Git:
         """The newest commit both have; '' where their histories never met."""
         return self.content("merge-base", one, other, ok=(0, 1)).out.decode().strip()
 
-    def merge_trees(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
-        """The tree that merging two commits gives, and the paths in conflict, which hold markers in it."""
+    def merge_trees(self, ours: str, theirs: str, called: str = "") -> tuple[str, tuple[str, ...]]:
+        """The tree that merging two commits gives, and the paths in conflict, which hold markers in it.
+
+        Markers tell the id of `theirs`, unless it is `called` something: then the same conflict gives the same file.
+        """
+        if not called:
+            return self._merge_trees(ours, theirs)
+        ref = f"refs/heads/{called}"  # in the git directory of our own, and for as long as this takes
+        self.content("update-ref", ref, theirs)
+        try:
+            return self._merge_trees(ours, called)
+        finally:
+            self.content("update-ref", "-d", ref)
+
+    def _merge_trees(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
         answer = self.content(
             "merge-tree", "--write-tree", "--no-messages", "--name-only", "-z", ours, theirs, ok=(0, 1)
         )

@@ -22,7 +22,7 @@ STALE_AFTER = 2.0
 _INTERVAL = 0.05
 _IN_THE_WAY = re.compile(r"Unable to create '(?P<path>.+?\.lock)': File exists", re.DOTALL)
 _EXPECTED = re.compile(
-    r"(worktrees/[^/]+/)?(index|HEAD|ORIG_HEAD|packed-refs|config|refs/.+)\.lock|capsule/(git|places/[^/]+)/[^/]+\.lock"
+    r"(worktrees/[^/]+/)?(index|HEAD|ORIG_HEAD|packed-refs|config|refs/.+)\.lock|capsule/(git(/refs/heads)?|places/[^/]+)/[^/]+\.lock"
 )
 
 

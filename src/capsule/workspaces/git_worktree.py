@@ -22,7 +22,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from capsule.core.errors import Refused, WorkspaceBroken
@@ -30,6 +29,7 @@ from capsule.core.evidence import Change, Checkpoint
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import Identity, RefMove, shown
+from capsule.workspaces.claim import Claim, Standing
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
@@ -41,17 +41,6 @@ CAPSULE = Identity("Capsule", "capsule@localhost")
 WORKLOG = "worklog.md"
 LARGEST_WORKLOG = 8 * 1024 * 1024
 _REBASED = "rebased onto "
-_LONGEST_ID = 64
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where the mission's refs are; '' is nowhere. `home`: the worktree's HEAD is our branch."""
-
-    base: str
-    head: str
-    newest: str
-    home: bool
 
 
 class GitWorktree:
@@ -72,12 +61,9 @@ class GitWorktree:
         self._git = git
         self._mission = mission
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
-        self._branch_ref = f"refs/heads/{self.branch}"
-        self._base_ref = f"refs/capsule/base/{mission}"
-        self._checkpoint_ref = f"refs/capsule/checkpoints/{mission}"
         self._notes = git.capsule_dir / "places" / mission
         self._filled = self._notes / "filled"
-        self._noted = self._notes / "base"
+        self._claim = Claim(git, mission, self._notes / "base")
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = Provisions(setup, copy, run_setup)
         self._linked = LinkedWorktree(git, self.path, self.branch)
@@ -111,14 +97,14 @@ class GitWorktree:
         return [*warnings, *self._provide()]
 
     def _lay_claim(self, base: str) -> Standing:
-        standing = self._standing()
+        standing = self._claim.standing()
         known = standing.base or self._adopt_or_refuse(base, standing.head)
         if not standing.head:
-            moves = (RefMove(self._base_ref, base), RefMove(self._branch_ref, base, ""))
+            moves = (RefMove(self._claim.base, base), RefMove(self._claim.branch, base, ""))
             self._git.move_refs(*moves, why=f"capsule: {self._mission} begins")
             known = base
         elif not standing.base:
-            self._git.move_refs(RefMove(self._base_ref, known, ""))
+            self._git.move_refs(RefMove(self._claim.base, known, ""))
         self._set_base(known)
         return Standing(known, standing.head or base, standing.newest, standing.home)
 
@@ -179,8 +165,8 @@ class GitWorktree:
         if stands_at == checkpoint.commit and self._linked.whole():
             return ""
         entry, made = self._linked.ensure(checkpoint.head)
-        self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._branch_ref}.lock"], self.path)
-        standing = self._standing(entry)
+        self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._claim.branch}.lock"], self.path)
+        standing = self._claim.standing(entry)
         there = self._snapshots.to_save(self._base())
         at_head = standing.home and standing.head == checkpoint.head
         kept = ""
@@ -200,8 +186,8 @@ class GitWorktree:
 
     def _point_at(self, head: str, entry: Path) -> None:
         """HEAD on our branch, our branch at `head`."""
-        self._git.repository("symbolic-ref", "-m", "capsule", "HEAD", self._branch_ref, git_dir=entry)
-        self._git.move_refs(RefMove(self._branch_ref, head), why="capsule")
+        self._git.repository("symbolic-ref", "-m", "capsule", "HEAD", self._claim.branch, git_dir=entry)
+        self._git.move_refs(RefMove(self._claim.branch, head), why="capsule")
 
     def _write_out(self, commit: str) -> None:
         try:
@@ -262,7 +248,7 @@ class GitWorktree:
         if newest and self._said_by(newest) == (tree, head):
             return newest
         commit = self._commit(tree, [head, newest], label)
-        self._git.move_refs(RefMove(self._checkpoint_ref, commit, newest))
+        self._git.move_refs(RefMove(self._claim.checkpoint, commit, newest))
         self._named[commit] = (tree, head)
         return commit
 
@@ -315,18 +301,19 @@ class GitWorktree:
         return graft(self._git, merged, onto, self._artefacts)
 
     def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
-        return self._git.merge_trees(onto, self._commit(tree, [self._base()], "work"))
+        work = self._commit(tree, [self._base()], "work")
+        return self._git.merge_trees(onto, work, called=self.branch)
 
     # Moving on to another base
 
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
-        newest = self._standing().newest
+        newest = self._claim.standing().newest
         if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
             newest = self._merge_onto(onto)
         merged = self._git.commit(newest)
         checkpoint = Checkpoint(newest, onto, graft(self._git, merged.tree, onto, self._artefacts))
         self.restore(checkpoint)
-        self._git.move_refs(RefMove(self._base_ref, onto), why="capsule: rebase")
+        self._git.move_refs(RefMove(self._claim.base, onto), why="capsule: rebase")
         self._set_base(onto)
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
 
@@ -336,15 +323,15 @@ class GitWorktree:
         merged, conflicts = self._merged(before.tree, onto)
         everything = graft(self._git, merged, before.commit, self._artefacts)
         commit = self._commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
-        self._git.move_refs(RefMove(self._checkpoint_ref, commit, before.commit))
+        self._git.move_refs(RefMove(self._claim.checkpoint, commit, before.commit))
         return commit
 
     # Ending
 
     def salvage(self, why: str) -> str:
-        standing = self._standing()
+        standing = self._claim.standing()
         self._refuse_a_strangers(standing)
-        base = standing.base or self._base_from_note() or standing.head
+        base = standing.base or self._claim.put_base_back() or standing.head
         if not base:
             return ""
         self._base_commit = base
@@ -361,19 +348,19 @@ class GitWorktree:
         return all(self._deliverable(held) == self._git.commit(base).tree for held in {tree, *trees})
 
     def remove(self, *, branch: bool) -> None:
-        self._refuse_a_strangers(self._standing())
+        self._refuse_a_strangers(self._claim.standing())
         if branch:
             self._refuse_if_in_use()
         self._linked.remove()
         self._gate.remove()
         remove_tree(self._notes)
-        gone = [self._checkpoint_ref, *([self._branch_ref, self._base_ref] if branch else [])]
+        gone = [self._claim.checkpoint, *([self._claim.branch, self._claim.base] if branch else [])]
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")
         self._base_commit = ""
 
     def _refuse_a_strangers(self, standing: Standing) -> None:
         """Ours has a base, or a note of it; or else it is registered here and there is a branch of our name."""
-        ours = standing.base or self._noted_base() or (standing.head and self._linked.entry())
+        ours = standing.base or self._claim.noted_base() or (standing.head and self._linked.entry())
         if os.path.lexists(self.path) and not ours:
             hint = "Keep it somewhere else, or delete it yourself if you do not need it."
             raise Refused(f"{self.path} was not made by Capsule.", hint)
@@ -388,39 +375,14 @@ class GitWorktree:
 
     def _base(self) -> str:
         if not self._base_commit:
-            self._base_commit = self._standing().base or self._base_from_note()
+            self._base_commit = self._claim.standing().base or self._claim.put_base_back()
             if not self._base_commit:
                 raise Refused(f"There is no worktree for {self._mission}.", f"Make one: capsule prep {self._mission}")
         return self._base_commit
 
     def _set_base(self, base: str) -> None:
-        """Written down as well, for when an agent takes the ref away."""
         self._base_commit = base
-        if self._noted_base() != base:
-            self._noted.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(self._noted, base)
-
-    def _noted_base(self) -> str:
-        try:
-            return read_regular(self._noted, _LONGEST_ID).decode(errors="replace")
-        except OSError:
-            return ""
-
-    def _base_from_note(self) -> str:
-        noted = self._noted_base()
-        base = self._git.resolve(noted) if noted else ""
-        if base:
-            self._git.move_refs(RefMove(self._base_ref, base, ""), why="capsule: the base again")
-        return base
-
-    def _standing(self, entry: Path | None = None) -> Standing:
-        """All our refs in one question, asked from inside the worktree if it is whole."""
-        names = (self._base_ref, self._branch_ref, self._checkpoint_ref)
-        command = ("for-each-ref", "--format=%(refname) %(objectname) %(HEAD)", *names)
-        rows = [row.split(" ") for row in self._git.repository(*command, git_dir=entry).out.decode().splitlines()]
-        oids = {name: oid for name, oid, *_ in rows}
-        base, head, newest = (oids.get(name, "") for name in names)
-        return Standing(base, head, newest, any("*" in marks for *_, marks in rows))
+        self._claim.note_base(base)
 
     def _require_whole(self) -> Path:
         entry = self._linked.whole()
@@ -431,7 +393,7 @@ class GitWorktree:
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
         """Our branch's commit and the newest checkpoint, HEAD brought home first where the agent took it elsewhere."""
-        standing = self._standing(entry)
+        standing = self._claim.standing(entry)
         if standing.home and self._descends(standing.head):
             return standing.head, standing.newest
         return self._bring_home(standing, entry), standing.newest
