@@ -126,6 +126,11 @@ def test_the_prompt_arrives_whole(rig: Rig) -> None:
     assert prompt.encode() in run(rig, f"cat /proc/{rig.own_argv}/cmdline", prompt=prompt).text
 
 
+def test_a_nul_in_the_prompt_does_not_keep_it_from_starting(rig: Rig) -> None:
+    transcript = run(rig, f"tr '\\0' '\\n' < /proc/{rig.own_argv}/cmdline", prompt="red:\0 it\x1b failed")
+    assert b"red: it failed" in transcript.text
+
+
 def test_a_prompt_too_long_for_an_argument_arrives_by_stdin_or_file(rig: Rig) -> None:
     prompt = "x" * (LONGEST_ARGUMENT + 50_000) + " the end"
     words = f"$(tr '\\0' ' ' < /proc/{rig.own_argv}/cmdline)"

@@ -14,8 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Outage, Transcript
 from capsule.core.errors import PrerequisiteMissing
+from capsule.core.text import without_controls
 from capsule.system.files import tail_bytes, write_atomically
 from capsule.system.git_environment import for_others
 from capsule.system.process import Command, Ended, Keeper
@@ -78,6 +81,7 @@ class CliAgent(ABC):
         return self.invocation(briefing).argv
 
     def run(self, briefing: Briefing) -> Transcript:
+        briefing = replace(briefing, prompt=without_controls(briefing.prompt))  # tests may print a NUL; argv takes none
         log = _log_file(briefing)
         errors = log.with_name(f"{log.name}.stderr")
         invocation = self.invocation(briefing)
