@@ -182,3 +182,27 @@ def test_version_and_unknown_commands(a_project: Project) -> None:
     assert_clear(a_project.capsule("rnu", ITEM), 2, "no command `rnu`", "Did you mean `capsule run`?")
     assert_clear(a_project.capsule("frobnicate"), 2, "no command `frobnicate`", "capsule --help")
     assert_clear(a_project.capsule("run", ITEM, "--frobnicate"), 2, "--frobnicate", "capsule run --help")
+
+
+def test_what_abort_left_is_found_by_clean_all(with_a_draft: Project) -> None:
+    assert with_a_draft.capsule("abort", ITEM).code == 0
+    assert with_a_draft.capsule("clean", "--all").code == 0
+    assert not with_a_draft.refs(BRANCH)
+    assert not with_a_draft.refs("refs/capsule/base")
+
+
+def test_the_archive_of_an_abandoned_mission_tells_its_story(with_a_draft: Project) -> None:
+    assert with_a_draft.capsule("clean", ITEM).code == 0
+    logs = with_a_draft.path / ".capsule" / "logs" / ITEM
+    assert "| test-writer | 1 |" in (logs / "summary.md").read_text()
+    assert "mission_started" in (logs / "journal.jsonl").read_text()
+
+
+def test_the_output_of_a_phase_run_by_hand_is_archived_too(a_project: Project) -> None:
+    a_project.play(honest())
+    assert a_project.capsule("prep", ITEM).code == 0
+    (a_project.worktree / ".capsule" / "output").mkdir(parents=True)
+    (a_project.worktree / ".capsule" / "output" / "test-writer-1-2.log").write_text("by hand\n")
+    assert a_project.capsule("clean", ITEM).code == 0
+    kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "test-writer-1-2.log"
+    assert kept.read_text() == "by hand\n"

@@ -84,7 +84,7 @@ def test_an_entry_says_what_was_claimed_seen_and_decided() -> None:
     text = entry("code#2", 2, outcome(evidence=(REFUTED,), files=("a.py", "b\nc.py"), warnings=("odd",)), BACK, AT)
     for words in (
         "<!-- capsule code#2 -->",
-        f"**{AT} · attempt 2 · claimed PASS · verdict REFUTED** · 1.2 s · someone",
+        f"**{AT} · attempt 2 · claimed PASS · Verdict: REFUTED** · 1.2 s · someone",
         "- Summary: did it",
         "- Files: `a.py`, `b c.py`",
         "- Evidence: all tests pass — `make test` is red — REFUTED",

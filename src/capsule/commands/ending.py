@@ -24,9 +24,10 @@ _PATIENCE = 15.0
 def worktrees(project: Project) -> tuple[list[str], list[str]]:
     """The missions that have a worktree, and the folders beside them that are somebody else's."""
     folder = project.root / ".capsule" / "worktrees"
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+    names = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
+    without_folder = {ref.split("/", 3)[3] for ref in project.git.refs("refs/capsule/base")} - names
     ours = {name for name in made_by_us(project) if _is_id(name)} if names else set()
-    return [name for name in names if name in ours], [name for name in names if name not in ours]
+    return sorted((names & ours) | without_folder), sorted(names - ours)
 
 
 def made_by_us(project: Project) -> set[str]:
@@ -40,6 +41,7 @@ def made_by_us(project: Project) -> set[str]:
 
 def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> str:
     """Salvage, remove, release, and write it down. What was kept, or '' where there was nothing to keep."""
+    from capsule.engine.run_mission import standing
     from capsule.reports.live import Several
     from capsule.wiring import open_world, tracker_if_there, words_at
 
@@ -47,19 +49,21 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> st
     with open_world(project, tracker, words_at(project, ""), Several(), None) as world, world.journal.claim(mission):
         salvage = take_away(world, mission, why="abandoned", branch=branch)
         _release(world, mission)
-        if world.journal.events(mission):
+        if standing(world, mission).under_way:
             world.journal.note(mission, Abandoned(at=world.clock.now(), how=how, salvage=salvage))
     return salvage
 
 
 def take_away(world: World, mission: str, *, why: str, branch: bool) -> str:
     """Its place, once all that was there is kept: files and commits under a ref, worklog and outputs in the logs."""
+    from capsule.engine.actions import papers_of
+
     workspace = world.workspace(mission)
     world.archive.working_folder(mission)  # puts aside what an agent may have left in its place
     salvage = workspace.salvage(why)
     worklog = workspace.worklog()
     if worklog or world.archive.has_outputs(mission):
-        world.archive.store(mission, {"worklog.md": worklog, "summary.md": f"# {mission}\n\nAbandoned.\n"})
+        world.archive.store(mission, papers_of(mission, world, worklog))
     workspace.remove(branch=branch)
     world.archive.drop_working_folder(mission)
     return salvage

@@ -98,6 +98,7 @@ def summary(events: Sequence[Event], state: MissionState | None = None) -> str:
         f"- Started: {_started_at(events)}",
         f"- Base: `{state.base[:12]}` into `{state.into}`",
         *([f"- Merged: `{state.facts['merged'][:12]}`"] if "merged" in state.facts else []),
+        *([f"- Stopped at {state.halt.phase}: {_one_line(state.halt.reason)}"] if state.halt else []),
         *([f"- Closed as: {state.closed_as}"] if state.closed_as else []),
         *([] if state.policy.test else ["- **Unverified: no test command was known.**"]),
         "",

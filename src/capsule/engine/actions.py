@@ -133,19 +133,24 @@ def _moved_branch(job: Job) -> str:
 
 def archive(job: Job) -> Report:
     """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
-    state, world, workspace = job.state, job.world, job.workspace
-    events = world.journal.events(job.mission)
-    papers = {
-        "worklog.md": workspace.worklog() or _last_worklog(job),
-        "journal.jsonl": b"".join(as_json_line(job.mission, seq, event) + b"\n" for seq, event in events).decode(),
-        "summary.md": summary([event for _, event in events], state),
-    }
+    world, workspace = job.world, job.workspace
+    papers = papers_of(job.mission, world, workspace.worklog() or _last_worklog(job))
     place = world.archive.store(job.mission, papers, job.step.key)
     kept = _salvage(job)
     workspace.remove(branch=True)
     world.archive.drop_working_folder(job.mission)
     warnings = kept + _close_item(job)
     return Report(passed(f"archived in {place.name}"), warnings=warnings, facts={"archive": str(place)})
+
+
+def papers_of(mission: str, world: World, worklog: str) -> dict[str, str]:
+    """What is left of a mission for whoever reads its archive."""
+    events = world.journal.events(mission)
+    return {
+        "worklog.md": worklog,
+        "journal.jsonl": b"".join(as_json_line(mission, seq, event) + b"\n" for seq, event in events).decode(),
+        "summary.md": summary([event for _, event in events]),
+    }
 
 
 def _last_worklog(job: Job) -> str:

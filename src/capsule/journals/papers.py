@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from capsule.core.item import check_id
@@ -70,14 +70,22 @@ class Papers:
         sweep_temps(place)
         write_atomically(place / _UNFINISHED, "")
         write_atomically(place / _STEP, step)
-        _copy_outputs(self.folder(mission), place / "phase-outputs")
+        _copy_outputs(self._outputs(mission), place / "phase-outputs")
         for name, text in sorted(papers.items(), key=lambda paper: paper[0] == _COMPLETE):
             if text or not (place / name).exists():  # what a repetition cannot tell any more was told before
                 write_atomically(place / name, text.encode(errors="replace"))
         return place
 
     def has_outputs(self, mission: str) -> bool:
-        return any(self.folder(mission).glob("outputs/*"))
+        return bool(self._outputs(mission))
+
+    def _outputs(self, mission: str) -> list[Path]:
+        """What phases printed: kept beside the mission, or only in its worktree where a phase was run by hand."""
+        working, by_hand = self.folder(mission), self._home / "worktrees" / check_id(mission) / ".capsule" / "output"
+        found = [*working.glob("outputs/*"), *working.glob("*.log"), *working.glob("*.md")]
+        if not by_hand.is_symlink() and not by_hand.parent.is_symlink():
+            found += by_hand.glob("*.log*")
+        return [file for file in found if file.is_file() and not file.is_symlink()]
 
     def drop_working_folder(self, mission: str) -> None:
         """Only now is the archive finished: a repetition of the step before this writes the same one again."""
@@ -116,11 +124,10 @@ def _move_aside(place: Path) -> None:
         child.rename(older / child.name)
 
 
-def _copy_outputs(working: Path, target: Path) -> None:
+def _copy_outputs(outputs: Sequence[Path], target: Path) -> None:
     """Hard links where the file system allows it: a gigabyte of output is not written twice."""
     target.mkdir(exist_ok=True)
-    outputs = [*working.glob("outputs/*"), *working.glob("*.log"), *working.glob("*.md")]
-    for file in (file for file in outputs if file.is_file() and not file.is_symlink()):
+    for file in outputs:
         kept = target / file.name
         if kept.exists():
             continue
