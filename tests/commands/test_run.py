@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -310,3 +312,21 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
     assert "workspace.setup `echo no such package; exit 3` exited with 3: no such package" in answer.err
     assert answer.err.splitlines()[-1].startswith("  Its output is in ")
     assert a_project.run().code == 0
+
+
+def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        answer = a_project.run(CAPSULE_SANDBOX="required")
+    assert answer.code == 2
+    assert "require a sandbox" in answer.err
+
+
+def test_whoever_has_bd_is_told_that_the_file_is_read(a_project: Project, tmp_path: Path) -> None:
+    bd = tmp_path / "bin" / "bd"
+    bd.parent.mkdir()
+    bd.write_text("#!/bin/sh\nexit 1\n")
+    bd.chmod(0o755)
+    a_project.play(honest())
+    answer = a_project.run(PATH=f"{bd.parent}:{os.environ['PATH']}")
+    assert answer.code == 0
+    assert "although bd is installed" in answer.err

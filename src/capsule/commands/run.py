@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -117,6 +118,9 @@ def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Pl
     from capsule.wiring import choose_workflow, open_tracker, policy_at, words_at
     from capsule.workspaces import repository
 
+    if project.settings.sandbox == "required":
+        hint = "Set sandbox to auto to run agents with your own permissions."
+        raise CapsuleError("The settings require a sandbox, and this version has none yet.", hint)
     tracker = open_tracker(project)
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
@@ -148,7 +152,21 @@ def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Pl
         policy=policy,
         lineage=tracker.lineage(item),
     )
-    return Plan(project, tracker, words, item, state, order, (*project.loaded.warnings, *notes, *warnings))
+    return Plan(
+        project,
+        tracker,
+        words,
+        item,
+        state,
+        order,
+        (*project.loaded.warnings, *_which_tracker(project), *notes, *warnings),
+    )
+
+
+def _which_tracker(project: Project) -> tuple[str, ...]:
+    """Whoever has bd installed may expect it to be asked."""
+    beside = project.settings.tracker == "auto" and shutil.which("bd")
+    return ("items are read from the JSONL in .beads, although bd is installed.",) if beside else ()
 
 
 def _fixed_at_the_start(args: argparse.Namespace) -> tuple[str, ...]:
