@@ -170,7 +170,7 @@ def test_fresh_salvages_what_was_there(a_halted_mission: Project) -> None:
 def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: Project) -> None:
     answer = a_halted_mission.run("--verify=off", "--max-retries", "9")
     assert answer.code == 0
-    assert "note: --verify, --max-retries: fixed when the mission started" in answer.err
+    assert "note: --verify: fixed when the mission started" in answer.err
 
 
 # ── how strictly it is judged
@@ -330,3 +330,13 @@ def test_whoever_has_bd_is_told_that_the_file_is_read(a_project: Project, tmp_pa
     answer = a_project.run(PATH=f"{bd.parent}:{os.environ['PATH']}")
     assert answer.code == 0
     assert "although bd is installed" in answer.err
+
+
+def test_fresh_starts_over_from_a_worktree_that_was_only_prepared(a_project: Project) -> None:
+    a_project.play(honest())
+    assert a_project.capsule("prep", ITEM).code == 0
+    (a_project.worktree / "draft").write_text("mine\n")
+    answer = a_project.run("--fresh")
+    assert answer.code == 0, answer
+    assert "draft" not in a_project.git("ls-tree", "--name-only", "main")
+    assert a_project.git("show", f"refs/capsule/salvage/{ITEM}/1:draft") == "mine"

@@ -135,6 +135,12 @@ def test_exhausted_reviews_reopen_at_the_worker_with_the_last_feedback_and_fresh
     assert state.used["tests-review"] == 0
 
 
+def test_more_retries_can_be_given_when_it_goes_on() -> None:
+    state = step(passing(started(), "prep"), Verdict.ERROR, "x")
+    assert apply(state, Reopened(at=AT, retries=7)).workflow.allowed_retries("tests-review") == 7
+    assert apply(state, Reopened(at=AT)).workflow.retries == FLOW.retries
+
+
 def test_an_error_reopens_at_the_same_worker() -> None:
     state = step(passing(started(), "prep"), Verdict.ERROR, "No signal JSON found in phase output")
     assert state.halt is not None

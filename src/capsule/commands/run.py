@@ -105,6 +105,12 @@ class Plan:
         return self.state.finished and self.item.status is Status.DONE
 
     @property
+    def began(self) -> bool:
+        """There is something to start over from: a mission, or a worktree that `prep` made."""
+        ref = f"refs/capsule/base/{self.order.mission}"
+        return self.state.started or ref in self.project.git.refs(ref)
+
+    @property
     def merged_already(self) -> bool:
         """All but the tracker knows it: there is nothing to run, only an item to close."""
         unclosed = self.state.finished and not self.state.item_closed and "merged" in self.state.facts
@@ -151,6 +157,7 @@ def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Pl
         into=into,
         policy=policy,
         lineage=tracker.lineage(item),
+        retries=args.max_retries,
     )
     return Plan(
         project,
@@ -171,7 +178,7 @@ def _which_tracker(project: Project) -> tuple[str, ...]:
 
 def _fixed_at_the_start(args: argparse.Namespace) -> tuple[str, ...]:
     """Whoever sets what cannot be changed any more is told so."""
-    names = ("base", "into", "workflow", "verify", "max_retries")
+    names = ("base", "into", "workflow", "verify")
     given = ", ".join(f"--{name.replace('_', '-')}" for name in names if getattr(args, name) is not None)
     note = f"{given}: fixed when the mission started, and left as it was; --fresh starts over."
     return (note,) if given else ()
@@ -213,7 +220,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
             print(f"note: {closed} was merged earlier; its item is closed now", file=sys.stderr)
         if plan.merged_already:
             return standing(world, plan.order.mission)
-        if plan.state.abandoned or (args.fresh and plan.state.started):
+        if plan.state.abandoned or (args.fresh and plan.began):
             start_over(plan.order.mission, world)
         return pursue(plan.order, world, rebase=args.rebase)
 

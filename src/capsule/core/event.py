@@ -112,6 +112,7 @@ class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="re
     approved: dict[str, Checkpoint] = {}
     """What the reviews let pass, with the human's own changes in it, and nothing of what an agent left behind."""
     item: Item | None = None
+    retries: int | None = None
 
 
 class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):

@@ -269,6 +269,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         halt=None,
         checkpoint=event.checkpoint or state.checkpoint,
         item=event.item or state.item,
+        workflow=_with_retries(state.workflow, event.retries),
         observations=_without_red(state),
     )
     if event.checkpoint:  # a human's edits are the new state of things
@@ -286,6 +287,10 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
         feedback={**state.feedback, target: halt.feedback} if halt.feedback else state.feedback,
     )
+
+
+def _with_retries(workflow: Workflow, retries: int | None) -> Workflow:
+    return workflow if retries is None else msgspec.structs.replace(workflow, retries=retries)
 
 
 def _without_red(state: MissionState) -> dict[str, Observation]:

@@ -26,6 +26,8 @@ class Order:
     policy: Policy
     lineage: Lineage = field(default_factory=Lineage)
     parent: str = ""
+    retries: int | None = None
+    """How often each review may send back from now on, where a mission that is halted goes on."""
 
 
 Pursue = Callable[[Order, World], MissionState]

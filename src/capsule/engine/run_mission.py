@@ -148,7 +148,7 @@ def _reopened(order: Order, state: MissionState, world: World) -> Reopened:
     rewritten = None if state.parent or same_words(order.item, state.item) else order.item
     now = _edited_by_hand(state, world)
     approved = _approved_with_edits(state, now, world) if now else {}
-    return Reopened(at=world.clock.now(), checkpoint=now, approved=approved, item=rewritten)
+    return Reopened(at=world.clock.now(), checkpoint=now, approved=approved, item=rewritten, retries=order.retries)
 
 
 def _approved_with_edits(state: MissionState, now: Checkpoint, world: World) -> dict[str, Checkpoint]:
