@@ -525,7 +525,8 @@ def test_a_lock_that_the_agents_git_left_is_cleared(mission: Mission) -> None:
     (mission.entry() / "index.lock").touch()
     (mission.repo.path / f".git/{BRANCH}.lock").touch()
     mission.place.restore(mission.base_state())
-    mission.agent.commit("works again", new="x")
+    commit = mission.agent.commit("works again", new="x")
+    assert mission.place.head() == commit
 
 
 # Agents that mean no good, or do not know better

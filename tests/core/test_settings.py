@@ -267,7 +267,7 @@ def test_a_wrong_flag_is_explained_like_everything_else(load: Load) -> None:
     ],
 )
 def test_what_only_looks_like_a_duplicate_is_none(load: Load, text: str) -> None:
-    load(project=text)
+    assert load(project=text).layers
 
 
 def test_a_byte_order_mark_and_windows_line_ends_are_fine(load: Load) -> None:
@@ -297,8 +297,8 @@ def test_only_regular_files_of_reasonable_size_are_read(load: Load, tmp_path: Pa
 
 
 def test_deep_nesting_is_an_error_and_no_crash(load: Load) -> None:
-    fault(load, project="[" * 100_000)
-    fault(load, toml="a = " + "[" * 100_000)
+    assert fault(load, project="[" * 100_000)
+    assert fault(load, toml="a = " + "[" * 100_000)
 
 
 @given(

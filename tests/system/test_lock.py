@@ -131,13 +131,15 @@ def test_asking_never_makes_a_lock_fail(path: Path, monkeypatch: pytest.MonkeyPa
 
     asker = threading.Thread(target=ask)
     asker.start()
+    taken = 0
     try:
         for _ in range(2000):
             with FileLock(path):
-                pass
+                taken += 1
     finally:
         done.set()
         asker.join()
+    assert taken == 2000
 
 
 def test_where_the_kernel_lists_no_locks_the_signature_names_the_holder(
