@@ -9,7 +9,7 @@ from capsule.core.signal import Signal, Verdict
 
 LATER = "Read and checked; nothing uses it yet."
 SETTINGS = {
-    "project.prefix": f"What ids of backlog items begin with. {LATER}",
+    "project.prefix": "What ids of backlog items begin with.",
     "project.main": "The branch that work is merged into. `auto`: what origin/HEAD names, else `main`, else `master`.",
     "guardrails.max_size": "Above this assessment an item is parked for a human.",
     "guardrails.max_complexity": "Likewise.",
@@ -17,8 +17,8 @@ SETTINGS = {
     "execution.phase_timeout_minutes": "How long an agent, a gate or a set-up command may take.",
     "execution.idle_timeout_minutes": "How long an agent may print nothing.",
     "execution.max_retries": "How often each review may send work back. Unset: what the workflow says.",
-    "execution.default_phase_cap": f"How many agents one run of the queue may start. {LATER}",
-    "tracker": "Where items come from. `auto`: the JSONL of a `.beads` folder. Also: `beads-file`.",
+    "execution.default_phase_cap": "How many agents one run may start, retries included; `--cap` says it for one run.",
+    "tracker": "Where items come from. `auto`: BACKLOG.yaml, or the JSONL of a `.beads` folder. Also: `backlog`, `beads-file`.",
     "agent": "Who does the work: `claude`, `scripted`, or a name under `agents`.",
     "agents.<name>.kind": "Its adapter: `claude`, `command` or `scripted`. Empty: by its name, or by `command`.",
     "agents.<name>.model": "The model it is asked to use.",
@@ -26,10 +26,10 @@ SETTINGS = {
     "agents.<name>.prompt": "How a command that names none gets its prompt: as last argument, on stdin, or as a file.",
     "agents.<name>.args": "More arguments. For `scripted`: the script.",
     "agents.<name>.env": "Environment variables for this agent alone.",
-    "workflow.default": "The workflow of an item. `auto`: `tdd`.",
+    "workflow.default": "The workflow of an item. `auto`: `change` for a backlog, `tdd` for beads.",
     "workflow.by_type": "Workflows by type of item, such as `{bug: hotfix}`.",
     "workflow.by_tag": "Workflows by tag; a tag wins over the type.",
-    "workspace.kind": LATER,
+    "workspace.kind": "Where agents work: `auto` as the workflow says, a `worktree` of their own, or the `checkout`.",
     "workspace.setup": "A command that makes a fresh worktree usable, such as `npm ci`; again when its inputs change.",
     "workspace.copy": "Globs of untracked files to copy into a worktree, such as `.env`. They are never merged.",
     "verify": "`strict`: a refuted PASS goes back. `warn`: it is recorded. `off`: nothing is looked at.",
@@ -38,14 +38,16 @@ SETTINGS = {
     "evidence.test_globs": "Which files are tests, fixtures and runner configuration. `auto`: by ecosystem.",
     "evidence.debris": "Globs of files that must not be left behind.",
     "sandbox": LATER,
-    "skills": LATER,
-    "build": LATER,
+    "skills": "Whether agents are sent to the skills in `.claude/skills/changes`: where they are there, always (it is an "
+    "error if they are not), or never.",
+    "build": "Who builds a change: an agent, or one TDD mission for each phase of its SPEC.",
     "budget.mission_usd": LATER,
     "budget.run_usd": LATER,
     "budget.mission_tokens": LATER,
     "budget.run_tokens": LATER,
     "notify": LATER,
-    "git.hooks": LATER,
+    "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about work in the checkout. One that refuses "
+    "makes the claim REFUTED.",
     "merge.push": f"{LATER} Capsule never pushes.",
 }
 
@@ -54,7 +56,7 @@ WORKFLOW = {
     "phases": "What is done, in order.",
     "description": "One line for people.",
     "contract": "How agents answer: by a signal at the end of their output, or by a result file.",
-    "workspace": "Where agents work. Only `worktree` can be run so far.",
+    "workspace": "Where agents work: a `worktree` of the mission's own, or the project's own `checkout`.",
     "retries": "How often each review may send work back, where neither the phase nor the settings say so.",
     "prompts": "Prompts by name, here in the file.",
 }
@@ -76,6 +78,8 @@ PHASE = {
     "escalate": "Somebody else, after so many setbacks.",
     "checks": "What Capsule looks at for itself when the phase claims success; see below.",
     "artefact": "The document that the checks `artefact` and `spec-done` ask for, such as `SPEC`.",
+    "leads_to": "What a backlog's item becomes when the phase has passed; see below.",
+    "skill": "The project's own skill for this phase, where it has one. Names like `{{CHANGE_FOLDER}}` are filled in.",
     "closing": "Also done where an item is closed without a merge.",
 }
 WHEN = {
@@ -85,6 +89,10 @@ WHEN = {
     "complexity": "Likewise.",
     "risk": "Likewise.",
     "impact": "Likewise.",
+}
+ROUTE = {
+    "status": "The status; a `scoped` item that no guardrail objects to becomes `ready` at once.",
+    "when": "Conditions on the item, its new assessments included.",
 }
 ESCALATION = {
     "after": "How many setbacks.",
@@ -104,6 +112,10 @@ CHECKS = {
     "as-approved": "Nothing differs from what the last review let pass.",
     "committed": "Everything to be delivered is in a commit of the branch.",
     "artefact": "The document exists and is not empty.",
+    "more-is-more": "For MORE: something differs from when this phase began.",
+    "only-documents": "Nothing differs from the last commit but the item's own documents.",
+    "known-duplicate": "An item that is said to be a duplicate has a twin that the tracker knows.",
+    "hooks": "The user's own commit hooks agree. Looked at by every phase where `git.hooks` is true.",
     "spec-done": "No `- [ ]` is left in the document, for PASS.",
 }
 ACTIONS = {
@@ -144,6 +156,7 @@ EXAMPLES: tuple[event.Event, ...] = (
         ),
     ),
     event.Observed(at=AT, key="9f86d081884c7d659a2feaa0", observation=OBSERVATION),
+    event.Recorded(at=AT, key="prd#1", commit="4be4924d8554", follow_ups=("WRK-004",)),
     event.Proposed(at=AT, commit="4be4924d8554", tree=TREE, onto=COMMIT),
     event.Reopened(at=AT),
     event.Rebased(at=AT, base=COMMIT, checkpoint=CHECKPOINT, re_enter="execute", conflicts=("src/a.py",)),
@@ -153,4 +166,7 @@ EXAMPLES: tuple[event.Event, ...] = (
     event.Stopped(at=AT, cause="Stopped during execute; nothing is lost.", exit_code=130),
     event.Abandoned(at=AT, how="aborted", salvage="refs/capsule/salvage/demo-1/2"),
     event.ItemClosed(at=AT, reason="Merged as 4be4924d8554"),
+    event.RunStarted(at=AT, cap=100),
+    event.Spawned(at=AT, mission="WRK-001", key="prd#1"),
+    event.RunEnded(at=AT, why="nothing is left to do"),
 )  # fmt: skip

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from capsule.core.assignment import Assignment
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.item import Item, Lineage
-from capsule.core.state import Step
+from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 
 
@@ -42,6 +43,9 @@ class Tracker(Protocol):
 
     def close(self, item_id: str, reason: str) -> None:
         """Say that it is done. Safe to repeat."""
+
+    def knows(self, item_id: str) -> bool:
+        """Whether there is, or ever was, an item with this id."""
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:
         """The pieces that a phase run as child missions is made of; by default the item itself."""
@@ -141,11 +145,33 @@ class Workspace(Protocol):
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
         """Rebuild the work on another commit; the conflicting paths hold markers."""
 
+    def write(self, path: str, content: bytes) -> None:
+        """Replace one file of the work, atomically; a path that leads elsewhere is refused."""
+
+    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
+        """The step's work is to be kept: committed to the mission's own branch, and None; or, where it goes into the
+        same commit as the tracker's state, the checkpoint that holds it. Safe to repeat."""
+
+    def settled(self, commit: str) -> Checkpoint:
+        """The state in which everything is committed: what the next step starts from."""
+
+    def hooks(self, tree: str, message: str) -> tuple[bool, str]:
+        """Whether the user's own commit hooks let this tree pass, and the end of what they said."""
+
+    def notices(self) -> Sequence[str]:
+        """What an agent did to the place that it had no business to do, and what was done about it; told once."""
+
+    def withdraw(self, why: str) -> str:
+        """Leave the place as whoever shares it expects it: uncommitted work goes to a salvage ref (or '')."""
+
     def salvage(self, why: str) -> str:
         """Keep commits and uncommitted files under a ref of their own; the ref, or '' where there is nothing new."""
 
     def remove(self, *, branch: bool) -> None:
         """Take the place away, and the branch too where asked. Salvage first. Safe to repeat."""
+
+
+Draft = Callable[[str], Mapping[str, bytes]]
 
 
 @dataclass(frozen=True)
@@ -178,11 +204,60 @@ class Trunk(Protocol):
     def holds(self, commit: str) -> bool:
         """Whether a commit is in its history."""
 
-    def propose(self, tip: str, base: str, message: str) -> Candidate:
-        """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit."""
+    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
+        """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit.
+
+        `draft` says what else is to be in it: from the commit it is built on to the content of files.
+        """
 
     def publish(self, candidate: Candidate) -> Published:
         """Move by compare-and-swap, then bring checkouts along where that loses nothing. Safe to repeat."""
+
+
+@dataclass(frozen=True)
+class BookEntry:
+    """One commit of a tracker's state: what is assigned, and the work that goes along."""
+
+    key: str
+    """The commit's trailer `Capsule-Step`: whoever comes after a crash finds out by it whether it was made."""
+    message: str
+    assignments: Sequence[Assignment]
+    branch: str = ""
+    """Where it goes; '' is the branch that is checked out."""
+    since: str = ""
+    """A commit from before the step: the trailer is looked for in what came after it."""
+    work: Checkpoint | None = None
+    """Paths that differ between its head and its tree are part of the commit."""
+
+
+@dataclass(frozen=True)
+class Booked:
+    """What came of it."""
+
+    commit: str
+    """'' where nothing was committed: nothing differed, or only the files were to be changed."""
+    added: tuple[str, ...] = ()
+    """Ids given to items that did not exist before, in the order of their assignments."""
+    warnings: tuple[str, ...] = ()
+
+
+class Books(Protocol):
+    """The files of a tracker that keeps its state in the project, and their commits (workspaces/books.py)."""
+
+    def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
+        """Commit first, then save: the branch moves by compare-and-swap, file and index follow. Safe to repeat."""
+
+    def finish(self) -> None:
+        """Saves what a crash left unsaved: for whoever is about to read the tracker."""
+
+    def files(self) -> Mapping[str, bytes]:
+        """The tracker's files as they lie in the project now."""
+
+    def put_back(self, files: Mapping[str, bytes]) -> None:
+        """The tracker's files as they were."""
+
+    def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
+        """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""
 
 
 class Journal(Protocol):
@@ -191,11 +266,20 @@ class Journal(Protocol):
     def claim(self, stream: str) -> AbstractContextManager[int]:
         """Hold a stream; raises LockHeld where somebody else does."""
 
-    def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
-        """The recorded outcome of a step, or: write `begun`, perform, write the outcome."""
+    def once(
+        self,
+        step: Step,
+        begun: StepBegun,
+        perform: Callable[[], StepEnded],
+        beside: tuple[str, Event] | None = None,
+    ) -> StepEnded:
+        """The recorded outcome of a step, or: write `begun`, perform, write the outcome.
 
-    def note(self, stream: str, event: Event) -> None:
-        """Remember a fact that is not a step."""
+        `beside` is an event of another stream that we hold, written in the same transaction as `begun`.
+        """
+
+    def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
+        """Remember a fact that is not a step; with another of a second stream, both or neither."""
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
         """What was remembered, numbered, in order."""
@@ -270,6 +354,26 @@ class Limits:
     idle_seconds: float = 600
 
 
+class Leash(Protocol):
+    """How far missions may go this time, and who counts."""
+
+    def holds(self, state: MissionState, *, spawns: bool) -> bool:
+        """Whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
+
+    def beside(self, step: Step) -> tuple[str, Event] | None:
+        """What a start of an agent writes into the run's own stream, in the same breath as the step's beginning."""
+
+
+class Free:
+    """As far as it goes."""
+
+    def holds(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
+        return False
+
+    def beside(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
+        return None
+
+
 @dataclass(frozen=True)
 class World:
     """Every door, chosen. `wiring` makes one; the engine is handed it."""
@@ -278,14 +382,20 @@ class World:
     journal: Journal
     agent: Callable[[str, str], Agent]
     """By name and model; empty names mean the settings' default."""
-    workspace: Callable[[str], Workspace]
+    workspace: Callable[[str, str], Workspace]
+    """By mission, and by the kind that its workflow asks for."""
     trunk: Callable[[str], Trunk]
     shell: Shell
     words: Words
     archive: Archive
     clock: Clock
     observer: Observer
+    books: Books | None = None
+    """Where the tracker's state is kept in the project."""
+    leash: Leash = field(default_factory=Free)
     pid: int = 0
     limits: Limits = Limits()
     exported: Mapping[str, str] = field(default_factory=dict)
     """Environment that agents and commands are given on top of their own."""
+    skills: bool = False
+    """The project has skills of its own for the phases that name one, and they are to be used."""

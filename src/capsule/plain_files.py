@@ -19,10 +19,12 @@ from capsule.core.errors import SettingsError
 
 LARGEST = 1024 * 1024
 MOST_ALIASES = 10
+MOST_DEEP = 100
 
 _KEY_END = re.compile(r"(?<=[^\s:\"'{}\[\],])(?=[\"'][ \t]*:|[ \t]*:(?:\s|$))")
 _MARKED = re.compile(r"(.*)\ue000(\d+)\ue001", re.DOTALL)
 _ANCHOR = re.compile(r"(?:^|(?<=[\s\[{,]))([&*])([^\s\[\]{},]+)", re.MULTILINE)
+_DEEP = re.compile(rf"[ \t]*(?:[-?][ \t]+){{{MOST_DEEP},}}")
 _PARSER_PREFIX = re.compile(r"^YAML parse error: ")
 _POSITION = re.compile(r" ?at byte \d+ line (\d+) column (\d+)")
 
@@ -56,6 +58,7 @@ def parse_yaml(data: bytes, source: str) -> object:
     """The one document in the file, None where it is empty."""
     text = as_text(data, source)
     _refuse_alias_bomb(text, source)
+    _refuse_depth(text, source)
     try:
         documents = _documents(text)
     except ValueError as fault:
@@ -73,6 +76,7 @@ def parse_scalar(text: str) -> object:
     """What a text means as YAML; where it means nothing, the text itself."""
     try:
         _refuse_alias_bomb(text, "value")
+        _refuse_depth(text, "value")
         documents = _documents(text)
     except (ValueError, SettingsError):
         return text
@@ -103,6 +107,14 @@ def _explained(fault: ValueError, source: str) -> tuple[str, str]:
         f"{where}: {_POSITION.sub('', words)}.",
         "That is no valid YAML: look at this line and the ones just before it.",
     )
+
+
+def _refuse_depth(text: str, source: str) -> None:
+    """Some thousand dashes or brackets in one another end the whole process: the parser has one stack for us both."""
+    for number, line in enumerate(text.splitlines(), 1):
+        deep = _DEEP.match(line) or line.startswith(" " * 10 * MOST_DEEP)
+        if deep or max(line.count("["), line.count("{")) > MOST_DEEP:
+            raise SettingsError(f"{source}, line {number}: this is nested too deeply.", "Write it flatter.")
 
 
 def _refuse_alias_bomb(text: str, source: str) -> None:

@@ -130,8 +130,7 @@ class Settings(_Section, frozen=True):
     merge: MergeOptions = MergeOptions()
 
 
-NOT_YET = ("project.prefix", "execution.default_phase_cap", "workspace.kind", "sandbox", "skills", "build", "budget",
-           "notify", "git.hooks", "merge.push")  # fmt: skip
+NOT_YET = ("sandbox", "budget", "notify", "merge.push")
 """Settled names that this version does not act on yet. Whoever sets one is told so, instead of wondering."""
 
 ENV_PREFIX = "CAPSULE_"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
@@ -23,14 +23,14 @@ from capsule.system.git import Git
 
 if TYPE_CHECKING:
     from capsule.catalog import Catalog
+    from capsule.core.decide import Guardrails
     from capsule.core.event import Policy
     from capsule.core.item import Item
-    from capsule.core.workflow import Workflow
-    from capsule.doors import Agent, Observer, Tracker, World
+    from capsule.core.workflow import Phase, Workflow
+    from capsule.doors import Agent, Books, Observer, Tracker, Workspace, World
     from capsule.settings import Loaded, Settings
     from capsule.system.process import Keeper
     from capsule.system.stop import Stop
-    from capsule.workspaces.git_worktree import GitWorktree
     from capsule.workspaces.shell import SupervisedShell
 
 _LARGEST_FILE = 4 * 1024 * 1024
@@ -92,21 +92,64 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
 
 
 def open_tracker(project: Project) -> Tracker:
-    """`auto` takes the JSONL of a `.beads` folder."""
+    """As the settings say; `auto` looks for BACKLOG.yaml and for the JSONL of a `.beads` folder."""
+    from capsule.trackers import backlog, beads_file
+
+    locks = project.state_folder / "locks"
+    chosen = tracker_name(project)
+    if chosen == "backlog":
+        return backlog.connect(project.root, locks / "backlog.lock", project.settings.project.prefix)
+    return beads_file.connect(project.root, locks / "tracker.lock")
+
+
+def everything_in(tracker: Tracker) -> Sequence[Item]:
+    """What a run has to look at: an item that is done stays in a backlog until it is archived."""
+    from capsule.trackers.backlog import BacklogTracker
+
+    return tracker.everything() if isinstance(tracker, BacklogTracker) else tracker.items()
+
+
+def tracker_name(project: Project) -> str:
+    """Which tracker this project has. Both at once is a question, not a guess."""
     from capsule.catalog import doors
-    from capsule.trackers import beads_file
 
     chosen = project.settings.tracker
-    lock = project.state_folder / "locks" / "tracker.lock"
-    if chosen == "beads-file" or (chosen == "auto" and beads_file.find(project.root)):
-        return beads_file.connect(project.root, lock)
-    if chosen == "auto":
-        raise TrackerError(
-            "This project has no tracker: there is no .beads folder with a JSONL file in it.",
-            "Make a demo project with `capsule setup-template --tracker=file`, or put issues into .beads/issues.jsonl.",
-        )
-    known = ", ".join(name for name in doors("trackers") if name != "memory")
-    raise SettingsError(f"There is no tracker {chosen!r}.", f"There are: auto, {known}.")
+    known = [name for name in doors("trackers") if name != "memory"]
+    if chosen in known:
+        return chosen
+    if chosen != "auto":
+        raise SettingsError(f"There is no tracker {chosen!r}.", f"There are: auto, {', '.join(known)}.")
+    found = _trackers_there(project.root)
+    if len(found) > 1:
+        hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
+        raise TrackerError("This project has both BACKLOG.yaml and a .beads folder.", hint)
+    if not found:
+        hint = "Make a backlog with `capsule init`, or put issues into .beads/issues.jsonl."
+        raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor .beads/*.jsonl is there.", hint)
+    return found[0]
+
+
+def _trackers_there(root: Path) -> list[str]:
+    from capsule.trackers import backlog, beads_file
+
+    return [name for name, there in (("backlog", backlog.find(root)), ("beads-file", beads_file.find(root))) if there]
+
+
+def open_books(project: Project, tracker: Tracker) -> Books | None:
+    """The commits that hold the tracker's state, where it keeps that in the project."""
+    from capsule.trackers.backlog import BacklogTracker
+    from capsule.workspaces.books import GitBooks
+
+    if not isinstance(tracker, BacklogTracker):
+        return None
+    return GitBooks(project.git, tracker.rewrite, tracker.own_files(), SystemClock().now)
+
+
+def new_backlog_file() -> bytes:
+    """What `init` puts into an empty project."""
+    from capsule.trackers._backlog_text import new_backlog
+
+    return new_backlog()
 
 
 def tracker_if_there(project: Project) -> Tracker:
@@ -168,7 +211,6 @@ def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]
 
 def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
     """How missions that start from this base are judged."""
-    from capsule.core.decide import Guardrails
     from capsule.core.event import Policy
 
     judging, warnings = settings_at(project, base)
@@ -180,11 +222,29 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         tests_in_sources=in_sources,
         debris=judging.evidence.debris,
         test_timeout_minutes=judging.evidence.test_timeout_minutes,
-        guardrails=Guardrails(
-            judging.guardrails.max_size, judging.guardrails.max_complexity, judging.guardrails.max_risk
-        ),
+        guardrails=guardrails_of(judging),
+        hooks=judging.git.hooks,
     )
     return policy, warnings
+
+
+def guardrails_of(settings: Settings) -> Guardrails:
+    from capsule.core.decide import Guardrails
+
+    limits = settings.guardrails
+    return Guardrails(limits.max_size, limits.max_complexity, limits.max_risk)
+
+
+SKILLS = ".claude/skills/changes"
+
+
+def uses_skills(project: Project) -> bool:
+    """Whether agents are sent to the project's own skills."""
+    there = (project.root / SKILLS).is_dir()
+    if project.settings.skills == "always" and not there:
+        hint = "Put the skills there, or set skills to auto: every phase has a prompt of its own."
+        raise SettingsError(f"The settings say `skills: always`, and there is no {SKILLS}.", hint)
+    return there and project.settings.skills != "never"
 
 
 def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
@@ -211,15 +271,39 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
 
 
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
-    """By flag, by tag, by type, by default: beads items walk through `tdd`."""
-    import msgspec
-
+    """By flag, by tag, by type, by default: beads walk through `tdd`, items of a backlog through `change`."""
     choice = project.settings.workflow
     by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
-    default = "tdd" if choice.default == "auto" else choice.default
-    workflow = words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default)
-    retries = project.settings.execution.max_retries
-    return workflow if retries is None else msgspec.structs.replace(workflow, retries=retries)
+    usual = "change" if tracker_name(project) == "backlog" else "tdd"
+    default = usual if choice.default == "auto" else choice.default
+    return _as_set(project.settings, words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default))
+
+
+def _as_set(settings: Settings, workflow: Workflow) -> Workflow:
+    """The workflow with what the settings say about it: retries, where it works, who builds."""
+    from msgspec.structs import replace
+
+    retries, kind = settings.execution.max_retries, settings.workspace.kind
+    if retries is not None:
+        workflow = replace(workflow, retries=retries)
+    if kind != "auto":
+        workflow = replace(workflow, workspace=kind)
+    if settings.build == "tdd":
+        child = {"prompt": "", "skill": "", "checks": (), "workflow": "tdd"}
+        phases = (replace(p, **child) if p.name == "build" and p.prompt else p for p in workflow.phases)
+        workflow = replace(workflow, phases=tuple(phases))
+    if workflow.workspace == "worktree" and not any(phase.do == "publish" for phase in workflow.phases):
+        workflow = replace(workflow, phases=_merged_before_the_end(workflow.phases))
+    return workflow
+
+
+def _merged_before_the_end(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+    """What is made in a worktree has to get out of it: a merge before the closing phases."""
+    from capsule.core.workflow import Phase, Role
+
+    last = max((n for n, phase in enumerate(phases) if not phase.closing), default=-1) + 1
+    merge = Phase(name="merge", role=Role.ACTION, do="publish", stage="Merge")
+    return (*phases[:last], merge, *phases[last:])
 
 
 def agent_maker(
@@ -273,6 +357,7 @@ def open_world(
     """Every door, open; closed again at the end, with everything that runs behind them."""
     from capsule.doors import Limits, World
     from capsule.system.process import Keeper
+    from capsule.workspaces.checkout import Checkout
     from capsule.workspaces.git_worktree import GitWorktree
     from capsule.workspaces.shell import SupervisedShell
     from capsule.workspaces.trunk import GitTrunk
@@ -283,10 +368,12 @@ def open_world(
         shell = SupervisedShell(keeper, stop)
 
         @cache
-        def workspace(mission: str) -> GitWorktree:
-            return GitWorktree(
+        def workspace(mission: str, kind: str) -> Workspace:
+            make = Checkout if kind == "checkout" else GitWorktree
+            return make(
                 project.git,
                 mission,
+                artefacts=tracker.own_files(),
                 setup="" if settings.workspace.setup == "none" else settings.workspace.setup,
                 copy=settings.workspace.copy,
                 run_setup=_setup_runner(shell, execution.phase_timeout_minutes * 60),
@@ -297,12 +384,14 @@ def open_world(
             journal=journal,
             agent=agent_maker(settings, project.root, keeper, stop, model=model, tell=observer.activity),
             workspace=workspace,
-            trunk=cache(lambda branch: GitTrunk(project.git, branch)),
+            trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
             archive=papers,
             clock=SystemClock(),
             observer=observer,
+            books=open_books(project, tracker),
+            skills=uses_skills(project),
             pid=os.getpid(),
             limits=Limits(execution.phase_timeout_minutes * 60, execution.idle_timeout_minutes * 60),
         )

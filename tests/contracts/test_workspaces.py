@@ -8,6 +8,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Generic, NoReturn, Self, TypeVar
 
 import pytest
 
@@ -15,6 +16,7 @@ from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceB
 from capsule.core.evidence import Change, Checkpoint
 from capsule.doors import Workspace
 from capsule.system.git import Git
+from capsule.workspaces.checkout import Checkout
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
 
@@ -25,34 +27,49 @@ BASE = "refs/capsule/base/x-1"
 NAMES = ("with space", "-dash", "new\nline", "ünï", "star*[x]", 'quo"te', "back\\slash", os.fsdecode(b"raw\xff"))
 
 
-class Mission:
-    """A prepared worktree, and the agent in it: plain git, plain files."""
+Place = TypeVar("Place", bound=GitWorktree | Checkout)
+KINDS: tuple[type[GitWorktree | Checkout], ...] = (GitWorktree, Checkout)
 
-    def __init__(self, repo: Repo, git: Git) -> None:
+
+class Situation(Generic[Place]):
+    """A place of some kind, and the agent in it: plain git, plain files."""
+
+    def __init__(self, repo: Repo, git: Git, kind: type[Place]) -> None:
         self.repo = repo
         self.git = git
+        self.kind = kind
         self.base = repo.head()
-        self.place = GitWorktree(git, "x-1")
+        self.place = kind(git, "x-1")
         self.path = self.place.path
         self.agent = Repo(self.path)
 
-    def begin(self) -> Mission:
+    def begin(self) -> Self:
         exclude_artefacts(self.git, self.base)
         assert list(self.place.prepare(self.base)) == []
         return self
 
-    def again(self) -> GitWorktree:
+    def again(self) -> Place:
         """Another process: nothing remembered."""
-        return GitWorktree(Git.find(self.repo.path), "x-1")
+        return self.kind(Git.find(self.repo.path), "x-1")
 
     def base_state(self) -> Checkpoint:
         return self.place.base_checkpoint(self.base)
 
+    def salvaged(self) -> list[str]:
+        return self.repo.refs("refs/capsule/salvage")
+
+
+class Mission(Situation[GitWorktree]):
+    """A prepared worktree."""
+
+    def __init__(self, repo: Repo, git: Git) -> None:
+        super().__init__(repo, git, GitWorktree)
+
     def entry(self) -> Path:
         return self.repo.path / ".git/worktrees/x-1"
 
-    def salvaged(self) -> list[str]:
-        return self.repo.refs("refs/capsule/salvage")
+
+Anywhere = Situation[GitWorktree] | Situation[Checkout]
 
 
 @pytest.fixture
@@ -60,9 +77,17 @@ def mission(a_repo: Repo, git: Git) -> Mission:
     return Mission(a_repo, git).begin()
 
 
-def test_is_a_workspace(mission: Mission) -> None:
-    door: Workspace = mission.place
-    assert door.path == mission.repo.path / ".capsule/worktrees/x-1"
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+def anywhere(request: pytest.FixtureRequest, a_repo: Repo, git: Git) -> Anywhere:
+    """What is promised of every place, whatever kind it is."""
+    return Mission(a_repo, git).begin() if request.param is GitWorktree else Situation(a_repo, git, Checkout).begin()
+
+
+def test_is_a_workspace(anywhere: Anywhere) -> None:
+    door: Workspace = anywhere.place
+    assert door.path == anywhere.path
+    assert door.branch == anywhere.agent.git("branch", "--show-current")
+    assert door.head() == anywhere.base
 
 
 # Beginning
@@ -77,10 +102,10 @@ def test_prepare_makes_a_clean_worktree_on_a_branch_of_its_own(mission: Mission)
     assert "worktrees/x-1" in mission.repo.git("worktree", "list")
 
 
-def test_prepare_twice_changes_nothing(mission: Mission) -> None:
-    (mission.path / "src/app.py").write_text("work")
-    assert list(mission.again().prepare(mission.base)) == []
-    assert (mission.path / "src/app.py").read_text() == "work"
+def test_prepare_twice_changes_nothing(anywhere: Anywhere) -> None:
+    (anywhere.path / "src/app.py").write_text("work")
+    assert list(anywhere.again().prepare(anywhere.base)) == []
+    assert (anywhere.path / "src/app.py").read_text() == "work"
 
 
 def test_a_foreign_branch_is_refused_and_untouched(a_repo: Repo, git: Git) -> None:
@@ -112,11 +137,11 @@ def test_a_registered_worktree_on_our_branch_is_adopted(a_repo: Repo, git: Git) 
     assert (place.path / "loose").exists() or a_repo.refs("refs/capsule/salvage")
 
 
-def test_a_mission_goes_on_from_the_base_it_started_from(mission: Mission) -> None:
-    newer = mission.repo.commit("newer", other__txt="x")
-    warnings = mission.again().prepare(newer)
-    assert mission.base[:10] in "".join(warnings)
-    assert mission.repo.head(BASE) == mission.base
+def test_a_mission_goes_on_from_the_base_it_started_from(anywhere: Anywhere) -> None:
+    newer = anywhere.repo.commit("newer", other__txt="x")
+    warnings = anywhere.again().prepare(newer)
+    assert anywhere.base[:10] in "".join(warnings)
+    assert anywhere.repo.head(BASE) == anywhere.base
 
 
 def lock(path: Path, age: float = 60) -> None:
@@ -370,10 +395,10 @@ def test_a_checkpoint_holds_everything_and_moves_nothing(mission: Mission) -> No
     assert mission.agent.git("diff", "--cached", "--name-only") == ""
 
 
-def test_the_same_state_is_the_same_checkpoint(mission: Mission) -> None:
-    (mission.path / "new.py").write_text("new")
-    one = mission.place.checkpoint("a")
-    assert mission.again().checkpoint("b") == one
+def test_the_same_state_is_the_same_checkpoint(anywhere: Anywhere) -> None:
+    (anywhere.path / "new.py").write_text("new")
+    one = anywhere.place.checkpoint("a")
+    assert anywhere.again().checkpoint("b") == one
 
 
 def test_the_worklog_is_named_even_where_the_project_ignores_it(a_repo: Repo, git: Git) -> None:
@@ -384,11 +409,12 @@ def test_the_worklog_is_named_even_where_the_project_ignores_it(a_repo: Repo, gi
     assert place.read(place.checkpoint("a").commit, "worklog.md") == b"log"
 
 
-def test_artefacts_are_delivered_as_on_the_base(a_repo: Repo, git: Git) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_artefacts_are_delivered_as_on_the_base(a_repo: Repo, git: Git, kind: type[GitWorktree | Checkout]) -> None:
     a_repo.write(".capsule/config.yaml", "verify: strict\n")
     a_repo.write("BACKLOG.yaml", "items: []\n")
     base = a_repo.commit("settings", **{"docs/items.yaml": "a"})
-    place = GitWorktree(git, "x-1", artefacts=["docs/items.yaml"])
+    place = kind(git, "x-1", artefacts=["docs/items.yaml"])
     place.prepare(base)
     (place.path / ".capsule/config.yaml").write_text("verify: off\n")
     (place.path / ".beads").mkdir()
@@ -429,9 +455,9 @@ def test_names_of_any_kind_survive(mission: Mission) -> None:
     assert mission.place.read(point.tree, "-dash") == b"-dash"
 
 
-def test_reading_what_is_not_there(mission: Mission) -> None:
-    assert mission.place.read(mission.base, "nowhere") is None
-    assert mission.place.read(mission.base, "src") is None
+def test_reading_what_is_not_there(anywhere: Anywhere) -> None:
+    assert anywhere.place.read(anywhere.base, "nowhere") is None
+    assert anywhere.place.read(anywhere.base, "src") is None
 
 
 # Going back
@@ -460,14 +486,14 @@ def test_restore_gives_back_files_head_and_worklog(mission: Mission) -> None:
     assert mission.place.restore(point) == ""
 
 
-def test_restoring_what_is_there_touches_nothing(mission: Mission) -> None:
-    (mission.path / "new.py").write_text("new")
-    mission.agent.git("add", "new.py")
-    point = mission.place.checkpoint("a")
-    before = (mission.path / "new.py").stat()
-    assert mission.again().restore(point) == ""
-    assert (mission.path / "new.py").stat() == before
-    assert mission.salvaged() == []
+def test_restoring_what_is_there_touches_nothing(anywhere: Anywhere) -> None:
+    (anywhere.path / "new.py").write_text("new")
+    anywhere.agent.git("add", "new.py")
+    point = anywhere.place.checkpoint("a")
+    before = (anywhere.path / "new.py").stat()
+    assert anywhere.again().restore(point) == ""
+    assert (anywhere.path / "new.py").stat() == before
+    assert anywhere.salvaged() == []
 
 
 def test_a_state_that_a_checkpoint_holds_is_not_salvaged_again(mission: Mission) -> None:
@@ -479,13 +505,13 @@ def test_a_state_that_a_checkpoint_holds_is_not_salvaged_again(mission: Mission)
     assert (mission.path / "new.py").read_text() == "new"
 
 
-def test_salvage_never_overwrites(mission: Mission) -> None:
+def test_salvage_never_overwrites(anywhere: Anywhere) -> None:
     refs = []
     for text in ("one", "two", "one"):
-        (mission.path / "loose").write_text(text)
-        refs.append(mission.place.restore(mission.base_state()))
+        (anywhere.path / "loose").write_text(text)
+        refs.append(anywhere.place.restore(anywhere.base_state()))
     assert refs[0] != refs[1] and refs[0] == refs[2]
-    assert [mission.repo.git("show", f"{ref}:loose") for ref in refs] == ["one", "two", "one"]
+    assert [anywhere.repo.git("show", f"{ref}:loose") for ref in refs] == ["one", "two", "one"]
 
 
 def test_a_deleted_worktree_is_broken_and_comes_back(mission: Mission) -> None:
@@ -757,10 +783,10 @@ def test_a_worktree_turned_into_a_link_is_not_followed(mission: Mission, tmp_pat
 
 
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
-def test_flags_in_the_agents_index_hide_nothing(mission: Mission, flag: str) -> None:
-    mission.agent.git("update-index", flag, "src/app.py")
-    (mission.path / "src/app.py").write_text("evil")
-    assert [change.path for change in mission.place.changes(mission.base, mission.place.tree())] == ["src/app.py"]
+def test_flags_in_the_agents_index_hide_nothing(anywhere: Anywhere, flag: str) -> None:
+    anywhere.agent.git("update-index", flag, "src/app.py")
+    (anywhere.path / "src/app.py").write_text("evil")
+    assert [change.path for change in anywhere.place.changes(anywhere.base, anywhere.place.tree())] == ["src/app.py"]
 
 
 def planted(mission: Mission, marker: Path) -> None:
@@ -844,35 +870,35 @@ def test_a_folder_turned_into_a_link_is_not_followed(mission: Mission, tmp_path:
 # The gate
 
 
-def test_the_gate_holds_exactly_the_tree(mission: Mission) -> None:
-    (mission.path / "new.py").write_text("new")
-    (mission.path / "worklog.md").write_text("log")
-    tree = mission.place.tree()
-    gate = mission.place.gate(tree)
-    assert gate == mission.repo.path / ".capsule/missions/x-1/gate"
+def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
+    (anywhere.path / "new.py").write_text("new")
+    (anywhere.path / "worklog.md").write_text("log")
+    tree = anywhere.place.tree()
+    gate = anywhere.place.gate(tree)
+    assert gate == anywhere.repo.path / ".capsule/missions/x-1/gate"
     assert (gate / "new.py").read_text() == "new"
     assert not (gate / "worklog.md").exists()
-    assert Repo(gate).git("rev-parse", "HEAD") == mission.base
+    assert Repo(gate).git("rev-parse", "HEAD") == anywhere.base
 
 
-def test_the_gate_forgets_what_a_run_left(mission: Mission) -> None:
-    tree = mission.place.tree()
-    gate = mission.place.gate(tree)
+def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
+    tree = anywhere.place.tree()
+    gate = anywhere.place.gate(tree)
     (gate / "x.pyc").write_text("stale")
     (gate / "build").mkdir()
     (gate / "debris").write_text("x")
     (gate / "README").write_text("HELLO\n")
     (gate / "src/app.py").unlink()
-    mission.again().gate(tree)
+    anywhere.again().gate(tree)
     assert sorted(path.name for path in gate.iterdir()) == [".git", ".gitignore", "README", "src"]
     assert (gate / "README").read_text() == "hello\n"
     assert (gate / "src/app.py").exists()
 
 
-def test_the_gate_comes_back_after_it_was_deleted(mission: Mission) -> None:
-    gate = mission.place.gate(mission.place.tree())
+def test_the_gate_comes_back_after_it_was_deleted(anywhere: Anywhere) -> None:
+    gate = anywhere.place.gate(anywhere.place.tree())
     shutil.rmtree(gate)
-    mission.again().gate(mission.place.tree())
+    anywhere.again().gate(anywhere.place.tree())
     assert (gate / "README").exists()
 
 
@@ -920,10 +946,119 @@ def test_a_rebase_cut_short_is_finished_and_not_done_twice(mission: Mission) -> 
         assert mission.repo.head(BASE) == onto
 
 
+# Keeping a step's work
+
+
+def test_a_file_is_written_where_it_belongs(anywhere: Anywhere) -> None:
+    anywhere.place.write("docs/deep/plan.md", b"- [x] done\n")
+    (anywhere.path / "README").chmod(0o755)
+    anywhere.place.write("README", b"more\n")
+    assert (anywhere.path / "docs/deep/plan.md").read_bytes() == b"- [x] done\n"
+    assert stat.S_IMODE((anywhere.path / "README").stat().st_mode) == 0o755
+    changed = [change.path for change in anywhere.place.changes(anywhere.base, anywhere.place.tree())]
+    assert changed == ["README", "docs/deep/plan.md"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../outside",
+        "a/../../outside",
+        ".git/config",
+        "away/x",
+        "src",
+        "README/x",
+        ".capsule/config.yaml",
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_not_written(anywhere: Anywhere, tmp_path: Path, path: str) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (anywhere.path / "away").symlink_to(tmp_path / "elsewhere")
+    before = anywhere.place.tree()
+    with pytest.raises(Refused):
+        anywhere.place.write(path, b"evil")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert anywhere.place.tree() == before
+
+
+def test_a_link_in_the_files_place_is_replaced(anywhere: Anywhere, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("untouched")
+    (anywhere.path / "link").symlink_to(tmp_path / "outside")
+    anywhere.place.write("link", b"new")
+    assert (tmp_path / "outside").read_text() == "untouched"
+    assert (anywhere.path / "link").read_bytes() == b"new"
+
+
+def test_a_steps_work_is_committed_to_the_missions_branch_once(mission: Mission) -> None:
+    mission.agent.commit("by the agent", **{"one.py": "one"})
+    (mission.path / "two.py").write_text("two")
+    (mission.path / "README").unlink()
+    (mission.path / "BACKLOG.yaml").write_text("bent")
+    point = mission.place.checkpoint("build#1")
+    assert mission.place.hand_over(point, "[X-1][BUILD] two", "x-1/build#1") is None
+    tip = mission.repo.head(BRANCH)
+    assert mission.agent.status() == "?? BACKLOG.yaml"
+    said = mission.repo.git("log", "-1", "--format=%an|%s|%(trailers:key=Capsule-Step,valueonly)", tip)
+    assert said == "Ada|[X-1][BUILD] two|x-1/build#1"
+    assert mission.repo.git("diff", "--name-status", f"{tip}^", tip).split() == ["D", "README", "A", "two.py"]
+    assert mission.place.touched_outside_commit() == []
+    mission.again().hand_over(point, "[X-1][BUILD] two", "x-1/build#1")
+    assert mission.repo.head(BRANCH) == tip
+    settled = mission.place.settled("")
+    assert (settled.head, settled.tree) == (tip, mission.repo.head(f"{tip}^{{tree}}"))
+    (mission.path / "two.py").write_text("spoilt")
+    mission.again().restore(settled)
+    assert (mission.path / "two.py").read_text() == "two"
+    assert mission.repo.head(BRANCH) == tip
+
+
+def test_a_hand_over_cut_short_after_the_commit_is_finished(mission: Mission, monkeypatch: pytest.MonkeyPatch) -> None:
+    (mission.path / "two.py").write_text("two")
+    point = mission.place.checkpoint("build#1")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(mission.place, "_unstage", interrupted)
+        mission.place.hand_over(point, "two", "x-1/build#1")
+    tip = mission.repo.head(BRANCH)
+    assert tip != mission.base
+    assert mission.agent.status() == "D  two.py\n?? two.py"
+    mission.again().hand_over(point, "two", "x-1/build#1")
+    assert mission.repo.head(BRANCH) == tip
+    assert mission.agent.status() == ""
+
+
+def interrupted(*_: object, **__: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_a_hand_over_repeated_late_does_not_turn_back_what_came_after(mission: Mission) -> None:
+    (mission.path / "two.py").write_text("two")
+    first = mission.place.checkpoint("build#1")
+    mission.place.hand_over(first, "two", "x-1/build#1")
+    (mission.path / "two.py").write_text("three")
+    mission.place.hand_over(mission.again().checkpoint("build#2"), "three", "x-1/build#2")
+    mission.again().hand_over(first, "two", "x-1/build#1")
+    assert mission.repo.git("show", f"{BRANCH}:two.py") == "three"
+    assert mission.agent.status() == ""
+
+
+def test_a_step_without_work_makes_no_commit(mission: Mission) -> None:
+    point = mission.place.checkpoint("review#1")
+    mission.place.hand_over(point, "nothing", "x-1/review#1")
+    assert mission.repo.head(BRANCH) == mission.base
+
+
+def test_nothing_is_withdrawn_from_a_worktree(mission: Mission) -> None:
+    (mission.path / "new.py").write_text("new")
+    assert mission.place.withdraw("failed") == ""
+    assert (mission.path / "new.py").exists()
+
+
 # What a human adds to what was approved
 
 
-def tree_with(mission: Mission, **files: str | None) -> str:
+def tree_with(mission: Anywhere, **files: str | None) -> str:
     """The deliverable tree once these files are written, or gone."""
     for name, text in files.items():
         file = mission.path / name.replace("__", "/")
@@ -935,33 +1070,33 @@ def tree_with(mission: Mission, **files: str | None) -> str:
     return mission.place.tree()
 
 
-def test_exactly_what_a_human_changed_is_adopted(mission: Mission) -> None:
-    approved = tree_with(mission, tests="approved", gone="approved", kept="approved")
-    left = tree_with(mission, tests="bent by the agent", agents="more")
-    now = tree_with(mission, kept="by hand", gone=None, new__deep="by hand")
-    adopted = mission.place.adopted(approved, left, now)
-    changes = {change.path: change.kind for change in mission.place.changes(approved, adopted)}
+def test_exactly_what_a_human_changed_is_adopted(anywhere: Anywhere) -> None:
+    approved = tree_with(anywhere, tests="approved", gone="approved", kept="approved")
+    left = tree_with(anywhere, tests="bent by the agent", agents="more")
+    now = tree_with(anywhere, kept="by hand", gone=None, new__deep="by hand")
+    adopted = anywhere.place.adopted(approved, left, now)
+    changes = {change.path: change.kind for change in anywhere.place.changes(approved, adopted)}
     assert changes == {"kept": "M", "gone": "D", "new/deep": "A"}
-    assert mission.place.read(adopted, "tests") == b"approved"
-    assert mission.place.read(adopted, "kept") == b"by hand"
-    assert mission.place.adopted(approved, left, left) == approved
-    assert mission.agent.git("diff", "--cached") == ""
+    assert anywhere.place.read(adopted, "tests") == b"approved"
+    assert anywhere.place.read(adopted, "kept") == b"by hand"
+    assert anywhere.place.adopted(approved, left, left) == approved
+    assert anywhere.agent.git("diff", "--cached") == ""
 
 
-def test_a_file_that_a_human_turned_into_a_folder_is_adopted(mission: Mission) -> None:
-    approved = left = tree_with(mission, thing="file")
-    (mission.path / "thing").unlink()
-    now = tree_with(mission, thing__inner="folder")
-    assert mission.place.adopted(approved, left, now) == now
-    assert mission.place.adopted(now, now, approved) == approved
+def test_a_file_that_a_human_turned_into_a_folder_is_adopted(anywhere: Anywhere) -> None:
+    approved = left = tree_with(anywhere, thing="file")
+    (anywhere.path / "thing").unlink()
+    now = tree_with(anywhere, thing__inner="folder")
+    assert anywhere.place.adopted(approved, left, now) == now
+    assert anywhere.place.adopted(now, now, approved) == approved
 
 
-def test_artefacts_are_never_adopted(mission: Mission) -> None:
-    left = mission.place.tree()
-    bent = mission.repo.commit("bent", BACKLOG__yaml="x", plain="x")
-    adopted = mission.place.adopted(left, left, mission.repo.head(f"{bent}^{{tree}}"))
-    assert [change.path for change in mission.place.changes(left, adopted)] == ["plain"]
-    assert mission.place.read(adopted, "BACKLOG.yaml") is None
+def test_artefacts_are_never_adopted(anywhere: Anywhere) -> None:
+    left = anywhere.place.tree()
+    bent = anywhere.repo.commit("bent", BACKLOG__yaml="x", plain="x")
+    adopted = anywhere.place.adopted(left, left, anywhere.repo.head(f"{bent}^{{tree}}"))
+    assert [change.path for change in anywhere.place.changes(left, adopted)] == ["plain"]
+    assert anywhere.place.read(adopted, "BACKLOG.yaml") is None
 
 
 def test_an_approved_tree_is_rebuilt_as_the_work_is(mission: Mission) -> None:
@@ -1018,10 +1153,10 @@ def test_salvage_keeps_commits_checkpoints_and_loose_files(mission: Mission) -> 
     assert mission.repo.git("log", "-1", "--format=%s", kept) == "abandoned"
 
 
-def test_there_is_nothing_to_salvage_in_an_untouched_mission(mission: Mission) -> None:
-    (mission.path / "worklog.md").write_text("log")
-    mission.place.checkpoint("prepared")
-    assert mission.place.salvage("abandoned") == ""
+def test_there_is_nothing_to_salvage_in_an_untouched_mission(anywhere: Anywhere) -> None:
+    (anywhere.path / "worklog.md").write_text("log")
+    anywhere.place.checkpoint("prepared")
+    assert anywhere.place.salvage("abandoned") == ""
 
 
 def test_work_that_only_a_checkpoint_holds_is_salvaged(mission: Mission) -> None:

@@ -35,7 +35,7 @@ TEMPLATED_PHASES = ("triage", "idea-research", "prd", "research", "design", "spe
 """Phases that write a document, and are shown its form."""
 
 PREAMBLE_NAMES = {
-    *("ITEM_ID", "ITEM_TITLE", "ITEM_DESCRIPTION", "ASSESSMENTS", "DEPTH", "SKILL"),
+    *("ITEM_ID", "ITEM_TITLE", "ITEM_ORIGIN", "ITEM_DESCRIPTION", "ITEM_ACCEPTANCE", "ASSESSMENTS", "DEPTH", "SKILL"),
     *("PREVIOUS_SUMMARY", "UNBLOCK_NOTES", "FAILURE_CONTEXT"),
 }
 CHANGE_NAMES = {
@@ -209,7 +209,7 @@ def test_an_empty_preamble_field_leaves_no_heading_behind() -> None:
     bare = fill(prompt("parts/preamble"), dict.fromkeys(PREAMBLE_NAMES, "") | {"ITEM_ID": "WRK-001"})
     full = fill(prompt("parts/preamble"), dict.fromkeys(PREAMBLE_NAMES, "something"))
     assert re.findall(r"^#+ .*", bare, re.MULTILINE) == ["## Item"]
-    assert len(re.findall(r"^### .*", full, re.MULTILINE)) == 5
+    assert len(re.findall(r"^### .*", full, re.MULTILINE)) == 6
     assert "\n\n\n" not in bare + full
 
 

@@ -303,7 +303,7 @@ def test_deep_nesting_is_an_error_and_no_crash(load: Load) -> None:
 
 @given(
     st.recursive(
-        st.integers() | st.sampled_from(["a", "b: c", "x"]),
+        st.integers(-(2**53), 2**53) | st.sampled_from(["a", "b: c", "x"]),
         lambda inner: (
             st.dictionaries(st.sampled_from(["a", "b", "key with space", "q'uote", "1"]), inner, max_size=4)
             | st.lists(inner, max_size=3)
@@ -361,3 +361,9 @@ def test_config_hides_secrets_unless_they_are_named(tmp_path: Path) -> None:
     env = {"CAPSULE_AGENTS__CLAUDE__ENV": "{API_KEY: s3cret}"}
     assert "s3cret" not in shown(tmp_path, **env) + shown(tmp_path, "--json", **env) + shown(tmp_path, "agents", **env)
     assert shown(tmp_path, "agents.claude.env.API_KEY", **env) == "s3cret\n"
+
+
+@pytest.mark.parametrize("bomb", ["- " * 20_000, "? " * 20_000, "[" * 20_000, "a: " + "{a: " * 20_000])
+def test_a_file_that_would_end_the_process_is_refused(bomb: str) -> None:
+    with pytest.raises(SettingsError, match="nested too deeply"):
+        parse_yaml(bomb.encode(), "config.yaml")

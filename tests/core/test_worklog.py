@@ -106,6 +106,17 @@ def test_an_entry_stands_at_the_end_of_its_section() -> None:
     assert order == sorted(order)
 
 
+def test_an_entry_of_a_step_that_is_done_again_stands_there_once() -> None:
+    first, other = (entry(key, 1, outcome(), BACK, "2026-01-01T00:00:00Z") for key in ("code#1", "code#2"))
+    worklog = with_entry(opened(), "Phase 1: code", first).replace(f"### {SIGN}", f"What an agent wrote.\n\n### {SIGN}")
+    again = with_entry(worklog, "Phase 1: code", entry("code#1", 1, outcome(), ADVANCE, AT))
+    assert again == with_entry(
+        worklog.replace(f"{first}\n", ""), "Phase 1: code", entry("code#1", 1, outcome(), ADVANCE, AT)
+    )
+    assert "What an agent wrote." in again
+    assert first in with_entry(worklog, "Phase 1: code", other)
+
+
 def test_a_section_that_an_agent_deleted_is_added_again() -> None:
     for worklog in ("", "nothing is left", "# only a title\n"):
         text = with_entry(worklog, "Phase 1: code", "ENTRY")

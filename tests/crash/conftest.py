@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from .ending import Ending, check_no_strays, check_papers, ending_of, events_of, names_of
-from .project import Project, make_project
+from .project import ITEM, Project, make_project
 
 EVENTS = ("mission_started", "step_begun", "step_ended", "observed", "proposed", "item_closed")
 
@@ -67,6 +67,6 @@ def undisturbed(
         check_no_strays(project, mark)
         check_papers(project)
         points = [line.partition("\t")[0] for line in record.read_text().splitlines()]
-        memory["run"] = Undisturbed(ending_of(project), names_of(events_of(project)), points)
+        memory["run"] = Undisturbed(ending_of(project), names_of(ITEM, events_of(project)), points)
         project.remove()
     return memory["run"]

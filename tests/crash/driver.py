@@ -1,13 +1,16 @@
-"""`capsule run ID` as a process that kills itself at a named point: `python driver.py run ID`.
+"""`capsule run [ID]` as a process that kills itself at a named point: `python driver.py run ID`.
 
 It is the real command with the real doors. Each door is only watched, so a point is passed before and after every
 journaled event and every call through a door, in the order in which the mission does them:
 
-    before step_begun execute#2              the journal is about to write it
-    after step_begun execute#2               it is written
-    before execute#2 workspace.restore 1     the first such call of this step
-    before effect 41                         the runner is about to start a process that writes, or to touch a file
-    after effect 41                          that process runs now, and may outlive us for a moment
+    before step_begun mend-1/execute#2              the journal is about to write it
+    after step_begun mend-1/execute#2               it is written, and beside it what its run is told of it
+    before mend-1/execute#2 workspace.restore 1     the first such call of this step
+    before mend-1/execute#2 books.write 1           the same, of the tracker's commits: named by the step they are for
+    before effect 41                                the runner is about to start a process that writes, or touch a file
+    after effect 41                                 that process runs now, and may outlive us for a moment
+
+A journaled event is called the same in whichever process it is written, so a run can be killed at one after the other.
 
 CRASH_AT names the point to die at, by a signal nothing can catch. CRASH_RECORD names a file that is told of every point
 passed. Effects are watched only where CRASH_EFFECTS is set.
@@ -29,7 +32,7 @@ from typing import Any
 
 from capsule import wiring
 from capsule.cli import main
-from capsule.core.event import Event, StepBegun, StepEnded, kind
+from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
 from capsule.doors import World
 
 
@@ -72,7 +75,8 @@ class Watched:
 
         def call(*args: Any, **options: Any) -> Any:
             passage = self._passage
-            with passage.around(passage.numbered(f"{passage.step} {self._name}.{attribute}")):
+            step = getattr(args[0], "key", "") if args else ""
+            with passage.around(passage.numbered(f"{step or passage.step} {self._name}.{attribute}")):
                 return found(*args, **options)
 
         return call
@@ -91,6 +95,7 @@ def watched(world: World, passage: Passage) -> World:
         tracker=door("tracker", world.tracker),
         shell=door("shell", world.shell),
         archive=door("archive", world.archive),
+        books=door("books", world.books) if world.books else None,
         agent=made("agent", world.agent),
         workspace=made("workspace", world.workspace),
         trunk=made("trunk", world.trunk),
@@ -101,17 +106,22 @@ def _watch_events(journal: Any, passage: Passage) -> None:
     """Steps and facts are written by the same method, so no event can go by unseen."""
     write = journal.note
 
-    def note(stream: str, event: Event) -> None:
-        if isinstance(event, StepBegun | StepEnded):
-            name = f"{kind(event)} {event.key}"
-        else:
-            name = passage.numbered(f"{kind(event)} {passage.step}")
-        with passage.around(name):
-            write(stream, event)
+    def note(stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
+        earlier = sum(kind(known) == kind(event) for _, known in journal.events(stream))
+        with passage.around(event_name(stream, event, earlier)):
+            write(stream, event, beside)
         if isinstance(event, StepBegun):
-            passage.step = event.key
+            passage.step = f"{stream}/{event.key}"
 
     journal.note = note
+
+
+def event_name(stream: str, event: Event, earlier: int) -> str:
+    """What an event is called: by its step, by its reason, or, of what is seen once, by how many were seen before."""
+    if isinstance(event, StepBegun | StepEnded | Recorded):
+        return f"{kind(event)} {stream}/{event.key}"
+    about = event.why if isinstance(event, Salvaged) else str(earlier + 1) if isinstance(event, Observed) else ""
+    return f"{kind(event)} {stream} {about}".rstrip()
 
 
 _EFFECTS = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink")

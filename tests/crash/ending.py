@@ -16,6 +16,7 @@ from capsule.core.event import Event, StepEnded, kind
 from capsule.journals.sqlite import SqliteJournal
 from capsule.system.lock import holder
 
+from .driver import event_name
 from .project import ITEM, Project
 
 _PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+\.\d+ s\b|\b[0-9a-f]{12,40}\b|\b\d+\.\d+ \|")
@@ -41,15 +42,15 @@ def ending_of(project: Project, item: str = ITEM) -> Ending:
     return Ending(
         tree=project.git("rev-parse", "main^{tree}"),
         commits=tuple(project.git("log", "--format=%s", "main").splitlines()),
-        refs=tuple(ref for ref in _refs(project) if not ref.startswith("refs/capsule/salvage/")),
+        refs=tuple(ref for ref in refs_of(project) if not ref.startswith("refs/capsule/salvage/")),
         worktrees=project.git("worktree", "list", "--porcelain").count("worktree "),
         own_edits=project.git("status", "--porcelain", "--untracked-files=all", "--", ":!.beads"),
-        issues=tuple(map(_levelled, (project.path / ".beads" / "issues.jsonl").read_text().splitlines())),
+        issues=tuple(map(levelled, (project.path / ".beads" / "issues.jsonl").read_text().splitlines())),
         ended=tuple(event.key for event in events_of(project, item) if isinstance(event, StepEnded)),
-        papers=_names(logs, but="phase-outputs/"),
-        worklog=_levelled((logs / "worklog.md").read_text()),
-        left_in_project=_names(project.path / ".capsule", but="logs/"),
-        left_in_git=_names(project.path / ".git", but=("objects/", "logs/", "refs/")),
+        papers=names_in(logs, but="phase-outputs/"),
+        worklog=levelled((logs / "worklog.md").read_text()),
+        left_in_project=names_in(project.path / ".capsule", but="logs/"),
+        left_in_git=names_in(project.path / ".git", but=("objects/", "logs/", "refs/")),
     )
 
 
@@ -60,19 +61,12 @@ def events_of(project: Project, item: str = ITEM) -> list[Event]:
     return events
 
 
-def names_of(events: Sequence[Event]) -> list[str]:
+def names_of(stream: str, events: Sequence[Event]) -> list[str]:
     """What each event's point is called, worked out from the journal alone."""
-    step, names, counts = "outside", list[str](), dict[str, int]()
-    for event in events:
-        name = kind(event)
-        if name.startswith("step_"):
-            step = getattr(event, "key", step)
-            names.append(f"{name} {step}")
-            continue
-        told = f"{name} {step}"
-        counts[told] = counts.get(told, 0) + 1
-        names.append(f"{told} {counts[told]}")
-    return names
+    return [
+        event_name(stream, event, sum(kind(known) == kind(event) for known in events[:position]))
+        for position, event in enumerate(events)
+    ]
 
 
 def check_nothing_lost(project: Project, merged: Ending) -> None:
@@ -131,14 +125,14 @@ def gone_soon(mark: str, within: float = 2.0) -> bool:
     return True
 
 
-def _refs(project: Project) -> list[str]:
+def refs_of(project: Project) -> list[str]:
     return project.git("for-each-ref", "--format=%(refname)").splitlines()
 
 
-def _names(folder: Path, but: str | tuple[str, ...]) -> tuple[str, ...]:
+def names_in(folder: Path, but: str | tuple[str, ...]) -> tuple[str, ...]:
     paths = (path.relative_to(folder).as_posix() + "/" * path.is_dir() for path in folder.rglob("*"))
     return tuple(sorted(path for path in paths if not path.startswith(but)))
 
 
-def _levelled(text: str) -> str:
+def levelled(text: str) -> str:
     return _PASSING.sub("~", text)

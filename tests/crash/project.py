@@ -113,16 +113,16 @@ class Project:
         """The command as people type it."""
         return self._finished(self.start(item))
 
-    def drive(self, **told: str) -> subprocess.CompletedProcess[str]:
+    def drive(self, item: str = ITEM, **told: str) -> subprocess.CompletedProcess[str]:
         """The same, watched."""
-        return self._finished(self._start([str(Path(__file__).with_name("driver.py"))], ITEM, told))
+        return self._finished(self._start([str(Path(__file__).with_name("driver.py"))], item, told))
 
     def start(self, item: str = ITEM, **told: str) -> subprocess.Popen[str]:
         return self._start(["-m", "capsule"], item, told)
 
     def _start(self, program: list[str], item: str, told: dict[str, str]) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, *program, "run", item],
+            [sys.executable, *program, "run", *([item] if item else [])],
             cwd=self.path,
             env=self._environment | told,
             stdout=subprocess.PIPE,

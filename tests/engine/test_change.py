@@ -47,7 +47,7 @@ def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
 
 def with_item(scene: Scene, **fields: Any) -> None:
     item = Item(id="WRK-1", title="Say hello", status=Status.NEW)
-    scene.tracker = MemoryTracker([msgspec.structs.replace(item, **fields)])
+    scene.tracker = MemoryTracker([msgspec.structs.replace(item, **fields), Item(id="WRK-9", title="The same")])
     scene.world = replace(scene.world, tracker=scene.tracker)
 
 
@@ -70,6 +70,26 @@ def test_triage_can_close_a_duplicate_without_another_spawn(scene: Scene) -> Non
     assert state.finished
     assert state.closed_as == "duplicate of WRK-9"
     assert scene.moves("WRK-1") == ["triage#1 close", "archive#1 advance"]
+
+
+def test_a_duplicate_of_nothing_is_refuted(scene: Scene) -> None:
+    with_item(scene)
+    lie = {"result": result("triage", duplicate_of="WRK-77")}
+    scene.plays(story(triage=[lie, {"result": result("triage", duplicate_of="WRK-1")}, *story()["WRK-1"]["triage"]]))
+    assert scene.run("WRK-1", "change").finished
+    assert scene.moves("WRK-1")[:3] == ["triage#1 retry", "triage#2 retry", "triage#3 advance"]
+
+
+def test_a_planning_phase_that_touches_code_is_refuted(scene: Scene) -> None:
+    with_item(scene)
+    stray = document("prd", "PRD")
+    stray["write"] = {**stray["write"], "code.py": "print(1)\n"}
+    mended = {**document("prd", "PRD"), "remove": ["code.py"]}
+    scene.plays(story(prd=[stray, mended]))
+    assert scene.run("WRK-1", "change").finished
+    assert scene.moves("WRK-1")[2:4] == ["prd#1 retry", "prd#2 advance"]
+    told = scene.ended("WRK-1")[2].decision.feedback
+    assert "code.py" in told and "Put these files back" in told
 
 
 def test_a_guardrail_parks_before_the_next_spawn(scene: Scene) -> None:

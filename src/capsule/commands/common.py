@@ -54,6 +54,6 @@ def known_mission(project: Project, mission: str) -> MissionState:
 
 def _others(project: Project) -> str:
     journal = project.journal(read_only=True)
-    names = journal.streams()
+    names = journal.missions()
     journal.close()
     return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,9 @@ is not told to Capsule, which has to find out.
 
   capsule demo               in a fresh temporary directory, which is kept for you to look around
   capsule demo my-demo       in my-demo, which is made for it
+  capsule demo --backlog     the other workflow: one-line ideas, a queue that works itself, and one question to you
 
-Progress goes to stderr, what came of it to stdout. Exit code: 0 when both tasks are merged and every lie was caught,
+Progress goes to stderr, what came of it to stdout. Exit code: 0 when everything ended as told and every lie was caught,
 1 when something did not come out as promised, 2 when it could not start.
 """
 
@@ -68,9 +69,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "directory", metavar="DIR", nargs="?", help="where to make the project (default: a temporary directory)"
     )
+    parser.add_argument("--backlog", action="store_true", help="a backlog that is worked through, instead of two tasks")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.backlog:
+        from capsule.commands.demo_backlog import play
+
+        return play(args.directory)
     project = _prepare(Path(args.directory) if args.directory else None)
     for item, watch in STORY.items():
         print(f"\n--- {item} ---\n{textwrap.fill(watch, 100)}\n", file=sys.stderr)
@@ -82,13 +88,17 @@ def run(args: argparse.Namespace) -> int:
 def _prepare(target: Path | None) -> Project:
     from capsule.wiring import open_project
 
+    check_python()
+    root = make_project(target, "file", prefix="capsule-demo-")
+    print(_INTRODUCTION.format(script=_script().name, root=root), end="", file=sys.stderr)
+    return open_project(str(root), _flags())
+
+
+def check_python() -> None:
     if not shutil.which("python3"):
         raise PrerequisiteMissing(
             "The demo project's tests need `python3`, which is not on the PATH.", "Put it there, and try again."
         )
-    root = make_project(target, "file", prefix="capsule-demo-")
-    print(_INTRODUCTION.format(script=_script().name, root=root), end="", file=sys.stderr)
-    return open_project(str(root), _flags())
 
 
 def _script() -> Path:
@@ -116,24 +126,24 @@ def _play(project: Project, item: str) -> MissionState:
     """What `capsule run ITEM` does, in this very process."""
     from capsule.commands import run
     from capsule.commands.arguments import parse
+    from capsule.wiring import open_tracker
 
     args = parse("run", run, [item, "--workflow", "tdd", "--no-tui"])
-    state = run.pursue_plan(run.plan_mission(project, item, args), args)
+    state = run.pursue_plan(run.plan_mission(project, open_tracker(project), item, args), args)
     print(f"\n{run.closing_words(state, project)}", file=sys.stderr)
     return state
 
 
 def _conclude(project: Project) -> int:
     endings = [(item, event) for item in STORY for event in _endings(project, item)]
-    caught = [(item, event) for item, event in endings if event.decision.verdict.value == "REFUTED"]
     complaints = [*_complaints_about_the_story(endings), *_complaints_about_main(project)]
     for complaint in complaints:
         print(f"capsule: the demo did not come out as promised: {complaint}", file=sys.stderr)
     sys.stderr.flush()
     print(f"\nMerged into main:\n{_history(project)}\n")
     print("Caught, by looking instead of believing:")
-    for item, event in caught:
-        print(_told(item, event))
+    for line in refutations(project, STORY):
+        print(line)
     first, *_, last = STORY
     print("\n" + _WHERE_TO_LOOK.format(root=shlex.quote(str(project.root)), first=first, last=last), end="")
     return 1 if complaints else 0
@@ -142,6 +152,12 @@ def _conclude(project: Project) -> int:
 def _history(project: Project) -> str:
     log = project.git.repository("log", "--graph", "--oneline", "--no-decorate", "--end-of-options", "main")
     return "\n".join(f"  {line.rstrip()}" for line in log.out.decode(errors="replace").splitlines())
+
+
+def refutations(project: Project, items: Iterable[str]) -> Iterator[str]:
+    """What was claimed and what was seen, for every claim that did not hold."""
+    for item in items:
+        yield from (_told(item, e) for e in _endings(project, item) if e.decision.verdict.value == "REFUTED")
 
 
 def _endings(project: Project, item: str) -> list[StepEnded]:
@@ -158,7 +174,9 @@ def _told(item: str, event: StepEnded) -> str:
     from capsule.core.evidence import refuted
     from capsule.reports.style import clean
 
-    head = f"  {item} {event.key} said {event.outcome.signal.verdict.value}: “{clean(event.outcome.signal.feedback)}”"
+    said = event.outcome.signal
+    word = "SUBPHASE_COMPLETE" if said.verdict.value == "MORE" else said.verdict.value
+    head = f"  {item} {event.key} said {word}: “{clean(said.feedback or said.summary)}”"
     seen = [
         f"    claimed: {clean(piece.claimed)}\n    seen:    {clean(piece.observed)}"
         for piece in refuted(event.outcome.evidence)
@@ -193,7 +211,7 @@ def _complaints_about_main(project: Project) -> Iterator[str]:
     artefacts = [path for path in _files(project, main) if path == "worklog.md" or path.startswith(".capsule/")]
     if artefacts:
         yield f"main holds {', '.join(artefacts)}."
-    if not _is_green(project):
+    if not is_green(project):
         yield "the tests on main are not green."
 
 
@@ -201,7 +219,7 @@ def _files(project: Project, commit: str) -> list[str]:
     return [entry.path.decode(errors="replace") for entry in project.git.list_tree(commit, recursive=True)]
 
 
-def _is_green(project: Project) -> bool:
+def is_green(project: Project) -> bool:
     """The project's own test command, in its checkout of main, by the supervised shell that checks agents too."""
     import tempfile
 

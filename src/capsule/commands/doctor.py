@@ -123,7 +123,7 @@ class Patient:
 
         journal = self.project.journal(read_only=True)
         found = {}
-        for stream in journal.streams():
+        for stream in journal.missions():
             state = replay(event for _, event in journal.events(stream))
             try:
                 running = journal.running(stream) is not None

@@ -34,14 +34,14 @@ def made_by_us(project: Project) -> set[str]:
     """Every mission that Capsule began: it set a ref before it made anything, or wrote in the journal."""
     refs = project.git.refs("refs/capsule/base", "refs/capsule/checkpoints")
     journal = project.journal(read_only=True)
-    streams = journal.streams()
+    streams = journal.missions()
     journal.close()
     return {*streams, *(ref.split("/", 3)[3] for ref in refs)}
 
 
 def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> str:
     """Salvage, remove, release, and write it down. What was kept, or '' where there was nothing to keep."""
-    from capsule.engine.run_mission import standing
+    from capsule.engine.job import standing
     from capsule.reports.live import Several
     from capsule.wiring import open_world, tracker_if_there, words_at
 
@@ -57,8 +57,9 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> st
 def take_away(world: World, mission: str, *, why: str, branch: bool) -> str:
     """Its place, once all that was there is kept: files and commits under a ref, worklog and outputs in the logs."""
     from capsule.engine.actions import papers_of
+    from capsule.engine.job import place_of, standing
 
-    workspace = world.workspace(mission)
+    workspace = place_of(standing(world, mission), world, mission)
     world.archive.working_folder(mission)  # puts aside what an agent may have left in its place
     salvage = workspace.salvage(why)
     worklog = workspace.worklog()
@@ -70,6 +71,8 @@ def take_away(world: World, mission: str, *, why: str, branch: bool) -> str:
 
 
 def _release(world: World, mission: str) -> None:
+    if world.books:
+        return  # nothing is claimed in a tracker that keeps the phase itself
     try:
         world.tracker.release(mission)
     except CapsuleError:

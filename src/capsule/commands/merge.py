@@ -38,11 +38,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from capsule.commands.common import flags_of
     from capsule.commands.run import closing_words, plan_mission
-    from capsule.wiring import open_project
+    from capsule.wiring import open_project, open_tracker
 
     mission = check_id(args.item)
     project = open_project(args.project_dir, flags_of(args))
-    plan = plan_mission(project, mission, args)
+    plan = plan_mission(project, open_tracker(project), mission, args)
     state = _merge(plan, args)
     print(closing_words(state, project))
     return state.halt.exit_code if state.halt else 0
@@ -69,7 +69,7 @@ def _check_signed_off(plan: Plan, world: World) -> None:
     """By the journal where the mission has one, else by the last verdict in the worklog's own section."""
     from capsule.core.worklog import section_of, signed_off
 
-    mission, workspace = plan.order.mission, world.workspace(plan.order.mission)
+    mission, workspace = plan.order.mission, world.workspace(plan.order.mission, plan.order.workflow.workspace)
     if not workspace.path.is_dir():
         raise CapsuleError(f"{mission} has no worktree.", f"Make one with `capsule run {mission}`.")
     last = _last_review(plan.order.workflow)

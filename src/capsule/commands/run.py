@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     from capsule.wiring import Project
 
 DESCRIPTION = """\
-Take an item through its workflow: each phase a fresh agent in the item's own worktree, each claim checked against
-evidence, and main moved only to a tree on which the tests were green.
+Take an item through its workflow: each phase a fresh agent, each claim checked against evidence, and main moved only
+to a tree on which the tests were green. Without an item, work through the queue until nothing is left to do, the cap is
+reached, or two items in a row have used up their retries.
 
 Run it again after a failure, a crash or Ctrl-C, and it goes on where it stood, keeping what was done.
 
+  capsule run                                the queue: what is under way, what is ready, what is new
+  capsule run --cap 10                       at most ten agents, retries included
   capsule run demo-1.1.1
   capsule run demo-1.1.1 --agent scripted --max-retries 1
   capsule run demo-1.1.1 --dry-run           what would be said and run, nothing done
 
-Progress goes to stderr, the closing summary to stdout. Exit code: 0 merged; 1 stopped for a human (retries exhausted,
-conflict, red gate, parked); 2 an agent or a prerequisite failed; 3 somebody else is at it; 130 stopped by a signal.
+Progress goes to stderr, the closing summary to stdout. Exit code: 0 merged, or the queue ended in order; 1 stopped for
+a human (retries exhausted, conflict, red gate, parked), or an item of the queue failed; 2 an agent or a prerequisite
+failed; 3 the circuit breaker tripped, or somebody else is at it; 130 stopped by a signal.
 """
 
 
@@ -41,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     project_option(parser)
     agent_options(parser)
     judging_options(parser)
+    parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     parser.add_argument("--max-retries", metavar="N", type=int, help="how often each review may send work back")
     parser.add_argument("--base", metavar="REF", help="start from this commit instead of HEAD")
     parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")
@@ -53,26 +58,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.wiring import open_project
+    from capsule.wiring import open_project, open_tracker
 
     items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
     project = open_project(args.project_dir, flags_of(args))
-    if not items:
-        raise _no_item(project)
-    codes = [_run_one(project, item, args) for item in items]
-    return max(codes)
+    tracker = open_tracker(project)
+    if not items or tracker.name == "backlog":
+        from capsule.commands.queue import run_queue
+
+        return run_queue(project, tracker, args, items)
+    return max(_run_one(project, tracker, item, args) for item in items)
 
 
-def _no_item(project: Project) -> CapsuleError:
-    from capsule.wiring import open_tracker
-
-    ready = [item.id for item in open_tracker(project).items() if item.status is Status.READY and item.type == "task"]
-    shown = ", ".join(ready[:5]) or "none is open"
-    return UsageError("Which item? `capsule run` takes an ID.", f"Tasks that are open: {shown}.")
-
-
-def _run_one(project: Project, item_id: str, args: argparse.Namespace) -> int:
-    plan = plan_mission(project, item_id, args)
+def _run_one(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> int:
+    plan = plan_mission(project, tracker, item_id, args)
     if args.dry_run:
         from capsule.commands.dry_run import show_plan
 
@@ -117,38 +116,35 @@ class Plan:
         return unclosed and self.item.status is Status.IN_PROGRESS
 
 
-def plan_mission(project: Project, item_id: str, args: argparse.Namespace) -> Plan:
+def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> Plan:
     """What is missing is named here, with how to get it; nothing has been created yet."""
     from capsule.engine.job import Order
     from capsule.system.git import check_version
-    from capsule.wiring import choose_workflow, open_tracker, policy_at, words_at
+    from capsule.wiring import choose_workflow, policy_at, words_at
     from capsule.workspaces import repository
 
     if project.settings.sandbox == "required":
         hint = "Set sandbox to auto to run agents with your own permissions."
         raise CapsuleError("The settings require a sandbox, and this version has none yet.", hint)
-    tracker = open_tracker(project)
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
-    if item.status is Status.DONE and not state.under_way and not state.finished:
+    if item.status is Status.DONE and tracker.name != "backlog" and not state.under_way and not state.finished:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
     going_on = state.under_way and not args.fresh
-    notes: tuple[str, ...] = ()
-    if going_on:
-        base, into, notes = state.base, state.into, _fixed_at_the_start(args)
-    else:
-        base, into, notes = _start_point(project, tracker, item_id, args, fresh=args.fresh or state.started)
+    prepared = "" if state.started or args.fresh else _prepared_base(project, item_id)
+    base = state.base if going_on else prepared or repository.base_of(project.git, args.base or "HEAD")
     words = words_at(project, base)
     policy, warnings = policy_at(project, base)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
-    if workflow.workspace != "worktree":
-        raise CapsuleError(
-            f"The workflow {workflow.name!r} works in the checkout, which is not built yet.",
-            "Use a workflow with `workspace: worktree`, such as tdd.",
-        )
+    if going_on:
+        into, notes = state.into, _fixed_at_the_start(args)
+    elif workflow.workspace == "checkout":
+        into, notes = _in_the_checkout(project, tracker, args)
+    else:
+        into, notes = _beside_the_checkout(project, tracker, base, args, held=bool(prepared or args.base))
     order = Order(
         mission=item_id,
         item=item,
@@ -184,30 +180,53 @@ def _fixed_at_the_start(args: argparse.Namespace) -> tuple[str, ...]:
     return (note,) if given else ()
 
 
-def _start_point(
-    project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace, *, fresh: bool
-) -> tuple[str, str, tuple[str, ...]]:
-    """Where a new mission starts from and goes into. A worktree that `prep` made keeps the base it was made from."""
+def _prepared_base(project: Project, item_id: str) -> str:
+    """A worktree that `prep` made keeps the base it was made from."""
+    ref = f"refs/capsule/base/{item_id}"
+    return project.git.refs(ref).get(ref, "")
+
+
+def _beside_the_checkout(
+    project: Project, tracker: Tracker, base: str, args: argparse.Namespace, *, held: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Where a mission with a worktree of its own goes; the user's checkout is left alone, whatever is in it."""
     from capsule.workspaces import repository
 
-    git, ref = project.git, f"refs/capsule/base/{item_id}"
-    prepared = "" if fresh else git.refs(ref).get(ref, "")
-    base = prepared or repository.base_of(git, args.base or "HEAD")
+    git = project.git
     into = args.into or repository.main_branch(git, project.settings.project.main)
     if args.into and not git.resolve(f"refs/heads/{into}"):
         raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
     repository.refuse_if_ahead(git, base, into)
-    dirty = repository.dirty_paths(git, tracker.own_files(), head="" if prepared or args.base else base)
+    dirty = repository.dirty_paths(git, tracker.own_files(), head="" if held else base)
     what = f"{len(dirty)} uncommitted change{'s are' if len(dirty) > 1 else ' is'} left alone in your checkout"
     note = f"{what}; the mission starts from {base[:12]}."
-    return base, into, (note,) if dirty else ()
+    return into, (note,) if dirty else ()
+
+
+def _in_the_checkout(project: Project, tracker: Tracker, args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """A mission in the checkout commits to the branch that is checked out, and starts from a clean tree."""
+    from capsule.workspaces import repository
+
+    if args.base or args.into:
+        hint = "Set workspace.kind to worktree to run it apart and merge it."
+        raise UsageError("--base and --into are for missions in a worktree; this one works in the checkout.", hint)
+    branch = repository.checked_out(project.git)
+    if not branch:
+        hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
+        raise CapsuleError("HEAD is detached, and work in the checkout goes to a branch.", hint)
+    dirty = repository.dirty_paths(project.git, tracker.own_files())
+    if dirty:
+        more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
+        hint = "Commit or stash it first: git stash -u"
+        raise CapsuleError(f"The checkout has uncommitted changes: {', '.join(dirty[:5])}{more}.", hint)
+    return branch, ()
 
 
 def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
-    from capsule.engine.run_mission import close_what_is_merged, pursue, standing
+    from capsule.engine.job import standing
+    from capsule.engine.run_mission import close_what_is_merged, pursue
     from capsule.system.stop import Stop
     from capsule.wiring import open_world
-    from capsule.workspaces import repository
 
     observer = observer_for(plan, args)
     with (
@@ -215,7 +234,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
         open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as world,
     ):
         check_agents(plan, world)
-        repository.exclude_artefacts(plan.project.git, plan.order.base)
+        make_place_ready(plan)
         for closed in close_what_is_merged(world):
             print(f"note: {closed} was merged earlier; its item is closed now", file=sys.stderr)
         if plan.merged_already:
@@ -242,6 +261,14 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     if plan.state.under_way and not args.fresh:
         plain.resume(plan.order.mission, plan.state)
     return Several(plain, live)
+
+
+def make_place_ready(plan: Plan) -> None:
+    """The last thing before a mission starts: git is told what to ignore."""
+    from capsule.workspaces import repository
+
+    in_worktree = plan.order.workflow.workspace == "worktree"
+    repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=in_worktree)
 
 
 def check_agents(plan: Plan, world: World) -> None:

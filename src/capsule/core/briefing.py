@@ -2,18 +2,22 @@
 
 Templates know two forms: `{{NAME}}`, and `{{#NAME}} ... {{/NAME}}` which is kept only where NAME has a value.
 Substitution is one pass by a function: a value is never expanded again, so `{{TASK_ID}}` in an item's title stays text.
+What people, trackers and earlier agents wrote stands in fences that their words cannot end.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from capsule.core.documents import artefact_path, change_folder, idea_path
 from capsule.core.errors import SettingsError
 from capsule.core.event import Usage, cut
+from capsule.core.item import Assessment, Item
 from capsule.core.state import MissionState
+from capsule.core.text import without_controls
 
 _BLOCK = re.compile(r"^[ \t]*\{\{#([A-Z_]+)\}\}[ \t]*\n(.*?)^[ \t]*\{\{/\1\}\}[ \t]*\n?", re.DOTALL | re.MULTILINE)
 _INLINE_BLOCK = re.compile(r"\{\{#([A-Z_]+)\}\}(.*?)\{\{/\1\}\}", re.DOTALL)
@@ -94,30 +98,64 @@ def fitting(feedback: str, full_text_at: str) -> str:
     return cut(feedback, LONGEST_FEEDBACK, full_text_at)
 
 
-def prompt_values(state: MissionState, phase: str, result_path: str) -> dict[str, str]:
-    """Every name a prompt may use."""
-    item = state.item
+def with_parts(values: Mapping[str, str], parts: Mapping[str, str]) -> dict[str, str]:
+    """The values, and each part as a value of its own, filled in with them."""
+    filled = {name: fill(text, values, source=f"the part {name}").strip() for name, text in parts.items()}
+    return {**values, **filled}
+
+
+def prompt_values(
+    state: MissionState, phase: str, result_path: str, *, paths: Sequence[str] = (), skills: bool = False
+) -> dict[str, str]:
+    """Every name a prompt may use. `paths` are the item's documents as they are found in the tree."""
+    item, plan = state.item, state.workflow.phase(phase)
+    values = {
+        **_item_values(item),
+        "PREVIOUS_SUMMARY": fenced(state.summary),
+        "FAILURE_CONTEXT": fenced(cut(state.feedback.get(phase, ""), LONGEST_FEEDBACK)),
+        "RESULT_PATH": result_path,
+        "CHANGE_FOLDER": change_folder(item, paths),
+        "SPEC_PATH": artefact_path(item, "SPEC", paths),
+        "ARTEFACT_PATH": artefact_path(item, plan.artefact, paths) if plan.artefact else "",
+        "IDEA_PATH": idea_path(item, paths),
+        "PHASE": phase,
+    }
+    return {**values, "SKILL": fill(plan.skill, values, source=f"skill of {phase}") if skills else ""}
+
+
+def _item_values(item: Item) -> dict[str, str]:
     levels = {name: getattr(item.assessment, name) for name in item.assessment.__struct_fields__}
-    folder = f"changes/{item.id}_{slug(item.title)}"
-    stem = f"{folder}/{item.id}_{slug(item.title)}"
     return {
         "ITEM_ID": item.id,
-        "ITEM_TITLE": " ".join(item.title.split()),
-        "ITEM_DESCRIPTION": item.description,
+        "ITEM_TITLE": _one_line(item.title),
+        "ITEM_ORIGIN": _one_line(item.origin),
+        "ITEM_DESCRIPTION": fenced(item.description),
+        "ITEM_ACCEPTANCE": fenced(item.acceptance),
         "ASSESSMENTS": ", ".join(f"{name} {value}" for name, value in levels.items() if value),
-        "PREVIOUS_SUMMARY": state.summary,
-        "UNBLOCK_NOTES": "",
-        "FAILURE_CONTEXT": state.feedback.get(phase, ""),
-        "RESULT_PATH": result_path,
-        "CHANGE_FOLDER": folder,
-        "SPEC_PATH": f"{stem}_SPEC.md",
-        "ARTEFACT_PATH": f"{stem}_{state.workflow.phase(phase).artefact}.md",
-        "IDEA_PATH": f"_ideas/{item.id}_{slug(item.title)}.md",
-        "PHASE": phase,
+        "DEPTH": depth(item.assessment),
+        "UNBLOCK_NOTES": fenced(item.unblock_context),
     }
 
 
-def slug(title: str) -> str:
-    """ASCII lower case and hyphens, at most 50 characters; `item` where nothing is left."""
-    words = re.findall(r"[a-z0-9]+", title.lower())
-    return "-".join(words)[:50].strip("-") or "item"
+DEPTHS = ("light", "medium", "deep")
+_UNKNOWN = 1
+_DEPTH_OF = {"small": 0, "low": 0, "medium": 1, "large": 2, "high": 2}
+
+
+def depth(assessment: Assessment) -> str:
+    """How far research and design should go: as far as the size or the complexity asks for, whichever is more."""
+    return DEPTHS[max(_DEPTH_OF.get(level, _UNKNOWN) for level in (assessment.size, assessment.complexity))]
+
+
+def fenced(text: str) -> str:
+    """A stranger's words as data: in a fence longer than any that they hold. Nothing stays nothing."""
+    words = without_controls(text).strip("\n")
+    if not words.strip():
+        return ""
+    longest = max(map(len, re.findall(r"`+|~+", words)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{words}\n{fence}"
+
+
+def _one_line(text: str) -> str:
+    return without_controls(" ".join(text.split()))

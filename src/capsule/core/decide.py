@@ -110,6 +110,11 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     back_to: str = ""
     counter: str = ""
     exit_code: int = 0
+    exhausted: bool = False
+    """It halted because its retries are gone."""
+    vetoed: bool = False
+    """The phase itself passed; a human decides whether the item goes on."""
+    block_type: str = ""
 
 
 def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool = True) -> Verdict:
@@ -124,7 +129,8 @@ def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...
     assessment = item.assessment.updated(signal.assessments)
     for dimension in ("size", "complexity", "risk"):
         value, limit = getattr(assessment, dimension), getattr(guardrails, f"max_{dimension}")
-        if limit and LEVELS.get(value, 0) > LEVELS.get(limit, 0):
+        let_pass = max(LEVELS.get(limit, 0), LEVELS.get(getattr(item.guardrail_override, dimension), 0))
+        if limit and LEVELS.get(value, 0) > let_pass:
             found.append(f"{dimension} is {value}, above the guardrail {limit}")
     if signal.requires_human_review or item.requires_human_review:
         found.append("a human review is required")
@@ -160,7 +166,7 @@ def decide(
             refutations=refutations or {},
         )
     if move in (Move.ADVANCE, Move.REPEAT) and vetoed:
-        return Decision(move=Move.PARK, verdict=verdict, reason="; ".join(vetoed), exit_code=1)
+        return Decision(Move.PARK, verdict, "; ".join(vetoed), exit_code=1, vetoed=True, block_type="decision")
     if move in HALTS:
         return _halt(move, verdict, signal, evidence)
     return Decision(move=move, verdict=verdict, reason=signal.summary)
@@ -196,7 +202,8 @@ def _setback(
     allowed = workflow.allowed_retries(counter)
     if used.get(counter, 0) >= allowed:
         reason = f"retries exhausted ({allowed} allowed): {_reason(verdict, signal, evidence)}"
-        return Decision(move=EXHAUSTED[phase.role], verdict=verdict, reason=reason, feedback=feedback, exit_code=1)
+        move = EXHAUSTED[phase.role]
+        return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, exit_code=1, exhausted=True)
     back_to = phase.rework if move is Move.REWORK else phase.name
     reason = _reason(verdict, signal, evidence)
     return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, back_to=back_to, counter=counter)
@@ -209,6 +216,7 @@ def _halt(move: Move, verdict: Verdict, signal: Signal, evidence: tuple[Evidence
         reason=_reason(verdict, signal, evidence),
         feedback=_feedback(verdict, signal, evidence),
         exit_code=1 if move is Move.PARK else 2,
+        block_type=signal.block_type,
     )
 
 

@@ -62,5 +62,11 @@ class Interrupted(CapsuleError):
     exit_code = 130
 
 
+class Paused(CapsuleError):
+    """As far as this run may go. The mission stays where it was, and the next run goes on from there."""
+
+    exit_code = 0
+
+
 class AgentUnavailable(CapsuleError):
     """The agent could not run at all. Not a verdict: it costs no retry."""

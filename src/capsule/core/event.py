@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from capsule.core.assignment import Assignment
 from capsule.core.decide import Decision, Guardrails
 from capsule.core.evidence import Checkpoint, Evidence, Observation
 from capsule.core.item import Item, Lineage
@@ -31,6 +32,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     debris: tuple[str, ...] = ()
     test_timeout_minutes: float = 30
     guardrails: Guardrails = Guardrails()
+    hooks: bool = False
+    """The user's own commit hooks have a say."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,6 +85,8 @@ class StepBegun(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="s
     run: int
     attempt: int
     agent: str = ""
+    spawns: bool = False
+    """An agent is started for it."""
 
 
 class StepEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
@@ -90,6 +95,21 @@ class StepEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="s
     run: int
     outcome: Outcome
     decision: Decision
+    assignments: tuple[Assignment, ...] = ()
+    """What the tracker is told, where it keeps its state in the project."""
+    message: str = ""
+    """The first line of the commit that holds the step."""
+
+
+class Recorded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
+    """The step is in a commit, with its work, the item's new state, the worklog and the follow-ups."""
+
+    key: str
+    commit: str
+    checkpoint: Checkpoint | None = None
+    """The workspace as it stands now, nothing pending."""
+    follow_ups: tuple[str, ...] = ()
+    """Ids of the items that were added."""
 
 
 class Observed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
@@ -130,6 +150,8 @@ class MovedByHand(Happening, frozen=True, kw_only=True, omit_defaults=True, tag=
     what: str
     expected: str
     found: str
+    item: Item | None = None
+    """As the tracker has it now, where it is the item that was moved."""
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
 
@@ -150,6 +172,26 @@ class Stopped(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="sto
     exit_code: int
 
 
+class RunStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
+    """Somebody works through the queue; the stream is the queue's own."""
+
+    cap: int
+    spawns: int = 0
+    """What a run that was killed had used already: this one goes on with it."""
+
+
+class Spawned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
+    """An agent was started for the run; written in the same breath as the step's beginning, so every one counts."""
+
+    mission: str
+    key: str
+
+
+class RunEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
+    why: str
+    exit_code: int = 0
+
+
 class Abandoned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
     how: str
     salvage: str = ""
@@ -164,6 +206,7 @@ Event = (
     | StepBegun
     | StepEnded
     | Observed
+    | Recorded
     | Proposed
     | Reopened
     | Rebased
@@ -173,7 +216,18 @@ Event = (
     | Stopped
     | Abandoned
     | ItemClosed
+    | RunStarted
+    | Spawned
+    | RunEnded
 )
+
+RUN = "_"
+"""What the name of a run's stream begins with: no item can be called so."""
+
+
+def is_mission(stream: str) -> bool:
+    return not stream.startswith(RUN)
+
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)

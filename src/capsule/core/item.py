@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
@@ -70,11 +71,45 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     assessment: Assessment = Assessment()
     requires_human_review: bool = False
     blocked: Blocked | None = None
+    unblock_context: str = ""
+    """What the human who unblocked it had to say; until a phase succeeds with it."""
+    guardrail_override: Assessment = Assessment()
+    """Levels above the guardrails that a human let pass, for this item."""
     origin: str = ""
     tags: tuple[str, ...] = ()
     dependencies: tuple[str, ...] = ()
     created: str = ""
     updated: str = ""
+
+
+Value = str | bool | list[str] | dict[str, str] | None
+"""What a field of an item may hold where it is written down. None: the field is empty."""
+
+_LEVELS = ("size", "complexity", "risk", "impact")
+_BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
+
+
+def with_values(item: Item, values: Mapping[str, Value]) -> Item:
+    """The item with these fields set, by the names they have in a backlog."""
+    plain = {name: _as_held(name, value) for name, value in values.items() if name in Item.__struct_fields__}
+    levels = {name: str(values[name] or "") for name in _LEVELS if name in values}
+    if levels:
+        plain["assessment"] = msgspec.structs.replace(item.assessment, **levels)
+    if any(name in values for name in _BLOCK):
+        origin = values.get("blocked_from_status")
+        reason, kind = values.get("blocked_reason") or "", values.get("blocked_type") or "clarification"
+        plain["blocked"] = Blocked(Status(str(origin)), str(reason), str(kind)) if origin else None
+    return msgspec.structs.replace(item, **plain)
+
+
+def _as_held(name: str, value: Value) -> object:
+    if name == "status":
+        return Status(str(value))
+    if name == "guardrail_override":
+        return Assessment(**value) if isinstance(value, dict) else Assessment()
+    if isinstance(value, list):
+        return tuple(value)
+    return value if value is not None else False if name == "requires_human_review" else ""
 
 
 class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):

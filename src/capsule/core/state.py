@@ -23,12 +23,14 @@ from capsule.core.event import (
     Policy,
     Proposed,
     Rebased,
+    Recorded,
     Reopened,
     StepBegun,
     StepEnded,
 )
 from capsule.core.evidence import Checkpoint, Colour, Observation, refuted
-from capsule.core.item import Item, Lineage
+from capsule.core.item import Item, Lineage, Status
+from capsule.core.ledger import after
 from capsule.core.signal import Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
@@ -46,6 +48,8 @@ class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str
     feedback: str = ""
     exit_code: int = 1
+    vetoed: bool = False
+    """The phase itself passed: going on is going on to the next."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -88,6 +92,8 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     observations: dict[str, Observation] = {}
     summary: str = ""
     begun: StepBegun | None = None
+    unrecorded: StepEnded | None = None
+    """What the tracker has yet to be told."""
     proposed: Proposed | None = None
     halt: Halt | None = None
     closed_as: str = ""
@@ -156,7 +162,7 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
         base=event.base,
         into=event.into,
         parent=event.parent,
-        to_do=event.workflow.names(),
+        to_do=event.workflow.remaining(event.item),
         runs=state.runs,  # a mission started over keeps counting: its keys stay unique
     )
 
@@ -175,7 +181,8 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).doer in ("prompt", "run"),
         checkpoint=outcome.checkpoint or state.checkpoint,
         facts={**state.facts, **outcome.facts},
-        item=_assessed(state.item, outcome),
+        item=after(state.item, event.assignments),
+        unrecorded=event if event.message else None,
         refutations=_refutations(state, event),
     )
     return _MOVES[decision.move](state, event.phase, outcome, decision)
@@ -184,12 +191,6 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
 def _tries(state: MissionState, event: StepEnded) -> dict[str, int]:
     another = 0 if event.decision.move is Move.REPEAT else 1
     return {**state.tries, event.phase: state.tries.get(event.phase, 0) + another}
-
-
-def _assessed(item: Item, outcome: Outcome) -> Item:
-    if not outcome.signal.assessments:
-        return item
-    return msgspec.structs.replace(item, assessment=item.assessment.updated(outcome.signal.assessments))
 
 
 def _refutations(state: MissionState, event: StepEnded) -> dict[str, int]:
@@ -233,8 +234,10 @@ def _set_back(state: MissionState, phase: str, _outcome: Outcome, decision: Deci
     )
 
 
-def _halted(state: MissionState, phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
-    halt = Halt(phase, decision.move, decision.reason, decision.feedback, decision.exit_code)
+def _halted(state: MissionState, phase: str, outcome: Outcome, decision: Decision) -> MissionState:
+    halt = Halt(phase, decision.move, decision.reason, decision.feedback, decision.exit_code, decision.vetoed)
+    if decision.vetoed:
+        state = (_repeat if decision.verdict is Verdict.MORE else _advance)(state, phase, outcome, decision)
     return msgspec.structs.replace(state, halt=halt)
 
 
@@ -274,7 +277,7 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     )
     if event.checkpoint:  # a human's edits are the new state of things
         state = msgspec.structs.replace(state, approved=event.approved, taken_over=True)
-    if halt is None:
+    if halt is None or halt.vetoed:
         return state
     phase = state.workflow.phase(halt.phase)
     target = phase.rework if phase.role is Role.REVIEW else phase.name
@@ -315,7 +318,49 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
     )
 
 
+def _recorded(state: MissionState, event: Recorded) -> MissionState:
+    return msgspec.structs.replace(
+        state,
+        unrecorded=None,
+        checkpoint=event.checkpoint or state.checkpoint,
+        item_closed=state.item_closed or not state.to_do,
+    )
+
+
+def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionState:
+    """The tracker is right about where an item stands: the mission goes on from there, with its retries afresh."""
+    moved = _stands(item) != _stands(state.item)
+    halt = state.halt
+    state = msgspec.structs.replace(state, item=item, begun=None)
+    if event.checkpoint:
+        state = msgspec.structs.replace(state, checkpoint=event.checkpoint, approved=event.approved, taken_over=True)
+    if not moved:
+        return state
+    feedback = {**state.feedback, halt.phase: halt.feedback} if halt and halt.feedback else state.feedback
+    return msgspec.structs.replace(
+        state,
+        to_do=state.workflow.remaining(item),
+        used={},
+        refutations={},
+        feedback=feedback,
+        halt=_as_halt(item, state),
+    )
+
+
+def _stands(item: Item) -> tuple[Status, str]:
+    return item.status, item.phase
+
+
+def _as_halt(item: Item, state: MissionState) -> Halt | None:
+    if item.blocked is None:
+        return None
+    phase = next(iter(state.workflow.remaining(item)), "")
+    return Halt(phase, Move.PARK, item.blocked.reason)
+
+
 def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
+    if event.item:
+        return _item_moved(state, event.item, event)
     names = state.workflow.names()
     if event.what != PHASE or event.found not in names:
         return state
@@ -338,6 +383,7 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     StepBegun: _begun,
     StepEnded: _ended,
     Observed: _observed,
+    Recorded: _recorded,
     Proposed: _proposed,
     Reopened: _reopened,
     Rebased: _rebased,

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from capsule.core.errors import SettingsError
+from capsule.core.item import Item, Status
 
 
 class Role(StrEnum):
@@ -48,6 +49,20 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     risk: tuple[str, ...] = ()
     impact: tuple[str, ...] = ()
 
+    def suits(self, item: Item) -> bool:
+        """Whether the item itself meets the conditions; what changed in the files is somebody else's to look at."""
+        if self.status and item.status.value not in self.status:
+            return False
+        asked = {name: getattr(self, name) for name in ("size", "complexity", "risk", "impact")}
+        return all(not levels or getattr(item.assessment, name) in levels for name, levels in asked.items())
+
+
+class Route(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What an item becomes when a phase has passed; the first route whose conditions hold is taken."""
+
+    status: Status
+    when: When | None = None
+
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     name: str
@@ -64,9 +79,12 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     timeout_minutes: float | None = None
     idle_timeout_minutes: float | None = None
     when: When | None = None
+    leads_to: tuple[Route, ...] = ()
     escalate: Escalation | None = None
     checks: tuple[str, ...] = ()
     artefact: str = ""
+    skill: str = ""
+    """The project's own skill for this phase, as it is called, where the project has them."""
     closing: bool = False
 
     @property
@@ -104,6 +122,21 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     def allowed_retries(self, name: str) -> int:
         own = self.phase(name).retries
         return self.retries if own is None else own
+
+    def entry(self) -> str:
+        """Where an item enters that is ready for work: the first phase that asks for no earlier status."""
+        return next((p.name for p in self.phases if not (p.when and p.when.status)), self.phases[0].name)
+
+    def remaining(self, item: Item) -> tuple[str, ...]:
+        """What is still to do for an item that stands where its tracker says it does."""
+        names = self.names()
+        status = item.blocked.from_status if item.blocked else item.status
+        if status is Status.DONE:
+            return tuple(phase.name for phase in self.phases if phase.closing)
+        if status in (Status.NEW, Status.RESEARCHING):
+            waiting = (p.name for p in self.phases if p.when and status.value in p.when.status)
+            return names[names.index(next(waiting, self.entry())) :]
+        return names[names.index(item.phase if item.phase in names else self.entry()) :]
 
     def stages(self) -> tuple[str, ...]:
         """The labels behind `[2/5]`, in order."""

@@ -19,6 +19,7 @@ from capsule.core.workflow import Workflow
 
 _MARKS = {Standing.CONFIRMED: "confirmed", Standing.REFUTED: "REFUTED", Standing.UNVERIFIED: "unverified"}
 _SHOWN_FILES = 20
+_OURS = "<!-- capsule "
 
 
 def briefing_values(item: Item, lineage: Lineage, timestamp: str) -> dict[str, str]:
@@ -52,7 +53,7 @@ def section_of(workflow: Workflow, phase: str) -> str:
 def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str) -> str:
     """Capsule's own, stamped: what was claimed, what was seen, what follows."""
     lines = [
-        f"<!-- capsule {key} -->",
+        f"{_OURS}{key} -->",
         f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · Verdict: {decision.verdict.value}**"
         f" · {outcome.seconds:.1f} s{f' · {outcome.agent}' if outcome.agent else ''}",
         "",
@@ -66,16 +67,29 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
 
 
 def with_entry(worklog: str, section: str, text: str) -> str:
-    """The worklog with the entry at the end of its section; a section that is missing is added at the end."""
+    """The worklog with the entry at the end of its section; a section that is missing is added at the end.
+
+    Where the place is not put back after a crash, the same step's entry may be there already: then it is replaced.
+    """
     lines = worklog.rstrip("\n").split("\n")
     found = _span(lines, section)
     if found is None:
         return "\n".join([*lines, "", f"### {section}", "", text, ""])
     start, end = found
-    body = lines[start + 1 : end]
+    body = _without_entry(lines[start + 1 : end], text.partition("\n")[0])
     while body and not body[-1].strip():
         body.pop()
     return "\n".join([*lines[: start + 1], *body, "", text, "", *lines[end:]]).rstrip("\n") + "\n"
+
+
+def _without_entry(body: list[str], mark: str) -> list[str]:
+    """An entry is a head and a list: it ends before the second empty line."""
+    if not mark.startswith(_OURS) or mark not in body:
+        return body
+    start = body.index(mark)
+    rest = body[start:]
+    ends = [number for number, line in enumerate(rest) if not line.strip()][1:2]
+    return body[:start] + rest[ends[0] if ends else len(rest) :]
 
 
 def signed_off(worklog: str, section: str) -> bool:

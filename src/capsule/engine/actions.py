@@ -7,18 +7,22 @@ does what is missing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from capsule.core.errors import CapsuleError
 from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.item import Status, same_words
+from capsule.core.ledger import archived
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
-from capsule.doors import Candidate, Trunk, World
+from capsule.doors import Candidate, Draft, Trunk, World
 from capsule.engine.job import Job, Report, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
 
+ARCHIVED_AT = "archived_at"
+"""When the item left its tracker with a merge: the archive says the same."""
 _MOST_ROUNDS = 8
 """How often main may move while we merge before we say that it is too busy."""
 
@@ -27,7 +31,7 @@ def prep(job: Job) -> Report:
     """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
     state, world, workspace = job.state, job.world, job.workspace
     warnings = tuple(workspace.prepare(state.base))
-    if not state.parent:  # only now: whoever cannot have the place must not hold the item either
+    if not state.parent and not world.books:  # only now: whoever cannot have the place must not hold the item either
         world.tracker.claim(state.item.id)
     if not workspace.worklog():
         template = world.words.template("worklog.md.template")
@@ -51,8 +55,9 @@ def publish(job: Job) -> Report:
     objection = _changed_under_us(job) or _moved_branch(job)
     if objection:
         return Report(parked(objection))
+    at = job.world.clock.now()
     for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.workspace.head(), job.state.base, _merge_message(job))
+        candidate = trunk.propose(job.workspace.head(), job.state.base, _merge_message(job), _draft(job, at))
         if candidate.conflicts:
             return Report(_conflict(job, candidate))
         evidence = _gate(job, candidate)
@@ -61,8 +66,16 @@ def publish(job: Job) -> Report:
         job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
         report = _published(trunk, candidate, evidence)
         if report.signal.verdict is Verdict.PASS:
-            return report
+            return report if not job.world.books else replace(report, facts={**report.facts, ARCHIVED_AT: at})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
+
+
+def _draft(job: Job, at: str) -> Draft | None:
+    """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
+    books, last = job.world.books, job.state.workflow.names()[-1]
+    if books is None or job.state.parent:
+        return None
+    return lambda onto: books.drafted(archived(job.state.item, at, last), onto)
 
 
 def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
@@ -77,7 +90,8 @@ def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...
 
 def _merge_message(job: Job) -> str:
     item = job.state.item
-    return f"Merge {commit_message(item.id, item.title)}"
+    words = f"Merge {commit_message(item.id, item.title)}"
+    return f"{words}\n\nCapsule-Step: {job.mission}/{job.step.key}\n" if job.state.parent else words
 
 
 def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
@@ -182,7 +196,7 @@ def _uncommitted(job: Job) -> bool:
 
 def _close_item(job: Job) -> tuple[str, ...]:
     """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
-    if job.state.parent:
+    if job.state.parent or job.world.books:
         return ()
     try:
         close_item(job.state, job.world)

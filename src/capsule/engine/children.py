@@ -1,37 +1,111 @@
-"""A phase that is a mission of its own.
+"""A phase that is a mission of its own, or several: one for each phase of the SPEC, or for each part the tracker knows.
 
-Merged is PASS (or MORE, while parts are left), parked is BLOCKED, aborted is FAILED.
+Merged is PASS (or MORE, while parts are left), parked is BLOCKED, aborted is FAILED. What a child has merged is told to
+the parent by the commit: one that was merged just before a crash is counted, not done again.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from capsule.core.decide import Move
+from capsule.core.documents import artefact_paths
+from capsule.core.errors import Paused
+from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
+from capsule.core.spec_document import SpecPhase, phases_of, ticked
 from capsule.core.state import MissionState
-from capsule.engine.job import Job, Order, Report, passed
+from capsule.engine.job import Job, Order, Report, passed, standing
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One piece of the phase: what its mission is about, and the document in which it is ticked off."""
+
+    number: int
+    item: Item
+    last: bool
+    document: str = ""
 
 
 def run_child(job: Job) -> Report:
-    """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, never started twice."""
-    fact = f"{job.phase.name}.parts"
-    number = int(job.state.facts.get(fact, "0")) + 1
-    parts = job.world.tracker.parts(job.state.item, job.phase.name)
-    part = parts[min(number, len(parts)) - 1]
-    child = f"{job.mission}.{job.phase.name}.{number}"
-    order = Order(
+    """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, a merged one is counted."""
+    if job.state.checkpoint is None:
+        job.workspace.prepare(job.state.base)
+    part = _next_part(job)
+    if part is None:
+        return Report(_nothing_left(job))
+    child = f"{job.mission}.{job.phase.name}.{part.number}"
+    state = standing(job.world, child)
+    if not state.finished or state.facts.get("merged") == job.state.facts.get(child):
+        state = job.pursue(_order(job, child, part), job.world)
+    if state.under_way and not state.halt:
+        raise Paused(f"{child} is as far as this run may go.")
+    if state.finished and part.document:
+        _tick(job, part)
+    facts = {child: state.facts.get("merged", ""), _count(job): str(part.number)} if state.finished else {}
+    return Report(_signal(state, last=part.last), facts=facts)
+
+
+def _order(job: Job, child: str, part: _Part) -> Order:
+    return Order(
         mission=child,
-        item=msgspec.structs.replace(part, id=child),
+        item=msgspec.structs.replace(part.item, id=child),
         workflow=job.world.words.workflow(job.phase.workflow),
         into=job.workspace.branch,
         base=job.workspace.head(),
         policy=job.state.policy,
         parent=job.mission,
     )
-    state = job.pursue(order, job.world)
-    facts = {fact: str(number)} if state.finished else {}
-    return Report(_signal(state, last=number >= len(parts)), facts=facts)
+
+
+def _count(job: Job) -> str:
+    return f"{job.phase.name}.parts"
+
+
+def _next_part(job: Job) -> _Part | None:
+    if job.phase.artefact:
+        return _next_of_document(job)
+    number = int(job.state.facts.get(_count(job), "0")) + 1
+    parts = job.world.tracker.parts(job.state.item, job.phase.name)
+    return _Part(number, parts[min(number, len(parts)) - 1], last=number >= len(parts))
+
+
+def _next_of_document(job: Job) -> _Part | None:
+    path, text = _document(job)
+    left = [phase for phase in phases_of(text) if phase.open]
+    if not left:
+        return None
+    return _Part(left[0].number, _as_item(job, left[0]), last=len(left) == 1, document=path)
+
+
+def _document(job: Job) -> tuple[str, str]:
+    """Where the SPEC is, and what it says."""
+    head = job.workspace.head()
+    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.workspace.files(head))
+    return (paths[0], (job.workspace.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
+
+
+def _as_item(job: Job, phase: SpecPhase) -> Item:
+    item = job.state.item
+    words = f"Part of {item.id}: {item.title}\n\n{phase.text}"
+    return Item(id=item.id, title=phase.name or f"{item.title}, part {phase.number}", description=words)
+
+
+def _tick(job: Job, part: _Part) -> None:
+    path, text = _document(job)
+    if any(phase.number == part.number and phase.open for phase in phases_of(text)):
+        job.workspace.write(path, ticked(text, part.number).encode())
+
+
+def _nothing_left(job: Job) -> Signal:
+    path, text = _document(job)
+    if phases_of(text):
+        return passed(f"every phase of {path} is complete")
+    reason = f"{path} has no phases: each needs a heading such as `### Phase 1: name`" if path else "there is no SPEC"
+    return Signal(verdict=Verdict.FAILED, feedback=reason, summary=reason)
 
 
 def _signal(child: MissionState, *, last: bool) -> Signal:

@@ -9,7 +9,7 @@ from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import MissionState, Step
+from capsule.core.state import MissionState, Step, replay
 from capsule.core.workflow import Phase, Workflow
 from capsule.doors import Workspace, World
 
@@ -48,7 +48,7 @@ class Job:
 
     @property
     def workspace(self) -> Workspace:
-        return self.world.workspace(self.state.mission)
+        return place_of(self.state, self.world)
 
     def note(self, event: Event) -> None:
         note(self.world, self.mission, event)
@@ -67,6 +67,16 @@ class Report:
     usage: Usage | None = None
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
+
+
+def standing(world: World, mission: str) -> MissionState:
+    """Where a mission stands: its journal, replayed."""
+    return replay(event for _, event in world.journal.events(mission))
+
+
+def place_of(state: MissionState, world: World, mission: str = "") -> Workspace:
+    """Where this mission's agents work."""
+    return world.workspace(mission or state.mission, state.workflow.workspace)
 
 
 def note(world: World, mission: str, event: Event) -> None:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
-from capsule.core.errors import CapsuleError, WorkspaceBroken
+from capsule.core.errors import CapsuleError, Paused
 from capsule.core.event import (
     MissionStarted,
     MovedByHand,
     Rebased,
     Reopened,
+    Salvaged,
     StepBegun,
     StepEnded,
     Stopped,
 )
-from capsule.core.evidence import Checkpoint
 from capsule.core.item import Status, same_words
-from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step, replay
+from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
 from capsule.doors import World
 from capsule.engine.actions import close_item
-from capsule.engine.job import Order, note
-from capsule.engine.steps import check_names, perform
+from capsule.engine.bookkeeping import set_right
+from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
+from capsule.engine.job import Order, note, place_of, standing
+from capsule.engine.steps import check_names, perform, spawns
 
 
 def pursue(order: Order, world: World, *, rebase: bool = False) -> MissionState:
@@ -30,10 +33,24 @@ def pursue(order: Order, world: World, *, rebase: bool = False) -> MissionState:
     with world.journal.claim(order.mission):
         _make_ready(order, world, rebase=rebase)
         try:
-            return run(order.mission, world)
+            state = run(order.mission, world)
         except CapsuleError as stop:
-            note(world, order.mission, Stopped(at=world.clock.now(), cause=stop.message, exit_code=stop.exit_code))
+            with suppress(CapsuleError):  # what stopped us is what is to be told
+                _leave(order.mission, world, "stopped")
+            if not isinstance(stop, Paused):
+                note(world, order.mission, Stopped(at=world.clock.now(), cause=stop.message, exit_code=stop.exit_code))
             raise
+        if not state.finished:
+            _leave(order.mission, world, "left unfinished")
+        return state
+
+
+def _leave(mission: str, world: World, why: str) -> None:
+    """A place that is shared with people is left as they expect it; what was under way there is kept."""
+    state = standing(world, mission)
+    ref = place_of(state, world).withdraw(why) if state.workflow.phases else ""
+    if ref:
+        note(world, mission, Salvaged(at=world.clock.now(), ref=ref, why=why))
 
 
 def move_to(order: Order, world: World, phase: str) -> None:
@@ -43,7 +60,7 @@ def move_to(order: Order, world: World, phase: str) -> None:
         if not state.under_way:
             _start(order, world)
             state = standing(world, order.mission)
-        workspace = world.workspace(order.mission)
+        workspace = place_of(state, world)
         workspace.prepare(state.base)
         now = workspace.checkpoint(f"moved to {phase}")
         moved = MovedByHand(
@@ -52,19 +69,34 @@ def move_to(order: Order, world: World, phase: str) -> None:
             expected=state.to_do[0],
             found=phase,
             checkpoint=now,
-            approved=_approved_with_edits(state, now, world),
+            approved=approved_with_edits(state, now, world),
         )
         note(world, order.mission, moved)
 
 
 def run(mission: str, world: World) -> MissionState:
     """The loop: what was recorded is not done again, what was only begun is."""
-    state, seen = _catch_up(world, mission, MissionState(), 0)
-    while step := next_step(state):
-        ended = world.journal.once(step, *_doing(step, state, world))
+    state, seen = _settled(world, mission, MissionState(), 0)
+    while step := _next(state, world):
+        begun, do = _doing(step, state, world)
+        ended = world.journal.once(step, begun, do, world.leash.beside(step) if begun.spawns else None)
         world.observer.event(mission, ended)
-        state, seen = _catch_up(world, mission, state, seen)
+        state, seen = _settled(world, mission, state, seen)
     return state
+
+
+def _settled(world: World, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
+    """Where the mission stands once it agrees with its tracker."""
+    state, seen = _catch_up(world, mission, state, seen)
+    while set_right(state, world):
+        state, seen = _catch_up(world, mission, state, seen)
+    return state, seen
+
+
+def _next(state: MissionState, world: World) -> Step | None:
+    """What comes next, unless this run is not to go so far."""
+    step = next_step(state)
+    return None if step and world.leash.holds(state, spawns=spawns(step, state, world)) else step
 
 
 def close_what_is_merged(world: World) -> list[str]:
@@ -85,11 +117,6 @@ def _closed_at_last(item: str, world: World) -> bool:
     return True
 
 
-def standing(world: World, mission: str) -> MissionState:
-    """Where a mission stands: its journal, replayed."""
-    return replay(event for _, event in world.journal.events(mission))
-
-
 def _catch_up(world: World, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
     news = world.journal.events(mission, after=seen)
     for _, event in news:
@@ -107,6 +134,7 @@ def _doing(step: Step, state: MissionState, world: World) -> tuple[StepBegun, Ca
         run=step.run,
         attempt=state.attempt(step.phase),
         agent=agent,
+        spawns=spawns(step, state, world),
     )
 
     def do() -> StepEnded:
@@ -119,11 +147,13 @@ def _doing(step: Step, state: MissionState, world: World) -> tuple[StepBegun, Ca
 def _make_ready(order: Order, world: World, *, rebase: bool) -> None:
     """A mission that is not there is started; a halted one is reopened; one that was only interrupted just goes on."""
     state = standing(world, order.mission)
+    if state.unrecorded and state.finished:
+        return
     if not state.under_way:
         _start(order, world)
     elif rebase:
         note(world, order.mission, _rebased(state, world))
-    elif state.halt:
+    elif state.halt and (state.parent or not world.books):  # books say themselves whether an item is still blocked
         note(world, order.mission, _reopened(order, state, world))
 
 
@@ -146,40 +176,14 @@ def _start(order: Order, world: World) -> None:
 def _reopened(order: Order, state: MissionState, world: World) -> Reopened:
     """Whoever goes on with a halted mission goes on with the item as it reads now."""
     rewritten = None if state.parent or same_words(order.item, state.item) else order.item
-    now = _edited_by_hand(state, world)
-    approved = _approved_with_edits(state, now, world) if now else {}
+    now = edited_by_hand(state, world)
+    approved = approved_with_edits(state, now, world) if now else {}
     return Reopened(at=world.clock.now(), checkpoint=now, approved=approved, item=rewritten, retries=order.retries)
-
-
-def _approved_with_edits(state: MissionState, now: Checkpoint, world: World) -> dict[str, Checkpoint]:
-    """A human's word counts for the paths they changed; what an agent left behind is not approved by that."""
-    place = world.workspace(state.mission)
-    left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
-    trees = {name: place.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
-    return {name: _bare(tree, now.head) for name, tree in trees.items()}
-
-
-def _bare(tree: str, head: str) -> Checkpoint:
-    """A state that only its tree is asked of."""
-    return Checkpoint(commit=head, head=head, tree=tree)
-
-
-def _edited_by_hand(state: MissionState, world: World) -> Checkpoint | None:
-    """A human's repair of a halted mission is kept: it becomes the state that the next phase starts from."""
-    workspace = world.workspace(state.mission)
-    if state.checkpoint is None or state.unsettled or not workspace.path.exists():
-        return None
-    try:
-        now = workspace.checkpoint("edited by hand")
-    except WorkspaceBroken:  # nothing to adopt: the next phase restores the last checkpoint
-        return None
-    same = (now.tree, now.head) == (state.checkpoint.tree, state.checkpoint.head)
-    return None if same else now
 
 
 def _rebased(state: MissionState, world: World) -> Rebased:
     """The work rebuilt on the branch it goes into. Conflicts in tests go back to whoever writes tests."""
-    workspace, onto = world.workspace(state.mission), world.trunk(state.into).tip()
+    workspace, onto = place_of(state, world), world.trunk(state.into).tip()
     if state.checkpoint:
         workspace.restore(state.checkpoint)
     trees = {name: workspace.rebased_tree(workspace.delivered(held), onto) for name, held in state.approved.items()}
@@ -188,7 +192,7 @@ def _rebased(state: MissionState, world: World) -> Rebased:
         at=world.clock.now(),
         base=onto,
         checkpoint=checkpoint,
-        approved={name: _bare(tree, checkpoint.head) for name, tree in trees.items()},
+        approved={name: bare(tree, checkpoint.head) for name, tree in trees.items()},
         re_enter=_re_entry(state, conflicts),
         conflicts=tuple(conflicts),
     )

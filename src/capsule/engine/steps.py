@@ -8,19 +8,21 @@ left behind is out of the way (and salvaged), and it ends in a new checkpoint th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import msgspec
 
-from capsule.core.decide import Decision, decide, vetoes
+from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import SettingsError, WorkspaceBroken
-from capsule.core.event import Outcome, StepEnded, cut
+from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.signal import Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step
 from capsule.core.test_runs import matches
-from capsule.core.workflow import When, Workflow
+from capsule.core.workflow import Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.doors import World
 from capsule.engine.actions import ACTIONS
+from capsule.engine.bookkeeping import keep_watch, look_after, told
 from capsule.engine.children import run_child
 from capsule.engine.job import Job, Pursue, Report
 from capsule.engine.verify import CHECKS
@@ -33,13 +35,14 @@ def perform(step: Step, state: MissionState, world: World, pursue: Pursue) -> St
     """Do it, judge it, and say how things stand."""
     job = Job(step, state, state.workflow.phase(step.phase), world, pursue)
     began = world.clock.seconds()
-    report = _done(job)
+    report = _watched(job)
     outcome = _outcome(report, round(world.clock.seconds() - began, 3))
-    decision = _judged(job, outcome)
+    decision = _cleared_up(job, _judged(job, outcome))
     at = world.clock.now()
     if job.phase.doer in _WRITTEN_DOWN and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _written_down(job, outcome, decision, at)
-    return StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
+    ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
+    return told(job, ended)
 
 
 def unknown_names(workflow: Workflow) -> list[str]:
@@ -69,25 +72,54 @@ _DOERS: dict[str, Callable[[Job], Report]] = {
     "workflow": run_child,
 }
 _WRITTEN_DOWN = ("prompt", "run", "workflow")
+_AT_WORK = ("prompt", "run")
+
+
+def _watched(job: Job) -> Report:
+    """Done, with an eye on what an agent has no business to touch."""
+    if job.phase.doer not in _AT_WORK:
+        return _done(job)
+    before = keep_watch(job)
+    report = _done(job)
+    return replace(report, warnings=report.warnings + look_after(job, before))
+
+
+def _cleared_up(job: Job, decision: Decision) -> Decision:
+    """What is not to stay in a place that others share is kept elsewhere, and whoever tries again is told where."""
+    stays = decision.vetoed or decision.move in (Move.ADVANCE, Move.REPEAT, Move.CLOSE, Move.SKIP)
+    at_it_again = decision.move in SETBACKS and decision.verdict is Verdict.REFUTED
+    if stays or at_it_again or job.phase.doer not in _AT_WORK:
+        return decision
+    ref = job.workspace.withdraw(f"left by {job.step.key}")
+    if not ref:
+        return decision
+    job.note(Salvaged(at=job.world.clock.now(), ref=ref, why=f"left by {job.step.key}"))
+    words = f"{decision.feedback}\n\nWhat that attempt left behind is kept as {ref}; the files are as they were before."
+    return msgspec.structs.replace(decision, feedback=words.strip())
+
+
+def spawns(step: Step, state: MissionState, world: World) -> bool:
+    """Whether doing this step starts an agent."""
+    phase = state.workflow.phase(step.phase)
+    return bool(phase.prompt) and _applies(Job(step, state, phase, world, _nobody))
+
+
+def _nobody(*_: object) -> MissionState:
+    raise NotImplementedError
+
+
+def _applies(job: Job) -> bool:
+    when = job.phase.when
+    return when is None or (when.suits(job.state.item) and (not when.changed or _any_changed(job, when.changed)))
 
 
 def _done(job: Job) -> Report:
-    if job.phase.when and not _holds(job, job.phase.when):
+    if not _applies(job):
         return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
     try:
         return _DOERS[job.phase.doer](job)
     except WorkspaceBroken as broken:
         return Report(error_signal(broken.message))
-
-
-def _holds(job: Job, when: When) -> bool:
-    item = job.state.item
-    levels = ("size", "complexity", "risk", "impact")
-    if when.status and item.status.value not in when.status:
-        return False
-    if any(getattr(when, name) and getattr(item.assessment, name) not in getattr(when, name) for name in levels):
-        return False
-    return not when.changed or _any_changed(job, when.changed)
 
 
 def _any_changed(job: Job, globs: tuple[str, ...]) -> bool:

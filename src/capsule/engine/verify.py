@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from capsule.core.documents import artefact_paths, own_documents
 from capsule.core.errors import Interrupted
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
@@ -72,7 +73,8 @@ def look(claim: Look) -> tuple[Evidence, ...]:
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
     found: tuple[Evidence, ...] = ()
-    for check in sorted(claim.phase.checks, key=lambda name: name in _DEAR):
+    wanted = (*claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
+    for check in sorted(wanted, key=lambda name: name in _DEAR):
         if check in _DEAR and refuted(found):
             break
         piece = CHECKS[check](claim)
@@ -190,6 +192,11 @@ def _changed_now(claim: Look) -> Evidence | None:
     return _evidence("changed-now", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
 
 
+def _more_is_more(claim: Look) -> Evidence | None:
+    """Whoever wants to be started again has to show something for this time."""
+    return _changed_now(claim) if claim.signal.verdict is Verdict.MORE else None
+
+
 def _claimed_files(signal: Signal) -> str:
     return f"changed {', '.join(signal.files_changed[:_SHOWN])}" if signal.files_changed else "something was done"
 
@@ -265,8 +272,33 @@ def _spec_done(claim: Look) -> Evidence | None:
 
 
 def _artefacts(claim: Look, kind: str) -> list[str]:
-    start = f"changes/{claim.state.item.id}_"
-    return [p for p in claim.workspace.files(claim.tree) if p.startswith(start) and p.endswith(f"_{kind}.md")]
+    return artefact_paths(claim.state.item.id, kind, claim.workspace.files(claim.tree))
+
+
+def _only_documents(claim: Look) -> Evidence:
+    """What is committed without the tests being run is paper, and this item's own."""
+    changes = claim.changes(claim.workspace.head())
+    papers = set(own_documents(claim.state.item.id, [change.path for change in changes]))
+    strays = [change for change in changes if change.path not in papers]
+    observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
+    detail = "Put these files back as they were: code is changed when it is built."
+    return _evidence("only-documents", "only this item's documents were written", observed, not strays, detail)
+
+
+def _known_duplicate(claim: Look) -> Evidence | None:
+    """An item that is closed as a duplicate has a twin somewhere."""
+    twin = claim.signal.duplicate_of
+    if not twin:
+        return None
+    found = twin != claim.state.item.id and claim.world.tracker.knows(twin)
+    observed = f"{twin} is in the tracker" if found else f"the tracker knows no other item {twin}"
+    return _evidence("known-duplicate", f"it is a duplicate of {twin}", observed, found)
+
+
+def _hooks(claim: Look) -> Evidence:
+    passed, said = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
+    observed = "they let it pass" if passed else "they refuse it"
+    return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
 
 
 CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
@@ -276,6 +308,7 @@ CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
     "green-when-done": _green_when_done,
     "changed": _changed,
     "changed-now": _changed_now,
+    "more-is-more": _more_is_more,
     "only-tests": _only_tests,
     "untouched-tests": _untouched_tests,
     "no-debris": _no_debris,
@@ -283,5 +316,8 @@ CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
     "committed": _committed,
     "artefact": _artefact,
     "spec-done": _spec_done,
+    "only-documents": _only_documents,
+    "known-duplicate": _known_duplicate,
+    "hooks": _hooks,
 }
-_DEAR = ("base-green", "red", "green", "green-when-done")
+_DEAR = ("base-green", "red", "green", "green-when-done", "hooks")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from capsule.core.briefing import Briefing, Transcript, compose, fill, fitting, prompt_values
+from capsule.core.briefing import Briefing, Transcript, compose, fitting, prompt_values, with_parts
+from capsule.core.documents import own_documents
 from capsule.core.errors import AgentUnavailable, Interrupted
 from capsule.core.event import Salvaged
 from capsule.core.evidence import Checkpoint
@@ -103,24 +104,34 @@ def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
 
 def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     words, state, phase = job.world.words, job.state, job.phase
-    values = prompt_values(state, phase.name, result_path)
+    inline = state.workflow.prompts.get(phase.prompt)
+    text = inline if inline is not None else words.prompt(phase.prompt)
+    values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.world.skills)
     values["SIGNAL_CONTRACT"] = words.part("signal").strip()
     if _answers_by_file(job):
-        values |= {"TEMPLATE": _artefact_form(job, values), "SKILL": "", "DEPTH": ""}
-        values["PREAMBLE"] = fill(words.part("preamble"), values, source="preamble").strip()
-        values["RESULT_CONTRACT"] = fill(words.part("result"), values, source="result contract").strip()
+        parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
+        values = with_parts(values, parts | _artefact_form(job, text))
     feedback = state.feedback.get(phase.name, "")
     if feedback and not dry:
         full_text = job.world.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
-    inline = state.workflow.prompts.get(phase.prompt)
-    text = inline if inline is not None else words.prompt(phase.prompt)
     return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
 
 
-def _artefact_form(job: Job, values: dict[str, str]) -> str:
-    name = job.phase.artefact or "idea"
-    return fill(job.world.words.template(f"change/{name}.md"), values, source=f"template {name}").strip()
+def _artefact_form(job: Job, prompt: str) -> dict[str, str]:
+    """The form of the document to be written, where the prompt has a place for it."""
+    if "{{TEMPLATE}}" not in prompt:
+        return {}
+    return {"TEMPLATE": job.world.words.template(f"change/{job.phase.artefact or 'idea'}.md")}
+
+
+def _documents(job: Job) -> list[str]:
+    """What there is of the item's documents when the phase begins; only agents that answer by file write any."""
+    if not _answers_by_file(job):
+        return []
+    state, workspace = job.state, job.workspace
+    tree = workspace.delivered(state.checkpoint) if state.checkpoint else state.base
+    return own_documents(state.item.id, workspace.files(tree)) if tree else []
 
 
 def _exported(job: Job, cwd: Path) -> dict[str, str]:
@@ -172,7 +183,7 @@ def signal_of(transcript: Transcript) -> Signal:
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
-    found = []
+    found = list(job.workspace.notices())
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
     if _answers_by_file(job) and transcript.exit_code not in (0, None) and not signal.synthetic:

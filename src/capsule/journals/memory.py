@@ -28,19 +28,28 @@ class MemoryJournal:
         finally:
             self._held.remove(stream)
 
-    def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
+    def once(
+        self,
+        step: Step,
+        begun: StepBegun,
+        perform: Callable[[], StepEnded],
+        beside: tuple[str, Event] | None = None,
+    ) -> StepEnded:
         for _, event in self.events(step.mission):
             if isinstance(event, StepEnded) and event.key == step.key:
                 return event
-        self.note(step.mission, begun)
+        self.note(step.mission, begun, beside)
         ended = perform()
         self.note(step.mission, ended)
         return ended
 
-    def note(self, stream: str, event: Event) -> None:
-        if stream not in self._held:
-            raise LockHeld(f"{stream} is written to without its claim.", "Claim it first.")
-        self._streams[stream].append(encode(event))
+    def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
+        rows = [(stream, event), *([beside] if beside else [])]
+        for name, _ in rows:
+            if name not in self._held:
+                raise LockHeld(f"{name} is written to without its claim.", "Claim it first.")
+        for name, each in rows:
+            self._streams[name].append(encode(each))
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
         rows = self._streams.get(stream, [])

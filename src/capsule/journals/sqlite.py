@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from capsule.core.errors import CapsuleError, LockHeld
-from capsule.core.event import Event, StepBegun, StepEnded, decode, encode, kind
+from capsule.core.event import Event, StepBegun, StepEnded, decode, encode, is_mission, kind
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
@@ -64,7 +64,13 @@ class SqliteJournal:
         """The pid of whoever holds the stream now: the lock says it, never the journal."""
         return holder(self.lock_path(stream))
 
-    def once(self, step: Step, begun: StepBegun, perform: Callable[[], StepEnded]) -> StepEnded:
+    def once(
+        self,
+        step: Step,
+        begun: StepBegun,
+        perform: Callable[[], StepEnded],
+        beside: tuple[str, Event] | None = None,
+    ) -> StepEnded:
         recorded = self._rows(
             "SELECT data FROM events WHERE stream = ? AND key = ? AND kind = 'step_ended'", step.mission, step.key
         )
@@ -72,17 +78,26 @@ class SqliteJournal:
             ended = _decoded(self._file, recorded[0][0])
             assert isinstance(ended, StepEnded)
             return ended
-        self.note(step.mission, begun)
+        self.note(step.mission, begun, beside)
         ended = perform()
         self.note(step.mission, ended)
         return ended
 
-    def note(self, stream: str, event: Event) -> None:
-        with self._writing(stream) as db:
-            db.execute(
-                "INSERT INTO events SELECT ?, COALESCE(MAX(seq), 0) + 1, ?, ?, ? FROM events WHERE stream = ?",
-                (stream, kind(event), getattr(event, "key", None), encode(event), stream),
-            )
+    def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
+        with self._transaction() as db:
+            self._write(db, stream, event)
+            if beside:
+                self._write(db, *beside)
+
+    def _write(self, db: sqlite3.Connection, stream: str, event: Event) -> None:
+        """Fails, and the transaction with it, where the claim is not, or no longer, ours."""
+        row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
+        if row is None or row[0] != self._epochs.get(stream):
+            raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")
+        db.execute(
+            "INSERT INTO events SELECT ?, COALESCE(MAX(seq), 0) + 1, ?, ?, ? FROM events WHERE stream = ?",
+            (stream, kind(event), getattr(event, "key", None), encode(event), stream),
+        )
 
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
         rows = self._rows("SELECT seq, data FROM events WHERE stream = ? AND seq > ? ORDER BY seq", stream, after)
@@ -90,6 +105,10 @@ class SqliteJournal:
 
     def streams(self) -> Sequence[str]:
         return [row[0] for row in self._rows("SELECT DISTINCT stream FROM events ORDER BY stream")]
+
+    def missions(self) -> Sequence[str]:
+        """Streams that tell of an item; what a run of the queue remembers of itself has a name no item can have."""
+        return [stream for stream in self.streams() if is_mission(stream)]
 
     def close(self) -> None:
         if self._connection:
@@ -147,15 +166,6 @@ class SqliteJournal:
             )
             row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
         return int(row[0])
-
-    @contextmanager
-    def _writing(self, stream: str) -> Iterator[sqlite3.Connection]:
-        """A transaction that fails where the claim is not, or no longer, ours."""
-        with self._transaction() as db:
-            row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
-            if row is None or row[0] != self._epochs.get(stream):
-                raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")
-            yield db
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from capsule.core.event import Event, kind
+from capsule.core.event import Event, is_mission, kind
 from capsule.doors import Observer
 from capsule.reports.style import clean
 from capsule.system.files import CannotWrite, append_line
@@ -31,6 +31,8 @@ class LiveFile:
 
         Screens read it and nothing else does: where it cannot be written, there is less to see, and no harm.
         """
+        if not is_mission(mission):
+            return
         folder = self._folder(mission)
         path = folder / "live.jsonl"
         with contextlib.suppress(OSError, CannotWrite):

@@ -37,7 +37,7 @@ _COLOURS = {
 }
 _SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
 _INDENT = " " * 8
-_SIGN_OF_LIFE = 15.0
+SIGN_OF_LIFE = 15.0
 
 
 class PlainReport:
@@ -53,9 +53,13 @@ class PlainReport:
 
     def event(self, mission: str, event: Event) -> None:
         self._states[mission] = apply(self._states.get(mission, MissionState()), event)
-        line = _LINES.get(type(event))
+        line = self.lines().get(type(event))
         if line:
             line(self, mission, event)
+
+    def lines(self) -> dict[type, Callable[..., None]]:
+        """Which events are said, and how."""
+        return _LINES
 
     def activity(self, mission: str, text: str) -> None:
         """A sign of life now and then, for phases that take long."""
@@ -63,7 +67,7 @@ class PlainReport:
         since = self._began.get(mission)
         if since is None or now < self._next_sign:
             return
-        self._next_sign = now + _SIGN_OF_LIFE
+        self._next_sign = now + SIGN_OF_LIFE
         self._say(f"... {now - since:.0f} s: {text}"[: self._width - len(_INDENT)], _INDENT)
 
     def resume(self, mission: str, state: MissionState) -> None:
@@ -93,7 +97,7 @@ class PlainReport:
         again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
         agent = f" by {event.agent}" if event.agent else ""
         self._began[mission] = time.monotonic()
-        self._next_sign = self._began[mission] + _SIGN_OF_LIFE
+        self._next_sign = self._began[mission] + SIGN_OF_LIFE
         self._stream.write(f"{self._stage(mission, event.phase)} {event.phase} ...{again}{agent}\n")
         self._stream.flush()
 
@@ -138,8 +142,9 @@ class PlainReport:
     def _salvaged(self, _mission: str, event: Salvaged) -> None:
         self._say(f"kept: {event.ref} ({event.why})", _INDENT)
 
-    def _moved(self, _mission: str, event: MovedByHand) -> None:
-        self._say(f"! {event.what} was {event.found} by hand", _INDENT)
+    def _moved(self, mission: str, event: MovedByHand) -> None:
+        where = f"{mission} was moved by hand: {event.expected} → {event.found}"
+        self._say(f"! {where if event.item else f'{event.what} was {event.found} by hand'}", _INDENT)
 
     def _warned(self, _mission: str, event: Warned) -> None:
         self._say(f"! {event.text}")

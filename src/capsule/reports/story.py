@@ -15,7 +15,17 @@ from typing import Any
 
 import msgspec
 
-from capsule.core.event import Abandoned, Event, MissionStarted, Salvaged, StepBegun, StepEnded, Stopped, Warned
+from capsule.core.event import (
+    Abandoned,
+    Event,
+    MissionStarted,
+    Recorded,
+    Salvaged,
+    StepBegun,
+    StepEnded,
+    Stopped,
+    Warned,
+)
 from capsule.core.evidence import Evidence, Standing
 from capsule.core.state import MissionState, replay
 from capsule.reports.style import Style, clean
@@ -96,6 +106,10 @@ class Story:
     def warnings(self) -> list[str]:
         return [event.text for event in self.events if isinstance(event, Warned)]
 
+    def commits(self) -> list[str]:
+        """The commits that hold its steps, where the tracker lives in the project."""
+        return [event.commit for event in self.events if isinstance(event, Recorded) and event.commit]
+
     def places(self) -> dict[str, str]:
         """What exists of the mission's papers and worktree, by what it is."""
         home = self.root / ".capsule"
@@ -140,7 +154,9 @@ def _halted(story: Story) -> Standpoint | None:
     if halt is None:
         return None
     word = "parked" if halt.move.value == "park" else "stopped"
-    return Standpoint(word, f"{word} at {halt.phase}: {halt.reason}", _run(story))
+    asked = story.state.item.blocked is not None and bool(story.commits())
+    way_on = f'capsule unblock {story.mission} --notes "..."' if asked else _run(story)
+    return Standpoint(word, f"{word} at {halt.phase}: {halt.reason}", way_on)
 
 
 def _finished(story: Story) -> Standpoint | None:
@@ -152,6 +168,8 @@ def _finished(story: Story) -> Standpoint | None:
     merged = state.facts.get("merged", "")[:12]
     if merged:
         return Standpoint("merged", f"merged into {state.into} as {merged}; {item}", command)
+    if story.commits() and not state.closed_as:
+        return Standpoint("done", f"done: {len(story.commits())} commits on {state.into}; {item}", command)
     return Standpoint("closed", f"closed: {state.closed_as or 'nothing was left to do'}; {item}", command)
 
 

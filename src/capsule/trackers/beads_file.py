@@ -128,6 +128,9 @@ class BeadsFileTracker:
             if self.item(item_id).status is not Status.DONE:
                 self._change(item_id, status="closed", closed_at=self._now(), close_reason=reason)
 
+    def knows(self, item_id: str) -> bool:
+        return item_id in self._table().items
+
     def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - a bead is done in one piece
         return [item]
 

@@ -45,6 +45,9 @@ class MemoryTracker:
             self._set(item_id, Status.DONE)
             self.closed_because[item_id] = reason
 
+    def knows(self, item_id: str) -> bool:
+        return item_id in self._items
+
     def parts(self, item: Item, phase: str) -> Sequence[Item]:
         return self._parts.get((item.id, phase), [item])
 

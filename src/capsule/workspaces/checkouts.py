@@ -21,9 +21,9 @@ from capsule.core.errors import Refused
 from capsule.system import git_locks
 from capsule.system.files import temp_path
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import GITLINK, Checkout, Difference, shown
+from capsule.system.git_objects import GITLINK, Checkout, Difference, read_difference, shown
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
-from capsule.workspaces.trees import ABSENT, index_row
+from capsule.workspaces.trees import ABSENT, index_row, is_artefact
 
 Stamp = tuple[int, int, int, int] | None
 
@@ -83,7 +83,7 @@ def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
     wanted = [change for change in changes if change.path not in staged or not staged[change.path].sparse]
     scratch = temp_path(git.capsule_dir / "git")
     try:
-        left = _bring_files(git, place, wanted, scratch)
+        left = _bring_files(git, place.path, wanted, scratch)
         return sorted({*left, *_bring_index(git, place, changes, staged)})
     finally:
         scratch.unlink(missing_ok=True)
@@ -92,13 +92,23 @@ def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
 # Files
 
 
-def _bring_files(git: Git, place: Place, changes: Sequence[Difference], scratch: Path) -> list[str]:
-    stamps = {change.path: _stamp(place.path, change.path) for change in changes}
-    unlike_old = _unlike(git, place.path, [(c.path, c.old) for c in changes], stamps, scratch)
+def bring_files(git: Git, worktree: Path, changes: Sequence[Difference]) -> list[str]:
+    """The files alone, without the index; returns what is somebody else's and was left as it is."""
+    wanted = [change for change in changes if GITLINK not in (change.old[0], change.new[0])]
+    scratch = temp_path(git.capsule_dir / "git")
+    try:
+        return _bring_files(git, worktree, wanted, scratch) if wanted else []
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def _bring_files(git: Git, worktree: Path, changes: Sequence[Difference], scratch: Path) -> list[str]:
+    stamps = {change.path: _stamp(worktree, change.path) for change in changes}
+    unlike_old = _unlike(git, worktree, [(c.path, c.old) for c in changes], stamps, scratch)
     due = [change for change in changes if change.path not in unlike_old]
     others = [(change.path, change.new) for change in changes if change.path in unlike_old]
-    foreign = _unlike(git, place.path, others, stamps, scratch) if others else set()
-    return [*map(shown, foreign), *_replace(git, place.path, due, stamps, scratch)]
+    foreign = _unlike(git, worktree, others, stamps, scratch) if others else set()
+    return [*map(shown, foreign), *_replace(git, worktree, due, stamps, scratch)]
 
 
 def _unlike(
@@ -150,21 +160,22 @@ def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> boo
     """False where the user was quicker, or something of theirs stands in the way."""
     name = os.fsdecode(change.path)
     target = worktree / name
-    if _leads_astray(worktree, target) or _stamp(worktree, change.path) != stamp:
+    if leads_astray(worktree, target) or _stamp(worktree, change.path) != stamp:
         return False
-    if change.new[0] == ABSENT:
-        target.unlink(missing_ok=True)
-        _drop_empty_folders(target.parent, worktree)
-        return True
     try:
+        if change.new[0] == ABSENT:
+            target.unlink(missing_ok=True)
+            _drop_empty_folders(target.parent, worktree)
+            return True
         target.parent.mkdir(parents=True, exist_ok=True)
         (staging / name).replace(target)
     except OSError:
-        return False  # a folder or file of the user's has the name
+        return False  # a folder or file of the user's has the name, or the folder is closed to us
     return True
 
 
-def _leads_astray(worktree: Path, target: Path) -> bool:
+def leads_astray(worktree: Path, target: Path) -> bool:
+    """A folder on the way to it is a link."""
     return any(
         parent.is_symlink() for parent in target.parents if parent.is_relative_to(worktree) and parent != worktree
     )
@@ -231,6 +242,20 @@ def _staged(git: Git, place: Place) -> dict[bytes, Staged]:
         tag, mode, oid, stage = facts.decode().split()
         found[path] = Staged((mode, oid) if stage == "0" else ("conflict", oid), tag == "S")
     return found
+
+
+def unstage(git: Git, head: str, artefacts: Sequence[str]) -> None:
+    """The main checkout's index as `head` has it; what is staged of the artefacts stays staged."""
+    index = git.common_dir / "index"
+    flags = ("--cached", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
+    fields = git.content("diff-index", *flags, head, "--", index=index).out.split(b"\0")
+    staged = [read_difference(row, path) for row, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+    due = [found for found in staged if not is_artefact(found.path, artefacts)]
+    if due:
+        gone = b"".join(index_row(found.path, _nothing(found)) for found in due)  # all stages of a conflict too
+        back = b"".join(index_row(found.path, found.old) for found in due if found.old[0] != ABSENT)
+        git.content("update-index", "-z", "--index-info", index=index, input=gone + back)
+        git.content("update-index", "-q", "--refresh", index=index, ok=(0, 1))
 
 
 def _nothing(change: Difference) -> tuple[str, str]:

@@ -23,8 +23,8 @@ class Standing:
 
 
 class Claim:
-    def __init__(self, git: Git, mission: str, note: Path) -> None:
-        self.branch = f"refs/heads/capsule-{mission}"
+    def __init__(self, git: Git, mission: str, note: Path, branch: str) -> None:
+        self.branch = f"refs/heads/{branch}"
         self.base = f"refs/capsule/base/{mission}"
         self.checkpoint = f"refs/capsule/checkpoints/{mission}"
         self._git = git

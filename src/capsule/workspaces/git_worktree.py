@@ -1,10 +1,8 @@
 """A mission's place: a linked worktree on a branch of its own, and a second one, the gate, where claims are checked.
 
+    .capsule/worktrees/<id>/             the worktree
     refs/heads/capsule-<id>              the branch the agents commit to
-    refs/capsule/base/<id>               where it started; made first, removed last: "this mission is ours"
-    refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
-    refs/capsule/salvage/<id>/<n>        what would have been lost
-    <common>/capsule/places/<id>/        our own index of the worktree, and notes: the base, copied files, set-ups
+    refs/capsule/…                       see `place`
 
 The tree that would be *delivered* is everything in the worktree (`snapshot`) with the artefacts as on the base.
 
@@ -21,29 +19,29 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from capsule.core.errors import Refused, WorkspaceBroken
-from capsule.core.evidence import Change, Checkpoint
+from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import Identity, RefMove, shown
-from capsule.workspaces.claim import Claim, Standing
-from capsule.workspaces.gate import Gate
+from capsule.system.git_objects import RefMove
+from capsule.workspaces.claim import Standing
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
+from capsule.workspaces.place import GitPlace
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
-from capsule.workspaces.salvage import keep_commit, put_aside
-from capsule.workspaces.snapshot import Snapshots
-from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
+from capsule.workspaces.salvage import put_aside
+from capsule.workspaces.step_commits import find_step, message_of
+from capsule.workspaces.trees import graft, with_changes
 
-CAPSULE = Identity("Capsule", "capsule@localhost")
 WORKLOG = "worklog.md"
 LARGEST_WORKLOG = 8 * 1024 * 1024
 _REBASED = "rebased onto "
 
 
-class GitWorktree:
+class GitWorktree(GitPlace):
     """The Workspace door on git worktrees."""
 
     def __init__(
@@ -56,25 +54,12 @@ class GitWorktree:
         copy: Sequence[str] = (),
         run_setup: RunSetup | None = None,
     ) -> None:
-        self.path = git.root / ".capsule" / "worktrees" / mission
-        self.branch = f"capsule-{mission}"
-        self._git = git
-        self._mission = mission
-        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
-        self._notes = git.capsule_dir / "places" / mission
+        path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
+        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=Provisions(setup, copy, run_setup))
         self._filled = self._notes / "filled"
-        self._claim = Claim(git, mission, self._notes / "base")
-        self._logs = git.root / ".capsule" / "missions" / mission
-        self._provisions = Provisions(setup, copy, run_setup)
         self._linked = LinkedWorktree(git, self.path, self.branch)
-        self._snapshots = Snapshots(git, self.path, self._notes)
-        self._gate = Gate(git, self._logs / "gate", self._notes, self._provisions, self._logs / "gate-setup.log")
-        self._base_commit = ""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
-        self._gated = False
-        """The gate was entered since the last checkpoint."""
-        self._named: dict[str, tuple[str, str]] = {}
         self._trees: dict[str, str] = {}
         """What the checkpoints deliver that were made or asked about by us."""
         self._judged = ""
@@ -243,22 +228,6 @@ class GitWorktree:
             self._stands_at = checkpoint.commit
         return checkpoint
 
-    def _name(self, tree: str, head: str, newest: str, label: str) -> str:
-        """The newest checkpoint if it says the same, else a new one that has it for a parent."""
-        if newest and self._said_by(newest) == (tree, head):
-            return newest
-        commit = self._commit(tree, [head, newest], label)
-        self._git.move_refs(RefMove(self._claim.checkpoint, commit, newest))
-        self._named[commit] = (tree, head)
-        return commit
-
-    def _said_by(self, checkpoint: str) -> tuple[str, str]:
-        """The tree and the head that a checkpoint names."""
-        if checkpoint not in self._named:
-            known = self._git.commit(checkpoint)
-            self._named[checkpoint] = (known.tree, known.parents[0])
-        return self._named[checkpoint]
-
     def delivered(self, checkpoint: Checkpoint) -> str:
         """Asked of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""
         if checkpoint.commit == checkpoint.head:
@@ -267,42 +236,45 @@ class GitWorktree:
             self._trees[checkpoint.commit] = self._deliverable(self._git.commit(checkpoint.commit).tree)
         return self._trees[checkpoint.commit]
 
-    def base_checkpoint(self, base: str) -> Checkpoint:
-        return Checkpoint(commit=base, head=base, tree=self._git.commit(base).tree)
-
-    def changes(self, since: str, until: str) -> Sequence[Change]:
-        differences = self._git.differences(self._git.tree_of(since), self._git.tree_of(until))
-        return [Change(shown(d.path), d.kind) for d in differences if not is_artefact(d.path, self._artefacts)]
-
     def touched_outside_commit(self) -> Sequence[str]:
         return [change.path for change in self.changes(self.head(), self._judged or self.tree())]
 
     def head(self) -> str:
         return self._settle_head(self._require_whole())[0]
 
-    def files(self, tree: str) -> Sequence[str]:
-        return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
+    # Keeping a step's work
 
-    def read(self, tree: str, path: str) -> bytes | None:
-        return self._git.read_file(tree, path)
+    def write(self, path: str, content: bytes) -> None:
+        self._require_whole()
+        self._judged, self._stands_at = "", ""
+        super().write(path, content)
 
-    def gate(self, tree: str) -> Path:
-        self._gated = True
-        return self._gate.at(tree, self._base())
+    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
+        entry = self._require_whole()
+        head, _ = self._settle_head(entry)
+        self._stands_at = ""
+        if not find_step(self._git, key, head, self._base()):
+            head = self._commit_work(checkpoint, head, message_of(message, key))
+        self._unstage(head, entry)
+        return None
 
-    # What a human adds to what was approved
+    def _commit_work(self, checkpoint: Checkpoint, head: str, message: str) -> str:
+        """Our branch with all that the checkpoint delivers; where it has that already, as it is."""
+        git, held = self._git, self._git.commit(head).tree
+        tree = with_changes(git, held, self._work_between(held, self.delivered(checkpoint)), self._notes)
+        if tree == held:
+            return head
+        commit = git.commit_tree(tree, [head], message, by=git.identity, date=f"@{int(time.time())} +0000")
+        git.move_refs(RefMove(self._claim.branch, commit, head), why="capsule: a step's work")
+        return commit
 
-    def adopted(self, approved: str, left: str, now: str) -> str:
-        changes = [d for d in self._git.differences(left, now) if not is_artefact(d.path, self._artefacts)]
-        return with_changes(self._git, approved, changes, self._notes)
+    def settled(self, commit: str) -> Checkpoint:
+        """Whatever was committed elsewhere: here it is how things stand on the mission's own branch."""
+        return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
-    def rebased_tree(self, tree: str, onto: str) -> str:
-        merged, _ = self._merged(tree, onto)
-        return graft(self._git, merged, onto, self._artefacts)
-
-    def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
-        work = self._commit(tree, [self._base()], "work")
-        return self._git.merge_trees(onto, work, called=self.branch)
+    def withdraw(self, why: str) -> str:  # noqa: ARG002 (the door's)
+        """A worktree is its mission's own: nobody else expects anything of it."""
+        return ""
 
     # Moving on to another base
 
@@ -373,17 +345,6 @@ class GitWorktree:
 
     # Where we stand
 
-    def _base(self) -> str:
-        if not self._base_commit:
-            self._base_commit = self._claim.standing().base or self._claim.put_base_back()
-            if not self._base_commit:
-                raise Refused(f"There is no worktree for {self._mission}.", f"Make one: capsule prep {self._mission}")
-        return self._base_commit
-
-    def _set_base(self, base: str) -> None:
-        self._base_commit = base
-        self._claim.note_base(base)
-
     def _require_whole(self) -> Path:
         entry = self._linked.whole()
         if entry is None:
@@ -425,22 +386,3 @@ class GitWorktree:
         if key not in self._delivered:
             self._delivered[key] = graft(self._git, everything, self._base(), self._artefacts)
         return self._delivered[key]
-
-    def _commit(self, tree: str, parents: Sequence[str], message: str) -> str:
-        """By nobody in particular and as old as the base, so that the same state gives the same commit."""
-        date = self._git.commit(self._base()).committer_date
-        return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)
-
-    def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
-        """Salvages files and commits that no commit in `held` has."""
-        files = all(self._has_more(there, than=self._git.commit(oid).tree) for oid in held)
-        lost = [tip for tip in tips if tip and not any(self._git.is_ancestor(tip, oid) for oid in held)]
-        return self._keep(there, [*lost, *held], why) if files or lost else ""
-
-    def _has_more(self, there: str, *, than: str) -> bool:
-        """A file that is merely missing is no loss."""
-        return there != than and any(found.kind != "D" for found in self._git.differences(than, there))
-
-    def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
-        """A ref of its own for a state; the same state is kept once."""
-        return keep_commit(self._git, self._mission, self._commit(tree, parents, why), why)

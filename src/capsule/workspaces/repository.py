@@ -57,7 +57,13 @@ def base_of(git: Git, ref: str = "HEAD") -> str:
 
 
 def is_detached(git: Git) -> bool:
-    return git.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1)).code == 1
+    return not checked_out(git)
+
+
+def checked_out(git: Git) -> str:
+    """The branch that the main checkout is on, also where it has no commit yet; '' where HEAD is detached."""
+    answer = git.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1))
+    return answer.out.decode(errors="replace").strip().removeprefix("refs/heads/")
 
 
 def ahead_of(git: Git, base: str, into: str) -> bool:
@@ -96,14 +102,15 @@ def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> l
     return sorted(shown(path) for path in found if path and not is_artefact(path, apart))
 
 
-def exclude_artefacts(git: Git, base: str) -> None:
+def exclude_artefacts(git: Git, base: str, *, worklog: bool = True) -> None:
     """Has git ignore what Capsule puts into a project, by a file that belongs to this clone alone."""
-    if any(entry.path == b"worklog.md" for entry in git.list_tree(base)):
+    if worklog and any(entry.path == b"worklog.md" for entry in git.list_tree(base)):
         hint = "Rename it (git mv worklog.md docs/worklog.md), commit, and start again."
         raise Refused("This project tracks a worklog.md of its own, and missions keep theirs there.", hint)
     file = git.common_dir / "info" / "exclude"
     text = file.read_text(errors="surrogateescape") if file.exists() else ""
-    missing = [line for line in EXCLUDED if line not in text.splitlines()]
+    wanted = EXCLUDED if worklog else EXCLUDED[:-1]
+    missing = [line for line in wanted if line not in text.splitlines()]
     if missing:
         file.parent.mkdir(exist_ok=True)
         sweep_temps(file.parent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from capsule.system.files import temp_path
@@ -14,6 +14,7 @@ from capsule.system.git_objects import Difference, Entry
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml")
 ABSENT = "000000"
 _FOLDER = "040000"
+_FILE = "100644"
 
 
 def is_artefact(path: bytes, artefacts: Sequence[str]) -> bool:
@@ -59,6 +60,17 @@ def _graft_below(git: Git, ours: Entry | None, theirs: Entry | None, paths: list
 
 def _folder(git: Git, tree: str) -> dict[bytes, Entry]:
     return {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
+
+
+def with_files(git: Git, tree: str, files: Mapping[str, bytes], scratch: Path) -> str:
+    """`tree`, with the content of these files; one that is there keeps its mode."""
+    changes = []
+    for path, content in files.items():
+        known = git.content("ls-tree", "-z", "--full-tree", tree, path).out
+        blob = git.content("hash-object", "-w", "--stdin", "--no-filters", input=content).out.decode().strip()
+        mode = known.split(b" ")[0].decode() if known.startswith(b"100") else _FILE
+        changes.append(Difference(os.fsencode(path), "M", (ABSENT, ""), (mode, blob)))
+    return with_changes(git, tree, changes, scratch)
 
 
 def with_changes(git: Git, tree: str, changes: Sequence[Difference], scratch: Path) -> str:

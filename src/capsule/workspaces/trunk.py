@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from capsule.core.errors import Refused
-from capsule.doors import Candidate, Published
+from capsule.doors import Candidate, Draft, Published
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
 from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_locked, refuse_if_under_way, under_way
-from capsule.workspaces.trees import ARTEFACTS, graft
+from capsule.workspaces.trees import ARTEFACTS, graft, with_files
 
+PUBLISHED = "capsule: merge"
+"""What a branch's reflog says of our merges."""
 _LOCK_WAIT = 60.0
 
 
@@ -45,11 +47,13 @@ class GitTrunk:
                 raise
             return False
 
-    def propose(self, tip: str, base: str, message: str) -> Candidate:
+    def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
         onto = self.tip()
         work = self._without_artefacts(tip, base)
         merged, conflicts = self._git.merge_trees(onto, work)
         tree = graft(self._git, merged, onto, self._artefacts)
+        if draft:
+            tree = with_files(self._git, tree, draft(onto), self._git.capsule_dir / "git")
         who = self._git.identity
         dates = [self._git.commit(parent) for parent in (onto, work)]
         date = max(dates, key=lambda commit: commit.committed_at).committer_date
@@ -81,7 +85,7 @@ class GitTrunk:
     def _swap(self, candidate: Candidate) -> str:
         """From the one commit the candidate was built on. Returns where the branch is now: somebody may be quicker."""
         try:
-            self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why="capsule: merge")
+            self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why=PUBLISHED)
         except GitFailed:
             tip = self.tip()
             if tip == candidate.onto:

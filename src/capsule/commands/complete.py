@@ -1,0 +1,64 @@
+"""`capsule complete ID`: a human says that it is done."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from capsule.commands.arguments import item_argument, project_option
+from capsule.commands.moving import commit_option
+
+if TYPE_CHECKING:
+    from capsule.commands.moving import Grip
+
+DESCRIPTION = """\
+Say that an item is done, whatever its status: it leaves the backlog, and the worklog of this month remembers it. Its id
+is never given again. A mission that was under way ends; what it left uncommitted is salvaged first.
+
+  capsule complete WRK-003
+
+For an item that will not be done there is `capsule close`.
+Exit code: 0 archived; 1 there is no such item; 3 it is running.
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    item_argument(parser)
+    commit_option(parser)
+    project_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return archive(args)
+
+
+def archive(args: argparse.Namespace, why: str = "") -> int:
+    """Out of the backlog first: whoever finds the mission without its item ends it too."""
+    from capsule.commands.moving import grip
+    from capsule.reports.style import clean
+    from capsule.wiring import open_project, open_tracker
+
+    project = open_project(args.project_dir)
+    with grip(project, open_tracker(project), args.item) as held:
+        _take_out(held, why, no_commit=args.no_commit)
+        item, left = held.item, held.mission.under_way
+    print(f"{item.id} is {'closed' if why else 'completed'}: {clean(item.title)}")
+    if left:
+        from capsule.commands.ending import end_mission
+
+        salvage = end_mission(project, item.id, how="closed by hand" if why else "completed by hand", branch=True)
+        print(f"  its mission has ended{f'; what was there is kept as {salvage}' if salvage else ''}")
+    return 0
+
+
+def _take_out(held: Grip, why: str, *, no_commit: bool) -> None:
+    from capsule.commands.moving import record
+    from capsule.core.ledger import archive_subject, archived
+    from capsule.wiring import SystemClock, open_books
+
+    item = held.item
+    if open_books(held.project, held.tracker) is None:
+        held.tracker.close(item.id, why or "completed by hand")
+        return
+    assignments = archived(item, SystemClock().now(), "archive", why)
+    record(held.project, held.tracker, archive_subject(item, "archive", why), assignments, no_commit=no_commit)

@@ -1,0 +1,130 @@
+"""`capsule explain`: which item is next, and why every other is not."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from capsule.commands.arguments import project_option
+from capsule.core.item import check_id
+
+if TYPE_CHECKING:
+    from capsule.core.schedule import Place
+    from capsule.doors import Tracker
+    from capsule.wiring import Project
+
+DESCRIPTION = """\
+Say which item `capsule run` would take next, in which order the others follow, and what each of the rest waits for.
+With an ID: that item, and what would make it move. Nothing is changed.
+
+  capsule explain
+  capsule explain WRK-005
+  capsule explain --json | jq '.[] | select(.next)'
+
+Exit code: 0 explained; 1 there is no such item; 2 the tracker cannot be read.
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One item's place in the queue, in words."""
+
+    id: str
+    title: str
+    status: str
+    actionable: bool
+    next: bool
+    after: str
+    why: str
+    to_move_it: str
+
+    def line(self, width: int) -> str:
+        where = "next" if self.next else f"after {self.after}" if self.actionable else "not now"
+        return f"{self.id:<{width}}  {where}: {self.why}"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("item", metavar="ID", nargs="?", help="only this item, and what would make it move")
+    parser.add_argument("--json", action="store_true", help="a list, in the order of the queue")
+    project_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from capsule.commands.moving import find_item
+    from capsule.commands.status import NOTHING_YET
+    from capsule.wiring import open_project, open_tracker
+
+    project = open_project(args.project_dir)
+    tracker = open_tracker(project)
+    if args.item:
+        find_item(tracker, check_id(args.item))
+    answers = [each for each in _answers(project, tracker) if args.item in (None, each.id)]
+    if args.json:
+        import json
+
+        print(json.dumps([asdict(each) for each in answers], indent=2, ensure_ascii=False))
+        return 0
+    for line in _lines(answers, args.item):
+        print(line)
+    if not answers:
+        print(f"{args.item} is closed." if args.item else NOTHING_YET)
+    return 0
+
+
+def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
+    width = max((len(each.id) for each in answers), default=0)
+    for each in answers:
+        yield each.line(width)
+        if one:
+            yield f"  to move it: {each.to_move_it}"
+
+
+def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
+    from capsule.reports.style import clean
+
+    before = ""
+    for place in _places(project, tracker):
+        item, can = place.item, place.actionable
+        yield Answer(
+            id=item.id,
+            title=item.title,
+            status=item.status.value,
+            actionable=can,
+            next=can and not before,
+            after=before if can else "",
+            why=clean(place.why),
+            to_move_it=_way_on(place),
+        )
+        before = item.id if can else before
+
+
+def _places(project: Project, tracker: Tracker) -> Sequence[Place]:
+    """The queue exactly as a run would find it, but for what runs at this moment."""
+    from capsule.commands.moving import running
+    from capsule.commands.queue import places, states_of
+    from capsule.wiring import everything_in
+
+    items = everything_in(tracker)
+    pids = running(project, {item.id for item in items})
+    busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
+    return places(project, tracker, states_of(project, items), busy)
+
+
+WAYS = {
+    "waits for ": "{others} must be done first, or be taken off its dependencies",
+    "it is running": "wait for it: capsule logs {id} -f",
+    "its mission stopped": "see why with capsule show {id}, then capsule run {id}",
+    "blocked (decision)": "capsule approve {id}, or capsule close {id} --reason TEXT",
+    "blocked ": "capsule unblock {id} --notes TEXT",
+    "it is a": "what belongs to it has to be done",
+}
+"""What would make an item move, by how the queue begins to say why it cannot."""
+
+
+def _way_on(place: Place) -> str:
+    if place.actionable:
+        return f"capsule run {place.item.id}"
+    way = next((way for start, way in WAYS.items() if place.why.startswith(start)), "capsule show {id}")
+    return way.format(id=place.item.id, others=" and ".join(place.item.dependencies))

@@ -1,0 +1,273 @@
+"""`capsule init`: a backlog in this project, ready for `capsule add`.
+
+Everything that could be in the way is looked at before the first file is made. What is there already stays as it is,
+so the command may be repeated; it then says what was there and makes what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsule.commands.arguments import project_option
+from capsule.commands.moving import commit_option
+from capsule.core.errors import CapsuleError, Refused, UsageError
+
+if TYPE_CHECKING:
+    from capsule.wiring import Project
+
+DESCRIPTION = """\
+Make a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
+.capsule/config.yaml, and lines in .gitignore for what should not be committed. What exists is left as it is, so it is
+safe to repeat. The new files are committed, unless something else in the tree is not.
+
+  capsule init
+  capsule init --prefix APP           ids will be APP-001, APP-002, ...
+  capsule init --prompts              also copy the prompts to .capsule/prompts/, to be edited
+  capsule init --tracker backlog      a backlog also in a project that has a .beads folder
+
+Exit code: 0 ready; 1 the prefix is another one already; 2 usage, not in a git repository, or something is in the way.
+"""
+
+BACKLOG = "BACKLOG.yaml"
+CONFIG = ".capsule/config.yaml"
+IGNORE = ".gitignore"
+FOLDERS = ("_ideas", "_worklog", "changes", ".capsule")
+PROMPTS = Path(__file__).parent.parent / "prompts"
+SKILLS = ".claude/skills/changes"
+_PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}", re.ASCII)
+
+SETTINGS = """\
+# Settings of this project for Capsule. `capsule config` shows each one that is in force, and where it was said.
+project:
+  prefix: {prefix}    # what the ids of new items begin with
+{tracker}
+# Above these levels a human is asked before an item goes on.
+# guardrails: {{max_size: medium, max_complexity: medium, max_risk: low}}
+
+# How long an agent may take, and how often a phase is tried again.
+# execution: {{phase_timeout_minutes: 30, max_retries: 2}}
+
+# The command that tells whether the work is right. `auto` looks for one.
+# evidence: {{test: auto}}
+"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prefix", metavar="PREFIX", help="what ids begin with (default: WRK)")
+    parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, to be edited")
+    parser.add_argument(
+        "--tracker", choices=("auto", "backlog"), default="auto", help="backlog: make one also beside a .beads folder"
+    )
+    commit_option(parser)
+    project_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from capsule.wiring import open_project
+
+    project = open_project(args.project_dir)
+    _check_prefix(project, args.prefix)
+    _check_folders(project.root)
+    wanted = _files(project, args)
+    new = {path: content for path, content in wanted.items() if _is_new(project.root, path, content)}
+    obstacle = "--no-commit" if args.no_commit else _obstacle(project)
+    if new and not obstacle:
+        project.git.identity  # noqa: B018 - raises where git does not know who we are
+    folders = _make_folders(project.root)
+    commit = _write(project, new, commit=not obstacle)
+    for line in _told(wanted, new, folders):
+        print(line)
+    if commit:
+        print(f"committed as {commit[:12]}")
+    elif new and not args.no_commit:
+        print(f"not committed: {obstacle}", file=sys.stderr)
+    for warning in _complaints(open_project(args.project_dir)):
+        print(f"warning: {warning}", file=sys.stderr)
+    print(_what_next(project))
+    return 0
+
+
+# ---- looked at first
+
+
+def _check_prefix(project: Project, prefix: str | None) -> None:
+    """Ids that were given keep their prefix, so another one is for a human to write down."""
+    if prefix and not _PREFIX.fullmatch(prefix):
+        raise UsageError(
+            f"--prefix is {prefix!a}; it must be 1 to 16 letters and digits, a letter first.",
+            "Such as: capsule init --prefix APP",
+        )
+    layers = project.loaded.layers
+    is_set = "project.prefix" in layers or (project.root / CONFIG).exists()
+    now = project.settings.project.prefix
+    if prefix and is_set and prefix != now:
+        raise Refused(
+            f"The prefix of this project is {now} already.",
+            f"Change project.prefix in {CONFIG}; items keep the ids they have.",
+        )
+
+
+def _check_folders(root: Path) -> None:
+    for name in FOLDERS:
+        place = root / name
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
+
+
+def _check_file(root: Path, name: str) -> None:
+    from capsule.workspaces.checkouts import leads_astray
+
+    place = root / name
+    if place.is_file() and name not in (BACKLOG, IGNORE):
+        return  # nobody is going to write it, and people link their settings
+    if place.is_symlink() or leads_astray(root, place) or (place.exists() and not place.is_file()):
+        raise CapsuleError(f"{name} is not a plain file.", "Put a plain file in its place, or nothing.")
+
+
+def _obstacle(project: Project) -> str:
+    """Our own files count: a hand-written .gitignore that is not committed is somebody else's commit."""
+    from capsule.commands.moving import why_not_committed
+
+    return why_not_committed(project.git, (BACKLOG, CONFIG))
+
+
+# ---- what is to be there
+
+
+def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
+    """Every file of ours, as it would be made now; none of them may be, or lie behind, a link."""
+    from capsule.settings import PROJECT_TOML
+    from capsule.wiring import new_backlog_file
+
+    root, beads = project.root, _has_beads(project.root)
+    found: dict[str, bytes] = {}
+    if not beads or args.tracker == "backlog":
+        found[BACKLOG] = new_backlog_file()
+    if not (root / PROJECT_TOML).exists():
+        tracker = "\n# There is a .beads folder too.\ntracker: backlog\n" if beads and BACKLOG in found else ""
+        prefix = args.prefix or project.settings.project.prefix
+        found[CONFIG] = SETTINGS.format(prefix=prefix, tracker=tracker).encode()
+    _check_file(root, IGNORE)
+    found[IGNORE] = _ignoring(root / IGNORE)
+    if args.prompts:
+        for file in sorted(PROMPTS.glob("*/*.md")):
+            found[f".capsule/prompts/{file.relative_to(PROMPTS).as_posix()}"] = file.read_bytes()
+    for name in found:
+        _check_file(root, name)
+    return found
+
+
+def _has_beads(root: Path) -> bool:
+    return (root / ".beads").is_dir()
+
+
+def _ignoring(file: Path) -> bytes:
+    """The file with the lines that it lacks, in the order in which git has to read them."""
+    from capsule.workspaces.repository import EXCLUDED
+
+    text = file.read_bytes() if file.exists() else b""
+    there = {line.strip() for line in text.splitlines()}
+    missing = [line.encode() for line in EXCLUDED if ".capsule" in line and line.encode() not in there]
+    end = b"\r\n" if b"\r\n" in text else b"\n"
+    gap = b"" if not text or text.endswith(b"\n") else end
+    return text + gap + b"".join(line + end for line in missing) if missing else text
+
+
+def _is_new(root: Path, path: str, content: bytes) -> bool:
+    """Not there at all; or .gitignore, to which lines are added."""
+    place = root / path
+    if path == IGNORE:
+        return not place.exists() or place.read_bytes() != content
+    return not place.exists() and not place.is_symlink()
+
+
+# ---- made
+
+
+def _make_folders(root: Path) -> list[str]:
+    from capsule.system.files import CannotWrite
+
+    missing = [name for name in FOLDERS if not (root / name).is_dir()]
+    for name in missing:
+        try:
+            (root / name).mkdir(exist_ok=True)
+        except OSError as fault:
+            raise CannotWrite(root / name, fault) from None
+    return missing
+
+
+def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
+    """The commit that holds exactly these, or ''."""
+    from capsule.system.files import write_atomically
+    from capsule.wiring import SystemClock
+    from capsule.workspaces.books import GitBooks
+
+    if commit and files:
+        books = GitBooks(project.git, lambda _read, _assignments, _ids: ({}, ()), (BACKLOG,), SystemClock().now)
+        return books.commit_files(files, "[INIT] A backlog for Capsule")
+    for path, content in files.items():
+        (project.root / path).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(project.root / path, content)
+    return ""
+
+
+# ---- said
+
+
+def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
+    for name in FOLDERS:
+        yield f"{'made' if name in folders else 'there':<6} {name}/"
+    prompts = [path for path in wanted if path.startswith(".capsule/prompts/")]
+    for path in (path for path in wanted if path not in prompts):
+        yield f"{'made' if path in new else 'there':<6} {path}"
+    if prompts:
+        fresh = sum(path in new for path in prompts)
+        kept = len(prompts) - fresh
+        yield f"{'made' if fresh else 'there':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
+    if BACKLOG not in wanted:
+        yield f"there  .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
+
+
+def _complaints(project: Project) -> Iterator[str]:
+    """What would not work, now that everything is in its place."""
+    from capsule.catalog import Catalog
+    from capsule.wiring import open_tracker
+
+    yield from project.loaded.warnings
+    words = Catalog.on_disk(project.root)
+    skills: set[str] = set()
+    for name in words.names("workflow"):
+        try:
+            skills |= {phase.skill.split()[0] for phase in words.workflow(name).phases if phase.skill}
+        except CapsuleError as fault:
+            yield f"{fault.message} {fault.hint}"
+    yield from _missing_skills(project, skills)
+    if (project.root / BACKLOG).exists():
+        try:
+            tracker = open_tracker(project)
+            tracker.items()
+            yield from getattr(tracker, "warnings", ())
+        except CapsuleError as fault:
+            yield f"{fault.message} {fault.hint}"
+
+
+def _missing_skills(project: Project, skills: set[str]) -> Iterator[str]:
+    """`/changes:0-prd:create-prd` is workflows/0-prd/create-prd.md in the folder of the skills."""
+    folder, how = project.root / SKILLS, project.settings.skills
+    if how == "never" or (how == "auto" and not folder.is_dir()):
+        return
+    files = [f"workflows/{'/'.join(skill.split(':')[1:])}.md" for skill in sorted(skills)]
+    missing = [file for file in files if not (folder / file).is_file()]
+    if missing:
+        yield f"{SKILLS} lacks {', '.join(missing)}; phases that call them will fail."
+
+
+def _what_next(project: Project) -> str:
+    if _has_beads(project.root) and not (project.root / BACKLOG).exists():
+        return "Next: capsule status"
+    return 'Next: capsule add "What is to be done"'

@@ -1,0 +1,238 @@
+"""`capsule run` without an item, `triage`, `step`, and every run of a backlog's items: the queue works itself."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import LockHeld, Refused, UsageError
+from capsule.core.event import RUN
+from capsule.core.item import Item
+
+if TYPE_CHECKING:
+    from capsule.core.decide import Guardrails
+    from capsule.core.schedule import Place
+    from capsule.core.state import MissionState
+    from capsule.core.workflow import Workflow
+    from capsule.doors import Observer, Tracker, World
+    from capsule.engine.dispatch import Errand, RunReport
+    from capsule.engine.job import Order
+    from capsule.reports.queue_lines import QueueReport
+    from capsule.wiring import Project
+
+QUEUE = f"{RUN}queue"
+"""The stream of a run; no item can have this name."""
+
+
+def run_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only: Sequence[str] = ()) -> int:
+    """Through the whole queue, or through these items to their end."""
+    from capsule.engine.dispatch import Errand
+
+    for item_id in only:
+        _refuse_if_blocked(tracker.item(item_id))
+    if args.dry_run:
+        return _show_queue(project, tracker, args, only)
+    stream = f"{RUN}run-{only[0]}" if only else QUEUE
+    errand = Errand(stream, cap_of(project, args), only=only or None, to_the_end=bool(only))
+    return carry_out(errand, project, tracker, args)
+
+
+def carry_out(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> int:
+    report = _work(errand, project, tracker, args)
+    if args.output != "json":
+        print(summary(report, errand.cap, project))
+    if errand.only:
+        halts = [state.halt.exit_code for state in report.states.values() if state.halt]
+        return max([report.exit_code, *halts])
+    return report.exit_code
+
+
+def cap_of(project: Project, args: argparse.Namespace) -> int:
+    """How many agents this run may start."""
+    cap: int = project.settings.execution.default_phase_cap if args.cap is None else args.cap
+    if cap < 1:
+        raise UsageError("--cap must be 1 or more.", "It counts every agent that is started, retries included.")
+    return cap
+
+
+def _refuse_if_blocked(item: Item) -> None:
+    if item.blocked:
+        hint = f'Answer it: capsule unblock {item.id} --notes "..."'
+        raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", hint)
+
+
+def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> RunReport:
+    from capsule.engine.dispatch import work_through
+    from capsule.engine.run_mission import close_what_is_merged
+    from capsule.reports.queue_lines import QueueReport
+    from capsule.system.stop import Stop
+    from capsule.wiring import open_world, words_at
+
+    lines = QueueReport()
+    with (
+        _checkout_lock(project, tracker),
+        Stop() as stop,
+        open_world(
+            project, tracker, words_at(project, ""), _observer(project, args, lines), stop, model=args.model or ""
+        ) as world,
+    ):
+        if not world.books:
+            close_what_is_merged(world)
+        return work_through(errand, ProjectDesk(project, tracker, world, args, lines), world)
+
+
+@contextmanager
+def _checkout_lock(project: Project, tracker: Tracker) -> Iterator[None]:
+    """Whoever works in the checkout works there alone."""
+    from capsule.system.lock import FileLock
+
+    if tracker.name != "backlog" or project.settings.workspace.kind == "worktree":
+        yield
+        return
+    lock = FileLock(project.state_folder / "locks" / "checkout.lock")
+    try:
+        lock.acquire()
+    except LockHeld as held:
+        raise LockHeld("Another run is at work in this checkout.", held.hint) from None
+    with lock:
+        yield
+
+
+def _observer(project: Project, args: argparse.Namespace, lines: QueueReport) -> Observer:
+    from capsule.reports.live import LiveFile, Several
+    from capsule.wiring import SystemClock
+
+    for warning in project.loaded.warnings:
+        print(f"note: {warning}", file=sys.stderr)
+    live = LiveFile(project.papers().folder, SystemClock().now)
+    if args.output == "json":
+        from capsule.reports.json_lines import JsonReport
+
+        return Several(JsonReport(), live)
+    return Several(lines, live)
+
+
+class ProjectDesk:
+    """The queue of a project, and the orders for its missions."""
+
+    def __init__(
+        self,
+        project: Project,
+        tracker: Tracker,
+        world: World,
+        args: argparse.Namespace,
+        lines: QueueReport | None = None,
+    ) -> None:
+        from capsule.wiring import everything_in, guardrails_of
+
+        self.guardrails: Guardrails = guardrails_of(project.settings)
+        self._project, self._tracker, self._world, self._args, self._lines = project, tracker, world, args, lines
+        self._states = states_of(project, everything_in(tracker))
+        self._told: set[str] = set()
+
+    def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
+        return places(self._project, self._tracker, self._states, left_alone)
+
+    def workflow(self, item: Item) -> Workflow:
+        from capsule.wiring import choose_workflow, words_at
+
+        base = self._project.git.resolve("HEAD")
+        return choose_workflow(self._project, item, words_at(self._project, base), self._args.workflow)
+
+    def order(self, item: Item) -> tuple[Order, World]:
+        from capsule.commands.run import check_agents, make_place_ready, plan_mission
+
+        plan = plan_mission(self._project, self._tracker, item.id, self._args)
+        for note in plan.notes:
+            if note not in self._told:
+                self._told.add(note)
+                print(f"note: {note}", file=sys.stderr)
+        world = replace(self._world, words=plan.words)
+        check_agents(plan, world)
+        make_place_ready(plan)
+        if plan.state.under_way and self._lines:
+            self._lines.resume(item.id, plan.state)
+        interrupted = self._states.pop(item.id, None)
+        if interrupted and interrupted.under_way and not interrupted.halt and self._args.output != "json":
+            print(f"Resuming {item.id} at {interrupted.to_do[0]}", file=sys.stderr)
+        return plan.order, world
+
+
+def states_of(project: Project, items: Sequence[Item]) -> dict[str, MissionState]:
+    """The missions of these items, as the journal has them."""
+    from capsule.core.state import replay
+
+    journal = project.journal(read_only=True)
+    known = set(journal.missions())
+    found = {i.id: replay(event for _, event in journal.events(i.id)) for i in items if i.id in known}
+    journal.close()
+    return found
+
+
+def places(
+    project: Project, tracker: Tracker, states: Mapping[str, MissionState], left_alone: Mapping[str, str] | None = None
+) -> list[Place]:
+    from capsule.core.schedule import queue
+    from capsule.wiring import everything_in, guardrails_of
+
+    halted = {} if tracker.name == "backlog" else {name: _halted(state) for name, state in states.items() if state.halt}
+    return queue(
+        everything_in(tracker),
+        under_way={name for name, state in states.items() if state.under_way},
+        halted=halted,
+        left_alone=left_alone,
+        guardrails=guardrails_of(project.settings),
+    )
+
+
+def _halted(state: MissionState) -> str:
+    assert state.halt
+    return f"its mission stopped at {state.halt.phase}: {state.halt.reason}; `capsule run {state.mission}` goes on"
+
+
+def _show_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only: Sequence[str]) -> int:
+    """`--dry-run`: the order things would be taken in, and what the first agent would be told."""
+    from capsule.commands.dry_run import show_plan
+    from capsule.commands.run import plan_mission
+    from capsule.core.schedule import choose
+    from capsule.wiring import everything_in
+
+    found = places(project, tracker, states_of(project, everything_in(tracker)))
+    for place in found:
+        if not only or place.item.id in only:
+            print(f"{place.item.id}  {'would run' if place.actionable else 'not now'}: {place.why}")
+    item = choose(found, only or None)
+    if item is None:
+        print("Nothing would be done.")
+        return 0
+    print()
+    return show_plan(plan_mission(project, tracker, item.id, args), args.model or "")
+
+
+def summary(report: RunReport, cap: int, project: Project) -> str:
+    """What the run came to, and what to type next."""
+    from capsule.reports.style import clean
+
+    rows = [("phases", f"{report.spawns} of {cap}")]
+    if report.done:
+        rows.append(("done", ", ".join(report.done)))
+    rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
+    rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
+    if report.follow_ups:
+        rows.append(("new", ", ".join(report.follow_ups)))
+    rows.append(("time", _duration(report.seconds)))
+    waiting = [*report.blocked, *report.failed]
+    if waiting and project.settings.tracker != "beads-file":
+        rows.append(("go on", f'capsule unblock {waiting[0]} --notes "..."'))
+    lines = [f"Run ended: {report.ended_because}."]
+    return "\n".join([*lines, *(f"  {name:<8} {text}" for name, text in rows)])
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest:.0f} s" if minutes else f"{rest:.1f} s"

@@ -1,0 +1,71 @@
+"""Where an item's documents lie, and what they are called.
+
+    changes/{ID}_{slug}/{ID}_{slug}_{KIND}.md        _ideas/{ID}_{slug}.md
+
+They are found by the item's id. A slug is made of the title only where nothing is found: a retitled item keeps the
+folder it has, and whatever is added to that folder takes the folder's own name.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from capsule.core.item import Item
+
+ALSO_READ = {"TECH_RESEARCH": ("RESEARCH",)}
+"""Other names that a kind of document is accepted under, where the usual one is missing."""
+_LONGEST_SLUG = 50
+
+
+def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
+    """The paths that belong to an item's documents, in order. Planning an item changes nothing else."""
+    folder, idea = f"changes/{item_id}_", f"_ideas/{item_id}_"
+    return sorted(p for p in paths if p.startswith(idea) or (p.startswith(folder) and "/" in p[len(folder) :]))
+
+
+def change_folder(item: Item, paths: Iterable[str] = ()) -> str:
+    """The item's folder: the first there is, else the one its title asks for."""
+    there = (p.split("/")[1] for p in own_documents(item.id, paths) if p.startswith("changes/"))
+    return f"changes/{next(filter(_quotable, there), named(item))}"
+
+
+def idea_path(item: Item, paths: Iterable[str] = ()) -> str:
+    """The item's idea file, likewise."""
+    there = (p for p in own_documents(item.id, paths) if re.fullmatch(r"_ideas/[^/]+\.md", p))
+    return next(filter(_quotable, there), f"_ideas/{named(item)}.md")
+
+
+def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
+    """A document of the item: where it is, else where it is to be written."""
+    paths = own_documents(item.id, paths)
+    folder = change_folder(item, paths)
+    there = filter(_quotable, artefact_paths(item.id, kind, paths))
+    return next(there, f"{folder}/{folder.removeprefix('changes/')}_{kind}.md")
+
+
+def artefact_paths(item_id: str, kind: str, paths: Iterable[str]) -> list[str]:
+    """Every document of a kind in the item's folders, in order; under another name only if there is none of this."""
+    paths = own_documents(item_id, paths)
+    for name in (kind, *ALSO_READ.get(kind, ())):
+        found = [p for p in paths if re.fullmatch(rf"changes/[^/]+/[^/]*_{re.escape(name)}\.md", p)]
+        if found:
+            return found
+    return []
+
+
+def named(item: Item) -> str:
+    return f"{item.id}_{slug(item.title)}"
+
+
+def slug(title: str) -> str:
+    """ASCII lower case and hyphens, at most 50 characters; `item` where nothing is left."""
+    letters = unicodedata.normalize("NFKD", title.casefold()).lower()
+    bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return "-".join(re.findall(r"[a-z0-9]+", bare))[:_LONGEST_SLUG].strip("-") or "item"
+
+
+def _quotable(path: str) -> bool:
+    """Names are a stranger's words too: one that could leave the backticks of a prompt is not shown in it."""
+    return path.isprintable() and "`" not in path

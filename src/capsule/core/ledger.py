@@ -1,0 +1,199 @@
+"""What the end of a step means for the item: where it stands now, what was found on the way, what the worklog says.
+
+The answer is a list of assignments, journaled with the step's outcome and applied afterwards. The mission's own picture
+of its item is made from the same list, so the two cannot disagree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
+from capsule.core.decide import Decision, Move
+from capsule.core.item import Item, Status, Value, with_values
+from capsule.core.signal import Signal, Verdict
+from capsule.core.workflow import Phase, Workflow
+
+TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
+"""Moves that the tracker hears of: a retry changes nothing there."""
+COMPLETED, CLOSED = "Completed", "Closed"
+UNBLOCKED: dict[str, Value] = {"blocked_from_status": None, "blocked_reason": None, "blocked_type": None}
+_DIMENSIONS = ("size", "complexity", "risk", "impact")
+_LONGEST_SUBJECT = 200
+_ARCHIVED = re.compile(rf"^## [^|\n]+\| [^|\n]+ \| [^|\n]+ \| (?:{COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$", re.MULTILINE)
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How one phase of one item ended. `closed_as` is set where the item ends without being done."""
+
+    workflow: Workflow
+    phase: Phase
+    key: str
+    item: Item
+    signal: Signal
+    decision: Decision
+    closed_as: str = ""
+
+    @property
+    def is_the_last(self) -> bool:
+        return self.decision.move is Move.ADVANCE and self.phase.name == self.workflow.names()[-1]
+
+    @property
+    def summary(self) -> str:
+        halted = self.decision.move in (Move.PARK, Move.CLOSE)
+        return self.decision.reason if halted else self.signal.summary
+
+
+def assignments_of(ending: Ending, at: str) -> tuple[Assignment, ...]:
+    """Everything the tracker is told when a phase has ended so."""
+    if ending.decision.move not in TOLD:
+        return ()
+    item, phase = ending.item, ending.phase.name
+    if ending.is_the_last:
+        return archived(item, at, phase, ending.closed_as)
+    values = guarded(with_values(item, _values(ending)))
+    outcome = "BLOCKED" if ending.decision.move is Move.PARK else ending.decision.verdict.value
+    return (
+        Assign(item.id, {**values, "updated": at}),
+        *_follow_ups(ending, at),
+        *([log_entry(item, at, phase, outcome, ending.summary)] if outcome == "BLOCKED" or not ending.phase.do else []),
+    )
+
+
+def archived(item: Item, at: str, phase: str, why: str = "") -> tuple[Assignment, ...]:
+    """The item leaves the backlog; the worklog remembers it."""
+    outcome, summary = (CLOSED, why) if why else (COMPLETED, "Done.")
+    return (Absent(item.id), log_entry(item, at, phase, outcome, summary))
+
+
+def subject(ending: Ending) -> str:
+    """The first line of the commit that holds a step: `[WRK-001][PRD] what was done`."""
+    if ending.is_the_last:
+        return archive_subject(ending.item, ending.phase.name, ending.closed_as)
+    tag = "blocked" if ending.decision.move is Move.PARK else ending.phase.name
+    return tagged(ending.item.id, tag, ending.summary)
+
+
+def archive_subject(item: Item, phase: str, why: str = "") -> str:
+    words = f"{CLOSED}: {item.title} ({why})" if why else f"{COMPLETED}: {item.title}"
+    return tagged(item.id, phase, words)
+
+
+def tagged(item_id: str, tag: str, words: str) -> str:
+    """One line of sane length, whatever the words hold."""
+    return f"[{item_id}][{tag.upper()}] {_flat(words)}"[:_LONGEST_SUBJECT].rstrip()
+
+
+def guarded(item: Item) -> dict[str, Value]:
+    """The fields that only the outcome of a step may change while it runs, as they are to be."""
+    block = item.blocked
+    return {
+        "status": item.status.value,
+        "phase": item.phase or None,
+        **{name: getattr(item.assessment, name) or None for name in item.assessment.__struct_fields__},
+        "requires_human_review": item.requires_human_review,
+        "blocked_from_status": block.from_status.value if block else None,
+        "blocked_reason": block.reason if block else None,
+        "blocked_type": block.kind if block else None,
+        "unblock_context": item.unblock_context or None,
+        "guardrail_override": {k: v for k in _DIMENSIONS if (v := getattr(item.guardrail_override, k))} or None,
+    }
+
+
+def after(item: Item, assignments: Iterable[Assignment]) -> Item:
+    """The item as these assignments leave it."""
+    for assignment in assignments:
+        if isinstance(assignment, Assign) and assignment.item == item.id:
+            item = with_values(item, assignment.values)
+    return item
+
+
+def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> LogEntry:
+    """When, which item, which phase, how it ended, what it is called, what was said: the worklog's paragraph."""
+    stamp = at.replace("T", " ").replace("Z", " UTC")
+    return LogEntry(
+        at[:7], f"## {stamp} | {item.id} | {phase} | {outcome}\n\n**{_flat(item.title)}**\n\n{_flat(summary)}\n"
+    )
+
+
+def archived_titles(worklog: str) -> Iterator[str]:
+    """Titles of the items that a month's worklog says have left the backlog."""
+    return (found.group(1) for found in _ARCHIVED.finditer(worklog))
+
+
+def same_title(title: str) -> str:
+    """What two titles have in common that mean the same: letters and digits, in any case."""
+    return " ".join(re.findall(r"\w+", title.casefold()))
+
+
+def _values(ending: Ending) -> dict[str, Value]:
+    phase, item, decision = ending.phase, ending.item, ending.decision
+    if decision.move is Move.CLOSE:
+        return {}
+    if decision.move is Move.PARK and not decision.vetoed:
+        working = _working(phase)
+        return working | _blocked(with_values(item, working), decision)
+    values: dict[str, Value] = {**ending.signal.assessments, "unblock_context": None}
+    more = decision.verdict is Verdict.MORE
+    values |= _working(phase) if more else _passed(ending, with_values(item, values))
+    if decision.vetoed:
+        values |= {"requires_human_review": True, **_blocked(with_values(item, values), decision)}
+    return values
+
+
+def _working(phase: Phase) -> dict[str, Value]:
+    """How an item stands while this phase is worked on; one that asks for an earlier status leaves it at that."""
+    early = phase.when and phase.when.status
+    return {} if early else {"status": Status.IN_PROGRESS.value, "phase": phase.name}
+
+
+def _passed(ending: Ending, item: Item) -> dict[str, Value]:
+    workflow, phase, vetoed = ending.workflow, ending.phase, ending.decision.vetoed
+    route = next((route for route in phase.leads_to if route.when is None or route.when.suits(item)), None)
+    if route:
+        promoted = route.status is Status.SCOPED and not vetoed
+        return promotion(workflow) if promoted else {"status": route.status.value}
+    names = workflow.names()
+    rest = names[names.index(phase.name) + 1 :]
+    closing = all(workflow.phase(name).closing for name in rest)
+    if closing and not vetoed:
+        return {"status": Status.DONE.value, "phase": phase.name}
+    return {"status": Status.IN_PROGRESS.value, "phase": rest[0] if rest else phase.name}
+
+
+def promotion(workflow: Workflow) -> dict[str, Value]:
+    """A scoped item that nobody objects to is ready, and enters the workflow at its first phase."""
+    return {"status": Status.READY.value, "phase": workflow.entry()}
+
+
+def _blocked(item: Item, decision: Decision) -> dict[str, Value]:
+    return {
+        "status": Status.BLOCKED.value,
+        "blocked_from_status": item.status.value,
+        "blocked_reason": _flat(decision.reason),
+        "blocked_type": decision.block_type or "clarification",
+    }
+
+
+def _follow_ups(ending: Ending, at: str) -> list[Exists]:
+    found = []
+    for number, follow_up in enumerate(ending.signal.follow_ups):
+        values: dict[str, Value] = {
+            "title": _flat(follow_up.title),
+            "status": Status.NEW.value,
+            "size": follow_up.suggested_size or None,
+            "risk": follow_up.suggested_risk or None,
+            "origin": f"{ending.item.id}/{ending.phase.name}",
+            "description": follow_up.context or None,
+            "created": at,
+            "updated": at,
+        }
+        found.append(Exists(f"{ending.item.id}/{ending.key}/{number}", values, unless_known=True))
+    return found
+
+
+def _flat(text: str) -> str:
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -1,0 +1,72 @@
+"""A SPEC's phases: read from their headings, ticked off one by one.
+
+### Phase 2: name
+**Phase Status:** not_started
+- [ ] a task
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
+_PHASE = re.compile(r"phase[ \t]+(\d+)[ \t]*[:.–—-]?[ \t]*(.*)", re.IGNORECASE)
+_STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
+_OPEN_BOX = re.compile(r"^(\s*[-*] \[) (\] )", re.MULTILINE)
+_FENCE = re.compile(r"^\s*(```|~~~)")
+COMPLETE = "complete"
+
+
+class SpecPhase(msgspec.Struct, frozen=True):
+    number: int
+    name: str
+    text: str
+    first_line: int
+    last_line: int
+
+    @property
+    def open(self) -> bool:
+        """Not said to be complete, or with tasks left."""
+        status = _STATUS.search(self.text)
+        return bool(_OPEN_BOX.search(self.text)) or status is None or status.group(2).lower() != COMPLETE
+
+
+def phases_of(spec: str) -> list[SpecPhase]:
+    """Every phase of the document, in order; a number that occurs twice counts once."""
+    lines = spec.splitlines()
+    headings = _headings(lines)
+    found: dict[int, SpecPhase] = {}
+    for position, (line, level, title) in enumerate(headings):
+        match = _PHASE.fullmatch(title)
+        if not match or int(match.group(1)) in found:
+            continue
+        end = next((at for at, deep, _ in headings[position + 1 :] if deep <= level), len(lines))
+        number, name = int(match.group(1)), match.group(2).strip()
+        found[number] = SpecPhase(number, name, "\n".join(lines[line + 1 : end]).strip(), line + 1, end)
+    return list(found.values())
+
+
+def ticked(spec: str, number: int) -> str:
+    """The document with all tasks of one phase done, and its status complete."""
+    phase = next(phase for phase in phases_of(spec) if phase.number == number)
+    lines = spec.splitlines(keepends=True)
+    body = "".join(lines[phase.first_line : phase.last_line])
+    done = _OPEN_BOX.sub(r"\1x\2", _STATUS.sub(rf"\g<1>{COMPLETE}", body))
+    if not _STATUS.search(done):
+        done = f"\n**Phase Status:** {COMPLETE}\n{done}"
+    return "".join([*lines[: phase.first_line], done, *lines[phase.last_line :]])
+
+
+def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
+    """Line, level and title of each heading that is not inside a fence."""
+    found, fence = [], ""
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if mark:
+            fence = "" if fence == mark.group(1) else fence or mark.group(1)
+        heading = _HEADING.match(line)
+        if heading and not fence:
+            found.append((number, len(heading.group(1)), heading.group(2)))
+    return found

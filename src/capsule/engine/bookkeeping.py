@@ -1,0 +1,138 @@
+"""Mission and tracker kept in agreement, where the tracker keeps its state in the project.
+
+The tracker says where an item stands, the journal how it got there. After a step the tracker is told (`_record`);
+before the next one it is asked (`_agree`). Where the two differ a human has moved the item, and the tracker wins. Not
+while a step runs: then it may have been the agent, so what only the step's outcome may change is put back and reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from capsule.core.assignment import Assign
+from capsule.core.decide import Move
+from capsule.core.errors import TrackerError, UnknownItem
+from capsule.core.event import Abandoned, MovedByHand, Recorded, StepEnded, Warned
+from capsule.core.item import Item
+from capsule.core.ledger import Ending, assignments_of, guarded, subject
+from capsule.core.state import MissionState
+from capsule.doors import BookEntry, Books, World
+from capsule.engine.actions import ARCHIVED_AT
+from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
+from capsule.engine.job import Job, note, place_of
+
+_MEANT_TO_STAY = (Move.ADVANCE, Move.REPEAT, Move.CLOSE)
+
+
+def told(job: Job, ended: StepEnded) -> StepEnded:
+    """The outcome, with what the tracker is to be told of it."""
+    state, books = job.state, job.world.books
+    ending = Ending(
+        state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
+    )
+    assignments = () if state.parent else assignments_of(ending, state.facts.get(ARCHIVED_AT, ended.at))
+    if books is None:  # nobody to tell, but the mission has to know where its item stands
+        assignments = tuple(each for each in assignments if isinstance(each, Assign))
+    message = subject(ending) if books and assignments else ""
+    return msgspec.structs.replace(ended, assignments=assignments, message=message)
+
+
+def set_right(state: MissionState, world: World) -> bool:
+    """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
+    if world.books is None or state.parent:
+        return False
+    if state.unrecorded:
+        _record(state, state.unrecorded, world, world.books)
+        return True
+    return state.under_way and _agree(state, world, world.books)
+
+
+def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -> None:
+    """One commit holds the step: state, documents, code, worklog and follow-ups together."""
+    place, held = place_of(state, world), ended.outcome.checkpoint
+    stays = ended.decision.move in _MEANT_TO_STAY or ended.decision.vetoed
+    work = place.hand_over(held, ended.message, ended.key) if held and stays else None
+    entry = BookEntry(
+        key=f"{state.mission}/{ended.key}",
+        message=ended.message,
+        assignments=ended.assignments,
+        branch=state.into,
+        since=state.base,
+        work=work,
+    )
+    booked = books.write(entry)
+    for warning in booked.warnings:
+        note(world, state.mission, Warned(at=world.clock.now(), text=warning))
+    event = Recorded(
+        at=world.clock.now(),
+        key=ended.key,
+        commit=booked.commit,
+        checkpoint=place.settled(booked.commit) if held else None,
+        follow_ups=booked.added,
+    )
+    note(world, state.mission, event)
+
+
+def _agree(state: MissionState, world: World, books: Books) -> bool:
+    try:
+        found = world.tracker.item(state.item.id)
+    except UnknownItem:
+        if ARCHIVED_AT in state.facts:  # it left with the merge
+            return False
+        note(world, state.mission, Abandoned(at=world.clock.now(), how="archived by hand"))
+        return True
+    if state.begun and _put_back(state.item, found, books):
+        words = f"{state.item.id} was changed in the tracker while {state.begun.phase} ran; put back"
+        note(world, state.mission, Warned(at=world.clock.now(), text=words))
+        found = world.tracker.item(state.item.id)
+    if _same(state.item, found):
+        return False
+    now = edited_by_hand(state, world)
+    moved = MovedByHand(
+        at=world.clock.now(),
+        what="item",
+        expected=_where(state.item),
+        found=_where(found),
+        item=found,
+        checkpoint=now,
+        approved=approved_with_edits(state, now, world) if now else {},
+    )
+    note(world, state.mission, moved)
+    return True
+
+
+def keep_watch(job: Job) -> Mapping[str, bytes]:
+    """The tracker's files before an agent is let loose."""
+    return job.world.books.files() if job.world.books and not job.state.parent else {}
+
+
+def look_after(job: Job, before: Mapping[str, bytes]) -> tuple[str, ...]:
+    """What only the outcome may change is as it was; what was changed is said."""
+    books, item = job.world.books, job.state.item
+    if books is None or job.state.parent:
+        return ()
+    try:
+        found = job.world.tracker.item(item.id)
+    except (TrackerError, UnknownItem) as fault:
+        books.put_back(before)
+        return (f"the tracker's files were spoilt while {job.phase.name} ran, and put back: {fault.message}",)
+    if _put_back(item, found, books):
+        return (f"{item.id} was changed in the tracker while {job.phase.name} ran, and put back",)
+    return ()
+
+
+def _put_back(known: Item, found: Item, books: Books) -> bool:
+    if guarded(known) == guarded(found):
+        return False
+    books.write(BookEntry(key="", message="", assignments=(Assign(known.id, guarded(known)),)), commit=False)
+    return True
+
+
+def _same(one: Item, other: Item) -> bool:
+    return guarded(one) == guarded(other) and (one.title, one.description) == (other.title, other.description)
+
+
+def _where(item: Item) -> str:
+    return f"{item.status.value} at {item.phase}" if item.phase else item.status.value

@@ -1,0 +1,367 @@
+"""From BACKLOG.yaml to items. Strict about what would be guessed wrong, forgiving about what people do.
+
+A file without faults takes the fast way: all items are converted at once and no text is looked at. Only where that
+fails, or a word is not ours, is the place in the text looked up, so that the fault has a line, an item and a field.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from capsule.core.errors import CapsuleError, TrackerError
+from capsule.core.item import ACTIVE, Assessment, Blocked, Item, Status, check_id
+from capsule.core.text import without_controls
+from capsule.trackers._backlog_braces import in_brackets
+from capsule.trackers._backlog_page import Page, opened, refuse_equal_fields
+
+SCHEMA_VERSION = 1
+FIELDS_OF_THE_FILE = ("schema_version", "last_id", "items")
+
+_NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
+_MAY_HOLD_CONTROLS = re.compile(r"[\\\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_SIZES = ("small", "medium", "large")
+_DEGREES = ("low", "medium", "high")
+_LEVELS = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
+_BLOCK_TYPES = ("clarification", "decision")
+_YES_AND_NO = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
+_STATUSES = {status.value: status for status in Status}
+_BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
+
+
+class _Row(msgspec.Struct):
+    """An item as the file has it."""
+
+    id: str
+    title: str
+    status: str
+    description: str | None = None
+    phase: str | None = None
+    size: str | None = None
+    complexity: str | None = None
+    risk: str | None = None
+    impact: str | None = None
+    requires_human_review: bool | None = None
+    origin: str | None = None
+    blocked_from_status: str | None = None
+    blocked_reason: str | None = None
+    blocked_type: str | None = None
+    unblock_context: str | None = None
+    guardrail_override: dict[str, str] | None = None
+    tags: list[str] | None = None
+    dependencies: list[str] | None = None
+    created: str | None = None
+    updated: str | None = None
+
+
+FIELDS = _Row.__struct_fields__
+_KNOWN = frozenset(FIELDS)
+_REQUIRED = ("id", "title", "status")
+_LISTS = ("tags", "dependencies")
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What the file says: its items in its own order."""
+
+    items: dict[str, Item]
+    last_id: int
+    """The highest number ever given; ids up to it that are not here were archived."""
+    warnings: tuple[str, ...] = ()
+
+
+def read_backlog(data: bytes, where: str) -> Backlog:
+    """The items, or a TrackerError that names line, item and field."""
+    page = opened(data, where)
+    check_version(page)
+    refuse_equal_fields(page)
+    reader = _Reader(page)
+    items = reader.items()
+    last_id = highest_number(page, items)
+    waiting = reader.without_what_is_done(items, last_id)
+    _refuse_cycles(page, waiting)
+    return Backlog(waiting, last_id, tuple(reader.warnings()))
+
+
+def number_of(item_id: str) -> int | None:
+    """14 for WRK-014; None where an id has no number of that form."""
+    found = _NUMBERED.fullmatch(item_id)
+    return int(found.group(1)) if found else None
+
+
+def stated_last_id(page: Page) -> int:
+    """What the file itself says was the last number given."""
+    stated = page.document.get("last_id")
+    if stated is None:
+        return 0
+    if type(stated) is not int or stated < 0:
+        words = f"{page.place(None, 'last_id')}: last_id is {_shown(stated)}; it must be a number."
+        raise TrackerError(words, "It is the number of the newest item ever added: ids are never given twice.")
+    return stated
+
+
+def highest_number(page: Page, ids: Iterable[str]) -> int:
+    return max(stated_last_id(page), max((number_of(each) or 0 for each in ids), default=0))
+
+
+def check_version(page: Page) -> None:
+    version = page.document.get("schema_version")
+    if type(version) is int and version == SCHEMA_VERSION:
+        return
+    if version is None:
+        hint = f"Write `schema_version: {SCHEMA_VERSION}` on its first line."
+        raise TrackerError(f"{page.where} has no schema_version.", hint)
+    newer = type(version) is int and version > SCHEMA_VERSION
+    hint = "It was made for a newer Capsule: update." if newer else f"This Capsule knows version {SCHEMA_VERSION}."
+    words = f"{page.place(None, 'schema_version')}: schema_version is {_shown(version)}, not {SCHEMA_VERSION}."
+    raise TrackerError(words, hint)
+
+
+class _Reader:
+    """One reading of one file, with what it noticed on the way."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._ids = [page.id_of(number) for number in range(len(page.items))]
+        self._clean = _unchanged if _MAY_HOLD_CONTROLS.search(page.text) is None else without_controls
+        self._odd: list[str] = []
+
+    def items(self) -> dict[str, Item]:
+        items = [self._item(number, row) for number, row in enumerate(self._rows())]
+        return {item.id: item for item in items}
+
+    def _rows(self) -> Iterable[_Row]:
+        try:
+            return msgspec.convert(self._page.items, list[_Row])
+        except msgspec.ValidationError:
+            return (self._row(number) for number in range(len(self._page.items)))
+
+    def _row(self, number: int) -> _Row:
+        item = self._page.items[number]
+        try:
+            return msgspec.convert(item, _Row)
+        except msgspec.ValidationError:
+            known = {name: value for name, value in item.items() if name in _KNOWN}
+            return msgspec.convert({name: self._as_meant(number, name, known.get(name)) for name in FIELDS}, _Row)
+
+    def _as_meant(self, number: int, name: str, value: object) -> object:
+        """The value as its field takes it: a text is what was written, also where YAML sees a number."""
+        if value is None:
+            if name in _REQUIRED:
+                hint = f'Give it one; if it is a word of YAML\'s, quote it: {name}: "null".'
+                raise self._fault(number, name, f"there is no {name}", hint)
+            return None
+        if name == "requires_human_review":
+            return self._yes_or_no(number, name, value)
+        if name in _LISTS:
+            return self._texts(number, name, value)
+        if name == "guardrail_override":
+            if isinstance(value, dict) and all(isinstance(each, str) for each in (*value, *value.values())):
+                return value
+            raise self._fault(number, name, f"{name} is no mapping", "Write it as {size: large}.")
+        return self._text(number, name, value)
+
+    def _text(self, number: int, name: str, value: object) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool | int | float):
+            return self._page.source(number, name) or str(value)
+        raise self._fault(number, name, f"{name} is {_shown(value)}; it must be a text", "Put quotes around it.")
+
+    def _texts(self, number: int, name: str, value: object) -> list[str]:
+        if not isinstance(value, list):
+            raise self._fault(
+                number, name, f"{name} is {_shown(value)}; it must be a list", f"Write {name}: [one, two]."
+            )
+        written = self._written_list(number, name)
+        sources = written if len(written) == len(value) else [str(each) for each in value]
+        if any(isinstance(each, list | dict) or each is None for each in value):
+            raise self._fault(number, name, f"{name} holds more than texts", f"Write {name}: [one, two].")
+        return [each if isinstance(each, str) else source for each, source in zip(value, sources, strict=True)]
+
+    def _written_list(self, number: int, name: str) -> list[str]:
+        text = self._page.value_text(number, name)
+        if text.lstrip().startswith("["):
+            parts = in_brackets(text, text.index("["))
+            return parts[0] if parts else []
+        return [line.strip()[1:].partition(" #")[0].strip() for line in text.split("\n") if line.strip()[:1] == "-"]
+
+    def _yes_or_no(self, number: int, name: str, value: object) -> bool:
+        meant = value if isinstance(value, bool) else _YES_AND_NO.get(str(value).lower())
+        if meant is None:
+            raise self._fault(
+                number, name, f"{name} is {_shown(value)}; it must be true or false", "Write one of them."
+            )
+        return meant
+
+    def _item(self, number: int, row: _Row) -> Item:
+        clean = self._clean
+        status = _STATUSES.get(row.status) or self._status(number, "status", row.status)
+        if not row.title.strip():
+            raise self._fault(number, "title", "there is no title", "Give it one.")
+        if status is Status.IN_PROGRESS and not row.phase:
+            self._note(number, "status", "it is in progress without a phase; the first one is assumed")
+        return Item(
+            id=self._checked_id(number, row.id),
+            title=clean(row.title),
+            description=clean(row.description or ""),
+            status=status,
+            phase=clean(row.phase or ""),
+            assessment=self._assessment(number, row),
+            requires_human_review=bool(row.requires_human_review),
+            blocked=self._blocked(number, row, status),
+            unblock_context=clean(row.unblock_context or ""),
+            guardrail_override=self._override(number, row.guardrail_override) if row.guardrail_override else _UNKNOWN,
+            origin=clean(row.origin or ""),
+            tags=tuple(map(clean, row.tags)) if row.tags else (),
+            dependencies=tuple(dict.fromkeys(row.dependencies)) if row.dependencies else (),
+            created=clean(row.created or ""),
+            updated=clean(row.updated or ""),
+        )
+
+    def _checked_id(self, number: int, item_id: str) -> str:
+        try:
+            return check_id(item_id)
+        except CapsuleError as fault:
+            raise TrackerError(f"{self._page.place(number, 'id')}: {fault.message}", fault.hint) from None
+
+    def _status(self, number: int, name: str, word: str, allowed: Iterable[str] = tuple(_STATUSES)) -> Status:
+        return Status(self._one_of(number, name, word, tuple(allowed)))
+
+    def _one_of(self, number: int, name: str, word: str, allowed: tuple[str, ...]) -> str:
+        meant = word.strip().lower().replace("-", "_").replace(" ", "_")
+        if meant in allowed:
+            return meant
+        near = difflib.get_close_matches(meant, allowed, 1)
+        hint = f"Did you mean {near[0]}?" if near else "Use one of these words."
+        words = f"{name} is {_shown(word)}; it must be one of {', '.join(allowed)}"
+        raise self._fault(number, name, words, hint)
+
+    def _assessment(self, number: int, row: _Row) -> Assessment:
+        known = _ASSESSMENTS.get((row.size, row.complexity, row.risk, row.impact))
+        if known is None:
+            words = {name: getattr(row, name) for name in _LEVELS}
+            known = Assessment(**{n: self._one_of(number, n, word, _LEVELS[n]) for n, word in words.items() if word})
+        return known
+
+    def _override(self, number: int, levels: Mapping[str, str]) -> Assessment:
+        field = "guardrail_override"
+        for name in levels:
+            if name not in _LEVELS:
+                raise self._fault(number, field, f"{field} names {_shown(name)}", f"There are: {', '.join(_LEVELS)}.")
+        return Assessment(**{n: self._one_of(number, field, word, _LEVELS[n]) for n, word in levels.items()})
+
+    def _blocked(self, number: int, row: _Row, status: Status) -> Blocked | None:
+        if status is not Status.BLOCKED:
+            for name in _BLOCK:
+                if getattr(row, name):
+                    self._note(number, name, f"{name} is ignored, because the item is not blocked")
+            return None
+        kind = self._one_of(number, "blocked_type", row.blocked_type or _BLOCK_TYPES[0], _BLOCK_TYPES)
+        origin = Status.NEW
+        if row.blocked_from_status:
+            origin = self._status(
+                number, "blocked_from_status", row.blocked_from_status, [each.value for each in ACTIVE]
+            )
+        else:
+            self._note(number, "status", "it is blocked, but does not say from which status; new is assumed")
+        return Blocked(origin, self._clean(row.blocked_reason or ""), kind)
+
+    def _fault(self, number: int, name: str, words: str, hint: str) -> TrackerError:
+        return TrackerError(f"{self._said(number, name)}: {words}.", hint)
+
+    def _note(self, number: int, name: str, words: str) -> None:
+        self._odd.append(f"{self._said(number, name)}: {words}.")
+
+    def _said(self, number: int, name: str) -> str:
+        return f"{self._page.place(number, name)}: {self._ids[number] or f'item {number + 1}'}"
+
+    def without_what_is_done(self, items: dict[str, Item], last_id: int) -> dict[str, Item]:
+        """An item waits only for what is still to be done."""
+        for number, item in enumerate(items.values()):
+            if item.dependencies:
+                waits = [each for each in item.dependencies if self._is_open(number, each, items, last_id)]
+                items[item.id] = msgspec.structs.replace(item, dependencies=tuple(waits))
+        return items
+
+    def _is_open(self, number: int, other: str, items: Mapping[str, Item], last_id: int) -> bool:
+        if other in items:
+            return items[other].status is not Status.DONE
+        if (number_of(other) or last_id + 1) <= last_id:
+            return False
+        near = difflib.get_close_matches(other, items, 1)
+        hint = f"Did you mean {near[0]}?" if near else f"Ids up to {last_id} count as done; this was never given."
+        raise self._fault(number, "dependencies", f"it depends on {_shown(other)}, which there is not", hint)
+
+    def warnings(self) -> Iterator[str]:
+        yield from self._odd
+        yield from self._unknown_fields()
+
+    def _unknown_fields(self) -> Iterator[str]:
+        """Each name once, where it is first, so that a habit of the project's is not a page of warnings."""
+        for name in (each for each in self._page.document if each not in FIELDS_OF_THE_FILE):
+            yield f"{self._page.place(None, name)}: {_shown(name)} is no field of the file; it is kept."
+        found: dict[str, list[int]] = {}
+        for number, item in enumerate(self._page.items):
+            for name in item.keys() - _KNOWN:
+                found.setdefault(name, []).append(number)
+        for name, numbers in found.items():
+            more = f" (and in {len(numbers) - 1} other items)" if len(numbers) > 1 else ""
+            place = self._said(numbers[0], name)
+            yield f"{place}: {_shown(name)} is no field of ours{more}; it is kept.{_nearest_field(name)}"
+
+
+def _refuse_cycles(page: Page, items: dict[str, Item]) -> None:
+    """Walks along dependencies without recursion: chains may be as long as the file."""
+    numbers = {name: number for number, name in enumerate(items)}
+    finished: set[str] = set()
+    for start, item in items.items():
+        trail = {start: iter(item.dependencies)} if start not in finished else {}
+        while trail:
+            current = next(reversed(trail))
+            following = next(trail[current], None)
+            if following is None:
+                finished.add(current)
+                del trail[current]
+            elif following in trail:
+                circle = [*list(trail)[list(trail).index(following) :], following]
+                words = (
+                    f"{page.place(numbers[current], 'dependencies')}: items wait for each other: {' → '.join(circle)}."
+                )
+                raise TrackerError(words, "Take one of these dependencies out.")
+            elif following not in finished:
+                trail[following] = iter(items[following].dependencies)
+
+
+def _nearest_field(name: str) -> str:
+    near = difflib.get_close_matches(str(name), FIELDS, 1)
+    return f" Did you mean {near[0]}?" if near else ""
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return f'"{without_controls(text if len(text) <= 60 else text[:57] + "...")}"'.replace("\n", " ")
+
+
+def _unchanged(text: str) -> str:
+    return text
+
+
+def _all_assessments() -> dict[tuple[str | None, ...], Assessment]:
+    """The few there can be, made once."""
+    degrees = (None, *_DEGREES)
+    return {
+        (size, complexity, risk, impact): Assessment(size or "", complexity or "", risk or "", impact or "")
+        for size in (None, *_SIZES)
+        for complexity in degrees
+        for risk in degrees
+        for impact in degrees
+    }
+
+
+_UNKNOWN = Assessment()
+_ASSESSMENTS = _all_assessments()

@@ -1,0 +1,192 @@
+"""The project's own backlog: BACKLOG.yaml for what is to be done, `_worklog/` for what was.
+
+An item that is done leaves the file, so the file says no more about it than that its number is not above `last_id`.
+`rewrite` is how a mission's steps change these files: from how they read to how they are to read, with no disk in
+between, because the state is committed first and saved afterwards. `claim`, `release` and `close` change the file
+alone, under the lock and atomically, for workflows whose steps are not recorded by commits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
+from capsule.core.errors import Refused, TrackerError, UnknownItem
+from capsule.core.item import Item, Lineage, Status, check_id, check_move
+from capsule.core.ledger import archived_titles, same_title
+from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
+from capsule.system.lock import FileLock
+from capsule.trackers import already_closed, unknown
+from capsule.trackers._backlog_page import LARGEST
+from capsule.trackers._backlog_text import Backlog, number_of, read_backlog, rewritten, with_entry
+
+FILE = "BACKLOG.yaml"
+WORKLOG = "_worklog"
+PREFIX = "WRK"
+LOCK_WAIT = 10.0
+
+
+def find(root: Path) -> Path | None:
+    """The file that holds a project's backlog, if there is one."""
+    path = root / FILE
+    return path if path.exists() or path.is_symlink() else None
+
+
+def connect(root: Path, lock: Path | None = None, prefix: str = PREFIX) -> BacklogTracker:
+    if find(root) is None:
+        raise TrackerError(f"There is no {FILE} in {root}.", "`capsule init` makes one.")
+    return BacklogTracker(root, lock=lock, prefix=prefix)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class BacklogTracker:
+    name = "backlog"
+
+    def __init__(
+        self, root: Path, *, lock: Path | None = None, prefix: str = PREFIX, now: Callable[[], str] = _now
+    ) -> None:
+        self._root = root
+        self._path = root / FILE
+        self._lock = lock
+        self._prefix = prefix
+        self._now = now
+        self._data = b""
+        self._known = Backlog({}, 0)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was odd about the file when it was read last."""
+        return self._known.warnings
+
+    @property
+    def last_id(self) -> int:
+        """The highest number that was ever given."""
+        return self._backlog().last_id
+
+    def items(self) -> Sequence[Item]:
+        return [item for item in self.everything() if item.status is not Status.DONE]
+
+    def everything(self) -> Sequence[Item]:
+        """Every item in the file: one that is done stays in it until it is archived."""
+        return list(self._backlog().items.values())
+
+    def item(self, item_id: str) -> Item:
+        backlog = self._backlog()
+        if check_id(item_id) in backlog.items:
+            return backlog.items[item_id]
+        if self._was_archived(item_id):
+            raise UnknownItem(f"{item_id} was archived.", f"{WORKLOG}/ and `git log` say what came of it.")
+        raise unknown(item_id, backlog.items)
+
+    def lineage(self, item: Item) -> Lineage:  # noqa: ARG002 - a backlog is flat
+        return Lineage()
+
+    def claim(self, item_id: str) -> None:
+        with self._writing():
+            if self._is_closed(item_id):
+                raise already_closed(item_id)
+            item = self.item(item_id)
+            if item.status is Status.BLOCKED:
+                raise Refused(f"{item_id} is blocked.", f"`capsule unblock {item_id}` lets it go on.")
+            if item.status is not Status.IN_PROGRESS:
+                check_move(item, Status.IN_PROGRESS)
+                self._move(item_id, Status.IN_PROGRESS)
+
+    def release(self, item_id: str) -> None:
+        with self._writing():
+            if not self._is_closed(item_id) and self.item(item_id).status is Status.IN_PROGRESS:
+                self._move(item_id, Status.READY)
+
+    def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - whoever closes it writes the worklog
+        with self._writing():
+            if not self._was_archived(item_id):
+                self._apply([Absent(self.item(item_id).id)])
+
+    def knows(self, item_id: str) -> bool:
+        return item_id in self._backlog().items or self._was_archived(item_id)
+
+    def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - an item is done in one piece
+        return [item]
+
+    def own_files(self) -> Sequence[str]:
+        return [FILE, WORKLOG]
+
+    def rewrite(
+        self, read: Callable[[str], bytes | None], assignments: Sequence[Assignment], ids: Sequence[str] = ()
+    ) -> tuple[dict[str, bytes], tuple[str, ...]]:
+        """From how our files read to how they are to read, for each that changes; and the ids that were given."""
+        before = read(FILE)
+        if before is None:
+            raise TrackerError(
+                f"{FILE} is gone.", f"`git checkout -- {FILE}` brings it back; `capsule init` starts anew."
+            )
+        after = rewritten(before, assignments, where=FILE, prefix=self._prefix, archived=self._archived, ids=ids)
+        old: dict[str, bytes | None] = {FILE: before}
+        new = {FILE: after.data}
+        for entry in assignments:
+            if isinstance(entry, LogEntry):
+                path = f"{WORKLOG}/{entry.month}.md"
+                old[path] = read(path) if path not in old else old[path]
+                new[path] = with_entry(new.get(path) or old[path] or b"", entry)
+        return {path: data for path, data in new.items() if data != old[path]}, after.added
+
+    def _archived(self) -> set[str]:
+        """Titles of everything that ever left the backlog, as the worklogs on the disk have them."""
+        titles: set[str] = set()
+        for path in sorted((self._root / WORKLOG).glob("*.md")):
+            with contextlib.suppress(OSError):  # whatever is no plain file is no worklog of ours
+                text = read_regular(path, LARGEST).decode("utf-8", "replace").replace("\r\n", "\n")
+                titles.update(map(same_title, archived_titles(text)))
+        return titles
+
+    def _was_archived(self, item_id: str) -> bool:
+        backlog = self._backlog()
+        number = number_of(check_id(item_id))
+        return item_id not in backlog.items and number is not None and number <= backlog.last_id
+
+    def _is_closed(self, item_id: str) -> bool:
+        return self._was_archived(item_id) or self.item(item_id).status is Status.DONE
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        lock = FileLock(self._lock) if self._lock else None
+        if lock is None:
+            yield
+            return
+        lock.acquire(wait=LOCK_WAIT)
+        with lock:
+            yield
+
+    def _backlog(self) -> Backlog:
+        """What the file says now. Reading is cheap; it is understood again only when it is not what it was."""
+        try:
+            data = read_regular(self._path, LARGEST)
+        except OSError as fault:
+            hint = f"Make it a plain file that you may read; `git checkout -- {FILE}` brings it back."
+            raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
+        if data != self._data or not data:
+            self._known = read_backlog(data, FILE)
+            self._data = data
+        return self._known
+
+    def _move(self, item_id: str, status: Status) -> None:
+        self._apply([Assign(item_id, {"status": status.value, "updated": self._now()})])
+
+    def _apply(self, assignments: Sequence[Assignment]) -> None:
+        after = rewritten(self._data, assignments, where=FILE, prefix=self._prefix, archived=self._archived)
+        if after.data == self._data:
+            return
+        if not self._path.lstat().st_mode & 0o222:
+            raise TrackerError(f"{self._path} is read-only; nothing was changed.", f"`chmod u+w {FILE}` lets us write.")
+        try:
+            sweep_temps(self._root)
+            write_atomically(self._path, after.data)
+        except (CannotWrite, OSError) as fault:
+            hint = fault.hint if isinstance(fault, CannotWrite) else "Make sure that you may write there."
+            raise TrackerError(f"{fault}; nothing was changed.", hint) from None

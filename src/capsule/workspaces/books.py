@@ -1,0 +1,348 @@
+"""A tracker's state, kept in files of the project: **commit first, then save**.
+
+    build   the tip's tree, the work's paths, the own files as the assignments leave them: objects, nobody sees them
+    swap    the branch moves there by compare-and-swap; from this moment on the step is booked
+    save    the files on disk, then the index, follow
+
+Killed before the swap, nothing has happened. Killed after it, there is a note of what was to be saved, and whoever
+opens the books next saves it before anything else: the disk is never behind the branch when somebody reads it in order
+to write. The same entry, written again, finds its trailer on the branch and adopts that commit. So saving is the only
+half that is ever done twice, and it is made of things that may be: the assignments are applied to the file *as it is
+on disk*, whoever wrote it last, and the index follows path by path.
+
+That is also how people and Capsule share a file. What somebody typed into it and did not commit is read, spliced into
+and committed along; what they type between the swap and the save is spliced into as well, and stays uncommitted.
+
+Own files are read and written as plain files only: a link in their place, or on the way there, is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from capsule.core.assignment import Assignment
+from capsule.core.errors import Refused
+from capsule.core.evidence import Checkpoint
+from capsule.doors import Booked, BookEntry
+from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import Difference, RefMove
+from capsule.system.lock import FileLock
+from capsule.workspaces.checkouts import (
+    bring_along,
+    leads_astray,
+    places_on,
+    refuse_if_locked,
+    refuse_if_under_way,
+    under_way,
+)
+from capsule.workspaces.repository import checked_out
+from capsule.workspaces.salvage import put_aside
+from capsule.workspaces.step_commits import find_step, message_of
+from capsule.workspaces.trees import ABSENT, ARTEFACTS, is_artefact, with_changes
+
+Read = Callable[[str], bytes | None]
+Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str]], tuple[Mapping[str, bytes], tuple[str, ...]]]
+"""How the own files read, what is assigned, ids given before → new content by path, ids given now."""
+
+_LOCK_WAIT = 60.0
+_MOST_ROUNDS = 8
+"""How often the branch, or a file on disk, may change under us before we say that it is too busy."""
+_LARGEST = 64 * 1024 * 1024
+_PLAIN = "100644"
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """Where a commit goes."""
+
+    name: str
+    tip: str
+    """'' where there is no commit yet."""
+    here: bool
+    """It is the one checked out in the project's own checkout."""
+
+    @property
+    def ref(self) -> str:
+        return f"refs/heads/{self.name}"
+
+    @property
+    def parents(self) -> list[str]:
+        return [self.tip] if self.tip else []
+
+
+class _Pending(msgspec.Struct, frozen=True):
+    """A commit, and what is to be saved once it is on its branch."""
+
+    branch: str
+    commit: str
+    onto: str
+    added: tuple[str, ...]
+    assignments: tuple[Assignment, ...]
+
+
+class GitBooks:
+    """The Books door on files in a git checkout."""
+
+    def __init__(self, git: Git, rewrite: Rewrite, own_files: Sequence[str], now: Callable[[], str]) -> None:
+        self._git = git
+        self._rewrite = rewrite
+        self._own = tuple(own_files)
+        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *own_files)))
+        self._now = now
+        self._note = git.capsule_dir / "books.json"
+
+    def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
+        with self._open():
+            if not commit:
+                return Booked("", self._save(entry.assignments, ()))
+            return self._commit_and_save(entry)
+
+    def finish(self) -> None:
+        """Saves what a crash left unsaved: for whoever is about to read the files."""
+        if self._note.exists():
+            with self._open():
+                pass
+
+    def files(self) -> Mapping[str, bytes]:
+        """The own files that are one, as they lie there now."""
+        with self._open():
+            found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
+        return {path: content for path, content in found.items() if content is not None}
+
+    def put_back(self, files: Mapping[str, bytes]) -> None:
+        """As they were, whatever stands in their place by now."""
+        with self._locked("backlog"):
+            for path, content in files.items():
+                file = self._git.root / path
+                if file.is_dir() and not file.is_symlink():
+                    put_aside(self._git, file)
+                write_atomically(file, content)
+
+    def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
+        return self._rewrite(partial(self._git.read_file, onto), assignments, ())[0]
+
+    def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
+        """Writes exactly these files and commits exactly them; '' where the branch has them all as they are."""
+        with self._open():
+            by = self._git.identity
+            for path, content in files.items():
+                if self._on_disk(path) != content:
+                    self._put(path, content)
+            for _ in range(_MOST_ROUNDS):
+                branch = self._branch("")
+                held = self._tree(branch)
+                tree = self._with_files(branch, held, files)
+                if tree == held:
+                    return ""
+                commit = self._git.commit_tree(tree, branch.parents, f"{message.rstrip()}\n", by=by, date=self._now())
+                if self._swap(branch, commit):
+                    self._bring_along(branch.name, branch.tip)
+                    return commit
+        raise _too_busy(branch.name)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[None]:
+        """Under the lock, with nothing left to be saved."""
+        with self._locked("backlog"):
+            if self._note.exists():
+                self._finish()
+            for path in self._own:
+                if (self._git.root / path).is_symlink():
+                    raise _behind_a_link(path)
+            yield
+
+    # Commit
+
+    def _commit_and_save(self, entry: BookEntry) -> Booked:
+        for _ in range(_MOST_ROUNDS):
+            branch = self._branch(entry.branch)
+            found = find_step(self._git, entry.key, branch.tip, entry.since)
+            if found:
+                return Booked(found.commit, found.added)
+            commit, added = self._build(entry, branch)
+            if not commit:
+                return Booked("", self._save(entry.assignments, ()))
+            pending = _Pending(branch.name, commit, branch.tip, added, tuple(entry.assignments))
+            write_atomically(self._note, msgspec.json.encode(pending))
+            if self._swap(branch, commit):
+                return Booked(commit, added, self._finish())
+        raise _too_busy(branch.name)
+
+    def _branch(self, wanted: str) -> _Branch:
+        here = checked_out(self._git)
+        name = wanted or here
+        if not name:
+            hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
+            raise Refused("HEAD is detached, so there is no branch to commit to.", hint)
+        ref = f"refs/heads/{name}"
+        tip = self._git.refs(ref).get(ref, "")
+        if not tip and name != here:
+            raise Refused(f"There is no branch {name}.", "List what there is: git branch")
+        return _Branch(name, tip, name == here)
+
+    def _build(self, entry: BookEntry, branch: _Branch) -> tuple[str, tuple[str, ...]]:
+        """The commit, seen by nobody yet, and the ids it gives; no commit where nothing differs."""
+        git = self._git
+        read = self._on_disk if branch.here else partial(git.read_file, self._tree(branch))
+        contents, added = self._rewrite(read, entry.assignments, ())
+        held = self._tree(branch)
+        worked = with_changes(git, held, self._work(entry.work, held), git.capsule_dir / "git")
+        tree = self._with_files(branch, worked, {**self._typed(branch), **contents})
+        if tree == held:
+            return "", added
+        message = message_of(entry.message, entry.key, added)
+        return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now()), added
+
+    def _tree(self, branch: _Branch) -> str:
+        return self._git.commit(branch.tip).tree if branch.tip else self._git.make_tree(())
+
+    def _work(self, work: Checkpoint | None, held: str) -> list[Difference]:
+        """The paths of the work. One that the branch has changed meanwhile was judged by nobody as it would become."""
+        if work is None:
+            return []
+        git = self._git
+        changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
+        moved = {d.path: d.new for d in git.differences(git.commit(work.head).tree, held)}
+        both = [os.fsdecode(d.path) for d in changes if moved.get(d.path, d.new) != d.new]
+        if both:
+            hint = "Commit what these files are to be yourself, then run the same command again."
+            raise Refused(f"The branch changed meanwhile what the step changed: {', '.join(both[:5])}.", hint)
+        return changes
+
+    def _typed(self, branch: _Branch) -> dict[str, bytes]:
+        """Own files as they are on disk: what somebody typed there and did not commit goes along."""
+        if not branch.here:
+            return {}
+        found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
+        return {path: content for path, content in found.items() if content is not None}
+
+    def _with_files(self, branch: _Branch, tree: str, files: Mapping[str, bytes]) -> str:
+        known = {path: self._git.content("ls-tree", "-z", "--full-tree", tree, path).out for path in files}
+        changes = []
+        for path, content in files.items():
+            mode = known[path].split(b" ")[0].decode() if known[path] else _PLAIN
+            side = (mode if mode.startswith("100") else _PLAIN, self._blob(path, content, from_disk=branch.here))
+            changes.append(Difference(os.fsencode(path), "M", (ABSENT, ""), side))
+        return with_changes(self._git, tree, changes, self._git.capsule_dir / "git")
+
+    def _blob(self, path: str, content: bytes, *, from_disk: bool) -> str:
+        """What is read from disk passes the filters on its way in (line ends); what is read from a tree has."""
+        how = ("--path", path) if from_disk else ("--no-filters",)
+        return self._git.content("hash-object", "-w", "--stdin", *how, input=content).out.decode().strip()
+
+    def _swap(self, branch: _Branch, commit: str) -> bool:
+        """False where somebody was quicker."""
+        with self._locked("main"):
+            places = places_on(self._git, branch.name)
+            refuse_if_under_way(places)
+            refuse_if_locked(self._git, places)
+            try:
+                self._git.move_refs(RefMove(branch.ref, commit, branch.tip), why="capsule: a step")
+            except GitFailed:
+                if self._git.refs(branch.ref).get(branch.ref, "") == branch.tip:
+                    raise
+                return False
+            return True
+
+    # Save
+
+    def _finish(self) -> tuple[str, ...]:
+        """What is noted to be saved, if its commit is on the branch at all. Returns warnings."""
+        warnings: tuple[str, ...] = ()
+        pending = self._pending()
+        if pending and self._is_made(pending):
+            self._save(pending.assignments, pending.added)
+            warnings = self._bring_along(pending.branch, pending.onto)
+        self._note.unlink()
+        return warnings
+
+    def _pending(self) -> _Pending | None:
+        """None where the note is not one that we wrote."""
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(read_regular(self._note, _LARGEST), type=_Pending)
+        return None
+
+    def _is_made(self, pending: _Pending) -> bool:
+        tip, commit = self._git.resolve(f"refs/heads/{pending.branch}"), self._git.resolve(pending.commit)
+        return bool(tip and commit) and self._git.is_ancestor(commit, tip)
+
+    def _save(self, assignments: Sequence[Assignment], ids: Sequence[str]) -> tuple[str, ...]:
+        """The own files on disk, as the assignments leave them; a file that changed since it was read is read again."""
+        for _ in range(_MOST_ROUNDS):
+            seen: dict[str, bytes | None] = {}
+
+            def read(path: str, seen: dict[str, bytes | None] = seen) -> bytes | None:
+                seen[path] = self._on_disk(path)
+                return seen[path]
+
+            contents, added = self._rewrite(read, assignments, ids)
+            if all(self._on_disk(path) == content for path, content in seen.items()):
+                for path, content in contents.items():
+                    if seen.get(path) != content:
+                        self._put(path, content)
+                return added
+        raise Refused("The tracker's files change all the time.", "Let whoever writes them finish, then run it again.")
+
+    def _bring_along(self, branch: str, onto: str) -> tuple[str, ...]:
+        """To the tip, not to our commit: what somebody put on top since belongs to the same checkouts."""
+        git = self._git
+        with self._locked("main"):
+            tip = git.resolve(f"refs/heads/{branch}")
+            old = onto or git.make_tree(())
+            places = [place for place in places_on(git, branch) if not under_way(place)]
+            left = dict.fromkeys(path for place in places for path in bring_along(git, place, old, tip))
+        others = [path for path in left if not is_artefact(os.fsencode(path), self._artefacts)]
+        words = "your own edits were kept, so these files are not as committed: "
+        return (words + ", ".join(others),) if others else ()
+
+    # Disk
+
+    def _on_disk(self, path: str) -> bytes | None:
+        file = self._git.root / path
+        if leads_astray(self._git.root, file):
+            raise _behind_a_link(path)
+        try:
+            return read_regular(file, _LARGEST)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (NotRegular, TooLarge) as error:
+            raise Refused(f"{path}: {error.strerror}.", "Put a plain file there, then run it again.") from error
+        except OSError as error:
+            raise Refused(f"{path} cannot be read: {error.strerror}.", "Make sure that you may read it.") from error
+
+    def _put(self, path: str, content: bytes) -> None:
+        file = self._git.root / path
+        _make_folder(file.parent)
+        write_atomically(file, content)
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        lock = FileLock(self._git.capsule_dir / "locks" / f"{name}.lock")
+        lock.acquire(_LOCK_WAIT)
+        with lock:
+            yield
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Take away what stands in its place.") from error
+
+
+def _behind_a_link(path: str) -> Refused:
+    return Refused(
+        f"{path} is a link, or lies behind one.", "Put the real thing there: Capsule writes through no links."
+    )
+
+
+def _too_busy(branch: str) -> Refused:
+    return Refused(f"{branch} moved {_MOST_ROUNDS} times while we were at it.", "Run the same command again.")

@@ -1,0 +1,165 @@
+"""What the place of a mission is, wherever its files are: named states, trees to look into, the gate, salvage.
+
+refs/capsule/base/<id>               where the mission started; made first, removed last: "this mission is ours"
+refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
+refs/capsule/salvage/<id>/<n>        what would have been lost
+<common>/capsule/places/<id>/        our own index of the files, and notes: the base, copied files, set-ups
+.capsule/missions/<id>/gate/         a worktree of our own where claims are checked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from capsule.core.errors import Refused
+from capsule.core.evidence import Change, Checkpoint
+from capsule.system.files import write_atomically
+from capsule.system.git import Git
+from capsule.system.git_objects import Difference, Identity, RefMove, shown
+from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.claim import Claim
+from capsule.workspaces.gate import Gate
+from capsule.workspaces.provision import Provisions
+from capsule.workspaces.salvage import keep_commit
+from capsule.workspaces.snapshot import Snapshots
+from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
+
+CAPSULE = Identity("Capsule", "capsule@localhost")
+
+
+class GitPlace:
+    """What worktree and checkout have in common."""
+
+    def __init__(
+        self, git: Git, mission: str, path: Path, branch: str, *, artefacts: Sequence[str], provisions: Provisions
+    ) -> None:
+        self.path = path
+        self.branch = branch
+        self._git = git
+        self._mission = mission
+        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
+        self._notes = git.capsule_dir / "places" / mission
+        self._claim = Claim(git, mission, self._notes / "base", branch)
+        self._logs = git.root / ".capsule" / "missions" / mission
+        self._provisions = provisions
+        self._snapshots = Snapshots(git, path, self._notes)
+        self._gate = Gate(git, self._logs / "gate", self._notes, provisions, self._logs / "gate-setup.log")
+        self._gated = False
+        """The gate was entered since the last checkpoint."""
+        self._base_commit = ""
+        self._named: dict[str, tuple[str, str]] = {}
+
+    # Looking
+
+    def base_checkpoint(self, base: str) -> Checkpoint:
+        return Checkpoint(commit=base, head=base, tree=self._git.commit(base).tree)
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        differences = self._work_between(self._git.tree_of(since), self._git.tree_of(until))
+        return [Change(shown(d.path), d.kind) for d in differences]
+
+    def files(self, tree: str) -> Sequence[str]:
+        return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        return self._git.read_file(tree, path)
+
+    def gate(self, tree: str) -> Path:
+        self._gated = True
+        return self._gate.at(tree, self._base())
+
+    def _work_between(self, old: str, new: str) -> list[Difference]:
+        return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]
+
+    # What a human adds to what was approved
+
+    def adopted(self, approved: str, left: str, now: str) -> str:
+        return with_changes(self._git, approved, self._work_between(left, now), self._notes)
+
+    def rebased_tree(self, tree: str, onto: str) -> str:
+        merged, _ = self._merged(tree, onto)
+        return graft(self._git, merged, onto, self._artefacts)
+
+    def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
+        work = self._commit(tree, [self._base()], "work")
+        return self._git.merge_trees(onto, work, called=self.branch)
+
+    # What we write ourselves
+
+    def write(self, path: str, content: bytes) -> None:
+        file = self.path / path
+        parts = PurePosixPath(path).parts
+        if not parts or PurePosixPath(path).is_absolute() or {"..", ".git"} & set(parts):
+            raise Refused(f"{path!r} is no path in the project.", "Give one relative to its root.")
+        if is_artefact(path.encode(errors="surrogateescape"), self._artefacts):
+            raise Refused(f"{path} is kept by Capsule and is no part of the work.", "Choose another path.")
+        if leads_astray(self.path, file) or (file.exists() and not file.is_symlink() and not file.is_file()):
+            raise Refused(f"{path} is not a plain file in {self.path}.", "Take away what stands in its place.")
+        _make_folder(file.parent)
+        write_atomically(file, content)
+
+    # Where nobody else is at home, nobody else has a say
+
+    def hooks(self, tree: str, message: str) -> tuple[bool, str]:  # noqa: ARG002 (the door's)
+        return True, ""
+
+    def notices(self) -> Sequence[str]:
+        return []
+
+    # Where we stand
+
+    def _base(self) -> str:
+        if not self._base_commit:
+            self._base_commit = self._claim.standing().base or self._claim.put_base_back()
+            if not self._base_commit:
+                raise Refused(f"There is no place for {self._mission} yet.", f"Make one: capsule prep {self._mission}")
+        return self._base_commit
+
+    def _set_base(self, base: str) -> None:
+        self._base_commit = base
+        self._claim.note_base(base)
+
+    # Commits of ours
+
+    def _name(self, tree: str, head: str, newest: str, label: str) -> str:
+        """The newest checkpoint if it says the same, else a new one that has it for a parent."""
+        if newest and self._said_by(newest) == (tree, head):
+            return newest
+        commit = self._commit(tree, [head, newest], label)
+        self._git.move_refs(RefMove(self._claim.checkpoint, commit, newest))
+        self._named[commit] = (tree, head)
+        return commit
+
+    def _said_by(self, checkpoint: str) -> tuple[str, str]:
+        """The tree and the head that a checkpoint names."""
+        if checkpoint not in self._named:
+            known = self._git.commit(checkpoint)
+            self._named[checkpoint] = (known.tree, known.parents[0])
+        return self._named[checkpoint]
+
+    def _commit(self, tree: str, parents: Sequence[str], message: str) -> str:
+        """By nobody in particular and as old as the base, so that the same state gives the same commit."""
+        date = self._git.commit(self._base()).committer_date
+        return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)
+
+    def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
+        """Salvages files and commits that no commit in `held` has."""
+        files = all(self._has_more(there, than=self._git.commit(oid).tree) for oid in held)
+        lost = [tip for tip in tips if tip and not any(self._git.is_ancestor(tip, oid) for oid in held)]
+        return self._keep(there, [*lost, *held], why) if files or lost else ""
+
+    def _has_more(self, there: str, *, than: str) -> bool:
+        """A file that is merely missing is no loss."""
+        return there != than and any(found.kind != "D" for found in self._git.differences(than, there))
+
+    def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
+        """A ref of its own for a state; the same state is kept once."""
+        return keep_commit(self._git, self._mission, self._commit(tree, parents, why), why)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{folder} is no folder.", "Take away what stands in its place.") from error

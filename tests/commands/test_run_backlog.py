@@ -1,0 +1,489 @@
+"""`capsule run` on a backlog: the queue works itself, and stops where a human should decide."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import MovedByHand, RunEnded, Salvaged, StepEnded
+from capsule.core.item import Status
+from capsule.system.lock import FileLock
+
+from .backlog import HALF, SPEC, BacklogProject, folder, honest, make, says, turn
+
+STEM = folder()
+WALK = ["TRIAGE", "PRD", "RESEARCH", "DESIGN", "SPEC", "BUILD", "BUILD", "REVIEW"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> BacklogProject:
+    return make(tmp_path, monkeypatch, capfd)
+
+
+# ---- the happy path
+
+
+def test_an_item_walks_from_add_to_archive_in_the_commits_named(project: BacklogProject) -> None:
+    before = project.head()
+    project.add()
+    said = project.run()
+    assert said.code == 0, said.err
+    tags = [line.split("[")[2].split("]")[0] for line in project.subjects(before)]
+    assert tags == ["ADD", *WALK, "ARCHIVE"]
+    assert project.subjects()[-1] == "[WRK-001][ARCHIVE] Completed: Find the answer"
+    assert project.status() == "" and project.ids() == []
+    assert (project.path / "answer").read_text() == "42\n"
+
+
+def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(project: BacklogProject) -> None:
+    project.add()
+    for number, tag in enumerate(WALK, 1):
+        assert project.capsule("step", "WRK-001").code == 0
+        assert project.status() == "", tag
+        commits = [line for line in project.subjects() if line.startswith("[WRK-001]") and "ADD" not in line]
+        assert len(commits) == number + (tag == "REVIEW"), commits
+        files = project.git("show", "--name-only", "--format=", "HEAD").splitlines()
+        assert "BACKLOG.yaml" in files and any(name.startswith("_worklog/") for name in files)
+    assert project.ids() == []
+
+
+def test_the_lines_on_stderr_tell_the_story(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "FAILED", context="no paper"), *honest()["prd"]]))
+    project.add()
+    said = project.run("--cap", "3")
+    assert "[WRK-001][TRIAGE] Starting phase (attempt 1/3)\n" in said.err
+    assert "[WRK-001][TRIAGE] Result: PHASE_COMPLETE — triage done\n" in said.err
+    assert "[WRK-001][PRD] Result: FAILED — no paper\n" in said.err
+    assert "[WRK-001][PRD] Starting phase (attempt 2/3)\n" in said.err
+    assert "Progress: 3/3 phases used\n" in said.err
+    assert "phases   3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
+
+
+def test_a_larger_item_gets_an_idea_file_and_is_researched_first(project: BacklogProject) -> None:
+    medium = {"size": "medium", "complexity": "low", "risk": "low", "impact": "low"}
+    project.play(honest(triage=[turn("triage", updated_assessments=medium)]))
+    project.add()
+    assert project.capsule("triage").code == 0
+    assert project.item().status is Status.RESEARCHING
+    project.run("--cap", "1")
+    assert (project.item().status, project.item().phase) == (Status.READY, "prd")
+    assert project.git("show", "HEAD:_ideas/WRK-001_find-the-answer.md") == "# An idea"
+
+
+# ---- where it stops
+
+
+def test_a_retry_carries_the_failure_and_exhaustion_blocks(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "FAILED", context="no paper left")]))
+    project.add()
+    said = project.run()
+    assert said.code == 1
+    assert project.moves() == ["triage advance", "idea-research skip", "prd retry", "prd retry", "prd park"]
+    item = project.item()
+    assert item.status is Status.BLOCKED and item.blocked is not None
+    assert item.blocked.from_status is Status.IN_PROGRESS and "no paper left" in item.blocked.reason
+    assert project.status() == ""
+    prompts = [e.decision.feedback for e in project.events() if isinstance(e, StepEnded) and e.phase == "prd"]
+    assert all("no paper left" in text for text in prompts)
+
+
+def test_max_retries_zero_is_exactly_one_attempt(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "FAILED")]))
+    project.add()
+    project.run("--max-retries", "0")
+    assert project.moves()[2:] == ["prd park"]
+
+
+def test_blocked_parks_and_the_queue_moves_on(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?", block_type="decision")]))
+    project.play(honest("WRK-002", "other"), "WRK-002")
+    project.add()
+    project.add("Other")
+    said = project.run()
+    assert said.code == 0, said.err
+    assert project.ids() == ["WRK-001"]
+    blocked = project.item().blocked
+    assert blocked is not None and (blocked.reason, blocked.kind) == ("Which colour?", "decision")
+    assert "blocked  WRK-001: Which colour?" in said.out and "done     WRK-002" in said.out
+
+
+def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?"), *honest()["prd"]]))
+    project.add()
+    project.run()
+    assert project.run("WRK-001").code == 1, "a blocked item is not run"
+    assert project.capsule("unblock", "WRK-001", "--notes", "Blue, please").code == 0
+    shown = project.run("WRK-001", "--dry-run").out
+    assert "Blue, please" in shown
+    assert project.capsule("step", "WRK-001").code == 0
+    assert project.item().unblock_context == ""
+    assert project.run().code == 0 and project.ids() == []
+
+
+def test_two_exhausted_items_in_a_row_trip_the_breaker(project: BacklogProject) -> None:
+    for number in (1, 2, 3):
+        item = f"WRK-00{number}"
+        project.play({"triage": [turn("triage", "FAILED", item=item)]}, item)
+        project.add(f"Item {number}")
+    said = project.run("--max-retries", "0")
+    assert said.code == 3
+    assert "Circuit breaker: 2/2 consecutive failures" in said.err and "breaker" in said.out
+    assert project.item("WRK-003").status is Status.NEW
+    assert project.status() == ""
+
+
+def test_triage_has_a_cap_and_a_breaker(project: BacklogProject) -> None:
+    for number in (1, 2, 3):
+        item = f"WRK-00{number}"
+        project.play({"triage": [turn("triage", item=item)]}, item)
+        project.add(f"Item {number}")
+    said = project.capsule("triage", "--cap", "2")
+    assert said.code == 0 and "cap: 2 of 2 phases used" in said.out
+    assert [project.item(f"WRK-00{n}").status.value for n in (1, 2, 3)] == ["researching", "researching", "new"]
+    project.play({"triage": [turn("triage", "FAILED", item="WRK-003")]}, "WRK-003")
+    project.play({"triage": [turn("triage", "FAILED", item="WRK-004")]}, "WRK-004")
+    project.add("Item 4")
+    assert project.capsule("triage", "--cap", "50").code == 3
+
+
+def test_every_spawn_counts_toward_the_cap_retries_too(project: BacklogProject) -> None:
+    project.play(honest(triage=[turn("triage", "FAILED"), turn("triage", "FAILED"), *honest()["triage"]]))
+    project.add()
+    said = project.run("--cap", "3")
+    assert said.code == 0 and project.spawns() == 3
+    assert isinstance(project.events("_queue")[-1], RunEnded)
+
+
+def test_a_cap_below_one_is_a_usage_error(project: BacklogProject) -> None:
+    said = project.run("--cap", "0")
+    assert said.code == 2 and "--cap must be 1 or more" in said.err
+
+
+# ---- guardrails and reviews
+
+
+def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(project: BacklogProject) -> None:
+    project.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", updated_assessments={"risk": "high"})}]))
+    project.add()
+    said = project.run()
+    assert said.code == 0
+    item = project.item()
+    assert item.blocked is not None and item.blocked.kind == "decision"
+    assert item.blocked.reason == "risk is high, above the guardrail low"
+    assert item.requires_human_review and item.phase == "research"
+    assert project.git("show", f"HEAD:{STEM}_PRD.md") == "# Words"
+    assert project.capsule("approve", "WRK-001").code == 0
+    assert project.item().guardrail_override.risk == "high"
+    assert project.run().code == 0 and project.ids() == [], "the override lets it go on to its end"
+
+
+def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(project: BacklogProject) -> None:
+    project.play(honest(triage=[turn("triage", requires_human_review=True)]))
+    project.add()
+    project.run()
+    item = project.item()
+    assert item.blocked is not None and item.blocked.kind == "decision"
+    assert project.moves() == ["triage park"]
+    project.capsule("approve", "WRK-001")
+    assert project.item().status is Status.RESEARCHING
+    assert project.run().code == 0 and project.ids() == []
+
+
+# ---- follow-ups
+
+
+def test_follow_ups_join_the_same_run_and_are_not_filed_twice(project: BacklogProject) -> None:
+    twice = ["Paint it", {"title": "paint IT!", "context": "again"}, {"title": "Find the answer"}]
+    project.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", follow_ups=twice)}]))
+    project.play({"triage": [turn("triage", item="WRK-002", already_done=True)]}, "WRK-002")
+    project.add()
+    said = project.run()
+    assert said.code == 0, said.err
+    assert "Follow-ups: 1 new item added to backlog (WRK-002)" in said.err
+    assert project.ids() == []
+    assert project.subjects()[-1].startswith("[WRK-002][ARCHIVE] Closed: Paint it (already done")
+    assert project.tracker.last_id == 2
+
+
+# ---- what agents do wrong
+
+
+def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(project: BacklogProject) -> None:
+    red = turn("build", "SUBPHASE_COMPLETE", write={"answer": "41\n", f"{STEM}_SPEC.md": HALF})
+    project.play(honest(build=[red, *honest()["build"]]))
+    project.add()
+    said = project.run()
+    assert said.code == 0, said.err
+    assert "build retry" in project.moves()
+    assert project.git("log", "--format=%s", "-S41", "--", "answer") == ""
+
+
+def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "FAILED", write={"junk/a.txt": "half\n", f"{STEM}_PRD.md": "x"})]))
+    project.add()
+    project.run("--max-retries", "0")
+    assert project.status() == "" and not (project.path / "junk").exists()
+    kept = [event for event in project.events() if isinstance(event, Salvaged)]
+    assert project.git("show", f"{kept[0].ref}:junk/a.txt") == "half"
+    ended = next(e for e in reversed(project.events()) if isinstance(e, StepEnded))
+    assert kept[0].ref in ended.decision.feedback
+
+
+PROMOTE = "sed -i 's/status: new/status: ready/; s/^    title: Find.*/&\\n    phase: review/' BACKLOG.yaml"
+
+
+@pytest.mark.parametrize("code", ["FAILED", "PHASE_COMPLETE"])
+def test_an_agent_that_promotes_itself_is_put_back_and_reported(project: BacklogProject, code: str) -> None:
+    project.play(honest(triage=[turn("triage", code, run=[PROMOTE], updated_assessments={"size": "large"})]))
+    project.add()
+    said = project.run("--cap", "1")
+    assert "was changed in the tracker while triage ran, and put back" in said.err
+    expected = Status.NEW if code == "FAILED" else Status.BLOCKED
+    assert project.item().status is expected and project.item().phase == ""
+
+
+@pytest.mark.parametrize("spoil", ["rm BACKLOG.yaml", "echo '{' > BACKLOG.yaml", "echo 'items: []' > BACKLOG.yaml"])
+def test_an_agent_that_spoils_the_backlog_finds_it_put_back(project: BacklogProject, spoil: str) -> None:
+    project.play(honest(triage=[turn("triage", run=[spoil], updated_assessments={"size": "small", "risk": "low"})]))
+    project.add()
+    said = project.run("--cap", "1")
+    assert said.code == 0 and "put back" in said.err
+    assert project.item().status is Status.READY and project.status() == ""
+
+
+def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(project: BacklogProject) -> None:
+    commit = "git add -A && git commit -q -m mine"
+    project.play(honest(prd=[{**honest()["prd"][0], "run": [commit]}]))
+    project.add()
+    said = project.run("--cap", "2")
+    assert said.code == 0, said.err
+    assert "mine" not in project.subjects() and project.subjects()[-1] == "[WRK-001][PRD] prd done"
+    assert project.status() == ""
+
+
+@pytest.mark.parametrize(
+    ("act", "reason"),
+    [
+        ("echo '{}' > $CAPSULE_RESULT", "Missing required field: item_id"),
+        ("ln -s /etc/passwd $CAPSULE_RESULT", "No result JSON found"),
+        ("mkfifo $CAPSULE_RESULT", "No result JSON found"),
+        ("mkdir $CAPSULE_RESULT", "No result JSON found"),
+        ("truncate -s 5G $CAPSULE_RESULT", "No result JSON found"),
+        ("true", "No result JSON found"),
+    ],
+)
+def test_a_hostile_result_is_a_failure_with_its_reason(project: BacklogProject, act: str, reason: str) -> None:
+    project.play(honest(triage=[{"run": [act]}]))
+    project.add()
+    said = project.run("--max-retries", "0")
+    assert said.code == 1
+    assert reason in project.item().blocked.reason  # type: ignore[union-attr]
+
+
+def test_a_valid_result_is_respected_although_the_agent_failed(project: BacklogProject) -> None:
+    project.play(honest(triage=[{**honest()["triage"][0], "exit": 7}]))
+    project.add()
+    said = project.run("--cap", "1")
+    assert "the agent exited with 7, but left a valid result" in said.err
+    assert project.item().status is Status.READY
+
+
+# ---- people
+
+
+def test_a_hand_edit_during_a_run_is_merged_not_overwritten(project: BacklogProject) -> None:
+    edit = "sed -i 's/^items:/# mine\\nitems:/; s/title: Find the answer/title: Find THE answer/' BACKLOG.yaml"
+    project.play(honest(triage=[{**honest()["triage"][0], "run": [edit]}]))
+    project.add()
+    assert project.run("--cap", "1").code == 0
+    text = (project.path / "BACKLOG.yaml").read_text()
+    assert "# mine\n" in text and "title: Find THE answer" in text and "status: ready" in text
+    assert project.status() == ""
+
+
+def test_an_item_moved_by_an_editor_goes_on_from_there(project: BacklogProject) -> None:
+    project.add()
+    project.run("--cap", "2")
+    backlog = project.path / "BACKLOG.yaml"
+    backlog.write_text(backlog.read_text().replace("phase: research", "phase: spec"))
+    said = project.run("--cap", "1")
+    moved = [event for event in project.events() if isinstance(event, MovedByHand)]
+    assert (moved[0].expected, moved[0].found) == ("in_progress at research", "in_progress at spec")
+    assert project.moves()[-1] == "spec advance", said.err
+
+
+def test_an_item_in_progress_without_a_phase_starts_at_the_first(project: BacklogProject) -> None:
+    project.add()
+    backlog = project.path / "BACKLOG.yaml"
+    backlog.write_text(backlog.read_text().replace("status: new", "status: in_progress"))
+    assert project.run("--cap", "1").code == 0
+    assert project.moves() == ["prd advance"]
+
+
+def test_a_dirty_checkout_is_refused_before_anything_starts(project: BacklogProject) -> None:
+    project.add()
+    project.write("mine.txt", "precious\n")
+    said = project.run()
+    assert said.code == 2 and "mine.txt" in said.err and "git stash" in said.err
+    assert (project.path / "mine.txt").read_text() == "precious\n" and project.spawns() == 0
+
+
+def test_two_runs_at_once_are_refused(project: BacklogProject) -> None:
+    project.add()
+    with FileLock(project.path / ".git/capsule/locks/checkout.lock"):
+        said = project.run()
+    assert said.code == 3 and "Another run is at work" in said.err
+
+
+def test_an_item_waits_for_what_it_depends_on(project: BacklogProject) -> None:
+    project.play(honest("WRK-002", "second"), "WRK-002")
+    project.add()
+    project.add("Second", "--depends-on", "WRK-001", "--impact", "high")
+    assert "waits for WRK-001" in project.capsule("explain", "WRK-002").out
+    assert project.run().code == 0
+    archived = [line for line in project.subjects() if "ARCHIVE" in line]
+    assert [line[1:8] for line in archived] == ["WRK-001", "WRK-002"]
+
+
+def test_a_named_item_is_taken_to_its_end_and_others_are_left(project: BacklogProject) -> None:
+    project.play(honest("WRK-002", "second"), "WRK-002")
+    project.add("First")
+    project.add("Second")
+    said = project.run("--target", "WRK-002")
+    assert said.code == 0, said.err
+    assert project.ids() == ["WRK-001"] and project.item().status is Status.NEW
+
+
+def test_an_unknown_and_an_archived_item_are_named(project: BacklogProject) -> None:
+    assert project.run("WRK-009").code == 2
+    project.add()
+    project.capsule("close", "WRK-001", "--reason", "not wanted")
+    said = project.run("WRK-001")
+    assert said.code == 2 and "WRK-001 was archived" in said.err
+
+
+def test_nothing_to_do_is_a_good_ending(project: BacklogProject) -> None:
+    said = project.run()
+    assert said.code == 0 and "nothing is left to do" in said.out
+
+
+# ---- hooks
+
+
+def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(project: BacklogProject) -> None:
+    project.settings("git: {hooks: true}")
+    hook = project.path / ".git" / "hooks" / "pre-commit"
+    hook.write_text(
+        "#!/bin/sh\ngit diff --cached --name-only HEAD | grep -q PRD && { echo no paper; exit 1; }\nexit 0\n"
+    )
+    hook.chmod(0o755)
+    project.add()
+    said = project.run("--max-retries", "0")
+    assert said.code == 1
+    ended = next(e for e in project.events() if isinstance(e, StepEnded) and e.phase == "prd")
+    assert "no paper" in ended.decision.feedback
+    assert project.status() == "" and not any("[PRD]" in line for line in project.subjects())
+
+
+# ---- in a worktree, and by the TDD mission
+
+
+def test_in_a_worktree_a_change_is_merged_with_its_archive(project: BacklogProject) -> None:
+    project.settings("workspace: {kind: worktree}")
+    project.write("mine.txt", "the user's own\n")
+    project.add("Find the answer", "--no-commit")
+    before = project.head()
+    said = project.run()
+    assert said.code == 0, said.err
+    merge = project.git("log", "--merges", "--format=%H %s")
+    assert merge.endswith("Merge WRK-001: Find the answer")
+    oid = merge.split()[0]
+    assert "WRK-001" not in project.git("show", f"{oid}:BACKLOG.yaml").replace("last_id", "")
+    for commit in project.git("rev-list", "--first-parent", f"{before}..{oid}^").split():
+        touched = project.git("show", "--name-only", "--format=", commit).splitlines()
+        assert all(name == "BACKLOG.yaml" or name.startswith("_worklog/") for name in touched), touched
+    for commit in project.git("rev-list", f"{oid}^2", f"^{oid}^1").split():
+        touched = project.git("show", "--name-only", "--format=", commit).splitlines()
+        assert not any(name == "BACKLOG.yaml" or name.startswith("_worklog/") for name in touched), touched
+    assert project.git("show", "main:answer") == "42"
+    assert project.status() == "?? mine.txt"
+
+
+def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(
+    project: BacklogProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project.settings("build: tdd\nevidence: {test_globs: ['tests/*']}")
+    ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
+    check = "for t in tests/*.sh; do test ! -e $t || sh $t || exit 1; done"
+    monkeypatch.setenv("CAPSULE_EVIDENCE__TEST", check)
+
+    def child(number: int) -> None:
+        commit = 'git add one* two* tests && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+        name = ("one", "two")[number - 1]
+        project.play(
+            {
+                "test-writer": [{"write": {f"tests/{name}.sh": f"test -e {name}\n"}, "signal": ok}],
+                "execute": [{"write": {name: "x\n"}, "signal": ok}],
+                "merge": [{"run": [commit.replace("one* two*", name)], "signal": ok}],
+                "*": [{"signal": ok}],
+            },
+            f"WRK-001.build.{number}",
+        )
+
+    child(1)
+    child(2)
+    project.add()
+    said = project.run()
+    assert said.code == 0, said.err
+    assert (project.path / "one").exists() and (project.path / "two").exists()
+    assert project.git("log", "--merges", "--reverse", "--format=%s").splitlines() == [
+        "Merge WRK-001.build.1: one",
+        "Merge WRK-001.build.2: two",
+    ]
+    assert "- [ ]" not in project.git("show", f"HEAD:{STEM}_SPEC.md")
+    assert [move for move in project.moves() if move.startswith("build")] == ["build repeat", "build advance"]
+    assert project.status() == "" and project.ids() == []
+
+
+def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(project: BacklogProject) -> None:
+    project.settings("build: tdd")
+    ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
+    project.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
+    project.play({"*": [{"signal": ok}]}, "WRK-001.build.1")
+    project.add()
+    said = project.run()
+    assert said.code == 0
+    blocked = project.item().blocked
+    assert blocked is not None and "WRK-001.build.1" in blocked.reason
+    assert project.status() == ""
+
+
+# ---- stopping
+
+
+def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(project: BacklogProject) -> None:
+    slow = {**honest()["prd"][0], "sleep": 20}
+    project.play(honest(prd=[slow, *honest()["prd"]]))
+    project.add()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "capsule", "run", "--project-dir", str(project.path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    paper = project.path / f"{STEM}_PRD.md"
+    deadline = time.monotonic() + 20
+    while not paper.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    assert project.status() == "" and not paper.exists()
+    kept = [event for event in project.events() if isinstance(event, Salvaged)]
+    assert kept and project.git("show", f"{kept[0].ref}:{STEM}_PRD.md") == "# Words"
+    project.play(honest())
+    said = project.run()
+    assert said.code == 0 and "Resuming WRK-001 at prd" in said.err

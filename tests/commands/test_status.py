@@ -1,0 +1,221 @@
+"""`capsule status`: the order, the columns, what does not fit, and what is going on."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capsule.core.event import MissionStarted, StepBegun
+from capsule.core.item import Item
+from capsule.core.workflow import Phase, Workflow
+from capsule.journals.sqlite import SqliteJournal
+from capsule.reports.table import column, fit, width_of
+from capsule.system.lock import FileLock
+
+from .backlog_project import STAMP, BacklogProject, blocked, copied, prepared
+from .conftest import Project, assert_clear
+
+FULL: dict[str, Any] = {"size": "small", "complexity": "low", "risk": "low", "impact": "high", "tags": "[ui]"}
+
+
+@pytest.fixture(scope="session")
+def prepared_backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepared(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def a_backlog(prepared_backlog: Path, tmp_path: Path) -> BacklogProject:
+    """A project with an empty backlog, committed."""
+    return copied(prepared_backlog, tmp_path)
+
+
+def rows(text: str) -> list[list[str]]:
+    """The table, row by row, up to the empty line before the footer."""
+    return [line.split() for line in text.partition("\n\n")[0].splitlines()]
+
+
+def test_status_displays_formatted_table(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({**FULL, "status": "in_progress", "phase": "prd", "title": "First"}, {"title": "Second"})
+    answer = a_backlog.capsule("status")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == (
+        "ID       Status       Phase  Title   Impact  Size   Risk\n"
+        "WRK-001  in_progress  prd    First   high    small  low\n"
+        "WRK-002  new          -      Second  -       -      -\n"
+        "\n"
+        "2 items: 1 in_progress, 1 new\n"
+    )
+
+
+def test_items_are_sorted_in_progress_blocked_ready_by_impact_then_age_scoped_researching_new(
+    a_backlog: BacklogProject,
+) -> None:
+    a_backlog.hold(
+        {"status": "new"},
+        {"status": "researching"},
+        {"status": "scoped"},
+        {"status": "ready", "impact": "low"},
+        {"status": "ready", "impact": "high", "created": "2026-03-01T00:00:00Z"},
+        {"status": "ready", "impact": "high", "created": "2026-01-01T00:00:00Z"},
+        blocked(),
+        {"status": "in_progress", "phase": "build"},
+    )
+    shown = [row[0] for row in rows(a_backlog.say("status").out) if row[0].startswith("WRK")]
+    assert shown == [f"WRK-00{n}" for n in (8, 7, 6, 5, 4, 3, 2, 1)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_long_title_is_truncated_to_fit_the_terminal(a_backlog: BacklogProject, width: int) -> None:
+    a_backlog.hold({**FULL, "title": "word " * 60}, {**FULL, "title": "短" * 100})
+    out = a_backlog.say("status", COLUMNS=str(width)).out
+    table = out.splitlines()[:3]
+    assert max(map(width_of, table)) == width
+    assert all("…" in line for line in table[1:])
+    assert len({_cells_before(line, word) for line, word in zip(table, ("Impact", "high", "high"), strict=True)}) == 1
+
+
+def _cells_before(line: str, word: str) -> int:
+    return width_of(line[: line.rindex(word)])
+
+
+def test_eighty_columns_are_taken_where_nobody_knows_better(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({**FULL, "title": "x" * 200})
+    assert max(map(width_of, a_backlog.capsule("status").out.splitlines())) == 80
+
+
+def test_a_terminal_that_is_too_narrow_still_gets_a_title(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({**FULL, "title": "x" * 200})
+    assert "xxxxxxxxxxx…" in a_backlog.say("status", COLUMNS="20").out
+
+
+def test_a_blocked_item_shows_what_it_waits_for(a_backlog: BacklogProject) -> None:
+    a_backlog.hold(blocked(title="Paint it"), blocked("decision", title="Risk it"))
+    lines = a_backlog.say("status").out.splitlines()
+    assert lines[2].strip() == "clarification: which colour?"
+    assert lines[2].index("clarification") == lines[1].index("Paint")
+    assert lines[4].strip() == "decision: risk is high, above the guardrail low"
+
+
+def test_text_of_strangers_cannot_repaint_the_screen(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"title": '"red \\e[31malert\\e[0m \\a bell"'})
+    out = a_backlog.say("status").out
+    assert all(character == "\n" or unicodedata.category(character) != "Cc" for character in out)
+    assert "alert" in out
+
+
+def test_an_empty_backlog_says_how_to_fill_it(a_backlog: BacklogProject) -> None:
+    answer = a_backlog.say("status")
+    assert answer.code == 0
+    assert answer.out == 'The backlog is empty. Put something into it: capsule add "Sort the list by name"\n'
+
+
+def test_json_has_every_field_of_every_item(a_backlog: BacklogProject) -> None:
+    a_backlog.hold(blocked(**FULL, title='"No: 日本"'), {"status": "ready"})
+    first, second = json.loads(a_backlog.say("status", "--json").out)
+    assert set(first) == set(second) == set(Item.__struct_fields__)
+    assert first["title"] == "No: 日本"
+    assert first["blocked"] == {"from_status": "ready", "reason": "which colour?", "kind": "clarification"}
+    assert first["assessment"] == {"size": "small", "complexity": "low", "risk": "low", "impact": "high"}
+    assert (first["tags"], second["blocked"], second["created"]) == (["ui"], None, STAMP)
+    assert json.loads(a_backlog.say("status", "--json", "--only=status=done").out) == []
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ("status=new", ["WRK-001"]),
+        ("status=new,READY", ["WRK-002", "WRK-003", "WRK-001"]),
+        ("status=new,ready,tag=ui", ["WRK-002", "WRK-001"]),
+        ("tag=ui, impact=high", ["WRK-002"]),
+        ("risk=medium", []),
+    ],
+)
+def test_only_some_are_shown_where_asked(a_backlog: BacklogProject, only: str, expected: list[str]) -> None:
+    a_backlog.hold({"tags": "[ui]"}, {"status": "ready", **FULL}, {"status": "ready"})
+    answer = a_backlog.say("status", f"--only={only}")
+    assert [row[0] for row in rows(answer.out) if row[0].startswith("WRK")] == expected
+    assert (
+        (f"{len(expected)} of 3 items" in answer.out or len(expected) == 3)
+        if expected
+        else (answer.out == "Nothing here is of that kind.\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("only", "cause", "what_next"),
+    [
+        ("stats=new", "does not know what to do with 'stats=new'", "Did you mean `status`?"),
+        ("new", "does not know what to do with 'new'", "such as --only status=new"),
+        ("status=redy", "There is no status 'redy'", "Did you mean `ready`?"),
+    ],
+)
+def test_a_condition_that_means_nothing_is_a_usage_error(
+    a_backlog: BacklogProject, only: str, cause: str, what_next: str
+) -> None:
+    assert_clear(a_backlog.say("status", "--only", only), 2, cause, what_next)
+
+
+def test_what_is_odd_about_the_file_goes_to_stderr(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"colour": "red"})
+    answer = a_backlog.say("status")
+    assert answer.err.startswith("warning: ")
+    assert "colour" in answer.err
+    assert "warning" not in answer.out
+
+
+def test_a_file_that_cannot_be_read_is_one_clear_error(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"status": "redy"})
+    assert_clear(a_backlog.say("status"), 2, 'line 6: WRK-001: status is "redy"', "ready")
+
+
+def test_a_project_without_a_tracker_is_told_how_to_get_one(a_backlog: BacklogProject) -> None:
+    a_backlog.backlog.unlink()
+    assert_clear(a_backlog.say("status"), 2, "has no tracker", "capsule init")
+
+
+def test_a_mission_that_runs_is_marked_by_its_lock_alone(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"status": "in_progress", "phase": "prd"}, {})
+    with FileLock(a_backlog.path / ".git/capsule/locks/mission-WRK-001.lock"):
+        out = a_backlog.say("status").out
+    assert "▶ WRK-001 is running (pid " in out
+    assert "WRK-002 is running" not in out
+    assert "running" not in a_backlog.say("status").out
+
+
+def test_a_mission_that_was_interrupted_is_marked(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"status": "in_progress", "phase": "prd"})
+    (a_backlog.path / ".capsule/missions/WRK-001").mkdir(parents=True)
+    journal = SqliteJournal(a_backlog.path / ".git/capsule")
+    workflow = Workflow(name="w", phases=(Phase(name="prd", prompt="prd"),))
+    with journal.claim("WRK-001"):
+        item = a_backlog.item()
+        started = MissionStarted(at=STAMP, mission="WRK-001", item=item, workflow=workflow, base="", into="main")
+        journal.note("WRK-001", started)
+        journal.note("WRK-001", StepBegun(at=STAMP, key="prd#1", phase="prd", run=1, attempt=1))
+    journal.close()
+    assert a_backlog.say("status").out.endswith("\n‖ WRK-001 was interrupted at prd: capsule run WRK-001\n")
+
+
+def test_looking_makes_no_journal(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({})
+    for verb in ("status", "explain"):
+        assert a_backlog.say(verb).code == 0
+    assert not (a_backlog.path / ".git/capsule/journal.db").exists()
+
+
+def test_beads_are_shown_too(a_project: Project) -> None:
+    out = BacklogProject.say(a_project, "status").out  # type: ignore[arg-type]
+    assert "demo-1.1  ready   -      Find the answer" in out
+
+
+def test_columns_line_up_in_every_script() -> None:
+    """Cells are counted, not characters: what is padded or cut always takes exactly its column."""
+    for text in ("plain", "漢字", "e\u0301a\u0300", "👍 good", "a" * 30, "漢" * 30, "e\u0301" * 30):
+        assert width_of(column(text, 12)) == 12
+    assert fit("漢字漢字", 5) == "漢字…"
+    assert fit("漢字漢字", 8) == "漢字漢字"
+    assert (fit("abc", 1), fit("abc", 0)) == ("…", "")

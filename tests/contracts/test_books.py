@@ -1,0 +1,556 @@
+"""What everyone may count on when a tracker's state is committed: all or nothing, and no byte of anyone's lost."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
+from capsule.core.errors import CapsuleError, Refused
+from capsule.core.evidence import Checkpoint
+from capsule.doors import Booked, BookEntry, Books
+from capsule.system.files import CannotWrite
+from capsule.system.git import Git
+from capsule.system.lock import FileLock
+from capsule.workspaces import books as books_module
+from capsule.workspaces.books import GitBooks, Read
+from capsule.workspaces.checkout import Checkout
+
+from ..conftest import Repo
+
+OWN = ("ITEMS", "_worklog")
+FIRST = "# ours and yours\nlast 1\nX-1 new\n"
+
+
+def rewrite(
+    read: Read, assignments: Sequence[Assignment], ids: Sequence[str]
+) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+    """A tracker of lines, `X-1 new`: small, but it keeps every rule that a real one keeps."""
+    lines = (read("ITEMS") or b"last 0\n").decode().splitlines()
+    logs: dict[str, bytes] = {}
+    added: list[str] = []
+    known = list(ids)
+    for what in assignments:
+        if isinstance(what, Assign):
+            lines = [f"{what.item} {what.values['status']}" if ln.startswith(f"{what.item} ") else ln for ln in lines]
+        elif isinstance(what, Absent):
+            lines = [line for line in lines if not line.startswith(f"{what.item} ")]
+        elif isinstance(what, Exists):
+            lines, name = _with_item(lines, str(what.values["title"]), known.pop(0) if known else "")
+            added.append(name)
+        elif isinstance(what, LogEntry):
+            path = f"_worklog/{what.month}.md"
+            there = logs.get(path, read(path) or b"")
+            logs[path] = there if what.text.encode() in there else what.text.encode() + there
+    content = ("\n".join(lines) + "\n").encode()
+    changed = {"ITEMS": content, **logs}
+    return {path: new for path, new in changed.items() if new != read(path)}, tuple(ids) or tuple(added)
+
+
+def _with_item(lines: list[str], title: str, known: str) -> tuple[list[str], str]:
+    at = next(number for number, line in enumerate(lines) if line.startswith("last "))
+    last = int(lines[at].split()[1])
+    if known and int(known[2:]) <= last:
+        return lines, known
+    name = f"X-{last + 1}"
+    return [*lines[:at], f"last {last + 1}", *lines[at + 1 :], f"{name} {title}"], name
+
+
+def now() -> str:
+    return "2026-11-16T10:00:00Z"
+
+
+class Office:
+    """A project with a tracker's file in it."""
+
+    def __init__(self, repo: Repo) -> None:
+        self.repo = repo
+        self.start = repo.commit("items", ITEMS=FIRST)
+        self.books = self.again()
+
+    def again(self) -> GitBooks:
+        """Another process: nothing remembered."""
+        return GitBooks(Git.find(self.repo.path), rewrite, OWN, now)
+
+    def items(self, ref: str = "") -> str:
+        return self.repo.git("show", f"{ref}:ITEMS") + "\n" if ref else (self.repo.path / "ITEMS").read_text()
+
+    def commits(self, since: str = "") -> list[str]:
+        return self.repo.git("log", "--format=%s", f"{since or self.start}..HEAD").splitlines()
+
+    def files_of(self, commit: str) -> list[str]:
+        return self.repo.git("diff-tree", "--root", "--no-commit-id", "--name-only", "-r", commit).split()
+
+
+@pytest.fixture
+def office(a_repo: Repo) -> Office:
+    return Office(a_repo)
+
+
+def entry(status: str = "ready", key: str = "x-1/triage#1", *more: Assignment, **facts: object) -> BookEntry:
+    known = {"work", "branch", "since"} & set(facts)
+    assert known == set(facts)
+    return BookEntry(key, f"[X-1][TRIAGE] {status}", (Assign("X-1", {"status": status}), *more), **facts)  # type: ignore[arg-type]
+
+
+LOG = LogEntry("2026-11", "## X-1 | triage\n")
+FOUND = Exists("x-1/triage#1/0", {"title": "found"})
+
+
+def test_is_the_books_door(office: Office) -> None:
+    door: Books = office.books
+    assert door.write(entry()).commit == office.repo.head()
+
+
+# One commit
+
+
+def test_state_worklog_and_follow_ups_are_one_commit(office: Office) -> None:
+    booked = office.books.write(entry("ready", "x-1/triage#1", FOUND, LOG))
+    assert booked == Booked(office.repo.head(), ("X-2",))
+    assert office.commits() == ["[X-1][TRIAGE] ready"]
+    assert office.files_of("HEAD") == ["ITEMS", "_worklog/2026-11.md"]
+    assert office.items("HEAD") == office.items() == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
+    assert office.repo.status() == ""
+    said = office.repo.git("log", "-1", "--format=%an|%cI|%(trailers:only,unfold)")
+    assert said == "Ada|2026-11-16T10:00:00+00:00|Capsule-Step: x-1/triage#1\nCapsule-Added: X-2"
+    office.repo.fsck()
+
+
+def test_writing_it_again_changes_nothing(office: Office) -> None:
+    once = office.books.write(entry("ready", "x-1/triage#1", FOUND, LOG))
+    assert office.again().write(entry("ready", "x-1/triage#1", FOUND, LOG)) == once
+    assert office.again().write(entry("ready", "x-1/triage#1", FOUND, since=office.start)) == once
+    assert office.commits() == ["[X-1][TRIAGE] ready"]
+    assert office.items() == office.items("HEAD")
+
+
+def test_an_entry_repeated_late_does_not_turn_back_what_came_after(office: Office) -> None:
+    office.books.write(entry("ready"))
+    office.books.write(entry("done", "x-1/build#1"))
+    office.again().write(entry("ready"))
+    assert office.items() == office.items("HEAD") == "# ours and yours\nlast 1\nX-1 done\n"
+
+
+def test_a_step_before_the_one_we_start_from_is_not_taken_for_ours(office: Office) -> None:
+    first = office.books.write(entry("ready"))
+    second = office.books.write(entry("done", since=first.commit))
+    assert second.commit not in ("", first.commit)
+
+
+def test_words_of_an_agent_are_no_trailers(office: Office) -> None:
+    sly = BookEntry("a", "sly\n\nCapsule-Step: b\nCapsule-Added: X-9", (Assign("X-1", {"status": "one"}),))
+    office.books.write(sly)
+    booked = office.books.write(entry("two", "b"))
+    assert booked == Booked(office.repo.head())
+    assert len(office.commits()) == 2
+
+
+def test_nothing_that_differs_makes_no_commit(office: Office) -> None:
+    assert office.books.write(entry("new")) == Booked("")
+    assert office.commits() == []
+
+
+def test_only_the_file_is_changed_where_no_commit_is_wanted(office: Office) -> None:
+    assert office.books.write(entry("ready", "k", FOUND), commit=False) == Booked("", ("X-2",))
+    assert office.commits() == []
+    assert office.repo.status() == "M ITEMS"
+    assert "X-2 found" in office.items()
+
+
+def test_works_without_any_commit(tmp_path: Path) -> None:
+    repo = Repo(tmp_path)
+    repo.git("init", "-q", "-b", "trunk")
+    repo.write("ITEMS", FIRST)
+    repo.write("mine.txt", "mine")
+    booked = GitBooks(Git.find(tmp_path), rewrite, OWN, now).write(entry("ready"))
+    assert repo.git("log", "--format=%H %P %D") == f"{booked.commit}  HEAD -> trunk"
+    assert repo.git("ls-tree", "-r", "--name-only", "HEAD") == "ITEMS"
+    assert repo.status() == "?? mine.txt"
+
+
+def test_a_detached_head_is_refused_and_nothing_is_changed(office: Office) -> None:
+    office.repo.git("switch", "-q", "--detach")
+    with pytest.raises(Refused, match="detached") as refused:
+        office.books.write(entry())
+    assert "git switch" in refused.value.hint
+    assert office.items() == FIRST
+
+
+def test_a_branch_that_is_not_there_is_refused(office: Office) -> None:
+    with pytest.raises(Refused, match="no branch nowhere"):
+        office.books.write(entry(branch="nowhere"))
+
+
+def test_a_merge_under_way_is_not_disturbed(office: Office) -> None:
+    (office.repo.path / ".git/MERGE_HEAD").write_text(office.start)
+    with pytest.raises(Refused, match="merge is under way"):
+        office.books.write(entry())
+    assert office.repo.head() == office.start
+    assert office.items() == FIRST
+    (office.repo.path / ".git/MERGE_HEAD").unlink()
+    office.books.write(entry())
+    assert office.items() == office.items("HEAD")
+
+
+def test_somebody_who_has_the_books_is_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books_module, "_LOCK_WAIT", 0.1)
+    with FileLock(office.repo.path / ".git/capsule/locks/backlog.lock"), pytest.raises(CapsuleError, match="locked"):
+        office.books.write(entry())
+    assert office.items() == FIRST
+
+
+def test_writers_side_by_side_lose_nothing(office: Office) -> None:
+    def add(number: int) -> None:
+        found = Exists(f"k{number}", {"title": f"title-{number}"})
+        office.again().write(BookEntry(f"add/{number}", f"add {number}", (found,)))
+
+    threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert office.items() == office.items("HEAD")
+    assert sorted(line.split()[0] for line in office.items().splitlines()[2:]) == ["X-1", "X-2", "X-3", "X-4", "X-5"]
+    assert len(office.commits()) == 4
+
+
+def test_somebody_quicker_on_the_branch_is_built_upon(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    build = GitBooks._build
+    rounds: list[str] = []
+
+    def overtaken(self: GitBooks, *args: object) -> object:
+        built = build(self, *args)  # type: ignore[arg-type]
+        if not rounds:
+            rounds.append(office.repo.commit("quicker", other="theirs"))
+        return built
+
+    monkeypatch.setattr(GitBooks, "_build", overtaken)
+    booked = office.books.write(entry())
+    assert office.repo.head(f"{booked.commit}^") == rounds[0]
+    assert office.files_of("HEAD") == ["ITEMS"]
+
+
+# The work goes along
+
+
+@pytest.fixture
+def worked(office: Office) -> tuple[Office, Checkout]:
+    office.repo.write("_worklog/2026-10.md", "# October\n")
+    office.start = office.repo.commit("october", gone="old\n")
+    place = Checkout(Git.find(office.repo.path), "x-1", artefacts=OWN)
+    place.prepare(office.start)
+    place.restore(place.base_checkpoint(office.start))
+    office.repo.write("src/app.py", "print('two')\n")
+    office.repo.write("new dir/ü.py", "new\n")
+    (office.repo.path / "gone").unlink()
+    return office, place
+
+
+def test_work_and_state_are_one_commit_of_exactly_their_paths(worked: tuple[Office, Checkout]) -> None:
+    office, place = worked
+    point = place.checkpoint("build#1")
+    office.repo.write("later.txt", "after the checkpoint\n")
+    booked = office.books.write(entry("done", "x-1/build#1", LOG, work=place.hand_over(point, "m", "k")))
+    listed = office.repo.git("-c", "core.quotePath=false", "diff", "--name-only", f"{booked.commit}^", booked.commit)
+    assert listed.splitlines() == ["ITEMS", "_worklog/2026-11.md", "gone", "new dir/ü.py", "src/app.py"]
+    assert office.repo.status() == "?? later.txt"
+    settled = place.settled(booked.commit)
+    assert settled == Checkpoint(booked.commit, booked.commit, office.repo.head("HEAD^{tree}"))
+
+
+def test_own_files_and_artefacts_are_never_taken_from_the_work(worked: tuple[Office, Checkout]) -> None:
+    office, _ = worked
+    office.repo.write("BACKLOG.yaml", "bent")
+    office.repo.write("_worklog/2026-10.md", "bent")
+    office.repo.git("add", "-f", "BACKLOG.yaml", "_worklog")
+    tree = office.repo.git("write-tree")
+    booked = office.books.write(entry("done", work=Checkpoint(office.start, office.start, tree)))
+    assert not {"BACKLOG.yaml", "_worklog/2026-10.md"} & set(office.files_of(booked.commit))
+
+
+def test_work_on_what_the_branch_changed_meanwhile_is_refused(worked: tuple[Office, Checkout]) -> None:
+    office, place = worked
+    point = place.checkpoint("build#1")
+    office.repo.git("stash", "-q", "-u")
+    tip = office.repo.commit("theirs", **{"src/app.py": "print('theirs')\n"})
+    with pytest.raises(Refused, match=r"src/app\.py"):
+        office.books.write(entry("done", work=point))
+    assert office.repo.head() == tip
+    assert office.items() == FIRST
+
+
+# People have the file too
+
+
+def test_what_was_typed_and_not_committed_is_committed_along(office: Office) -> None:
+    office.repo.write("ITEMS", FIRST + "# a thought\n")
+    office.books.write(entry("ready"))
+    assert office.items() == office.items("HEAD") == "# ours and yours\nlast 1\nX-1 ready\n# a thought\n"
+    assert office.repo.status() == ""
+
+
+def test_what_somebody_did_by_hand_already_is_committed_all_the_same(office: Office) -> None:
+    office.repo.write("ITEMS", FIRST.replace("new", "ready"))
+    booked = office.books.write(entry("ready"))
+    assert office.items("HEAD") == office.items() == "# ours and yours\nlast 1\nX-1 ready\n"
+    assert office.repo.git("log", "-1", "--format=%H", "--grep=Capsule-Step: x-1/triage#1") == booked.commit
+
+
+def test_other_edits_and_what_is_staged_stay_as_they_are(office: Office) -> None:
+    office.repo.write("README", "my edit\n")
+    office.repo.write("staged", "staged\n")
+    office.repo.git("add", "staged")
+    office.repo.write("loose", "loose\n")
+    booked = office.books.write(entry("ready"))
+    assert office.files_of(booked.commit) == ["ITEMS"]
+    assert office.repo.status().splitlines() == ["M README", "A  staged", "?? loose"]
+
+
+def test_the_files_mode_survives(office: Office) -> None:
+    (office.repo.path / "ITEMS").chmod(0o600)
+    office.books.write(entry("ready"))
+    assert stat.S_IMODE((office.repo.path / "ITEMS").stat().st_mode) == 0o600
+    assert office.repo.git("ls-tree", "HEAD", "ITEMS").startswith("100644")
+
+
+def test_line_ends_are_as_the_user_has_them(office: Office) -> None:
+    office.repo.git("config", "core.autocrlf", "true")
+    (office.repo.path / ".git/capsule/git/settings").unlink(missing_ok=True)
+    (office.repo.path / "ITEMS").write_bytes(FIRST.replace("\n", "\r\n").encode())
+
+    def with_crlf(read: Read, *rest: object) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+        lf: Read = lambda path: (read(path) or b"").replace(b"\r\n", b"\n")  # noqa: E731
+        contents, added = rewrite(lf, *rest)  # type: ignore[arg-type]
+        return {path: content.replace(b"\n", b"\r\n") for path, content in contents.items()}, added
+
+    GitBooks(Git.find(office.repo.path), with_crlf, OWN, now).write(entry("ready"))
+    assert (office.repo.path / "ITEMS").read_bytes() == b"# ours and yours\r\nlast 1\r\nX-1 ready\r\n"
+    assert office.repo.git("cat-file", "blob", "HEAD:ITEMS") == "# ours and yours\nlast 1\nX-1 ready"
+    assert office.repo.status() == ""
+
+
+def a_link_for_the_file(office: Office, outside: Path) -> None:
+    (office.repo.path / "ITEMS").rename(outside / "ITEMS")
+    (office.repo.path / "ITEMS").symlink_to(outside / "ITEMS")
+
+
+def a_link_for_the_folder(office: Office, outside: Path) -> None:
+    (office.repo.path / "_worklog").symlink_to(outside)
+
+
+def a_pipe_for_the_file(office: Office, outside: Path) -> None:
+    (office.repo.path / "ITEMS").unlink()
+    os.mkfifo(office.repo.path / "ITEMS")
+
+
+@pytest.mark.parametrize("plant", [a_link_for_the_file, a_link_for_the_folder, a_pipe_for_the_file])
+@pytest.mark.parametrize("commit", [True, False])
+def test_nothing_is_read_or_written_through_a_link(
+    office: Office, tmp_path: Path, plant: Callable[[Office, Path], None], commit: bool
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    plant(office, outside)
+    before = {path.name: path.read_bytes() for path in outside.iterdir()}
+    with pytest.raises(Refused):
+        office.books.write(entry("ready", "k", LOG), commit=commit)
+    assert office.repo.head() == office.start
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == before
+
+
+def test_a_link_is_refused_before_another_branch_moves(office: Office, tmp_path: Path) -> None:
+    office.repo.git("switch", "-q", "-c", "topic")
+    a_link_for_the_file(office, tmp_path)
+    with pytest.raises(Refused, match="link"):
+        office.books.write(entry("ready", branch="main"))
+    assert office.repo.head("main") == office.start
+    assert (tmp_path / "ITEMS").read_text() == FIRST
+
+
+@pytest.mark.parametrize("spoil", ["a link", "a folder", "a pipe", "other text", "nothing"])
+def test_own_files_are_put_back_whatever_stands_in_their_place(office: Office, tmp_path: Path, spoil: str) -> None:
+    before = office.books.files()
+    assert before == {"ITEMS": FIRST.encode()}
+    file, outside = office.repo.path / "ITEMS", tmp_path / "outside"
+    file.unlink()
+    outside.write_text("untouched")
+    if spoil == "a link":
+        file.symlink_to(outside)
+    elif spoil == "a folder":
+        office.repo.write("ITEMS/inner", "x")
+    elif spoil == "a pipe":
+        os.mkfifo(file)
+    elif spoil == "other text":
+        file.write_text("bent")
+    office.books.put_back(before)
+    assert office.items() == FIRST
+    assert office.repo.status() == ""
+    assert outside.read_text() == "untouched"
+
+
+def test_a_draft_touches_nothing(office: Office) -> None:
+    drafted = office.books.drafted((Assign("X-1", {"status": "done"}),), office.start)
+    assert drafted == {"ITEMS": FIRST.replace("new", "done").encode()}
+    assert office.items() == FIRST
+    assert office.repo.head() == office.start
+
+
+# Other branches and other checkouts
+
+
+def test_a_branch_that_is_not_checked_out_is_written_from_its_own_state(office: Office) -> None:
+    office.repo.git("switch", "-q", "-c", "topic")
+    office.repo.commit("topic work", topic="x")
+    office.repo.write("ITEMS", FIRST + "# typed on topic\n")
+    booked = office.books.write(entry("ready", branch="main"))
+    assert office.repo.head("main") == booked.commit
+    assert office.items("main") == "# ours and yours\nlast 1\nX-1 ready\n"
+    assert office.items() == "# ours and yours\nlast 1\nX-1 ready\n# typed on topic\n"
+    assert office.repo.git("branch", "--show-current") == "topic"
+    assert office.commits("main~1") == ["topic work"]
+
+
+def test_a_linked_worktree_on_the_branch_comes_along(office: Office, tmp_path: Path) -> None:
+    office.repo.git("switch", "-q", "-c", "topic")
+    elsewhere = Repo(tmp_path / "elsewhere")
+    office.repo.git("worktree", "add", "-q", str(elsewhere.path), "main")
+    office.books.write(entry("ready", branch="main"))
+    assert elsewhere.status() == ""
+    assert "X-1 ready" in (elsewhere.path / "ITEMS").read_text()
+
+
+# Crashes
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def crash(*_: object, **__: object) -> NoReturn:
+    raise Crash
+
+
+def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: BookEntry) -> None:
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        if where == "before the swap":
+            patch.setattr(GitBooks, "_swap", crash)
+        elif where == "after the swap":
+            patch.setattr(GitBooks, "_save", crash)
+        elif where == "between two files":
+            put = GitBooks._put
+            patch.setattr(GitBooks, "_put", lambda *args: (put(*args), crash()))
+        elif where == "before the index":
+            patch.setattr(books_module, "bring_along", crash)
+        elif where == "before the note is gone":
+            patch.setattr(GitBooks, "_bring_along", lambda *_: crash())
+        office.books.write(what)
+
+
+MOMENTS = ("before the swap", "after the swap", "between two files", "before the index", "before the note is gone")
+
+
+@pytest.mark.parametrize("where", MOMENTS)
+def test_a_write_killed_anywhere_is_finished_by_the_same_write(
+    office: Office, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    what = entry("ready", "x-1/triage#1", FOUND, LOG)
+    dies_at(office, monkeypatch, where, what)
+    booked = office.again().write(what)
+    assert booked.added == ("X-2",)
+    assert office.commits() == ["[X-1][TRIAGE] ready"]
+    assert office.items() == office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
+    assert (office.repo.path / "_worklog/2026-11.md").read_text() == LOG.text
+    assert office.repo.status() == ""
+    assert not (office.repo.path / ".git/capsule/books.json").exists()
+
+
+@pytest.mark.parametrize("where", MOMENTS)
+def test_whoever_writes_next_does_not_undo_what_a_killed_one_booked(
+    office: Office, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """The disk is behind the branch then: who trusted it would commit the old state again, and give the id twice."""
+    what = entry("ready", "x-1/triage#1", FOUND)
+    dies_at(office, monkeypatch, where, what)
+    office.again().write(BookEntry("add/1", "add", (Exists("k", {"title": "another"}),)))
+    office.again().write(what)
+    lines = office.items("HEAD").splitlines()
+    assert {line.split()[1] for line in lines[2:]} == {"ready", "found", "another"}
+    assert sorted(line.split()[0] for line in lines[2:]) == ["X-1", "X-2", "X-3"]
+    assert office.items() == office.items("HEAD")
+    assert office.repo.status() == ""
+
+
+def test_what_was_typed_after_a_crash_is_spliced_into(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    dies_at(office, monkeypatch, "after the swap", entry("ready", "k", FOUND))
+    office.repo.write("ITEMS", FIRST + "# typed meanwhile\n")
+    office.again().finish()
+    assert office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
+    assert office.items() == "# ours and yours\nlast 2\nX-1 ready\n# typed meanwhile\nX-2 found\n"
+    assert office.repo.status() == "M ITEMS"
+
+
+def test_a_note_that_is_not_ours_is_no_harm(office: Office) -> None:
+    office.books.write(entry("ready"))
+    note = office.repo.path / ".git/capsule/books.json"
+    for text in ("{", '{"branch": "main"}', ""):
+        note.write_text(text)
+        office.again().finish()
+        assert not note.exists()
+    assert office.items() == office.items("HEAD")
+
+
+def test_a_file_that_cannot_be_written_is_said_and_finished_later(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: GitBooks, path: str, content: bytes) -> NoReturn:
+        raise CannotWrite(Path(path), OSError(28, "No space left on device"))
+
+    with monkeypatch.context() as patch, pytest.raises(CannotWrite, match="No space left"):
+        patch.setattr(GitBooks, "_put", full)
+        office.books.write(entry("ready"))
+    assert office.items() == FIRST
+    assert office.again().write(entry("ready")).commit == office.repo.head()
+    assert office.items() == office.items("HEAD")
+
+
+# Files of `init`
+
+
+def test_files_are_written_and_committed_without_any_commit_before(tmp_path: Path) -> None:
+    repo = Repo(tmp_path)
+    repo.git("init", "-q", "-b", "main")
+    repo.write("mine.txt", "mine")
+    books = GitBooks(Git.find(tmp_path), rewrite, OWN, now)
+    files = {"ITEMS": b"last 0\n", ".capsule/config.yaml": b"verify: strict\n", ".gitignore": b"/.capsule/*\n"}
+    commit = books.commit_files(files, "[CAPSULE][INIT] begin")
+    assert repo.head() == commit
+    assert set(repo.git("ls-tree", "-r", "--name-only", "HEAD").split()) == set(files)
+    assert repo.status() == "?? mine.txt"
+    assert books.commit_files(files, "[CAPSULE][INIT] begin") == ""
+    books.write(BookEntry("add/1", "add", (Exists("k", {"title": "t"}),)))
+    assert repo.git("log", "--format=%s").splitlines() == ["add", "[CAPSULE][INIT] begin"]
+
+
+def test_files_are_committed_beside_other_edits(office: Office) -> None:
+    office.repo.write("README", "my edit\n")
+    office.repo.write("staged", "x")
+    office.repo.git("add", "staged")
+    office.books.commit_files({".gitignore": b"*.pyc\n/.capsule/*\n"}, "init")
+    assert office.files_of("HEAD") == [".gitignore"]
+    assert office.repo.status().splitlines() == ["M README", "A  staged"]
+
+
+def test_nobody_in_particular_cannot_commit(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.delenv(f"GIT_{role}_NAME")
+        monkeypatch.delenv(f"GIT_{role}_EMAIL")
+    with pytest.raises(CapsuleError, match="who you are"):
+        office.books.write(entry("ready"))
+    assert office.items() == FIRST

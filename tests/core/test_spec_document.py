@@ -1,0 +1,70 @@
+"""A SPEC is read by machine: which phases are left, and how one is ticked off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import capsule
+from capsule.core.spec_document import phases_of, ticked
+
+SPEC = """\
+# WRK-001: Greet (SPEC)
+
+## Phases
+
+### Phase 1: say hello
+
+**Phase Status:** not_started
+
+- [ ] write greet()
+- [ ] test it
+
+```markdown
+### Phase 9: inside a fence
+- [ ] not a task
+```
+
+### Phase 2 - say goodbye
+
+**Phase Status:** complete
+
+- [x] done before
+
+## Assumptions
+
+- [ ] not a task of any phase
+"""
+
+
+def test_phases_are_found_by_their_headings_and_not_inside_fences() -> None:
+    assert [(phase.number, phase.name, phase.open) for phase in phases_of(SPEC)] == [
+        (1, "say hello", True),
+        (2, "say goodbye", False),
+    ]
+    assert "not a task of any phase" not in phases_of(SPEC)[1].text
+
+
+def test_ticking_changes_one_phase_and_nothing_else() -> None:
+    done = ticked(SPEC, 1)
+    before, after = SPEC.splitlines(), done.splitlines()
+    changed = [new for old, new in zip(before, after, strict=True) if old != new]
+    assert changed == [
+        "**Phase Status:** complete", "- [x] write greet()", "- [x] test it", "- [x] not a task",
+    ]  # fmt: skip
+    assert not any(phase.open for phase in phases_of(done))
+    assert ticked(done, 1) == done
+
+
+def test_a_phase_without_a_status_gets_one() -> None:
+    done = ticked("### Phase 1: a\n- [ ] b\n", 1)
+    assert done == "### Phase 1: a\n\n**Phase Status:** complete\n- [x] b\n"
+
+
+def test_complete_with_an_open_box_is_not_complete() -> None:
+    assert phases_of("### Phase 1: a\n**Phase Status:** complete\n- [ ] b\n")[0].open
+
+
+def test_our_own_form_has_phases_that_can_be_read() -> None:
+    form = (Path(capsule.__file__).parent / "templates/change/SPEC.md").read_text()
+    assert [phase.number for phase in phases_of(form)] == [1, 2]
+    assert all(phase.open for phase in phases_of(form))
