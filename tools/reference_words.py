@@ -18,7 +18,8 @@ SETTINGS = {
     "execution.idle_timeout_minutes": "How long an agent may print nothing.",
     "execution.max_retries": "How often each review may send work back. Unset: what the workflow says.",
     "execution.default_phase_cap": "How many agents one run may start, retries included; `--cap` says it for one run.",
-    "tracker": "Where items come from. `auto`: BACKLOG.yaml, or the JSONL of a `.beads` folder. Also: `backlog`, `beads-file`.",
+    "tracker": "Where items come from: `backlog` (BACKLOG.yaml) or `beads-file` (the JSONL of a `.beads` folder). "
+    "`auto`: whichever is there.",
     "agent": "Who does the work: `claude`, `scripted`, or a name under `agents`.",
     "agents.<name>.kind": "Its adapter: `claude`, `command` or `scripted`. Empty: by its name, or by `command`.",
     "agents.<name>.model": "The model it is asked to use.",
@@ -38,8 +39,8 @@ SETTINGS = {
     "evidence.test_globs": "Which files are tests, fixtures and runner configuration. `auto`: by ecosystem.",
     "evidence.debris": "Globs of files that must not be left behind.",
     "sandbox": LATER,
-    "skills": "Whether agents are sent to the skills in `.claude/skills/changes`: where they are there, always (it is an "
-    "error if they are not), or never.",
+    "skills": "Whether agents are sent to the skills in `.claude/skills/changes`: where they are there, always (it is "
+    "an error if they are not), or never.",
     "build": "Who builds a change: an agent, or one TDD mission for each phase of its SPEC.",
     "budget.mission_usd": LATER,
     "budget.run_usd": LATER,
@@ -80,6 +81,7 @@ PHASE = {
     "artefact": "The document that the checks `artefact` and `spec-done` ask for, such as `SPEC`.",
     "leads_to": "What a backlog's item becomes when the phase has passed; see below.",
     "skill": "The project's own skill for this phase, where it has one. Names like `{{CHANGE_FOLDER}}` are filled in.",
+    "may_close": "Whether its agent may say that the item is a duplicate, or done: only `closing` phases follow.",
     "closing": "Also done where an item is closed without a merge.",
 }
 WHEN = {
@@ -116,6 +118,7 @@ CHECKS = {
     "only-documents": "Nothing differs from the last commit but the item's own documents.",
     "known-duplicate": "An item that is said to be a duplicate has a twin that the tracker knows.",
     "hooks": "The user's own commit hooks agree. Looked at by every phase where `git.hooks` is true.",
+    "idea": "An item that goes on to be researched has an idea file that is not empty.",
     "spec-done": "No `- [ ]` is left in the document, for PASS.",
 }
 ACTIONS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -87,6 +88,7 @@ def _run(name: str, words: list[str]) -> int:
 
     from capsule.commands.arguments import parse
 
+    gc.set_threshold(100_000)  # most commands end before there is any garbage
     verb = VERBS[name]
     module = import_module(f"capsule.commands.{verb.module}")
     code = int(module.run(parse(name, module, words, usage_error=verb.usage_error)))

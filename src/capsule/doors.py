@@ -6,7 +6,7 @@ The engine sees nothing else: no path of git's, no process, no clock. Whatever s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,8 +130,14 @@ class Workspace(Protocol):
     def files(self, tree: str) -> Sequence[str]:
         """Every path in a tree or commit."""
 
+    def odd_files(self, tree: str) -> Set[str]:
+        """Paths in a tree that are more than text to be read: programs, links, other repositories."""
+
     def read(self, tree: str, path: str) -> bytes | None:
         """A file's content in a tree or commit."""
+
+    def essence(self, tree: str) -> str:
+        """A tree without what changes all the time and no test looks at: two with the same one are tested once."""
 
     def gate(self, tree: str) -> Path:
         """A clean place that holds exactly this tree, set up, apart from the agents' one."""
@@ -330,8 +336,8 @@ class Archive(Protocol):
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
         """Where an agent that answers by file must write; whatever is there from before is gone, unless it is dry."""
 
-    def take_result(self, item: str, phase: str) -> bytes | None:
-        """What it wrote, if that is a regular file of sane size; the file is taken away."""
+    def take_result(self, item: str, phase: str) -> bytes | str | None:
+        """What it wrote; or, in words, what stands in the place of a regular file of sane size. It is taken away."""
 
     def store(self, mission: str, papers: Mapping[str, str], step: str = "") -> Path:
         """Papers and the outputs of all phases, where they stay; an earlier archive moves aside. Safe to repeat.

@@ -21,12 +21,12 @@ LARGEST = 1024 * 1024
 MOST_ALIASES = 10
 MOST_DEEP = 100
 
-_KEY_END = re.compile(r"(?<=[^\s:\"'{}\[\],])(?=[\"'][ \t]*:|[ \t]*:(?:\s|$))")
-_MARKED = re.compile(r"(.*)\ue000(\d+)\ue001", re.DOTALL)
-_ANCHOR = re.compile(r"(?:^|(?<=[\s\[{,]))([&*])([^\s\[\]{},]+)", re.MULTILINE)
-_DEEP = re.compile(rf"[ \t]*(?:[-?][ \t]+){{{MOST_DEEP},}}")
-_PARSER_PREFIX = re.compile(r"^YAML parse error: ")
-_POSITION = re.compile(r" ?at byte \d+ line (\d+) column (\d+)")
+# Compiled where they are first used, and remembered by `re`: many projects have no file of settings.
+_KEY_END = r"(?<=[^\s:\"'{}\[\],])(?=[\"'][ \t]*:|[ \t]*:(?:\s|$))"
+_MARKED = r"(?s)(.*)\ue000(\d+)\ue001"
+_ANCHOR = r"(?m)(?:^|(?<=[\s\[{,]))([&*])([^\s\[\]{},]+)"
+_DEEP = rf"[ \t]*(?:[-?][ \t]+){{{MOST_DEEP},}}"
+_POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 
 
 def read_plain(path: Path) -> bytes | None:
@@ -100,11 +100,11 @@ def _documents(text: str) -> list[object]:
 
 def _explained(fault: ValueError, source: str) -> tuple[str, str]:
     """The parser's words, with the position where people look for it."""
-    words = _PARSER_PREFIX.sub("", str(fault))
-    position = _POSITION.search(words)
+    words = str(fault).removeprefix("YAML parse error: ")
+    position = re.search(_POSITION, words)
     where = f"{source}, line {position.group(1)}, column {position.group(2)}" if position else source
     return (
-        f"{where}: {_POSITION.sub('', words)}.",
+        f"{where}: {re.sub(_POSITION, '', words)}.",
         "That is no valid YAML: look at this line and the ones just before it.",
     )
 
@@ -112,13 +112,13 @@ def _explained(fault: ValueError, source: str) -> tuple[str, str]:
 def _refuse_depth(text: str, source: str) -> None:
     """Some thousand dashes or brackets in one another end the whole process: the parser has one stack for us both."""
     for number, line in enumerate(text.splitlines(), 1):
-        deep = _DEEP.match(line) or line.startswith(" " * 10 * MOST_DEEP)
+        deep = re.match(_DEEP, line) or line.startswith(" " * 10 * MOST_DEEP)
         if deep or max(line.count("["), line.count("{")) > MOST_DEEP:
             raise SettingsError(f"{source}, line {number}: this is nested too deeply.", "Write it flatter.")
 
 
 def _refuse_alias_bomb(text: str, source: str) -> None:
-    found = _ANCHOR.findall(text)
+    found = re.findall(_ANCHOR, text)
     anchors = {name for sign, name in found if sign == "&"}
     aliases = sum(sign == "*" and name in anchors for sign, name in found)
     if aliases > MOST_ALIASES:
@@ -127,14 +127,14 @@ def _refuse_alias_bomb(text: str, source: str) -> None:
 
 def _twice(text: str) -> Iterator[tuple[str, int, int]]:
     """Keys that occur twice in one mapping, with their lines."""
-    marked = _KEY_END.sub(lambda found: f"\ue000{found.start()}\ue001", text)
+    marked = re.sub(_KEY_END, lambda found: f"\ue000{found.start()}\ue001", text)
     try:
         documents = _documents(marked)
     except ValueError:  # a marked alias or tag: then the parser's own reading has to do
         return
     for mapping in _mappings(documents):
         seen: dict[str, int] = {}
-        for found in filter(None, map(_MARKED.fullmatch, map(str, mapping))):
+        for found in filter(None, (re.fullmatch(_MARKED, str(key)) for key in mapping)):
             name, place = found.group(1), int(found.group(2))
             if name in seen:
                 yield name, _line(text, seen[name]), _line(text, place)

@@ -8,10 +8,8 @@ leaves of later layers replace those of earlier ones, and the layer each one cam
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -19,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from capsule.core.errors import SettingsError
+from capsule.core.text import nearest
 from capsule.plain_files import parse_scalar, parse_toml, parse_yaml, read_plain
 
 Minutes = Annotated[float, Meta(gt=0, le=10080, description="a number of minutes above 0, at most 10080 (a week)")]
@@ -147,8 +146,7 @@ Leaves = dict[Place, object]
 ReadProject = Callable[[str], bytes | None]
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The settings, and for each dotted key that some layer set, the layer that won."""
 
     settings: Settings
@@ -300,10 +298,10 @@ def _advice(name: str, place: Place) -> str:
     if elsewhere:
         return f"`{name}` belongs elsewhere: write `{elsewhere[0]}`."
     siblings = {_dotted(key): key[-1] for key in known if key[:-1] == place}
-    near = difflib.get_close_matches(name, siblings.values(), 1)
+    near = nearest(name, siblings.values())
     if near:
         return f"Did you mean `{_dotted((*place, *near))}`?"
-    distant = difflib.get_close_matches(_dotted((*place, name)), map(_dotted, known), 1)
+    distant = nearest(_dotted((*place, name)), map(_dotted, known))
     return f"Did you mean `{distant[0]}`?" if distant else f"Known here: {', '.join(siblings.values()) or 'nothing'}."
 
 
@@ -330,7 +328,7 @@ def _converted(value: object, kind: Any, place: Place, source: str) -> object:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         choices = [choice for choice in _choices(kind) if isinstance(value, str)]
-        near = difflib.get_close_matches(str(value), choices, 1)
+        near = nearest(str(value), choices)
         raise SettingsError(
             f"{source}: `{_dotted(place)}` is {_shown(value)}, and must be {_wanted(kind)}.",
             f"Did you mean `{near[0]}`?" if near else "Mend the value; `capsule config` shows what is in force.",

@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsule.core.errors import CapsuleError, SettingsError, TrackerError, UsageError
-from capsule.journals.papers import Papers
-from capsule.journals.sqlite import SqliteJournal
 from capsule.system.files import NotRegular, TooLarge, read_regular
 from capsule.system.git import Git
 
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from capsule.core.item import Item
     from capsule.core.workflow import Phase, Workflow
     from capsule.doors import Agent, Books, Observer, Tracker, Workspace, World
+    from capsule.journals.papers import Papers
+    from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
     from capsule.system.process import Keeper
     from capsule.system.stop import Stop
@@ -72,9 +72,13 @@ class Project:
         return self.git.common_dir / "capsule"
 
     def journal(self, *, read_only: bool = False) -> SqliteJournal:
+        from capsule.journals.sqlite import SqliteJournal
+
         return SqliteJournal(self.state_folder, read_only=read_only)
 
     def papers(self) -> Papers:
+        from capsule.journals.papers import Papers
+
         return Papers(self.root)
 
 
@@ -88,18 +92,30 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
         ours = project.root / ".capsule" / name
         if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
+        if ours.exists() and not ours.is_dir():
+            raise CapsuleError(f"{ours} is not a folder.", "Move it away: Capsule keeps its papers there.")
     return project
 
 
 def open_tracker(project: Project) -> Tracker:
     """As the settings say; `auto` looks for BACKLOG.yaml and for the JSONL of a `.beads` folder."""
-    from capsule.trackers import backlog, beads_file
-
     locks = project.state_folder / "locks"
-    chosen = tracker_name(project)
-    if chosen == "backlog":
+    if tracker_name(project) == "backlog":
+        from capsule.trackers import backlog
+
         return backlog.connect(project.root, locks / "backlog.lock", project.settings.project.prefix)
+    from capsule.trackers import beads_file
+
     return beads_file.connect(project.root, locks / "tracker.lock")
+
+
+def tracker_warnings(tracker: Tracker) -> tuple[str, ...]:
+    """What was odd about the tracker's file when it was read last."""
+    from capsule.trackers.backlog import BacklogTracker
+    from capsule.trackers.beads_file import BeadsFileTracker
+
+    tracker.items()
+    return tuple(tracker.warnings) if isinstance(tracker, BacklogTracker | BeadsFileTracker) else ()
 
 
 def everything_in(tracker: Tracker) -> Sequence[Item]:
@@ -111,14 +127,9 @@ def everything_in(tracker: Tracker) -> Sequence[Item]:
 
 def tracker_name(project: Project) -> str:
     """Which tracker this project has. Both at once is a question, not a guess."""
-    from capsule.catalog import doors
-
     chosen = project.settings.tracker
-    known = [name for name in doors("trackers") if name != "memory"]
-    if chosen in known:
-        return chosen
     if chosen != "auto":
-        raise SettingsError(f"There is no tracker {chosen!r}.", f"There are: auto, {', '.join(known)}.")
+        return _known_tracker(chosen)
     found = _trackers_there(project.root)
     if len(found) > 1:
         hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
@@ -129,10 +140,27 @@ def tracker_name(project: Project) -> str:
     return found[0]
 
 
-def _trackers_there(root: Path) -> list[str]:
-    from capsule.trackers import backlog, beads_file
+def _known_tracker(name: str) -> str:
+    from capsule.catalog import doors
 
-    return [name for name, there in (("backlog", backlog.find(root)), ("beads-file", beads_file.find(root))) if there]
+    known = [door for door in doors("trackers") if door != "memory"]
+    if name in known:
+        return name
+    raise SettingsError(f"There is no tracker {name!r}.", f"There are: auto, {', '.join(known)}.")
+
+
+def _trackers_there(root: Path) -> list[str]:
+    from capsule.trackers import backlog
+
+    return [name for name, there in (("backlog", backlog.find(root)), ("beads-file", _beads_in(root))) if there]
+
+
+def _beads_in(root: Path) -> Path | None:
+    if not (root / ".beads").exists():
+        return None
+    from capsule.trackers import beads_file
+
+    return beads_file.find(root)
 
 
 def open_books(project: Project, tracker: Tracker) -> Books | None:

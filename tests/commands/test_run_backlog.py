@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.event import MovedByHand, RunEnded, Salvaged, StepEnded
+from capsule.core.event import MovedByHand, Observed, RunEnded, Salvaged, StepEnded
 from capsule.core.item import Status
 from capsule.system.lock import FileLock
 
@@ -38,6 +39,8 @@ def test_an_item_walks_from_add_to_archive_in_the_commits_named(project: Backlog
     assert project.subjects()[-1] == "[WRK-001][ARCHIVE] Completed: Find the answer"
     assert project.status() == "" and project.ids() == []
     assert (project.path / "answer").read_text() == "42\n"
+    tested = [event for event in project.events() if isinstance(event, Observed)]
+    assert len(tested) == 2, "what changed since a part was built is paper: it is not tested again"
 
 
 def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(project: BacklogProject) -> None:
@@ -48,7 +51,8 @@ def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(project: Ba
         commits = [line for line in project.subjects() if line.startswith("[WRK-001]") and "ADD" not in line]
         assert len(commits) == number + (tag == "REVIEW"), commits
         files = project.git("show", "--name-only", "--format=", "HEAD").splitlines()
-        assert "BACKLOG.yaml" in files and any(name.startswith("_worklog/") for name in files)
+        assert any(name.startswith("_worklog/") for name in files)
+        assert "BACKLOG.yaml" in files or tag == "BUILD", "a part that is done moves nothing but the stamp"
     assert project.ids() == []
 
 
@@ -66,9 +70,12 @@ def test_the_lines_on_stderr_tell_the_story(project: BacklogProject) -> None:
 
 def test_a_larger_item_gets_an_idea_file_and_is_researched_first(project: BacklogProject) -> None:
     medium = {"size": "medium", "complexity": "low", "risk": "low", "impact": "low"}
-    project.play(honest(triage=[turn("triage", updated_assessments=medium)]))
+    idea = {"_ideas/WRK-001_find-the-answer.md": "# A first thought\n"}
+    unwritten = turn("triage", updated_assessments=medium)
+    project.play(honest(triage=[unwritten, {**unwritten, "write": idea}]))
     project.add()
     assert project.capsule("triage").code == 0
+    assert project.moves() == ["triage retry", "triage advance"], "an item to be researched has an idea file"
     assert project.item().status is Status.RESEARCHING
     project.run("--cap", "1")
     assert (project.item().status, project.item().phase) == (Status.READY, "prd")
@@ -140,7 +147,8 @@ def test_two_exhausted_items_in_a_row_trip_the_breaker(project: BacklogProject) 
 def test_triage_has_a_cap_and_a_breaker(project: BacklogProject) -> None:
     for number in (1, 2, 3):
         item = f"WRK-00{number}"
-        project.play({"triage": [turn("triage", item=item)]}, item)
+        idea = {f"_ideas/{item}_idea.md": "# An idea\n"}
+        project.play({"triage": [turn("triage", item=item, write=idea)]}, item)
         project.add(f"Item {number}")
     said = project.capsule("triage", "--cap", "2")
     assert said.code == 0 and "cap: 2 of 2 phases used" in said.out
@@ -183,7 +191,8 @@ def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(project:
 
 
 def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(project: BacklogProject) -> None:
-    project.play(honest(triage=[turn("triage", requires_human_review=True)]))
+    idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
+    project.play(honest(triage=[turn("triage", requires_human_review=True, write=idea)]))
     project.add()
     project.run()
     item = project.item()
@@ -239,12 +248,15 @@ PROMOTE = "sed -i 's/status: new/status: ready/; s/^    title: Find.*/&\\n    ph
 
 @pytest.mark.parametrize("code", ["FAILED", "PHASE_COMPLETE"])
 def test_an_agent_that_promotes_itself_is_put_back_and_reported(project: BacklogProject, code: str) -> None:
-    project.play(honest(triage=[turn("triage", code, run=[PROMOTE], updated_assessments={"size": "large"})]))
+    idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
+    act = turn("triage", code, run=[PROMOTE], write=idea, updated_assessments={"size": "large"})
+    project.play(honest(triage=[act]))
     project.add()
     said = project.run("--cap", "1")
     assert "was changed in the tracker while triage ran, and put back" in said.err
     expected = Status.NEW if code == "FAILED" else Status.BLOCKED
     assert project.item().status is expected and project.item().phase == ""
+    assert project.item().assessment.size == "large", "what was learnt is kept"
 
 
 @pytest.mark.parametrize("spoil", ["rm BACKLOG.yaml", "echo '{' > BACKLOG.yaml", "echo 'items: []' > BACKLOG.yaml"])
@@ -270,10 +282,10 @@ def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(proj
     ("act", "reason"),
     [
         ("echo '{}' > $CAPSULE_RESULT", "Missing required field: item_id"),
-        ("ln -s /etc/passwd $CAPSULE_RESULT", "No result JSON found"),
-        ("mkfifo $CAPSULE_RESULT", "No result JSON found"),
-        ("mkdir $CAPSULE_RESULT", "No result JSON found"),
-        ("truncate -s 5G $CAPSULE_RESULT", "No result JSON found"),
+        ("ln -s /etc/passwd $CAPSULE_RESULT", "the result file is a symbolic link"),
+        ("mkfifo $CAPSULE_RESULT", "the result file is a FIFO"),
+        ("mkdir $CAPSULE_RESULT", "the result file is a directory"),
+        ("truncate -s 5G $CAPSULE_RESULT", "the result file is larger than"),
         ("true", "No result JSON found"),
     ],
 )
@@ -487,3 +499,141 @@ def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(project: BacklogProj
     project.play(honest())
     said = project.run()
     assert said.code == 0 and "Resuming WRK-001 at prd" in said.err
+
+
+# ---- what was there before
+
+
+def test_a_stale_result_is_gone_before_the_agent_starts(project: BacklogProject) -> None:
+    project.play(honest(triage=[{"say": ["nothing written"]}]))
+    project.add()
+    stale = project.path / ".capsule" / "results" / "phase_result_WRK-001_triage.json"
+    stale.parent.mkdir(parents=True, exist_ok=True)
+    stale.write_text(json.dumps(says("triage", updated_assessments={"size": "small", "risk": "low"})))
+    assert project.run("--max-retries", "0").code == 1
+    assert "No result JSON found" in project.item().blocked.reason  # type: ignore[union-attr]
+    assert not stale.exists()
+
+
+@pytest.mark.parametrize("name", ["MERGE_HEAD", "rebase-merge", "CHERRY_PICK_HEAD"])
+def test_a_checkout_in_the_middle_of_something_is_refused(project: BacklogProject, name: str) -> None:
+    project.add()
+    (project.path / ".git" / name).mkdir()
+    said = project.run()
+    assert said.code == 2 and "is under way" in said.err and "--abort" in said.err
+    assert project.spawns() == 0
+
+
+def test_a_detached_head_is_refused(project: BacklogProject) -> None:
+    project.add()
+    project.git("checkout", "-q", "--detach")
+    said = project.run()
+    assert said.code == 2 and "HEAD is detached" in said.err and "git switch" in said.err
+
+
+# ---- words of agents
+
+
+def test_a_word_outside_the_vocabulary_says_nothing_and_spoils_nothing(project: BacklogProject) -> None:
+    odd = turn(
+        "triage",
+        updated_assessments={"size": "huge", "risk": "low"},
+        follow_ups=[5, {"title": "More", "suggested_size": "giant"}],
+    )
+    project.play(honest(triage=[{**odd, "write": {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}}]))
+    project.add()
+    assert project.run("--cap", "1").code == 0
+    assert (project.item().assessment.size, project.item().assessment.risk) == ("", "low")
+    assert project.item("WRK-002").title == "More" and project.ids() == ["WRK-001", "WRK-002"]
+
+
+def test_ten_thousand_follow_ups_are_twenty(project: BacklogProject) -> None:
+    many = honest()["triage"][0]
+    many["result"]["follow_ups"] = [{"title": f"{n} " + "x" * 300} for n in range(10_000)]
+    project.play(honest(triage=[many]))
+    project.add()
+    said = project.run("--cap", "1")
+    assert said.code == 0 and "9980 follow-ups more than 20 were left out" in said.err
+    assert len(project.ids()) == 21 and max(len(item.title) for item in project.tracker.everything()) <= 200
+
+
+def test_a_block_keeps_the_whole_question(project: BacklogProject) -> None:
+    project.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?\nBlue or red?")]))
+    project.add()
+    project.run()
+    assert project.item().blocked.reason == "Which colour? Blue or red?"  # type: ignore[union-attr]
+
+
+def test_a_planning_agent_cannot_smuggle_a_test_or_a_program_among_its_papers(project: BacklogProject) -> None:
+    papers = {f"{STEM}_PRD.md": "# Words\n", "changes/WRK-001_find-the-answer/test_red.py": "assert False\n"}
+    project.play(honest(prd=[turn("prd", write=papers), turn("prd", write=papers, run=[f"chmod +x {STEM}_PRD.md"])]))
+    project.add()
+    assert project.run("--max-retries", "1").code == 1
+    assert project.moves()[2:] == ["prd retry", "prd park"]
+
+
+# ---- the queue
+
+
+def test_what_is_in_progress_goes_before_what_is_ready_whatever_its_impact(project: BacklogProject) -> None:
+    low = honest(triage=[turn("triage", updated_assessments={"size": "small", "risk": "low", "impact": "low"})])
+    project.play(low)
+    project.play(honest("WRK-002", "second"), "WRK-002")
+    project.add()
+    project.add("Second")
+    project.run("WRK-001", "--cap", "2")
+    project.capsule("triage")
+    assert project.capsule("explain").out.splitlines()[0].startswith("WRK-001  next: goes on at research")
+
+
+def test_an_item_that_waits_says_so_when_it_is_named(project: BacklogProject) -> None:
+    project.add()
+    project.add("Second", "--depends-on", "WRK-001")
+    said = project.run("WRK-002")
+    assert said.code == 1 and "WRK-002 waits for WRK-001 (new)." in said.err
+
+
+def test_a_mistyped_phase_is_an_error_and_not_the_first_one(project: BacklogProject) -> None:
+    project.add()
+    backlog = project.path / "BACKLOG.yaml"
+    backlog.write_text(backlog.read_text().replace("status: new", "status: in_progress\n    phase: desgin"))
+    said = project.run()
+    assert said.code == 2 and "'desgin' is no phase" in said.err and "Did you mean design?" in said.err
+
+
+def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(project: BacklogProject) -> None:
+    project.add("Find the answer", "--size", "large")
+    backlog = project.path / "BACKLOG.yaml"
+    backlog.write_text(backlog.read_text().replace("status: new", "status: ready"))
+    assert project.run().code == 0
+    assert project.spawns() == 0 and project.item().blocked.kind == "decision"  # type: ignore[union-attr]
+    assert project.status() == ""
+
+
+def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(project: BacklogProject) -> None:
+    project.settings("workspace: {kind: worktree}")
+    theirs = f"cd {project.path} && echo 41 > answer && git add answer && git commit -qm theirs"
+    whole = {**honest()["build"][1]["write"], "answer": "42\n"}
+    again = turn("build", write=whole)
+    project.play(honest(review=[turn("review", run=[theirs]), turn("review")], build=[*honest()["build"], again]))
+    project.add()
+    said = project.run()
+    assert "conflict with main in answer" in said.out, said.err
+    assert project.run("WRK-001").code == 1
+    said = project.run("WRK-001", "--rebase")
+    assert said.code == 0, said.err
+    assert project.git("show", "main:answer") == "42" and project.ids() == []
+
+
+def test_a_paused_child_goes_on_where_it_stood(project: BacklogProject) -> None:
+    project.settings("build: tdd")
+    project.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
+    ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
+    commit = 'git add question && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+    project.play({"execute": [{"write": {"question": "?\n"}, "signal": ok}], "merge": [{"run": [commit], "signal": ok}],
+                  "*": [{"signal": ok}]}, "WRK-001.build.1")  # fmt: skip
+    project.add()
+    assert project.run("WRK-001", "--cap", "6", "--verify", "warn").code == 0
+    said = project.run("WRK-001")
+    assert said.code == 0, said.err
+    assert "this is a bug" not in said.err and project.ids() == []

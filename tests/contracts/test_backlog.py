@@ -236,6 +236,11 @@ FAULTS = {
     "same id": (f"{HEAD}{ITEM}{ITEM}", "holds WRK-001 twice on lines 4 and 7", "another id"),
     "same key": (f"{HEAD}{ITEM}    title: u\n", "line 7: the key `title` was given on line 5", "Keep one"),
     "same key in braces": (f"{HEAD}{ITEM}  - {{id: a, title: b, title: c}}\n", "line 7: the key `title`", "Keep one"),
+    "same key, evened out by one in braces": (
+        f"{HEAD}{ITEM}    title: u\n  - {{id: a, title: b}}\n",
+        "line 7: the key `title` was given on line 5",
+        "Keep one",
+    ),
     "same level": (
         f"{HEAD}{ITEM}    guardrail_override:\n      size: large\n      size: small\n",
         "line 9: the key `size` was given on line 8",
@@ -556,6 +561,31 @@ def test_a_mistake_of_ours_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     for assignment in (assign(status="ready"), follow_up("x")):
         with pytest.raises(TrackerError, match="nothing was changed"):
             changed(HEAD + ITEM, assignment)
+
+
+def test_an_item_more_than_was_meant_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = _backlog_cuts._cut
+    monkeypatch.setattr(_backlog_cuts, "_cut", lambda text, cuts: cut(text, cuts) + ITEM)
+    for assignment in (assign(status="ready"), Absent("WRK-001"), follow_up("x")):
+        with pytest.raises(TrackerError, match="nothing was changed"):
+            changed(HEAD + ITEM, assignment)
+
+
+def test_the_same_bytes_are_understood_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text, whole = FULL + "# read once\n", list[str]()
+    understood = _backlog_page.documents_in
+
+    def counted(given: str) -> list[object]:
+        whole.append(given)
+        return understood(given)
+
+    monkeypatch.setattr(_backlog_page, "documents_in", counted)
+    read(text)
+    after = changed(text, assign(status="ready"), follow_up("One more"))
+    assert changed(text, assign(status="ready"), follow_up("One more")) == after
+    assert whole == [text]
+    assert read(after).last_id == 15
+    assert whole == [text, after]
 
 
 def test_a_last_id_that_is_oddly_written_is_not_made_worse() -> None:

@@ -7,7 +7,7 @@ import stat
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -294,6 +294,34 @@ def test_what_was_typed_and_not_committed_is_committed_along(office: Office) -> 
     office.books.write(entry("ready"))
     assert office.items() == office.items("HEAD") == "# ours and yours\nlast 1\nX-1 ready\n# a thought\n"
     assert office.repo.status() == ""
+
+
+def test_what_was_typed_between_the_swap_and_the_save_stays_and_is_not_committed(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap = GitBooks._swap
+
+    def swap_and_type(*args: Any) -> bool:
+        office.repo.write("ITEMS", FIRST + "# just now\n")
+        return swap(*args)
+
+    monkeypatch.setattr(GitBooks, "_swap", swap_and_type)
+    office.books.write(entry("ready", "k", FOUND))
+    assert office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
+    assert office.items() == "# ours and yours\nlast 2\nX-1 ready\n# just now\nX-2 found\n"
+    assert office.repo.status() == "M ITEMS"
+
+
+def test_what_nobody_touched_meanwhile_is_worked_out_once(office: Office) -> None:
+    asked: list[Sequence[str]] = []
+
+    def counted(read: Any, assignments: Sequence[Assignment], ids: Sequence[str]) -> Any:
+        asked.append(ids)
+        return rewrite(read, assignments, ids)
+
+    GitBooks(Git.find(office.repo.path), counted, OWN, now).write(entry("ready", "k", FOUND))
+    assert office.items() == office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
+    assert asked == [()]
 
 
 def test_what_somebody_did_by_hand_already_is_committed_all_the_same(office: Office) -> None:

@@ -21,7 +21,7 @@ FLOW = Workflow(
     phases=(
         Phase(name="write", role=Role.WORKER, prompt="w"),
         Phase(name="judge", role=Role.REVIEW, prompt="j", rework="write"),
-        Phase(name="alone", role=Role.SOLO, prompt="a"),
+        Phase(name="alone", role=Role.SOLO, prompt="a", may_close=True),
         Phase(name="act", role=Role.ACTION, do="x"),
         Phase(name="act-again", role=Role.ACTION, do="x", rework="write"),
     ),
@@ -143,3 +143,9 @@ def test_the_design_document_uses_the_same_words() -> None:
     assert set(re.findall(r"[a-z]+", " ".join(move.value for move in Move))) == {
         "advance", "repeat", "retry", "rework", "skip", "park", "abort", "close",
     }  # fmt: skip
+
+
+def test_only_a_phase_that_may_close_closes_and_a_veto_comes_first() -> None:
+    duplicate = Signal(verdict=Verdict.PASS, duplicate_of="WRK-001")
+    assert decide(FLOW, "write", duplicate).move is Move.ADVANCE
+    assert decide(FLOW, "alone", duplicate, vetoed=("a human review is required",)).move is Move.PARK

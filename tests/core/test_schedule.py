@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from capsule.core.decide import Decision, Guardrails, Move
-from capsule.core.item import Assessment, Blocked, Item, Status
-from capsule.core.schedule import Tally, as_shown, choose, queue
+from capsule.core.item import Assessment, Blocked, Item, Status, as_shown
+from capsule.core.schedule import Tally, choose, queue
 from capsule.core.signal import Verdict
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
+import pytest
+
 import capsule
-from capsule.core.spec_document import phases_of, ticked
+from capsule.core.spec_document import open_boxes, phases_of, ticked
 
 SPEC = """\
 # WRK-001: Greet (SPEC)
@@ -68,3 +71,21 @@ def test_our_own_form_has_phases_that_can_be_read() -> None:
     form = (Path(capsule.__file__).parent / "templates/change/SPEC.md").read_text()
     assert [phase.number for phase in phases_of(form)] == [1, 2]
     assert all(phase.open for phase in phases_of(form))
+
+
+HOSTILE = {
+    "blank lines": "\n" * 1_000_000,
+    "blanks in a heading": "# a" + " " * 500_000 + "b\n",
+    "many headings": "### Phase 1: a\n" * 60_000,
+    "deep and shallow": ("# a\n###### b\n" * 40_000),
+    "a long number": "### Phase " + "9" * 500_000 + ": a\n",
+    "open boxes": "  - [ ] a\n" * 80_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_document_costs_no_more_than_its_length(name: str) -> None:
+    began = time.perf_counter()
+    phases_of(HOSTILE[name])
+    open_boxes(HOSTILE[name])
+    assert time.perf_counter() - began < 2

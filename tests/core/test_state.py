@@ -34,7 +34,7 @@ FLOW = Workflow(
     retries=2,
     phases=(
         Phase(name="prep", role=Role.ACTION, do="prep"),
-        Phase(name="tests", role=Role.WORKER, prompt="t"),
+        Phase(name="tests", role=Role.WORKER, prompt="t", may_close=True),
         Phase(name="tests-review", role=Role.REVIEW, prompt="tr", rework="tests"),
         Phase(name="code", role=Role.WORKER, prompt="c", escalate=Escalation(after=2, agent="wiser")),
         Phase(name="code-review", role=Role.REVIEW, prompt="cr", rework="code"),

@@ -7,18 +7,17 @@ These, and the effects themselves, are sampled, evenly and always the same, unle
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import pytest
 
 from .conftest import EVENTS, Undisturbed
 from .ending import check_no_strays, check_nothing_lost, check_papers, ending_of, gone_soon
+from .points import ALL, between_effects, is_effect, is_event, sample
 from .project import Project
 
-ALL = os.environ.get("CAPSULE_CRASH_ALL") == "1"
 GROUPS = 24
 DOORS_TRIED = 12
 EFFECTS_TRIED = 6
@@ -30,29 +29,6 @@ MakeProject = Callable[[], Project]
 def groups(tried: int) -> range:
     """No more groups than points: each one kills something."""
     return range(GROUPS if ALL else min(GROUPS, tried))
-
-
-def is_event(point: str) -> bool:
-    return point.split()[1] in EVENTS
-
-
-def is_effect(point: str) -> bool:
-    return point.split()[1] == "effect"
-
-
-def between_effects(points: Iterable[str]) -> list[str]:
-    """One call through a door for each stretch in which nothing is written, unless an event stands there already."""
-    stretches: list[list[str]] = [[]]
-    for point in points:
-        if is_effect(point):
-            stretches.append([])
-        else:
-            stretches[-1].append(point)
-    return [stretch[-1] for stretch in stretches if stretch and not any(map(is_event, stretch))]
-
-
-def sample(points: list[str], count: int) -> list[str]:
-    return points if ALL or len(points) <= count else [points[n * len(points) // count] for n in range(count)]
 
 
 def test_every_event_in_the_journal_has_a_point_before_and_after_it(undisturbed: Undisturbed) -> None:

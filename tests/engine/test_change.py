@@ -29,6 +29,7 @@ def tick(box: str) -> dict[str, Any]:
     return {"edit": [{"file": SPEC, "find": f"- [ ] {box}", "replace": f"- [x] {box}"}]}
 
 
+IDEA = {"write": {"_ideas/WRK-1_say-hello.md": "# An idea\n"}}
 BUILD = [{**tick("one"), "result": result("build", "SUBPHASE_COMPLETE")}, {**tick("two"), "result": result("build")}]
 
 
@@ -96,7 +97,8 @@ def test_a_guardrail_parks_before_the_next_spawn(scene: Scene) -> None:
     from capsule.core.decide import Guardrails
 
     with_item(scene)
-    scene.plays(story(triage=[{"result": result("triage", updated_assessments={"risk": "high"})}]))
+    levels = {"size": "small", "risk": "high"}
+    scene.plays(story(triage=[{"result": result("triage", updated_assessments=levels), **IDEA}]))
     state = scene.run("WRK-1", "change", guardrails=Guardrails(max_risk="low"))
     assert state.halt is not None
     assert state.halt.reason == "risk is high, above the guardrail low"
@@ -138,13 +140,13 @@ def test_more_without_a_change_is_refuted_and_open_boxes_are_not_done(scene: Sce
 def test_a_result_for_another_item_is_no_result(scene: Scene) -> None:
     with_item(scene)
     wrong = {"result": {**result("triage"), "item_id": "WRK-2"}}
-    scene.plays(story(triage=[wrong, {"result": result("triage")}]))
+    scene.plays(story(triage=[wrong, {"result": result("triage"), **IDEA}]))
     scene.run("WRK-1", "change")
     assert scene.moves("WRK-1")[:2] == ["triage#1 retry", "triage#2 advance"]
 
 
 def test_the_last_json_in_the_output_serves_where_no_file_was_written(scene: Scene) -> None:
     with_item(scene)
-    scene.plays(story(triage=[{"signal": result("triage")}]))
+    scene.plays(story(triage=[{"signal": result("triage"), **IDEA}]))
     scene.run("WRK-1", "change")
     assert scene.moves("WRK-1")[0] == "triage#1 advance"

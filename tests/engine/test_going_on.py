@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,7 +46,7 @@ def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None
         import shutil
 
         shutil.rmtree(worktree / "sub")
-    pursue(order(state), scene.world, rebase=how == "a rebase")
+    pursue(replace(order(state), rebase=how == "a rebase"), scene.world)
     assert not bent_test_is_on_main(scene)
 
 

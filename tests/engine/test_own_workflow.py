@@ -44,7 +44,7 @@ def test_a_condition_on_changed_files_skips_or_runs(scene: Scene) -> None:
 
 
 def test_a_worker_can_close_the_item_and_only_the_closing_phases_follow(scene: Scene) -> None:
-    solo = {"name": "work", "prompt": "p", "role": "solo"}
+    solo = {"name": "work", "prompt": "p", "role": "solo", "may_close": True}
     answer = {"item_id": "one", "phase": "work", "result": "PHASE_COMPLETE", "summary": "in v2", "already_done": True}
     scene.plays({"one": {"work": [{"result": answer}]}})
     state = scene.run("one", flow(PREP, solo, *PUBLISH, contract="result"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from capsule.core.event import Event, StepBegun
@@ -171,7 +172,7 @@ def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: 
     assert state.halt.reason.startswith("conflict with main in hello")
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
     order = Order("one", state.item, state.workflow, state.base, "main", state.policy)
-    assert pursue(order, scene.world, rebase=True).finished
+    assert pursue(replace(order, rebase=True), scene.world).finished
     assert scene.git("show", "main:hello") == "hello"
 
 

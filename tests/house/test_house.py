@@ -14,14 +14,16 @@ import capsule
 from capsule.catalog import Catalog, doors
 from capsule.cli import ALIASES, VERBS
 
+from ..conftest import Repo
+
 PACKAGE = Path(capsule.__file__).parent
 SOURCES = [path for path in sorted(PACKAGE.rglob("*.py")) if "templates" not in path.parts]
 PURE = [path for path in SOURCES if path.relative_to(PACKAGE).parts[0] in ("core", "engine")]
 
 
-def modules_after(statement: str) -> set[str]:
+def modules_after(statement: str, where: Path = PACKAGE) -> set[str]:
     code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=where, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
 
@@ -45,6 +47,17 @@ def test_the_command_that_runs_missions_never_loads_a_terminal_interface() -> No
 def test_asking_for_the_version_loads_next_to_nothing() -> None:
     loaded = modules_after("from capsule.cli import main; sys.argv=['capsule','--version']; main()")
     assert not {"argparse", "msgspec", "sqlite3", "capsule.wiring"} & loaded
+
+
+def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) -> None:
+    a_repo.commit("backlog", **{"BACKLOG.yaml": "schema_version: 1\nitems:\n- {id: WRK-001, title: t, status: new}\n"})
+    show = "from capsule.cli import main; sys.argv=['capsule','status']; main()"
+    loaded = modules_after(show, a_repo.path)
+    assert "capsule.trackers.backlog" in loaded
+    costly = {"dataclasses", "difflib", "json", "shutil", "sqlite3"}
+    others = {"catalog", "doors", "core.decide", "core.event", "journals", "trackers.beads_file", "workspaces"}
+    writing = {"trackers._backlog_text", "trackers._backlog_cuts"}
+    assert not loaded & {*costly, *(f"capsule.{name}" for name in others | writing)}
 
 
 @pytest.mark.parametrize("path", PURE, ids=lambda path: path.name)

@@ -136,7 +136,7 @@ def test_long_lines_are_wrapped_to_the_width() -> None:
 
 def test_a_mission_that_goes_on_knows_its_stages() -> None:
     stream = io.StringIO()
-    report = PlainReport(stream, colour=False, width=80)
-    report.resume("x-1", apply(MissionState(), started()))
+    known = apply(MissionState(), started())
+    report = PlainReport(stream, colour=False, width=80, standing=lambda _: known)
     report.event("x-1", StepBegun(at=AT, key="check#1", phase="check", run=1, attempt=1))
     assert stream.getvalue() == "[2/2] check ...\n"

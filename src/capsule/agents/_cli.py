@@ -25,6 +25,7 @@ from capsule.system.process import Command, Ended, Keeper
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
+STDERR_KEPT = 8192
 _ONE_LINE = 2048
 
 
@@ -101,7 +102,7 @@ class CliAgent(ABC):
             on_output=lambda: self.connection.tell(briefing.mission, _last_line(log)),
         )
         _show_in_worktree(briefing, (log, errors))
-        return self._transcript(ended, log)
+        return self._transcript(ended, log, errors)
 
     def _environment(self, briefing: Briefing) -> dict[str, str]:
         """Our own settings are none of the agent's business; of CAPSULE_ it knows what the briefing tells."""
@@ -109,7 +110,7 @@ class CliAgent(ABC):
         theirs = {name: value for name, value in inherited.items() if not name.startswith("CAPSULE_")}
         return {**theirs, **self.connection.env, **briefing.env}
 
-    def _transcript(self, ended: Ended, log: Path) -> Transcript:
+    def _transcript(self, ended: Ended, log: Path, errors: Path) -> Transcript:
         """An agent killed by a signal has an exit code as a shell would say it."""
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         return Transcript(
@@ -117,6 +118,7 @@ class CliAgent(ABC):
             exit_code=code,
             seconds=ended.seconds,
             text=tail_bytes(log, READ_FROM_THE_END) if log.exists() else b"",
+            stderr=tail_bytes(errors, STDERR_KEPT) if errors.exists() else b"",
             outage=self._could_not_start(ended) if ended.why == "not-started" else None,
             leftovers=ended.leftovers,
             detail=ended.detail,

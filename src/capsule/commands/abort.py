@@ -34,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     if stop_runner(project, mission):
         print(f"{mission} was running; it has been stopped.")
     salvage = end_mission(project, mission, how="aborted", branch=False)
-    print(f"{mission} is aborted; its branch capsule-{mission} is kept.")
+    branch = f"capsule-{mission}"
+    kept = f"its branch {branch} is kept" if project.git.resolve(f"refs/heads/{branch}") else "what is committed stays"
+    print(f"{mission} is aborted; {kept}.")
     if salvage:
         print(f"  salvaged:    {salvage}")
     print(f"  start over:  capsule run {mission}")

@@ -70,6 +70,9 @@ def _values(held: Grip, wanted: str | None) -> dict[str, Value]:
     item, workflow = held.item, _workflow(held)
     _refuse_if_stuck(item)
     phases = _phases(workflow)
+    if not wanted and item.phase in workflow.names() and workflow.phase(item.phase).doer == "do":
+        hint = f"Go on with `capsule run {item.id}`, or say that it is done: capsule complete {item.id}"
+        raise Refused(f"{item.id} is at {item.phase}, which Capsule does by itself.", hint)
     if wanted:
         return _to(held, _named(wanted.lower(), phases, workflow), phases, workflow)
     if item.status is Status.IN_PROGRESS:

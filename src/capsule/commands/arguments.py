@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from types import ModuleType
 from typing import NoReturn
 
@@ -23,7 +25,7 @@ def parser_for(name: str, module: ModuleType, *, usage_error: int = 2) -> Parser
     parser = Parser(
         prog=f"capsule {name}",
         description=module.DESCRIPTION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=terminal_width() - 2),
         allow_abbrev=False,
     )
     parser.usage_error = usage_error
@@ -35,6 +37,17 @@ def parse(name: str, module: ModuleType, words: list[str], *, usage_error: int =
     args = parser_for(name, module, usage_error=usage_error).parse_args(words)
     args.usage_error = usage_error
     return args
+
+
+def terminal_width(unknown: int = 80) -> int:
+    """As `shutil` finds it out, which would load every way to unpack an archive: this is asked at each start."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or unknown
+    except (ValueError, OSError):
+        return unknown
 
 
 def project_option(parser: argparse.ArgumentParser) -> None:

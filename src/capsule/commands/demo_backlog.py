@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsule.commands.demo import check_python, is_green, refutations
-from capsule.commands.setup_template import _all_or_nothing, _git, _start_repository
+from capsule.commands.setup_template import all_or_nothing, run_git, start_repository
 from capsule.core.errors import CapsuleError, Refused
 
 if TYPE_CHECKING:
@@ -178,11 +178,11 @@ def _make_project(target: Path | None) -> Path:
         raise Refused(f"{target} is there already.", "Name a directory that does not exist yet.")
     try:
         place = target or Path(tempfile.mkdtemp(prefix="capsule-demo-")).resolve()
-        with _all_or_nothing(place, fresh=target is None):
+        with all_or_nothing(place, fresh=target is None):
             _copy(place)
-            _start_repository(place)
-            _git(place, "add", "--", *PROJECT_FILES)
-            _git(place, "commit", "--quiet", f"--message={FIRST_COMMIT}")
+            start_repository(place)
+            run_git(place, "add", "--", *PROJECT_FILES)
+            run_git(place, "commit", "--quiet", f"--message={FIRST_COMMIT}")
     except OSError as fault:
         raise CapsuleError(
             f"The project cannot be made: {fault}.", "Choose a directory that you may write to."

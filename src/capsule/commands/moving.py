@@ -12,13 +12,11 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem, UsageError
-from capsule.core.item import Item, Value, check_id
-from capsule.core.ledger import tagged
+from capsule.core.item import Item, Value, check_id, with_values
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
@@ -31,8 +29,7 @@ if TYPE_CHECKING:
 LARGEST_TEXT = 256 * 1024
 
 
-@dataclass(frozen=True)
-class Grip:
+class Grip(NamedTuple):
     """An item that nobody else moves while we have it, and how its mission stands."""
 
     project: Project
@@ -73,18 +70,20 @@ def grip(project: Project, tracker: Tracker, item_id: str) -> Iterator[Grip]:
 
 def move(held: Grip, tag: str, words: str, values: dict[str, Value], *, no_commit: bool) -> Item:
     """Set these fields of the item, and tell its mission. The item as it is afterwards."""
+    from capsule.core.ledger import tagged
     from capsule.wiring import SystemClock
 
     before, at = held.item, SystemClock().now()
     assignment = Assign(before.id, {**values, "updated": at})
     message = tagged(before.id, tag, words)
     record(held.project, held.tracker, message, (assignment,), no_commit=no_commit)
-    after = held.tracker.item(before.id)
-    if held.mission.under_way:
-        from capsule.core.event import MovedByHand
+    if not held.mission.under_way:
+        return with_values(before, assignment.values)
+    from capsule.core.event import MovedByHand
 
-        event = MovedByHand(at=at, what="item", expected=standing(before), found=standing(after), item=after)
-        held.journal.note(before.id, event)
+    after = held.tracker.item(before.id)
+    event = MovedByHand(at=at, what="item", expected=standing(before), found=standing(after), item=after)
+    held.journal.note(before.id, event)
     return after
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from capsule.commands.common import mission_state
 from capsule.core.errors import LockHeld, Refused, UsageError
 from capsule.core.event import RUN
 from capsule.core.item import Item
@@ -32,8 +34,10 @@ def run_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only
     """Through the whole queue, or through these items to their end."""
     from capsule.engine.dispatch import Errand
 
+    if args.fresh and not only:
+        raise UsageError("--fresh starts one item over: which?", "Name it: capsule run ID --fresh")
     for item_id in only:
-        _refuse_if_blocked(tracker.item(item_id))
+        _make_way(project, tracker, tracker.item(item_id), args)
     if args.dry_run:
         return _show_queue(project, tracker, args, only)
     stream = f"{RUN}run-{only[0]}" if only else QUEUE
@@ -42,9 +46,15 @@ def run_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only
 
 
 def carry_out(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> int:
-    report = _work(errand, project, tracker, args)
-    if args.output != "json":
-        print(summary(report, errand.cap, project))
+    """The summary is printed however the run ends, once it has begun."""
+    from capsule.engine.dispatch import RunReport
+
+    report = RunReport()
+    try:
+        _work(errand, project, tracker, args, report)
+    finally:
+        if args.output != "json" and report.ended_because:
+            print(summary(report, errand.cap, tracker), flush=True)
     if errand.only:
         halts = [state.halt.exit_code for state in report.states.values() if state.halt]
         return max([report.exit_code, *halts])
@@ -59,30 +69,55 @@ def cap_of(project: Project, args: argparse.Namespace) -> int:
     return cap
 
 
-def _refuse_if_blocked(item: Item) -> None:
-    if item.blocked:
-        hint = f'Answer it: capsule unblock {item.id} --notes "..."'
-        raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", hint)
+def _make_way(project: Project, tracker: Tracker, item: Item, args: argparse.Namespace) -> None:
+    """A named item is run, or it is said why not."""
+    from capsule.commands.restarting import rebuild, start_anew
+
+    if args.dry_run:
+        return
+    if args.fresh:
+        start_anew(project, tracker, item)
+    elif args.rebase:
+        rebuild(project, tracker, item)
+    elif item.blocked and tracker.name == "backlog":
+        raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", way_on(item.id, item))
+    known = {other.id: other for other in tracker.items()}
+    waits = [f"{other} ({known[other].status.value})" for other in item.dependencies if other in known]
+    if waits:
+        hint = f"Run that first, or take the dependency out of {item.id}."
+        raise Refused(f"{item.id} waits for {', '.join(waits)}.", hint)
 
 
-def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> RunReport:
+def way_on(item_id: str, item: Item | None) -> str:
+    """What to type for an item that waits for a human."""
+    if item and item.blocked and item.blocked.kind == "decision":
+        return f"Decide it: capsule approve {item_id}"
+    return f'Answer it: capsule unblock {item_id} --notes "..."'
+
+
+def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace, report: RunReport) -> None:
     from capsule.engine.dispatch import work_through
     from capsule.engine.run_mission import close_what_is_merged
     from capsule.reports.queue_lines import QueueReport
     from capsule.system.stop import Stop
     from capsule.wiring import open_world, words_at
 
-    lines = QueueReport()
+    lines = QueueReport(standing=partial(mission_state, project))
     with (
         _checkout_lock(project, tracker),
         Stop() as stop,
         open_world(
-            project, tracker, words_at(project, ""), _observer(project, args, lines), stop, model=args.model or ""
+            project,
+            tracker,
+            words_at(project, ""),
+            _observer(project, tracker, args, lines),
+            stop,
+            model=args.model or "",
         ) as world,
     ):
         if not world.books:
             close_what_is_merged(world)
-        return work_through(errand, ProjectDesk(project, tracker, world, args, lines), world)
+        work_through(errand, ProjectDesk(project, tracker, world, args, errand.only or ()), world, report)
 
 
 @contextmanager
@@ -102,11 +137,11 @@ def _checkout_lock(project: Project, tracker: Tracker) -> Iterator[None]:
         yield
 
 
-def _observer(project: Project, args: argparse.Namespace, lines: QueueReport) -> Observer:
+def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, lines: QueueReport) -> Observer:
     from capsule.reports.live import LiveFile, Several
-    from capsule.wiring import SystemClock
+    from capsule.wiring import SystemClock, tracker_warnings
 
-    for warning in project.loaded.warnings:
+    for warning in (*project.loaded.warnings, *tracker_warnings(tracker)):
         print(f"note: {warning}", file=sys.stderr)
     live = LiveFile(project.papers().folder, SystemClock().now)
     if args.output == "json":
@@ -125,17 +160,18 @@ class ProjectDesk:
         tracker: Tracker,
         world: World,
         args: argparse.Namespace,
-        lines: QueueReport | None = None,
+        named: Collection[str] = (),
     ) -> None:
         from capsule.wiring import everything_in, guardrails_of
 
         self.guardrails: Guardrails = guardrails_of(project.settings)
-        self._project, self._tracker, self._world, self._args, self._lines = project, tracker, world, args, lines
+        self._project, self._tracker, self._world, self._args, self._named = project, tracker, world, args, named
         self._states = states_of(project, everything_in(tracker))
         self._told: set[str] = set()
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
-        return places(self._project, self._tracker, self._states, left_alone)
+        states = {name: state for name, state in self._states.items() if name not in self._named}
+        return places(self._project, self._tracker, states, left_alone)
 
     def workflow(self, item: Item) -> Workflow:
         from capsule.wiring import choose_workflow, words_at
@@ -154,8 +190,6 @@ class ProjectDesk:
         world = replace(self._world, words=plan.words)
         check_agents(plan, world)
         make_place_ready(plan)
-        if plan.state.under_way and self._lines:
-            self._lines.resume(item.id, plan.state)
         interrupted = self._states.pop(item.id, None)
         if interrupted and interrupted.under_way and not interrupted.halt and self._args.output != "json":
             print(f"Resuming {item.id} at {interrupted.to_do[0]}", file=sys.stderr)
@@ -182,7 +216,7 @@ def places(
     halted = {} if tracker.name == "backlog" else {name: _halted(state) for name, state in states.items() if state.halt}
     return queue(
         everything_in(tracker),
-        under_way={name for name, state in states.items() if state.under_way},
+        under_way={name for name, state in states.items() if state.begun and not state.halt},
         halted=halted,
         left_alone=left_alone,
         guardrails=guardrails_of(project.settings),
@@ -213,7 +247,7 @@ def _show_queue(project: Project, tracker: Tracker, args: argparse.Namespace, on
     return show_plan(plan_mission(project, tracker, item.id, args), args.model or "")
 
 
-def summary(report: RunReport, cap: int, project: Project) -> str:
+def summary(report: RunReport, cap: int, tracker: Tracker) -> str:
     """What the run came to, and what to type next."""
     from capsule.reports.style import clean
 
@@ -226,8 +260,11 @@ def summary(report: RunReport, cap: int, project: Project) -> str:
         rows.append(("new", ", ".join(report.follow_ups)))
     rows.append(("time", _duration(report.seconds)))
     waiting = [*report.blocked, *report.failed]
-    if waiting and project.settings.tracker != "beads-file":
-        rows.append(("go on", f'capsule unblock {waiting[0]} --notes "..."'))
+    if waiting and tracker.name == "backlog":
+        item = next((item for item in tracker.items() if item.id == waiting[0]), None)
+        rows.append(("go on", way_on(waiting[0], item)))
+    elif waiting:
+        rows.append(("go on", f"capsule run {waiting[0]}"))
     lines = [f"Run ended: {report.ended_because}."]
     return "\n".join([*lines, *(f"  {name:<8} {text}" for name, text in rows)])
 

@@ -6,16 +6,19 @@ import argparse
 import shutil
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import agent_options, judging_options, project_option
 from capsule.commands.common import flags_of, mission_state
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.item import Item, Status, check_id
+from capsule.core.text import nearest
 
 if TYPE_CHECKING:
     from capsule.catalog import Catalog
     from capsule.core.state import MissionState
+    from capsule.core.workflow import Workflow
     from capsule.doors import Observer, Tracker, World
     from capsule.engine.job import Order
     from capsule.wiring import Project
@@ -139,6 +142,7 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
     words = words_at(project, base)
     policy, warnings = policy_at(project, base)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
+    _refuse_unknown_phase(item, workflow)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(args)
     elif workflow.workspace == "checkout":
@@ -154,6 +158,7 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
         policy=policy,
         lineage=tracker.lineage(item),
         retries=args.max_retries,
+        rebase=args.rebase,
     )
     return Plan(
         project,
@@ -164,6 +169,14 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
         order,
         (*project.loaded.warnings, *_which_tracker(project), *notes, *warnings),
     )
+
+
+def _refuse_unknown_phase(item: Item, workflow: Workflow) -> None:
+    """A phase that somebody mistyped must not be taken for the first one."""
+    if item.phase and item.phase.lower() not in workflow.names():
+        near = nearest(item.phase, workflow.names())
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(workflow.names())}."
+        raise CapsuleError(f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
 
 
 def _which_tracker(project: Project) -> tuple[str, ...]:
@@ -241,7 +254,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
             return standing(world, plan.order.mission)
         if plan.state.abandoned or (args.fresh and plan.began):
             start_over(plan.order.mission, world)
-        return pursue(plan.order, world, rebase=args.rebase)
+        return pursue(plan.order, world)
 
 
 def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
@@ -257,10 +270,7 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
         return Several(JsonReport(), live)
     from capsule.reports.plain import PlainReport
 
-    plain = PlainReport()
-    if plan.state.under_way and not args.fresh:
-        plain.resume(plan.order.mission, plan.state)
-    return Several(plain, live)
+    return Several(PlainReport(standing=partial(mission_state, plan.project)), live)
 
 
 def make_place_ready(plan: Plan) -> None:

@@ -63,9 +63,9 @@ def make_project(target: Path | None, tracker: str, prefix: str = "capsule-templ
         _check_target(target.absolute())
     try:
         place = target.absolute() if target else Path(tempfile.mkdtemp(prefix=prefix)).resolve()
-        with _all_or_nothing(place, fresh=target is None):
+        with all_or_nothing(place, fresh=target is None):
             _copy(place)
-            _start_repository(place)
+            start_repository(place)
             _TRACKERS[tracker](place)
             _commit(place)
     except OSError as fault:
@@ -105,7 +105,7 @@ def _is_repository(place: Path) -> bool:
 
 
 @contextmanager
-def _all_or_nothing(place: Path, *, fresh: bool) -> Iterator[None]:
+def all_or_nothing(place: Path, *, fresh: bool) -> Iterator[None]:
     """The directory exists inside; where that fails, all that was not there before goes again."""
     missing = [folder for folder in (place, *place.parents) if not folder.exists()]
     before = set() if missing else set(place.iterdir())
@@ -135,10 +135,10 @@ def _copy(place: Path) -> None:
             shutil.copyfile(source, place / name)
 
 
-def _start_repository(place: Path) -> None:
-    _git(place, "init", "--quiet", "--initial-branch=main")
+def start_repository(place: Path) -> None:
+    run_git(place, "init", "--quiet", "--initial-branch=main")
     for key, value in OWN_SETTINGS.items():
-        _git(place, "config", "--local", key, value)
+        run_git(place, "config", "--local", key, value)
 
 
 def _file_tracker(place: Path) -> None:
@@ -160,11 +160,11 @@ _TRACKERS = {"bd": _bd_tracker, "file": _file_tracker}
 
 def _commit(place: Path) -> None:
     """Only what is ours: other files in the directory stay the user's business."""
-    _git(place, "add", "--", *PROJECT_FILES, ".beads")
-    _git(place, "commit", "--quiet", f"--message={COMMIT_MESSAGE}")
+    run_git(place, "add", "--", *PROJECT_FILES, ".beads")
+    run_git(place, "commit", "--quiet", f"--message={COMMIT_MESSAGE}")
 
 
-def _git(place: Path, *args: str) -> None:
+def run_git(place: Path, *args: str) -> None:
     """There is no repository yet that `system.git` could open, so its environment is used by itself."""
     from capsule.system.git_environment import hardened
 

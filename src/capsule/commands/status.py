@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import project_option, terminal_width
 from capsule.core.errors import UsageError
-from capsule.core.item import Item, Status
+from capsule.core.item import Item, Status, as_shown
 
 if TYPE_CHECKING:
     from capsule.reports.style import Style
@@ -43,7 +43,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.core.schedule import as_shown
     from capsule.wiring import everything_in, open_project, open_tracker
 
     wanted = _conditions(args.only or "")
@@ -63,14 +62,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(project: Project, items: Sequence[Item], all_of_them: int, *, filtered: bool) -> Iterator[str]:
-    import shutil
-
     from capsule.reports.style import Style
 
     if not items:
         yield "Nothing here is of that kind." if filtered and all_of_them else NOTHING_YET
         return
-    width = shutil.get_terminal_size((80, 24)).columns
+    width = terminal_width()
     yield from _table(items, Style(sys.stdout), width)
     yield ""
     yield _counts(items, all_of_them)
@@ -133,10 +130,10 @@ def _values(item: Item, name: str) -> set[str]:
 
 def _table(items: Sequence[Item], style: Style, width: int) -> Iterator[str]:
     from capsule.reports.style import clean
-    from capsule.reports.table import column, fit, width_of
+    from capsule.reports.table import column, fit, widest
 
     rows = [(item.id, item.status.value, clean(item.phase) or "-", clean(item.title), *_levels(item)) for item in items]
-    widths = [max(map(width_of, cells)) for cells in zip(HEADINGS, *rows, strict=True)]
+    widths = [widest(cells) for cells in zip(HEADINGS, *rows, strict=True)]
     room = width - sum(widths) + widths[TITLE] - len(GAP) * (len(widths) - 1)
     widths[TITLE] = min(widths[TITLE], max(room, NARROWEST_TITLE))
     indent = " " * sum(cell + len(GAP) for cell in widths[:TITLE])

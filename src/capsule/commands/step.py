@@ -24,7 +24,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
     project_option(parser)
     agent_options(parser)
-    limits(parser)
+    limits(parser, cap=False)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -27,9 +27,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     limits(parser)
 
 
-def limits(parser: argparse.ArgumentParser) -> None:
+def limits(parser: argparse.ArgumentParser, *, cap: bool = True) -> None:
     """Options of commands that start agents from the queue; what only `run` can set has its usual value."""
-    parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
+    if cap:
+        parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     parser.add_argument("--output", choices=("auto", "plain", "json"), default="auto", help="json: one event per line")
     parser.set_defaults(
         workflow=None, verify=None, max_retries=None, base=None, into=None, fresh=False, rebase=False, dry_run=False
@@ -37,7 +38,8 @@ def limits(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.queue import QUEUE, cap_of, carry_out
+    from capsule.commands.queue import cap_of, carry_out
+    from capsule.core.event import RUN
     from capsule.engine.dispatch import Errand
     from capsule.wiring import open_project, open_tracker
 
@@ -45,5 +47,5 @@ def run(args: argparse.Namespace) -> int:
     tracker = open_tracker(project)
     if tracker.name != "backlog":
         raise Refused("Triage is for the items of a backlog; beads are ready as they are.", "Start with `capsule run`.")
-    errand = Errand(QUEUE, cap_of(project, args), statuses=(Status.NEW,))
+    errand = Errand(f"{RUN}triage", cap_of(project, args), statuses=(Status.NEW,))
     return carry_out(errand, project, tracker, args)

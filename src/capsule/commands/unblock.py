@@ -85,7 +85,7 @@ def unblocked(item: Item, block: Blocked, notes: str, guardrails: Guardrails) ->
 
 def let_pass(item: Item, guardrails: Guardrails) -> dict[str, str]:
     """The levels that were let pass before, and those above the guardrails now."""
-    from capsule.core.decide import LEVELS
+    from capsule.core.item import LEVELS
 
     passed: dict[str, str] = {}
     for dimension in ("size", "complexity", "risk"):

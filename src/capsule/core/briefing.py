@@ -64,6 +64,8 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     seconds: float
     text: bytes
+    stderr: bytes = b""
+    """The end of what it printed there."""
     outage: Outage | None = None
     usage: Usage | None = None
     leftovers: int = 0

@@ -20,7 +20,7 @@ from enum import StrEnum
 import msgspec
 
 from capsule.core.evidence import Evidence, as_feedback, refuted
-from capsule.core.item import Item
+from capsule.core.item import LEVELS, Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
@@ -89,7 +89,8 @@ EXHAUSTED: dict[Role, Move] = {
     Role.ACTION: Move.PARK,
 }
 
-LEVELS = {"": 0, "small": 1, "low": 1, "medium": 2, "large": 3, "high": 3}
+
+_LONGEST_QUESTION = 2000
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,7 +152,8 @@ def decide(
     """Phase, signal, evidence and retries used in; the one thing to do next out."""
     phase = workflow.phase(name)
     verdict = verdict_of(signal, evidence, strict=strict)
-    if verdict is Verdict.PASS and (signal.duplicate_of or signal.already_done):
+    closes = phase.may_close and bool(signal.duplicate_of or signal.already_done)
+    if verdict is Verdict.PASS and closes and not vetoed:
         return Decision(move=Move.CLOSE, verdict=verdict, reason=_close_reason(signal))
     move = _reaction(phase, verdict)
     if move in SETBACKS:
@@ -213,7 +215,7 @@ def _halt(move: Move, verdict: Verdict, signal: Signal, evidence: tuple[Evidence
     return Decision(
         move=move,
         verdict=verdict,
-        reason=_reason(verdict, signal, evidence),
+        reason=_question(signal) if verdict is Verdict.BLOCKED else _reason(verdict, signal, evidence),
         feedback=_feedback(verdict, signal, evidence),
         exit_code=1 if move is Move.PARK else 2,
         block_type=signal.block_type,
@@ -230,6 +232,11 @@ def _reason(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) ->
         return f"it claimed that {piece.claimed}, and {piece.observed}"
     lines = [line.strip() for line in (signal.feedback or signal.summary).splitlines() if line.strip()]
     return lines[0] if lines else "no reason was given"
+
+
+def _question(signal: Signal) -> str:
+    """What a human is asked, all of it: whoever answers may have nothing but the tracker to read."""
+    return " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
 
 
 def _close_reason(signal: Signal) -> str:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from capsule.core.item import Item
+from capsule.core.test_runs import matches
 
 ALSO_READ = {"TECH_RESEARCH": ("RESEARCH",)}
 """Other names that a kind of document is accepted under, where the usual one is missing."""
+PAPER = (".md", ".txt", ".svg", ".png", ".jpg")
 _LONGEST_SLUG = 50
 
 
@@ -23,6 +25,12 @@ def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
     """The paths that belong to an item's documents, in order. Planning an item changes nothing else."""
     folder, idea = f"changes/{item_id}_", f"_ideas/{item_id}_"
     return sorted(p for p in paths if p.startswith(idea) or (p.startswith(folder) and "/" in p[len(folder) :]))
+
+
+def is_paper(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
+    """Whether a path is one that planning an item may write: text that nothing runs and no test runner looks at."""
+    text = path.lower().endswith(PAPER) and not any(matches(path, glob) for glob in test_globs)
+    return text and bool(own_documents(item_id, [path]))
 
 
 def change_folder(item: Item, paths: Iterable[str] = ()) -> str:

@@ -133,6 +133,8 @@ class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """What the reviews let pass, with the human's own changes in it, and nothing of what an agent left behind."""
     item: Item | None = None
     retries: int | None = None
+    notes: str = ""
+    """What the human who let it go on had to say."""
 
 
 class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
@@ -190,6 +192,11 @@ class Spawned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="spa
 class RunEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
     why: str
     exit_code: int = 0
+    spawns: int = 0
+    done: tuple[str, ...] = ()
+    blocked: dict[str, str] = {}
+    failed: dict[str, str] = {}
+    follow_ups: tuple[str, ...] = ()
 
 
 class Abandoned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):

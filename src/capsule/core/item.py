@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -34,6 +34,10 @@ MOVES: dict[Status, tuple[Status, ...]] = {
     Status.BLOCKED: ACTIVE,
     Status.DONE: (),
 }
+
+
+LEVELS = {"": 0, "small": 1, "low": 1, "medium": 2, "large": 3, "high": 3}
+"""How the words of an assessment compare."""
 
 
 class Assessment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -143,14 +147,24 @@ def check_move(item: Item, to: Status) -> None:
         raise Refused(f"{item.id} cannot go from {item.status.value} to {to.value}.", f"From there it can go: {names}.")
 
 
-_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*:?\s*#*\s*$")
+_SHOWN = (Status.IN_PROGRESS, Status.BLOCKED, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.DONE)
+"""The order in which people look at a backlog."""
+_PLACE = {status: place for place, status in enumerate(_SHOWN)}
+
+
+def as_shown(items: Iterable[Item]) -> list[Item]:
+    """For people: what is under way, what waits for them, what comes next."""
+    return sorted(items, key=lambda item: (_PLACE[item.status], -LEVELS.get(item.assessment.impact, 0), item.created))
+
+
+_HEADING = r"^#{1,6}\s+(.*?)\s*:?\s*#*\s*$"
 
 
 def _section(text: str, title: str) -> str:
     """What stands under the heading with this title, up to the next heading."""
     found: list[str] | None = None
     for line in text.splitlines():
-        heading = _HEADING.match(line)
+        heading = re.match(_HEADING, line)
         if heading and found is not None:
             break
         if heading and heading.group(1).strip("*_ ").lower() == title:

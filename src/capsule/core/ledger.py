@@ -17,12 +17,15 @@ from capsule.core.item import Item, Status, Value, with_values
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Phase, Workflow
 
-TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
-"""Moves that the tracker hears of: a retry changes nothing there."""
+_TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
+"""Moves that the tracker always hears of."""
 COMPLETED, CLOSED = "Completed", "Closed"
 UNBLOCKED: dict[str, Value] = {"blocked_from_status": None, "blocked_reason": None, "blocked_type": None}
 _DIMENSIONS = ("size", "complexity", "risk", "impact")
-_LONGEST_SUBJECT = 200
+MOST_FOLLOW_UPS = 20
+"""Of one step: whoever finds more than that has found one thing, not many."""
+_LONGEST_SUBJECT = _LONGEST_TITLE = 200
+_LONGEST_CONTEXT = 4000
 _ARCHIVED = re.compile(rf"^## [^|\n]+\| [^|\n]+ \| [^|\n]+ \| (?:{COMPLETED}|{CLOSED})\n\n\*\*(.*)\*\*$", re.MULTILINE)
 
 
@@ -42,6 +45,13 @@ class Ending(msgspec.Struct, frozen=True):
         return self.decision.move is Move.ADVANCE and self.phase.name == self.workflow.names()[-1]
 
     @property
+    def is_news(self) -> bool:
+        """A failure that is tried again changes nothing, unless something was learnt by it."""
+        learnt = bool(self.signal.assessments or self.signal.follow_ups)
+        failed = self.decision.move is Move.RETRY and self.decision.verdict is not Verdict.REFUTED
+        return self.decision.move in _TOLD or (failed and learnt)
+
+    @property
     def summary(self) -> str:
         halted = self.decision.move in (Move.PARK, Move.CLOSE)
         return self.decision.reason if halted else self.signal.summary
@@ -49,7 +59,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 def assignments_of(ending: Ending, at: str) -> tuple[Assignment, ...]:
     """Everything the tracker is told when a phase has ended so."""
-    if ending.decision.move not in TOLD:
+    if not ending.is_news:
         return ()
     item, phase = ending.item, ending.phase.name
     if ending.is_the_last:
@@ -133,8 +143,11 @@ def _values(ending: Ending) -> dict[str, Value]:
     phase, item, decision = ending.phase, ending.item, ending.decision
     if decision.move is Move.CLOSE:
         return {}
+    if decision.move is Move.RETRY:
+        return {**ending.signal.assessments}
     if decision.move is Move.PARK and not decision.vetoed:
-        working = _working(phase)
+        review = {"requires_human_review": True} if ending.signal.requires_human_review else {}
+        working = {**ending.signal.assessments, **review, **_working(phase)}
         return working | _blocked(with_values(item, working), decision)
     values: dict[str, Value] = {**ending.signal.assessments, "unblock_context": None}
     more = decision.verdict is Verdict.MORE
@@ -169,25 +182,30 @@ def promotion(workflow: Workflow) -> dict[str, Value]:
     return {"status": Status.READY.value, "phase": workflow.entry()}
 
 
-def _blocked(item: Item, decision: Decision) -> dict[str, Value]:
+def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
+    """The item waits for a human, and remembers where it was."""
     return {
         "status": Status.BLOCKED.value,
         "blocked_from_status": item.status.value,
-        "blocked_reason": _flat(decision.reason),
-        "blocked_type": decision.block_type or "clarification",
+        "blocked_reason": _flat(reason),
+        "blocked_type": kind or "clarification",
     }
+
+
+def _blocked(item: Item, decision: Decision) -> dict[str, Value]:
+    return blocked(item, decision.reason, decision.block_type)
 
 
 def _follow_ups(ending: Ending, at: str) -> list[Exists]:
     found = []
-    for number, follow_up in enumerate(ending.signal.follow_ups):
+    for number, follow_up in enumerate(ending.signal.follow_ups[:MOST_FOLLOW_UPS]):
         values: dict[str, Value] = {
-            "title": _flat(follow_up.title),
+            "title": _flat(follow_up.title)[:_LONGEST_TITLE].rstrip(),
             "status": Status.NEW.value,
             "size": follow_up.suggested_size or None,
             "risk": follow_up.suggested_risk or None,
             "origin": f"{ending.item.id}/{ending.phase.name}",
-            "description": follow_up.context or None,
+            "description": follow_up.context[:_LONGEST_CONTEXT] or None,
             "created": at,
             "updated": at,
         }

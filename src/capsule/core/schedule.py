@@ -10,13 +10,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from capsule.core.decide import LEVELS, Decision, Guardrails, Move, vetoes
-from capsule.core.item import Item, Status
+from capsule.core.decide import Decision, Guardrails, Move, vetoes
+from capsule.core.item import LEVELS, Item, Status
 from capsule.core.signal import Signal, Verdict
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
-SHOWN = (Status.IN_PROGRESS, Status.BLOCKED, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.DONE)
-"""The order in which people look at a backlog."""
 BREAKER = 2
 """So many items in a row that used up their retries, and the run stops: it is not the items."""
 CONTAINERS = ("epic", "feature")
@@ -54,13 +52,6 @@ def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item 
     """The first that can be worked on, of those asked for."""
     fit = (place.item for place in places if place.actionable and (only is None or place.item.id in only))
     return next(fit, None)
-
-
-def as_shown(items: Iterable[Item]) -> list[Item]:
-    """For people: what is under way, what waits for them, what comes next."""
-    return sorted(
-        items, key=lambda item: (SHOWN.index(item.status), -LEVELS.get(item.assessment.impact, 0), item.created)
-    )
 
 
 def promotable(item: Item, guardrails: Guardrails) -> tuple[str, ...]:

@@ -138,7 +138,9 @@ OPTIONAL_RESULT_FIELDS: Final = (
     "duplicate_of",
     "already_done",
 )
-ASSESSED: Final = ("size", "complexity", "risk", "impact")
+_SIZES, _DEGREES = ("small", "medium", "large"), ("low", "medium", "high")
+ASSESSED: Final = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
+BLOCK_TYPES: Final = ("clarification", "decision")
 DEFAULT_BLOCK_TYPE: Final = "clarification"
 
 
@@ -146,12 +148,13 @@ def read_result(data: bytes, item_id: str, phase: str) -> Signal:
     """The result an agent left for this item and phase; a synthetic FAILED that names the fault if there is none."""
     found = _last_object(data)
     if found is None:
-        return _no_result("No result JSON found")
+        return no_result("No result JSON found")
     fault = _missing(found, RESULT_FIELDS) or _mistaken(found, item_id, phase)
-    return _no_result(fault) if fault else _from_result(found)
+    return no_result(fault) if fault else _from_result(found)
 
 
-def _no_result(reason: str) -> Signal:
+def no_result(reason: str) -> Signal:
+    """The signal of an agent that was to answer by a result, and did not."""
     return Signal(verdict=Verdict.FAILED, feedback=reason, summary="Phase did not produce a result", synthetic=True)
 
 
@@ -168,7 +171,8 @@ def _from_result(found: Mapping[str, object]) -> Signal:
     verdict = RESULTS[_word(found["result"]).upper()]
     blocked = verdict is Verdict.BLOCKED
     summary, context = _text(found["summary"]), _text(found.get("context"))
-    block_type = _word(found.get("block_type")) or _word(found.get("blocked_type")) or DEFAULT_BLOCK_TYPE
+    asked = _word(found.get("block_type")) or _word(found.get("blocked_type"))
+    block_type = asked if asked in BLOCK_TYPES else DEFAULT_BLOCK_TYPE
     return Signal(
         verdict=verdict,
         feedback=context or (summary if blocked else ""),
@@ -184,20 +188,22 @@ def _from_result(found: Mapping[str, object]) -> Signal:
 
 
 def _assessments(value: object) -> dict[str, str]:
+    """A word that is not in the vocabulary says nothing."""
     given = value if isinstance(value, dict) else {}
-    return {name: level for name in ASSESSED if (level := _word(given.get(name)))}
+    return {name: level for name, levels in ASSESSED.items() if (level := _word(given.get(name))) in levels}
 
 
 def _follow_up(value: object) -> FollowUp | None:
     given = value if isinstance(value, dict) else {"title": value}
-    title = _text(given.get("title")).strip()
-    if not title:
+    title = given.get("title")
+    if not isinstance(title, str) or not _text(title).strip():
         return None
+    levels = _assessments({"size": given.get("suggested_size"), "risk": given.get("suggested_risk")})
     return FollowUp(
-        title=title,
+        title=_text(title).strip(),
         context=_text(given.get("context")),
-        suggested_size=_word(given.get("suggested_size")),
-        suggested_risk=_word(given.get("suggested_risk")),
+        suggested_size=levels.get("size", ""),
+        suggested_risk=levels.get("risk", ""),
     )
 
 

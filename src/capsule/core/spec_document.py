@@ -11,10 +11,12 @@ import re
 
 import msgspec
 
-_HEADING = re.compile(r"^(#{1,6})[ \t]+(.*?)[ \t]*#*[ \t]*$")
-_PHASE = re.compile(r"phase[ \t]+(\d+)[ \t]*[:.–—-]?[ \t]*(.*)", re.IGNORECASE)
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
+_PHASE = re.compile(r"phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)", re.IGNORECASE)
 _STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
-_OPEN_BOX = re.compile(r"^(\s*[-*] \[) (\] )", re.MULTILINE)
+_OPEN_BOX = re.compile(r"^([ \t]*[-*] \[) (\] )", re.MULTILINE)
+LARGEST = 1024 * 1024
+"""Longer documents are read no further: nobody writes one by hand."""
 _FENCE = re.compile(r"^\s*(```|~~~)")
 COMPLETE = "complete"
 
@@ -35,17 +37,20 @@ class SpecPhase(msgspec.Struct, frozen=True):
 
 def phases_of(spec: str) -> list[SpecPhase]:
     """Every phase of the document, in order; a number that occurs twice counts once."""
-    lines = spec.splitlines()
+    lines = spec[:LARGEST].splitlines()
     headings = _headings(lines)
     found: dict[int, SpecPhase] = {}
-    for position, (line, level, title) in enumerate(headings):
+    for (line, _, title), end in zip(headings, _ends(headings, len(lines)), strict=True):
         match = _PHASE.fullmatch(title)
-        if not match or int(match.group(1)) in found:
-            continue
-        end = next((at for at, deep, _ in headings[position + 1 :] if deep <= level), len(lines))
-        number, name = int(match.group(1)), match.group(2).strip()
-        found[number] = SpecPhase(number, name, "\n".join(lines[line + 1 : end]).strip(), line + 1, end)
+        if match and int(match.group(1)) not in found:
+            number, name = int(match.group(1)), match.group(2).strip()
+            found[number] = SpecPhase(number, name, "\n".join(lines[line + 1 : end]).strip(), line + 1, end)
     return list(found.values())
+
+
+def open_boxes(document: str) -> int:
+    """How many tasks are not ticked."""
+    return len(_OPEN_BOX.findall(document))
 
 
 def ticked(spec: str, number: int) -> str:
@@ -59,6 +64,16 @@ def ticked(spec: str, number: int) -> str:
     return "".join([*lines[: phase.first_line], done, *lines[phase.last_line :]])
 
 
+def _ends(headings: list[tuple[int, int, str]], last: int) -> list[int]:
+    """Where each section ends: at the next heading that is not below its own. In one pass, from the back."""
+    ends: list[int] = []
+    open_at: dict[int, int] = {}
+    for line, level, _ in reversed(headings):
+        ends.append(min((at for deep, at in open_at.items() if deep <= level), default=last))
+        open_at = {deep: at for deep, at in open_at.items() if deep < level} | {level: line}
+    return ends[::-1]
+
+
 def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
     """Line, level and title of each heading that is not inside a fence."""
     found, fence = [], ""
@@ -68,5 +83,5 @@ def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
             fence = "" if fence == mark.group(1) else fence or mark.group(1)
         heading = _HEADING.match(line)
         if heading and not fence:
-            found.append((number, len(heading.group(1)), heading.group(2)))
+            found.append((number, len(heading.group(1)), heading.group(2).strip().rstrip("#").rstrip()))
     return found

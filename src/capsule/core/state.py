@@ -288,8 +288,13 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
         used={**state.used, counter: 0},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
-        feedback={**state.feedback, target: halt.feedback} if halt.feedback else state.feedback,
+        feedback={**state.feedback, target: words} if (words := _with_notes(halt, event.notes)) else state.feedback,
     )
+
+
+def _with_notes(halt: Halt, notes: str) -> str:
+    answer = f"Notes from the person who let it go on; build on them:\n\n{notes}" if notes else ""
+    return "\n\n".join(filter(None, (halt.feedback, answer)))
 
 
 def _with_retries(workflow: Workflow, retries: int | None) -> Workflow:
@@ -341,6 +346,7 @@ def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionS
         state,
         to_do=state.workflow.remaining(item),
         used={},
+        tries={},
         refutations={},
         feedback=feedback,
         halt=_as_halt(item, state),

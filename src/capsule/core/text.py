@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -10,3 +11,10 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def without_controls(text: str) -> str:
     """Line ends and tabs stay. A NUL could go into no command line, and the rest only steers terminals."""
     return _CONTROL.sub("", text)
+
+
+def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """What somebody may have meant who wrote this word."""
+    from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
+
+    return get_close_matches(word, list(known), most)

@@ -85,6 +85,7 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     artefact: str = ""
     skill: str = ""
     """The project's own skill for this phase, as it is called, where the project has them."""
+    may_close: bool = False
     closing: bool = False
 
     @property
@@ -129,14 +130,14 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
     def remaining(self, item: Item) -> tuple[str, ...]:
         """What is still to do for an item that stands where its tracker says it does."""
-        names = self.names()
+        names, phase = self.names(), item.phase.lower()
         status = item.blocked.from_status if item.blocked else item.status
         if status is Status.DONE:
             return tuple(phase.name for phase in self.phases if phase.closing)
         if status in (Status.NEW, Status.RESEARCHING):
             waiting = (p.name for p in self.phases if p.when and status.value in p.when.status)
             return names[names.index(next(waiting, self.entry())) :]
-        return names[names.index(item.phase if item.phase in names else self.entry()) :]
+        return names[names.index(phase if phase in names else self.entry()) :]
 
     def stages(self) -> tuple[str, ...]:
         """The labels behind `[2/5]`, in order."""

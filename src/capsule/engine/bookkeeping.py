@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from capsule.core.assignment import Assign
-from capsule.core.decide import Move
+from capsule.core.decide import SETBACKS, Move
 from capsule.core.errors import TrackerError, UnknownItem
 from capsule.core.event import Abandoned, MovedByHand, Recorded, StepEnded, Warned
 from capsule.core.item import Item
@@ -69,7 +69,7 @@ def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -
         at=world.clock.now(),
         key=ended.key,
         commit=booked.commit,
-        checkpoint=place.settled(booked.commit) if held else None,
+        checkpoint=place.settled(booked.commit) if held and ended.decision.move not in SETBACKS else None,
         follow_ups=booked.added,
     )
     note(world, state.mission, event)
@@ -94,7 +94,7 @@ def _agree(state: MissionState, world: World, books: Books) -> bool:
         at=world.clock.now(),
         what="item",
         expected=_where(state.item),
-        found=_where(found),
+        found=_where(found) if _where(found) != _where(state.item) else "edited",
         item=found,
         checkpoint=now,
         approved=approved_with_edits(state, now, world) if now else {},

@@ -58,6 +58,7 @@ def _order(job: Job, child: str, part: _Part) -> Order:
         base=job.workspace.head(),
         policy=job.state.policy,
         parent=job.mission,
+        notes=job.state.item.unblock_context,
     )
 
 

@@ -14,17 +14,19 @@ from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Guardrails, Move
 from capsule.core.errors import CapsuleError, LockHeld, Paused, Refused
 from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, StepEnded
-from capsule.core.item import Item, Status, Value
-from capsule.core.ledger import promotion, tagged
+from capsule.core.item import Item, Status
+from capsule.core.ledger import blocked, promotion, tagged
 from capsule.core.schedule import Place, Tally, choose, promotable
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
-from capsule.doors import BookEntry, World
+from capsule.doors import BookEntry, Books, World
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.job import Order, note, standing
 from capsule.engine.run_mission import pursue
 
 _EARLY = (Status.NEW, Status.RESEARCHING)
+_FREE = (Status.SCOPED, Status.DONE)
+"""What goes on without an agent: to be made ready, to be archived."""
 
 
 class Desk(Protocol):
@@ -103,9 +105,9 @@ class Errand:
     """An item is taken through all its phases; otherwise it goes back into the queue once it is scoped."""
 
 
-def work_through(errand: Errand, desk: Desk, world: World) -> RunReport:
-    """The loop of a run."""
-    began, report = world.clock.seconds(), RunReport()
+def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) -> None:
+    """The loop of a run. The report is the caller's, so that it is there however the run ends."""
+    began = world.clock.seconds()
     with world.journal.claim(errand.stream):
         spawned = _started_before(errand, world)
         meter = _meter(errand, world, spawned)
@@ -116,13 +118,13 @@ def work_through(errand: Errand, desk: Desk, world: World) -> RunReport:
             while item := _next(errand, desk, meter, report):
                 _take(item, errand, desk, replace(world, leash=meter), report)
                 meter.settle()
+            report.exit_code = 3 if meter.tally.tripped else 1 if report.failed else 0
         except CapsuleError as stop:
-            _end(errand, world, stop.message, stop.exit_code)
+            report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
-        report.spawns, report.seconds = meter.tally.spawns, world.clock.seconds() - began
-        report.exit_code = 3 if meter.tally.tripped else 1 if report.failed else 0
-        _end(errand, world, report.ended_because, report.exit_code)
-    return report
+        finally:
+            report.spawns, report.seconds = meter.tally.spawns, world.clock.seconds() - began
+            _end(errand, world, report)
 
 
 def _next(errand: Errand, desk: Desk, meter: Meter, report: RunReport) -> Item | None:
@@ -139,13 +141,15 @@ def _next(errand: Errand, desk: Desk, meter: Meter, report: RunReport) -> Item |
     item = choose(places, errand.only)
     if item is None:
         report.ended_because = "nothing is left to do"
+    elif meter.tally.spawns >= meter.cap and item.status not in _FREE:
+        report.ended_because = f"cap: {meter.tally.spawns} of {meter.cap} phases used"
+        return None
     return item
 
 
 def _take(item: Item, errand: Errand, desk: Desk, world: World, report: RunReport) -> None:
     """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
-    if item.status is Status.SCOPED and world.books:
-        _promote(item, desk, world, report)
+    if world.books and _is_settled_at_the_door(item, desk, world.books, world.clock.now(), report):
         return
     meter = world.leash
     assert isinstance(meter, Meter)
@@ -158,10 +162,12 @@ def _take(item: Item, errand: Errand, desk: Desk, world: World, report: RunRepor
     except Paused:
         return
     except LockHeld as held:
+        if errand.only:
+            raise
         report.blocked[item.id] = held.message
         return
     except Refused as refused:
-        report.failed[item.id] = refused.message
+        report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
         return
     moved = meter.tally.spawns > before or state.item.status is not item.status
     events = [event for _, event in world.journal.events(item.id)]
@@ -187,25 +193,23 @@ def _write_up(item: Item, state: MissionState, events: Sequence[Event], report: 
         report.blocked[item.id] = "it made no progress"
 
 
-def _promote(item: Item, desk: Desk, world: World, report: RunReport) -> None:
-    """A scoped item is ready by itself, unless a guardrail or a human's review stands before it."""
-    assert world.books
-    trips = promotable(item, desk.guardrails)
-    values: dict[str, Value] = promotion(desk.workflow(item))
-    message = tagged(item.id, values["status"] if isinstance(values["status"], str) else "", "Within the guardrails")
-    if trips:
-        reason = "; ".join(trips)
-        values = {
-            "status": Status.BLOCKED.value,
-            "blocked_from_status": item.status.value,
-            "blocked_reason": reason,
-            "blocked_type": "decision",
-            "requires_human_review": True,
-        }
-        message = tagged(item.id, "blocked", reason)
+def _is_settled_at_the_door(item: Item, desk: Desk, books: Books, at: str, report: RunReport) -> bool:
+    """Before an item enters its workflow: where a guardrail or a human's review stands before it, it is blocked; one
+    that was only scoped is made ready."""
+    if item.status not in (Status.SCOPED, Status.READY):
+        return False
+    reason = "; ".join(promotable(item, desk.guardrails))
+    if not reason and item.status is Status.READY:
+        return False
+    if reason:
+        values = {**blocked(item, reason, "decision"), "requires_human_review": True}
+        message = tagged(item.id, Status.BLOCKED.value, reason)
         report.blocked[item.id] = reason
-    at = world.clock.now()
-    world.books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
+    else:
+        values = promotion(desk.workflow(item))
+        message = tagged(item.id, Status.READY.value, "Within the guardrails")
+    books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
+    return True
 
 
 # ---- what a run remembers
@@ -249,5 +253,15 @@ def _decisions(world: World, spawns: Sequence[tuple[str, str]]) -> list[Decision
     return [found[spawn] for spawn in dict.fromkeys(spawns) if spawn in found]
 
 
-def _end(errand: Errand, world: World, why: str, exit_code: int) -> None:
-    note(world, errand.stream, RunEnded(at=world.clock.now(), why=why, exit_code=exit_code))
+def _end(errand: Errand, world: World, report: RunReport) -> None:
+    ended = RunEnded(
+        at=world.clock.now(),
+        why=report.ended_because,
+        exit_code=report.exit_code,
+        spawns=report.spawns,
+        done=tuple(report.done),
+        blocked=report.blocked,
+        failed=report.failed,
+        follow_ups=tuple(report.follow_ups),
+    )
+    note(world, errand.stream, ended)

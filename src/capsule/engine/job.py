@@ -27,7 +27,11 @@ class Order:
     lineage: Lineage = field(default_factory=Lineage)
     parent: str = ""
     retries: int | None = None
-    """How often each review may send back from now on, where a mission that is halted goes on."""
+    """How often each review may send back from now on, where a mission goes on."""
+    rebase: bool = False
+    """Rebuild the work on the branch it goes into, and go on from there."""
+    notes: str = ""
+    """What a human had to say when they let it go on."""
 
 
 Pursue = Callable[[Order, World], MissionState]

@@ -28,10 +28,10 @@ from capsule.engine.job import Order, note, place_of, standing
 from capsule.engine.steps import check_names, perform, spawns
 
 
-def pursue(order: Order, world: World, *, rebase: bool = False) -> MissionState:
+def pursue(order: Order, world: World) -> MissionState:
     """Start it or go on with it, under its claim, until it ends, halts or is stopped."""
     with world.journal.claim(order.mission):
-        _make_ready(order, world, rebase=rebase)
+        _make_ready(order, world)
         try:
             state = run(order.mission, world)
         except CapsuleError as stop:
@@ -144,17 +144,19 @@ def _doing(step: Step, state: MissionState, world: World) -> tuple[StepBegun, Ca
     return begun, do
 
 
-def _make_ready(order: Order, world: World, *, rebase: bool) -> None:
+def _make_ready(order: Order, world: World) -> None:
     """A mission that is not there is started; a halted one is reopened; one that was only interrupted just goes on."""
     state = standing(world, order.mission)
     if state.unrecorded and state.finished:
         return
     if not state.under_way:
         _start(order, world)
-    elif rebase:
+    elif order.rebase:
         note(world, order.mission, _rebased(state, world))
     elif state.halt and (state.parent or not world.books):  # books say themselves whether an item is still blocked
         note(world, order.mission, _reopened(order, state, world))
+    elif order.retries not in (None, state.workflow.retries):
+        note(world, order.mission, Reopened(at=world.clock.now(), retries=order.retries))
 
 
 def _start(order: Order, world: World) -> None:
@@ -175,10 +177,17 @@ def _start(order: Order, world: World) -> None:
 
 def _reopened(order: Order, state: MissionState, world: World) -> Reopened:
     """Whoever goes on with a halted mission goes on with the item as it reads now."""
-    rewritten = None if state.parent or same_words(order.item, state.item) else order.item
+    rewritten = None if same_words(order.item, state.item) else order.item
     now = edited_by_hand(state, world)
     approved = approved_with_edits(state, now, world) if now else {}
-    return Reopened(at=world.clock.now(), checkpoint=now, approved=approved, item=rewritten, retries=order.retries)
+    return Reopened(
+        at=world.clock.now(),
+        checkpoint=now,
+        approved=approved,
+        item=rewritten,
+        retries=order.retries,
+        notes=order.notes,
+    )
 
 
 def _rebased(state: MissionState, world: World) -> Rebased:
@@ -202,6 +211,9 @@ def _re_entry(state: MissionState, conflicts: Sequence[str]) -> str:
     """The last worker, or the first where tests conflict; never later than where the mission stands."""
     names, here = state.workflow.names(), state.workflow.phase(state.to_do[0])
     stands = here.rework if here.role is Role.REVIEW else here.name
-    workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER] or [stands]
+    workers = [phase.name for phase in state.workflow.phases if phase.role is Role.WORKER]
+    if not workers:  # where one agent does it all, only a conflict is a reason to build again
+        builders = [phase.name for phase in state.workflow.phases if "changed-now" in phase.checks]
+        workers = builders[-1:] if conflicts and builders else [stands]
     in_tests = any(is_test(path, state.policy.test_globs) for path in conflicts)
     return min(workers[0] if in_tests else workers[-1], stands, key=names.index)

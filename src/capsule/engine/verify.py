@@ -9,17 +9,18 @@ and its result is journaled by tree, so nothing is run twice and nothing an agen
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from capsule.core.documents import artefact_paths, own_documents
+from capsule.core.documents import artefact_paths, is_paper
 from capsule.core.errors import Interrupted
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
+from capsule.core.item import Status
 from capsule.core.signal import Signal, Verdict
+from capsule.core.spec_document import open_boxes
 from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, matches, runner_part
 from capsule.core.workflow import Phase
@@ -47,7 +48,7 @@ class Look:
     def observe(self, tree: str) -> Observation:
         """The test command on a tree: from the journal where it is known, else by running it."""
         policy = self.state.policy
-        key = observation_key(tree, policy.test)
+        key = observation_key(self.workspace.essence(tree), policy.test)
         known = self.seen.get(key) or self.state.observations.get(key)
         if known:
             return known
@@ -267,7 +268,7 @@ def _spec_done(claim: Look) -> Evidence | None:
     if claim.signal.verdict is not Verdict.PASS:
         return None
     texts = [claim.workspace.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
-    boxes = sum(len(re.findall(rb"^\s*[-*] \[ \] ", text, re.MULTILINE)) for text in texts)
+    boxes = sum(open_boxes(text.decode(errors="replace")) for text in texts)
     return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
 
 
@@ -277,12 +278,35 @@ def _artefacts(claim: Look, kind: str) -> list[str]:
 
 def _only_documents(claim: Look) -> Evidence:
     """What is committed without the tests being run is paper, and this item's own."""
-    changes = claim.changes(claim.workspace.head())
-    papers = set(own_documents(claim.state.item.id, [change.path for change in changes]))
-    strays = [change for change in changes if change.path not in papers]
+    changes = claim.changes(_last_commit(claim))
+    item, globs = claim.state.item.id, claim.state.policy.test_globs
+    odd = claim.workspace.odd_files(claim.tree)
+    strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
     detail = "Put these files back as they were: code is changed when it is built."
     return _evidence("only-documents", "only this item's documents were written", observed, not strays, detail)
+
+
+def _idea(claim: Look) -> Evidence | None:
+    """An item that is to be researched has its idea written down."""
+    after = msgspec.structs.replace(
+        claim.state.item, assessment=claim.state.item.assessment.updated(claim.signal.assessments)
+    )
+    route = next((r for r in claim.phase.leads_to if r.when is None or r.when.suits(after)), None)
+    if claim.signal.verdict is not Verdict.PASS or route is None or route.status is not Status.RESEARCHING:
+        return None
+    if claim.signal.duplicate_of or claim.signal.already_done:
+        return None
+    start = f"_ideas/{claim.state.item.id}_"
+    ideas = [path for path in claim.workspace.files(claim.tree) if path.startswith(start)]
+    written = [path for path in ideas if (claim.workspace.read(claim.tree, path) or b"").strip()]
+    return _evidence("idea", "the idea is written down", ", ".join(written) or f"no file {start}*.md", bool(written))
+
+
+def _last_commit(claim: Look) -> str:
+    """Where the branch stood when the phase began: what an agent commits meanwhile is its work like all the rest."""
+    known = claim.state.checkpoint
+    return known.head if known else claim.state.base
 
 
 def _known_duplicate(claim: Look) -> Evidence | None:
@@ -317,6 +341,7 @@ CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
     "artefact": _artefact,
     "spec-done": _spec_done,
     "only-documents": _only_documents,
+    "idea": _idea,
     "known-duplicate": _known_duplicate,
     "hooks": _hooks,
 }

@@ -10,7 +10,7 @@ from capsule.core.documents import own_documents
 from capsule.core.errors import AgentUnavailable, Interrupted
 from capsule.core.event import Salvaged
 from capsule.core.evidence import Checkpoint
-from capsule.core.signal import Signal, Verdict, error_signal, read_result, read_signal
+from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_result, read_signal
 from capsule.core.state import agent_for
 from capsule.core.workflow import Contract
 from capsule.engine.job import Job, Report, commit_message, passed, sent_back
@@ -20,6 +20,9 @@ _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
     "idle": "Agent was silent for too long and was ended after {seconds:.0f} s",
 }
+
+
+_STDERR_SHOWN = 2000
 
 
 def run_agent(job: Job) -> Report:
@@ -159,17 +162,30 @@ def _answers_by_file(job: Job) -> bool:
 def _raise_if_it_could_not_run(job: Job, transcript: Transcript) -> None:
     if transcript.why == "stopped":
         raise Interrupted(
-            f"Stopped during {job.phase.name}; nothing is lost.", f"Go on with `capsule run {job.mission}`."
+            f"Stopped during {job.phase.name}; nothing is lost.",
+            f"Go on with `capsule run {job.state.parent or job.mission}`.",
         )
     if transcript.outage:
         raise AgentUnavailable(transcript.outage.reason, transcript.outage.hint)
 
 
 def _signal(job: Job, transcript: Transcript) -> Signal:
-    if not _answers_by_file(job) or transcript.why in _ENDINGS:
+    if not _answers_by_file(job):
         return signal_of(transcript)
+    if transcript.why in _ENDINGS:
+        return no_result(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
     written = job.world.archive.take_result(job.state.item.id, job.phase.name)
-    return read_result(transcript.text if written is None else written, job.state.item.id, job.phase.name)
+    given = transcript.text if isinstance(written, str) or written is None else written
+    signal = read_result(given, job.state.item.id, job.phase.name)
+    return no_result(_why_nothing(signal.feedback, written, transcript)) if signal.synthetic else signal
+
+
+def _why_nothing(fault: str, written: bytes | str | None, transcript: Transcript) -> str:
+    """What is wrong with the answer, how the agent ended, and the last it had to say about it."""
+    about = f"{fault}: the result file is {written}" if isinstance(written, str) else fault
+    ended = f"; the agent exited with {transcript.exit_code}" if transcript.exit_code else ""
+    complaint = transcript.stderr.decode(errors="replace").strip()[-_STDERR_SHOWN:]
+    return f"{about}{ended}" + (f"\n\nThe end of its stderr:\n{complaint}" if complaint else "")
 
 
 def signal_of(transcript: Transcript) -> Signal:

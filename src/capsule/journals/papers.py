@@ -50,12 +50,12 @@ class Papers:
         _remove(path)
         return path
 
-    def take_result(self, item: str, phase: str) -> bytes | None:
+    def take_result(self, item: str, phase: str) -> bytes | str | None:
         path = self._result(item, phase)
         try:
             return read_regular(path, LARGEST_RESULT)
         except (NotRegular, TooLarge) as fault:
-            return str(fault).encode()
+            return fault.strerror or str(fault)
         except OSError:
             return None
         finally:

@@ -22,6 +22,7 @@ from capsule.core.event import (
     StepBegun,
     StepEnded,
     Warned,
+    is_mission,
 )
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.signal import Verdict
@@ -43,16 +44,27 @@ SIGN_OF_LIFE = 15.0
 class PlainReport:
     """An observer that prints. Keeps each mission's state to know its stages."""
 
-    def __init__(self, stream: TextIO | None = None, *, colour: bool | None = None, width: int | None = None) -> None:
+    def __init__(
+        self,
+        stream: TextIO | None = None,
+        *,
+        colour: bool | None = None,
+        width: int | None = None,
+        standing: Callable[[str], MissionState] = lambda _: MissionState(),
+    ) -> None:
+        """`standing` tells how a mission stands that this report has not seen begin."""
         self._stream = stream or sys.stderr
         self._style = Style(self._stream, colour)
         self._width = width or max(40, shutil.get_terminal_size((100, 24)).columns)
+        self._standing = standing
         self._states: dict[str, MissionState] = {}
         self._began: dict[str, float] = {}
         self._next_sign = 0.0
 
     def event(self, mission: str, event: Event) -> None:
-        self._states[mission] = apply(self._states.get(mission, MissionState()), event)
+        known = self._states.get(mission)
+        # A mission that goes on begins in the middle: what the journal holds of it includes this event.
+        self._states[mission] = apply(known, event) if known else self._look_up(mission, event)
         line = self.lines().get(type(event))
         if line:
             line(self, mission, event)
@@ -70,9 +82,9 @@ class PlainReport:
         self._next_sign = now + SIGN_OF_LIFE
         self._say(f"... {now - since:.0f} s: {text}"[: self._width - len(_INDENT)], _INDENT)
 
-    def resume(self, mission: str, state: MissionState) -> None:
-        """What is known of a mission that goes on."""
-        self._states[mission] = state
+    def _look_up(self, mission: str, event: Event) -> MissionState:
+        seen_begin = isinstance(event, MissionStarted) or not is_mission(mission)
+        return apply(MissionState(), event) if seen_begin else self._standing(mission)
 
     def _say(self, text: str, indent: str = "") -> None:
         first = True

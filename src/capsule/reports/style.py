@@ -7,7 +7,10 @@ import re
 from typing import TextIO
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)"
+_UNSEEN = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]"
+"""Control characters, and those that are not seen or turn the line around."""
+_CONTROL = f"{_SEQUENCES}|{_UNSEEN}"
 
 
 class Style:
@@ -22,4 +25,5 @@ class Style:
 
 def clean(text: str) -> str:
     """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
-    return " ".join(_CONTROL.sub("", text).split())
+    printable = text if text.isprintable() else re.sub(_CONTROL, "", text)
+    return " ".join(printable.split())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 
 ELLIPSIS = "…"
 
@@ -10,6 +11,11 @@ ELLIPSIS = "…"
 def width_of(text: str) -> int:
     """Terminal cells, not characters: a CJK letter or an emoji takes two, a combining accent none."""
     return len(text) if text.isascii() else sum(map(_cells, text))
+
+
+def widest(texts: Sequence[str]) -> int:
+    """The width of the widest; where none holds more than ASCII, nobody looks at letters."""
+    return max(map(len if "".join(texts).isascii() else width_of, texts))
 
 
 def fit(text: str, width: int) -> str:
@@ -23,9 +29,9 @@ def fit(text: str, width: int) -> str:
 
 def column(text: str, width: int) -> str:
     """The text in exactly so many cells."""
-    shown = fit(text, width)
     if text.isascii():  # one cell each, the ellipsis too
-        return shown.ljust(width)
+        return (text if len(text) <= width else fit(text, width)).ljust(width)
+    shown = fit(text, width)
     return shown + " " * (width - width_of(shown))
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 
-_TEMP_NAME = re.compile(r"\.capsule-(\d+)-[0-9a-f]{8}\.tmp(\.lock)?")  # git locks an index by a name of its own
+_TEMP_NAME = r"\.capsule-(\d+)-[0-9a-f]{8}\.tmp(\.lock)?"  # git locks an index by a name of its own
 _HINTS = {
     errno.ENOSPC: "Free some space on that disk, then run the same command again.",
     errno.EDQUOT: "Your disk quota is used up: free some space, then run the same command again.",
@@ -99,7 +99,7 @@ def temp_path(directory: Path) -> Path:
 
 def sweep_temps(directory: Path) -> list[Path]:
     """Removes the temporary files of writers that died before their rename; returns what it removed."""
-    matches = [(path, _TEMP_NAME.fullmatch(path.name)) for path in sorted(directory.iterdir())]
+    matches = [(path, re.fullmatch(_TEMP_NAME, path.name)) for path in sorted(directory.iterdir())]
     dead = [path for path, match in matches if match and not _is_alive(int(match[1]))]
     for path in dead:
         path.unlink(missing_ok=True)

@@ -18,12 +18,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import git_environment, git_locks
@@ -63,8 +62,7 @@ class NotARepository(CapsuleError):
     """There is no git repository to work in."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     code: int
     out: bytes
     err: str
@@ -346,10 +344,13 @@ def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given
 @cache
 def _program(path: str) -> str:
     """Looked for once: by an absolute name nobody can slip another git in, whatever folder we stand in."""
-    found = shutil.which("git", path=git_environment.absolute_entries(path))
-    if found is None:
-        raise FileNotFoundError("git")
-    return found
+    folders = filter(None, git_environment.absolute_entries(path).split(os.pathsep))
+    found = (
+        file for file in (Path(folder, "git") for folder in folders) if os.access(file, os.X_OK) and file.is_file()
+    )
+    if first := next(found, None):
+        return str(first)
+    raise FileNotFoundError("git")
 
 
 def _cannot_start(cwd: Path) -> CapsuleError:

@@ -63,10 +63,9 @@ _KEPT_FOR_OTHERS = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "GIT_SSH", "
 _IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 
 # What decides how a file's bytes become a blob and back, and which files are ignored: the user's to choose.
-_CONTENT = re.compile(
-    r"core\.(autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
-    r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)",
-    re.IGNORECASE | re.DOTALL,
+_CONTENT = (
+    r"(?is)core\.(autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
+    r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)"
 )
 
 
@@ -92,7 +91,7 @@ def as_environment(settings: Iterable[Setting]) -> dict[str, str]:
 def about_content(listing: bytes) -> list[Setting]:
     """The settings worth keeping out of `git config --list -z`; one without a value means true."""
     rows = (row.decode(errors="surrogateescape").partition("\n") for row in listing.split(b"\0") if row)
-    return [(key, value if equals else "true") for key, equals, value in rows if _CONTENT.fullmatch(key)]
+    return [(key, value if equals else "true") for key, equals, value in rows if re.fullmatch(_CONTENT, key)]
 
 
 def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:

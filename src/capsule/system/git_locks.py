@@ -20,15 +20,16 @@ from pathlib import Path
 PATIENCE = 2.5
 STALE_AFTER = 2.0
 _INTERVAL = 0.05
-_IN_THE_WAY = re.compile(r"Unable to create '(?P<path>.+?\.lock)': File exists", re.DOTALL)
-_EXPECTED = re.compile(
-    r"(worktrees/[^/]+/)?(index|HEAD|ORIG_HEAD|packed-refs|config|refs/.+)\.lock|capsule/(git(/refs/heads)?|places/[^/]+)/[^/]+\.lock"
+_IN_THE_WAY = r"(?s)Unable to create '(?P<path>.+?\.lock)': File exists"
+_EXPECTED = (
+    r"(worktrees/[^/]+/)?(index|HEAD|ORIG_HEAD|packed-refs|config|refs/.+)\.lock"
+    r"|capsule/(git(/refs/heads)?|places/[^/]+)/[^/]+\.lock"
 )
 
 
 def in_the_way(words: str) -> Path | None:
     """The lock that a failed command complains about."""
-    found = _IN_THE_WAY.search(words)
+    found = re.search(_IN_THE_WAY, words)
     return Path(found["path"]) if found else None
 
 
@@ -66,7 +67,7 @@ def git_at_work(folders: Iterable[Path]) -> bool:
 
 def _is_expected(lock: Path, common_dir: Path) -> bool:
     with contextlib.suppress(ValueError):
-        return _EXPECTED.fullmatch(lock.relative_to(common_dir).as_posix()) is not None
+        return re.fullmatch(_EXPECTED, lock.relative_to(common_dir).as_posix()) is not None
     return False
 
 

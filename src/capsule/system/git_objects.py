@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 GITLINK = "160000"
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(NamedTuple):
     name: str
     email: str
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One row of a tree or of an index."""
 
     mode: str
@@ -29,8 +27,7 @@ class Entry:
     path: bytes
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """One path that differs between two trees; `kind` is A, M, D or T."""
 
     path: bytes
@@ -40,8 +37,7 @@ class Difference:
     """Mode and object id on either side."""
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(NamedTuple):
     tree: str
     parents: tuple[str, ...]
     author: Identity
@@ -54,8 +50,7 @@ class Commit:
         return int(self.committer_date.split()[0].lstrip("@"))
 
 
-@dataclass(frozen=True)
-class Checkout:
+class Checkout(NamedTuple):
     """A worktree as git lists it; no branch means a detached HEAD."""
 
     path: Path
@@ -63,8 +58,7 @@ class Checkout:
     branch: str
 
 
-@dataclass(frozen=True)
-class RefMove:
+class RefMove(NamedTuple):
     """`old` empty: the ref must be new; None: wherever it stands. `new` empty: it goes."""
 
     ref: str

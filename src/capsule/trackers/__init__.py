@@ -6,14 +6,14 @@ the refusals that all trackers word alike.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from capsule.core.errors import Refused, UnknownItem
+from capsule.core.text import nearest
 
 
 def unknown(item_id: str, known: Iterable[str]) -> UnknownItem:
-    near = difflib.get_close_matches(item_id, known, 3)
+    near = nearest(item_id, known, 3)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`capsule run` without an id names what is open."
     return UnknownItem(f"There is no item {item_id}.", hint)
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 
-_TOKEN = re.compile(
-    r"""(?P<text> "(?:[^"\\]|\\.)*" | '(?:[^']|'')*' ) | (?P<comment> (?<=\s)\#[^\n]* ) | (?P<open> [\[{] )
-    | (?P<close> [\]}] ) | (?P<comma> , ) | (?P<plain> [^\s\[\]{},"'][^\s\[\]{},]* ) | (?P<space> \s+ )""",
-    re.VERBOSE | re.DOTALL,
-)
-_FLOW_ITEM = re.compile(r"( *)- (?=\{)")
-_LINE_END = re.compile(r"[ \t]*\r?\n[ \t]*")
-_PAIR = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*:\s*(.*)|(.*?):(?:\s+(.*)|$)""", re.DOTALL)
+# Few files need these: they are compiled where they are first used, and `re` remembers them.
+_PIECE = r"""(?xs)(?P<text> "(?:[^"\\]|\\.)*" | '(?:[^']|'')*' ) | (?P<comment> (?<=\s)\#[^\n]* ) | (?P<open> [\[{] )
+    | (?P<close> [\]}] ) | (?P<comma> , ) | (?P<plain> [^\s\[\]{},"'][^\s\[\]{},]* ) | (?P<space> \s+ )"""
+_FLOW_ITEM = r"( *)- (?=\{)"
+_LINE_END = r"[ \t]*\r?\n[ \t]*"
+_PAIR = r"""(?s)("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*:\s*(.*)|(.*?):(?:\s+(.*)|$)"""
 
 
 def in_brackets(text: str, at: int) -> tuple[list[str], int] | None:
     """The parts between the bracket at this place and the one that closes it, and where that ends."""
     parts, depth = [""], 0
-    for token in _TOKEN.finditer(text, at):
+    for token in re.compile(_PIECE).finditer(text, at):
         kind = token.lastgroup
         depth += (kind == "open") - (kind == "close")
         if depth == 0:
@@ -31,7 +29,7 @@ def in_brackets(text: str, at: int) -> tuple[list[str], int] | None:
 
 def pair(part: str) -> tuple[str, str]:
     """Key and value of `key: value`, both as they are written."""
-    found = _PAIR.fullmatch(part)
+    found = re.fullmatch(_PAIR, part)
     if found is None:
         return part, "null"
     key, value = (found.group(1), found.group(2)) if found.group(1) else (found.group(3), found.group(4))
@@ -40,7 +38,7 @@ def pair(part: str) -> tuple[str, str]:
 
 def unfolded(block: str, eol: str) -> str:
     """`- {id: X, title: Y}` with one key a line, each value as it was written; any other block as it is."""
-    dash = _FLOW_ITEM.match(block)
+    dash = re.match(_FLOW_ITEM, block)
     found = in_brackets(block, dash.end()) if dash else None
     if dash is None or found is None:
         return block
@@ -53,4 +51,4 @@ def unfolded(block: str, eol: str) -> str:
 
 def put_on_lines(text: str, indent: int, eol: str) -> str:
     """The text with its second and later lines at this indent."""
-    return _LINE_END.sub(lambda _: eol + " " * indent, text)
+    return re.sub(_LINE_END, lambda _: eol + " " * indent, text)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from capsule.core.errors import TrackerError
 from capsule.core.item import Value
@@ -19,10 +20,11 @@ from capsule.trackers._backlog_layout import (
     fields_of,
     items_key,
     key_indent,
+    laid_out,
     value_and_comment,
 )
-from capsule.trackers._backlog_page import Page, documents_in, opened
-from capsule.trackers._backlog_read import number_of, stated_last_id
+from capsule.trackers._backlog_page import Page, documents_in, number_of, opened
+from capsule.trackers._backlog_read import stated_last_id
 from capsule.trackers._backlog_scalars import literal, meant, scalar, written
 
 _IN_BLOCKS = ("description",)
@@ -34,14 +36,13 @@ Cut = tuple[int, int, str]
 """From where to where, and what comes there instead."""
 
 
-@dataclass
-class Plan:
+class Plan(msgspec.Struct):
     """What a list of assignments means for one file. Items are meant by their number in it."""
 
     last_id: int
-    changed: dict[int, dict[str, Value]] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
-    added: dict[str, dict[str, Value]] = field(default_factory=dict)
+    changed: dict[int, dict[str, Value]] = msgspec.field(default_factory=dict)
+    gone: set[int] = msgspec.field(default_factory=set)
+    added: dict[str, dict[str, Value]] = msgspec.field(default_factory=dict)
 
     def is_empty(self) -> bool:
         return not (self.changed or self.gone or self.added)
@@ -200,7 +201,7 @@ def _head_cuts(page: Page, plan: Plan) -> Iterator[Cut]:
 
 
 def _raises_last_id(page: Page, plan: Plan) -> bool:
-    left = [number_of(page.id_of(number)) or 0 for number in plan.gone]
+    left = [number_of(page.ids[number]) or 0 for number in plan.gone]
     return bool(plan.added) or max(left, default=0) > stated_last_id(page)
 
 
@@ -231,7 +232,10 @@ def _check_item(page: Page, block: str, expected: Mapping[str, object]) -> None:
 
 
 def _check_rest(page: Page, plan: Plan, text: str) -> None:
-    """The rest of the file, without its items, still says what it said, and the last id."""
+    """The rest of the file, without its items, still says what it said, and the last id; no item more, none less."""
+    found = laid_out(text)
+    if (len(found.starts) if found else 0) != len(page.items) - len(plan.gone) + len(plan.added):
+        raise _unreadable(page)
     if page.has_anchors:
         whole = opened(text.encode(), page.where)
         kept = [{**item, **plan.changed.get(n, {})} for n, item in enumerate(page.items) if n not in plan.gone]

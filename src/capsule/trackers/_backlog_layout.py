@@ -10,25 +10,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from capsule.trackers._backlog_braces import in_brackets, put_on_lines
-from capsule.trackers._backlog_scalars import quoted_key
 
 _KEY = r"""("[^"\\\n]*"|'[^'\n]*'|[^\s"'#\[\]{}&*!|>%@`,?-][^\n]*?)[ \t]*:(?=[ \t\r\n]|\Z)"""
 _TOP_KEY = re.compile("\n" + _KEY)
 _FIELD_KEY = re.compile(_KEY)
 _ITEMS = re.compile(r"^(?:items|\"items\"|'items')[ \t]*:(?:[ \t][^\n]*|\r)?(?:\n|\Z)", re.MULTILINE)
 _FIRST_DASH = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-(?=[ \t\r\n]|\Z)")
-_DASH_BEFORE_KEY = re.compile(r" *-(?: +|[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)* +)(?=[^\s#])")
-_OPENING = re.compile(r"[^:\n]*:([ \t]*)(?=\[)")
-_COMMENT = re.compile(r"( *)#")
-_KEEPS_BLANKS = re.compile(r":[ \t]+[|>][1-9]?\+")
+
+# Reading a file without faults does without these: they are compiled where they are first used, and `re` remembers.
+_DASH_BEFORE_KEY = r" *-(?: +|[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)* +)(?=[^\s#])"
+_OPENING = r"[^:\n]*:([ \t]*)(?=\[)"
+_COMMENT = r"( *)#"
+_KEEPS_BLANKS = r":[ \t]+[|>][1-9]?\+"
+_LINE_AT = r"\n {%d}(?![\s#]|-[ \t\r\n]|-\Z)"
+"""The start of a line with a key at some indent: no comment, no blank line, no entry of a list."""
+_VALUE = r"""[ \t]*("(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|(?![\[{])[^\n]*?)([ \t]+\#[^\n]*|[ \t]*)\r?\n?"""
+_REMARK = r"([ \t]+#[^\n]*|[ \t]*)\r?\n?"
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """A field in its item's text: the lines are `text[start:end]`, the value follows the colon that ends at `colon`."""
 
     name: str
@@ -37,8 +41,7 @@ class Field:
     end: int
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Where the items stand: `starts[n]` is where the line of the nth dash starts."""
 
     indent: int
@@ -62,7 +65,7 @@ def laid_out(text: str) -> Layout | None:
     if first is None:
         return None
     indent = len(first.group(1))
-    outside = re.compile(rf"\n(?! {{{indent}}}-(?:[ \t\r\n]|\Z)) {{0,{indent}}}[^ \t\r\n#]").search(
+    outside = re.compile(rf"\n(?! {{{indent}}}(?: |-[ \t\r\n]|-\Z)) {{0,{indent}}}[^ \t\r\n#]").search(
         text, first.start(1)
     )
     end = outside.start() + 1 if outside else len(text)
@@ -79,11 +82,11 @@ def items_key(text: str) -> tuple[int, int] | None:
 
 def fields_of(block: str) -> list[Field] | None:
     """The fields of an item that is written with one key a line; None where it is not."""
-    dash = _DASH_BEFORE_KEY.match(block)
+    dash = re.match(_DASH_BEFORE_KEY, block)
     if dash is None:
         return None
     indent = dash.end() - (block.rfind("\n", 0, dash.end()) + 1)
-    starts = [dash.end(), *(found.end() for found in _lines_at(indent).finditer(block, dash.end()))]
+    starts = [dash.end(), *(found.end() for found in re.compile(_LINE_AT % indent).finditer(block, dash.end()))]
     keys = [_FIELD_KEY.match(block, start) for start in starts]
     lines = [start - indent if number else start for number, start in enumerate(starts)]
     if not all(keys):
@@ -95,11 +98,28 @@ def fields_of(block: str) -> list[Field] | None:
 
 def key_lines(text: str, start: int, end: int) -> int:
     """How many lines of this item start with a key; 0 where it is written otherwise."""
-    dash = _DASH_BEFORE_KEY.match(text, start, end)
+    dash = re.compile(_DASH_BEFORE_KEY).match(text, start, end)
     if dash is None:
         return 0
     indent = dash.end() - (text.rfind("\n", 0, dash.end()) + 1)
-    return 1 + len(_lines_at(indent).findall(text, dash.end(), end))
+    return 1 + len(re.compile(_LINE_AT % indent).findall(text, dash.end(), end))
+
+
+def all_key_lines(text: str, layout: Layout) -> int | None:
+    """How many lines of all items start with a key, or a few more; None where an item does not start with `- name`.
+
+    Counting whole texts takes no time. Lines that are hard to tell apart (blank ones with spaces in them) count too:
+    whoever finds more lines than keys has to look closer anyway.
+    """
+    after_dash = layout.indent + 1
+    heads = {text[start + after_dash : start + after_dash + 2] for start in layout.starts}
+    if not all(head[:1] == " " and head[1:].isalpha() for head in heads):
+        return None
+    line = "\n" + " " * (layout.indent + 2)
+    lines, *others = (
+        text.count(each, layout.starts[0], layout.end) for each in (line, f"{line} ", f"{line}#", f"{line}- ")
+    )
+    return len(layout.starts) + lines - sum(others)
 
 
 def content_end(block: str, indent: int) -> int:
@@ -115,7 +135,7 @@ def key_indent(block: str, fields: list[Field]) -> int:
 def without_brackets(text: str) -> str:
     """`items: [{...}, {...}]` with one item a line; any other text as it is."""
     key = items_key(text)
-    opening = _OPENING.match(text, key[0]) if key else None
+    opening = re.compile(_OPENING).match(text, key[0]) if key else None
     found = in_brackets(text, opening.end()) if opening else None
     if opening is None or found is None:
         return text
@@ -135,24 +155,23 @@ def top_keys(text: str) -> Iterator[tuple[str, int]]:
         yield quoted_key(found.group(1)), found.start() + 1
 
 
-_patterns: dict[int, re.Pattern[str]] = {}
+def quoted_key(name: str) -> str:
+    """The text of a key as YAML may have written it."""
+    if name.startswith('"'):
+        import json  # noqa: PLC0415 - hardly anybody quotes a key
 
-
-def _lines_at(indent: int) -> re.Pattern[str]:
-    """Starts of lines with a key at this indent: no comment, no blank line, no entry of a list."""
-    if indent not in _patterns:
-        _patterns[indent] = re.compile(rf"\n {{{indent}}}(?![\s#]|-[ \t\r\n]|-\Z)")
-    return _patterns[indent]
+        return str(json.loads(name))
+    return name[1:-1].replace("''", "'") if name[:1] == "'" else name
 
 
 def _trimmed(block: str, start: int, end: int, indent: int) -> int:
     """Where a field ends that has its lines in here: comments and blank lines after it belong to what follows."""
     after_key = block.find("\n", start, end) + 1
-    if after_key and _KEEPS_BLANKS.search(block, start, after_key):
+    if after_key and re.compile(_KEEPS_BLANKS).search(block, start, after_key):
         outside = re.compile(rf" {{0,{indent}}}\S")
         return next((at for at in _line_starts(block, after_key, end) if outside.match(block, at)), end)
     while start < (line := block.rfind("\n", start, end - 1) + 1) < end:
-        comment = _COMMENT.match(block, line, end)
+        comment = re.compile(_COMMENT).match(block, line, end)
         if block[line:end].strip() and not (comment and len(comment.group(1)) <= indent):
             break
         end = line
@@ -165,16 +184,12 @@ def _line_starts(text: str, start: int, end: int) -> Iterator[int]:
         start = text.find("\n", start, end) + 1 or end
 
 
-_VALUE = re.compile(r"""[ \t]*("(?:[^"\\\n]|\\.)*"|'(?:[^'\n]|'')*'|(?![\[{])[^\n]*?)([ \t]+\#[^\n]*|[ \t]*)\r?\n?""")
-_REMARK = re.compile(r"([ \t]+#[^\n]*|[ \t]*)\r?\n?")
-
-
 def value_and_comment(text: str) -> tuple[str, str] | None:
     """What stands after a key's colon on its line, apart from the remark behind it; None where it goes on below."""
     start = len(text) - len(text.lstrip(" \t"))
     closed = in_brackets(text, start) if text[start : start + 1] in ("[", "{") else None
-    remark = _REMARK.fullmatch(text, closed[1]) if closed else None
+    remark = re.compile(_REMARK).fullmatch(text, closed[1]) if closed else None
     if closed and remark and "\n" not in text[: closed[1]]:
         return text[start : closed[1]], remark.group(1).rstrip()
-    found = _VALUE.fullmatch(text)
+    found = re.fullmatch(_VALUE, text)
     return (found.group(1), found.group(2).rstrip()) if found else None

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import bisect
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+
+import msgspec
 
 from capsule.core.errors import SettingsError, TrackerError
 from capsule.plain_files import parse_yaml
 from capsule.trackers._backlog_braces import unfolded
 from capsule.trackers._backlog_layout import (
     Layout,
+    all_key_lines,
     fields_of,
     key_lines,
     laid_out,
@@ -29,16 +32,18 @@ MOST_ALIASES = 10
 """Ten that are nested stand for a few dozen values; a hundred for more than there is memory."""
 BOM = b"\xef\xbb\xbf"
 
-_MARKS = re.compile(rb"^(?:<{7}|>{7}|\|{7})(?: |\r?$)", re.MULTILINE)
-_ANCHOR = re.compile(r"[&](?<=[\s\[{,]&)([^\s\[\]{},&]+)")
-_ALIAS = re.compile(r"[*](?<=[\s\[{,]\*)([^\s\[\]{},*]+)")
-_TOO_DEEP = re.compile(r"\n *(?:[-?][ \t]+){100}")
+_TOO_DEEP = re.compile(r"\n *+[-?][ \t]++(?:[-?][ \t]++){99}")
 _TOO_FAR_IN = "\n" + " " * 1000
-_POSITION = re.compile(r" ?at byte \d+ line (\d+) column (\d+)")
+_NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
+
+# Few files need these: they are compiled where they are first used, and `re` remembers them.
+_MARKS = rb"(?m)^(?:<{7}|>{7}|\|{7})(?: |\r?$)"
+_ANCHOR = r"[&](?<=[\s\[{,]&)([^\s\[\]{},&]+)"
+_ALIAS = r"[*](?<=[\s\[{,]\*)([^\s\[\]{},*]+)"
+_POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(msgspec.Struct, frozen=True, dict=True):
     """The file, read but not judged: its items are mappings, whatever they hold."""
 
     where: str
@@ -53,7 +58,7 @@ class Page:
 
     @cached_property
     def has_anchors(self) -> bool:
-        return "&" in self.text and _ANCHOR.search(self.text) is not None
+        return "&" in self.text and re.search(_ANCHOR, self.text) is not None
 
     @cached_property
     def _line_ends(self) -> list[int]:
@@ -98,14 +103,38 @@ class Page:
         found = value_and_comment(self.value_text(number, name))
         return found[0].strip() if found else ""
 
-    def id_of(self, number: int) -> str:
-        """Its id, as it was written: `007` is a text like any other."""
-        value = self.items[number].get("id")
-        return value if isinstance(value, str) else "" if value is None else self.source(number, "id") or str(value)
+    @cached_property
+    def ids(self) -> list[str]:
+        """Of each item, as it was written: `007` is a text like any other. '' where there is none."""
+        values = [item.get("id") for item in self.items]
+        return [each if isinstance(each, str) else self._odd_id(number, each) for number, each in enumerate(values)]
+
+    def _odd_id(self, number: int, value: object) -> str:
+        return "" if value is None else self.source(number, "id") or str(value)
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """Which item of the file has this id."""
+        return {name: number for number, name in enumerate(self.ids)}
+
+    @cached_property
+    def highest_number(self) -> int:
+        return max((number_of(each) or 0 for each in self.ids), default=0)
 
 
+def number_of(item_id: str) -> int | None:
+    """14 for WRK-014; None where an id has no number of that form."""
+    found = _NUMBERED.fullmatch(item_id)
+    return int(found.group(1)) if found else None
+
+
+@lru_cache(maxsize=2)
 def opened(data: bytes, where: str) -> Page:
-    """The file's meaning, where it is one document of ours; raises TrackerError that says where it is not."""
+    """The file's meaning, where it is one document of ours; raises TrackerError that says where it is not.
+
+    One command reads the same bytes several times: to judge them, to change them, to save them after the commit. So
+    the last meanings are kept, by content; nobody may change a page.
+    """
     text = _decoded(data, where)
     _refuse_bombs(text, where)
     documents = _parsed(data, text, where)
@@ -140,12 +169,20 @@ def refuse_equal_fields(page: Page) -> None:
     layout = page.layout
     if layout is None:
         return _strictly(page.text, page, 0)
-    for number, item in enumerate(page.items):
+    for number in _doubtful(page, layout):
         start, end = layout.span(number)
-        seen = key_lines(page.text, start, end)
-        if seen != len(item) or any(isinstance(value, dict) for value in item.values()):
-            _strictly(page.text[start:end], page, start)
+        _strictly(page.text[start:end], page, start)
     return None
+
+
+def _doubtful(page: Page, layout: Layout) -> Iterator[int]:
+    """Items that may hold a key twice. An item written key by key has no fewer lines than keys, so if the file has as
+    many of both, then each item has, and only mappings inside of items are left to look at."""
+    keys = sum(map(len, page.items))
+    even = not page.has_anchors and all_key_lines(page.text, layout) == keys
+    for number, item in enumerate(page.items):
+        if dict in map(type, item.values()) or not (even or key_lines(page.text, *layout.span(number)) == len(item)):
+            yield number
 
 
 # ---- refusals
@@ -162,7 +199,7 @@ def _decoded(data: bytes, where: str) -> str:
 
 
 def _parsed(data: bytes, text: str, where: str) -> list[object]:
-    marks = _MARKS.search(data) if b"<<<<<<<" in data or b">>>>>>>" in data else None
+    marks = re.search(_MARKS, data) if b"<<<<<<<" in data or b">>>>>>>" in data else None
     if marks:
         line = data.count(b"\n", 0, marks.start()) + 1
         raise TrackerError(f"{where}, line {line}: these are the marks of a merge conflict.", "Settle it first.")
@@ -174,19 +211,19 @@ def _parsed(data: bytes, text: str, where: str) -> list[object]:
 
 def _no_yaml(fault: ValueError, where: str) -> TrackerError:
     words = str(fault).removeprefix("YAML parse error: ")
-    found = _POSITION.search(words)
+    found = re.search(_POSITION, words)
     place = f"{where}, line {found.group(1)}, column {found.group(2)}" if found else where
     hint = "That is no valid YAML: look at this line and the ones just before it."
     if "mapping values" in words:
         hint = 'A text with ": " in it needs quotes around it.'
-    return TrackerError(f"{place}: {_POSITION.sub('', words)}.", hint)
+    return TrackerError(f"{place}: {re.sub(_POSITION, '', words)}.", hint)
 
 
 def _refuse_bombs(text: str, where: str) -> None:
     if _TOO_FAR_IN in text or _TOO_DEEP.search(text) or _TOO_DEEP.match("\n" + text[:1000]):
         raise TrackerError(f"{where} is nested too deeply.", "Items are a flat list of mappings.")
-    anchors = set(_ANCHOR.findall(text)) if "&" in text else set()
-    aliases = sum(name in anchors for name in _ALIAS.findall(text)) if anchors else 0
+    anchors = set(re.findall(_ANCHOR, text)) if "&" in text else set()
+    aliases = sum(name in anchors for name in re.findall(_ALIAS, text)) if anchors else 0
     if aliases > MOST_ALIASES:
         raise TrackerError(f"{where} uses {aliases} YAML aliases.", f"Write them out: {MOST_ALIASES} are the most.")
 
@@ -210,9 +247,10 @@ def _mappings(items: object, text: str, where: str) -> list[dict[str, object]]:
 
 
 def _refuse_equal_ids(page: Page) -> None:
+    if len(page.numbers) == len(page.ids):
+        return
     seen: dict[str, int] = {}
-    for number in range(len(page.items)):
-        name = page.id_of(number)
+    for number, name in enumerate(page.ids):
         if name and name in seen:
             first, second = (page.place(each).rpartition("line ")[2] for each in (seen[name], number))
             where = f" on lines {first} and {second}" if page.layout else ""

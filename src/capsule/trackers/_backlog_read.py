@@ -6,24 +6,21 @@ fails, or a word is not ours, is the place in the text looked up, so that the fa
 
 from __future__ import annotations
 
-import difflib
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import ACTIVE, Assessment, Blocked, Item, Status, check_id
-from capsule.core.text import without_controls
+from capsule.core.text import nearest, without_controls
 from capsule.trackers._backlog_braces import in_brackets
-from capsule.trackers._backlog_page import Page, opened, refuse_equal_fields
+from capsule.trackers._backlog_page import Page, number_of, opened, refuse_equal_fields
 
 SCHEMA_VERSION = 1
 FIELDS_OF_THE_FILE = ("schema_version", "last_id", "items")
 
-_NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
-_MAY_HOLD_CONTROLS = re.compile(r"[\\\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_MAY_BE_CONTROLS = ("\\", *(chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"))
+"""What a text may hold that holds control characters: them, or an escape that stands for one."""
 _SIZES = ("small", "medium", "large")
 _DEGREES = ("low", "medium", "high")
 _LEVELS = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
@@ -64,8 +61,7 @@ _REQUIRED = ("id", "title", "status")
 _LISTS = ("tags", "dependencies")
 
 
-@dataclass(frozen=True)
-class Backlog:
+class Backlog(msgspec.Struct, frozen=True):
     """What the file says: its items in its own order."""
 
     items: dict[str, Item]
@@ -81,16 +77,10 @@ def read_backlog(data: bytes, where: str) -> Backlog:
     refuse_equal_fields(page)
     reader = _Reader(page)
     items = reader.items()
-    last_id = highest_number(page, items)
+    last_id = highest_number(page)
     waiting = reader.without_what_is_done(items, last_id)
     _refuse_cycles(page, waiting)
     return Backlog(waiting, last_id, tuple(reader.warnings()))
-
-
-def number_of(item_id: str) -> int | None:
-    """14 for WRK-014; None where an id has no number of that form."""
-    found = _NUMBERED.fullmatch(item_id)
-    return int(found.group(1)) if found else None
 
 
 def stated_last_id(page: Page) -> int:
@@ -104,8 +94,9 @@ def stated_last_id(page: Page) -> int:
     return stated
 
 
-def highest_number(page: Page, ids: Iterable[str]) -> int:
-    return max(stated_last_id(page), max((number_of(each) or 0 for each in ids), default=0))
+def highest_number(page: Page) -> int:
+    """The last number given: as the file says, or as its items say where somebody numbered them by hand."""
+    return max(stated_last_id(page), page.highest_number)
 
 
 def check_version(page: Page) -> None:
@@ -126,8 +117,8 @@ class _Reader:
 
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._ids = [page.id_of(number) for number in range(len(page.items))]
-        self._clean = _unchanged if _MAY_HOLD_CONTROLS.search(page.text) is None else without_controls
+        self._ids = page.ids
+        self._clean = without_controls if any(map(page.text.__contains__, _MAY_BE_CONTROLS)) else _unchanged
         self._odd: list[str] = []
 
     def items(self) -> dict[str, Item]:
@@ -236,7 +227,7 @@ class _Reader:
         meant = word.strip().lower().replace("-", "_").replace(" ", "_")
         if meant in allowed:
             return meant
-        near = difflib.get_close_matches(meant, allowed, 1)
+        near = nearest(meant, allowed)
         hint = f"Did you mean {near[0]}?" if near else "Use one of these words."
         words = f"{name} is {_shown(word)}; it must be one of {', '.join(allowed)}"
         raise self._fault(number, name, words, hint)
@@ -262,13 +253,14 @@ class _Reader:
                     self._note(number, name, f"{name} is ignored, because the item is not blocked")
             return None
         kind = self._one_of(number, "blocked_type", row.blocked_type or _BLOCK_TYPES[0], _BLOCK_TYPES)
-        origin = Status.NEW
+        origin = Status.IN_PROGRESS if row.phase else Status.NEW
         if row.blocked_from_status:
             origin = self._status(
                 number, "blocked_from_status", row.blocked_from_status, [each.value for each in ACTIVE]
             )
         else:
-            self._note(number, "status", "it is blocked, but does not say from which status; new is assumed")
+            words = f"it is blocked, but does not say from which status; {origin.value} is assumed"
+            self._note(number, "status", words)
         return Blocked(origin, self._clean(row.blocked_reason or ""), kind)
 
     def _fault(self, number: int, name: str, words: str, hint: str) -> TrackerError:
@@ -293,7 +285,7 @@ class _Reader:
             return items[other].status is not Status.DONE
         if (number_of(other) or last_id + 1) <= last_id:
             return False
-        near = difflib.get_close_matches(other, items, 1)
+        near = nearest(other, items)
         hint = f"Did you mean {near[0]}?" if near else f"Ids up to {last_id} count as done; this was never given."
         raise self._fault(number, "dependencies", f"it depends on {_shown(other)}, which there is not", hint)
 
@@ -306,6 +298,8 @@ class _Reader:
         for name in (each for each in self._page.document if each not in FIELDS_OF_THE_FILE):
             yield f"{self._page.place(None, name)}: {_shown(name)} is no field of the file; it is kept."
         found: dict[str, list[int]] = {}
+        if set().union(*self._page.items) <= _KNOWN:
+            return
         for number, item in enumerate(self._page.items):
             for name in item.keys() - _KNOWN:
                 found.setdefault(name, []).append(number)
@@ -317,10 +311,9 @@ class _Reader:
 
 def _refuse_cycles(page: Page, items: dict[str, Item]) -> None:
     """Walks along dependencies without recursion: chains may be as long as the file."""
-    numbers = {name: number for number, name in enumerate(items)}
     finished: set[str] = set()
-    for start, item in items.items():
-        trail = {start: iter(item.dependencies)} if start not in finished else {}
+    for start in [name for name, item in items.items() if item.dependencies]:
+        trail = {start: iter(items[start].dependencies)} if start not in finished else {}
         while trail:
             current = next(reversed(trail))
             following = next(trail[current], None)
@@ -329,16 +322,15 @@ def _refuse_cycles(page: Page, items: dict[str, Item]) -> None:
                 del trail[current]
             elif following in trail:
                 circle = [*list(trail)[list(trail).index(following) :], following]
-                words = (
-                    f"{page.place(numbers[current], 'dependencies')}: items wait for each other: {' → '.join(circle)}."
-                )
+                place = page.place(page.numbers[current], "dependencies")
+                words = f"{place}: items wait for each other: {' → '.join(circle)}."
                 raise TrackerError(words, "Take one of these dependencies out.")
             elif following not in finished:
                 trail[following] = iter(items[following].dependencies)
 
 
 def _nearest_field(name: str) -> str:
-    near = difflib.get_close_matches(str(name), FIELDS, 1)
+    near = nearest(str(name), FIELDS)
     return f" Did you mean {near[0]}?" if near else ""
 
 

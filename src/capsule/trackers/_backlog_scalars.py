@@ -7,7 +7,6 @@ looser than the standards (`+-0` and `0x-1` are numbers to one), and so is the p
 
 from __future__ import annotations
 
-import json
 import re
 
 from capsule.core.item import Value
@@ -82,8 +81,3 @@ def _is_plain(text: str) -> bool:
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found.group())
     return "\ufffd" if 0xD800 <= code < 0xE000 else f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def quoted_key(name: str) -> str:
-    """The text of a key as YAML may have written it."""
-    return json.loads(name) if name.startswith('"') else name[1:-1].replace("''", "'") if name[:1] == "'" else name

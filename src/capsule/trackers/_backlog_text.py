@@ -7,15 +7,16 @@ text. Assignments may be applied twice, so a plan holds only what is not so alre
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+
+import msgspec
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.item import Status, Value
 from capsule.core.ledger import same_title
 from capsule.trackers._backlog_cuts import Plan, carried_out
-from capsule.trackers._backlog_page import BOM, Page, opened
-from capsule.trackers._backlog_read import Backlog, check_version, highest_number, number_of, read_backlog
+from capsule.trackers._backlog_page import BOM, Page, number_of, opened
+from capsule.trackers._backlog_read import Backlog, check_version, highest_number, read_backlog
 from capsule.trackers._backlog_scalars import meant
 
 __all__ = ["Backlog", "Rewrite", "new_backlog", "number_of", "read_backlog", "rewritten", "with_entry"]
@@ -29,8 +30,7 @@ items: []
 """
 
 
-@dataclass(frozen=True)
-class Rewrite:
+class Rewrite(msgspec.Struct, frozen=True):
     data: bytes
     added: tuple[str, ...] = ()
     """Ids of the items that were not there before, in the order of their assignments."""
@@ -76,35 +76,37 @@ def with_entry(worklog: bytes, entry: LogEntry) -> bytes:
 
 
 class _Known:
-    """Titles that are there, or were; the archive is asked only where the file does not know."""
+    """Titles that are there, or were. All of them are looked at only where somebody asks for a title, and the archive
+    only where the file does not know it."""
 
     def __init__(self, page: Page, archived: Callable[[], Container[str]]) -> None:
         self._page = page
         self._ask = archived
+        self._added: dict[str, str] = {}
 
-    @cached_property
-    def by_id(self) -> dict[str, str]:
-        return {self._page.id_of(n): _told_apart(_title(self._page, n)) for n in range(len(self._page.items))}
+    def title_of(self, item_id: str) -> str | None:
+        """None where there is no such item."""
+        number = self._page.numbers.get(item_id)
+        return self._added.get(item_id) if number is None else _told_apart(_title(self._page, number))
 
     @cached_property
     def _titles(self) -> set[str]:
-        return set(self.by_id.values())
+        return {_told_apart(_title(self._page, number)) for number in range(len(self._page.items))}
 
     @cached_property
     def _archived(self) -> Container[str]:
         return self._ask()
 
     def __contains__(self, title: str) -> bool:
-        return title in self._titles or title in self._archived
+        return title in self._added.values() or title in self._titles or title in self._archived
 
     def add(self, item_id: str, title: str) -> None:
-        self._titles.add(title)
-        self.by_id[item_id] = title
+        self._added[item_id] = title
 
 
 def _planned(page: Page, assignments: Sequence[Assignment], prefix: str, known: _Known, ids: list[str]) -> Plan:
-    numbers = {page.id_of(number): number for number in range(len(page.items))}
-    plan = Plan(highest_number(page, numbers))
+    numbers = page.numbers
+    plan = Plan(highest_number(page))
     for assignment in assignments:
         if isinstance(assignment, Assign) and assignment.item in numbers:
             plan.changed.setdefault(numbers[assignment.item], {}).update(assignment.values)
@@ -119,13 +121,13 @@ def _planned(page: Page, assignments: Sequence[Assignment], prefix: str, known: 
 
 def _plan_new(plan: Plan, wanted: Exists, prefix: str, known: _Known, ids: list[str]) -> None:
     title = _told_apart(str(wanted.values["title"]))
-    if ids and known.by_id.get(ids[0]) == title:
+    if ids and known.title_of(ids[0]) == title:
         ids.pop(0)
         return
     if wanted.unless_known and title in known:
         return
     earlier = ids.pop(0) if ids else ""
-    if earlier and (earlier in known.by_id or (number_of(earlier) or 0) <= plan.last_id):
+    if earlier and (known.title_of(earlier) is not None or (number_of(earlier) or 0) <= plan.last_id):
         return
     item_id = earlier or f"{prefix}-{plan.last_id + 1:03}"
     plan.last_id = max(plan.last_id + 1, number_of(item_id) or 0)

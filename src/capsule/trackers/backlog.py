@@ -16,12 +16,13 @@ from pathlib import Path
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
 from capsule.core.item import Item, Lineage, Status, check_id, check_move
-from capsule.core.ledger import archived_titles, same_title
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
 from capsule.system.lock import FileLock
 from capsule.trackers import already_closed, unknown
-from capsule.trackers._backlog_page import LARGEST
-from capsule.trackers._backlog_text import Backlog, number_of, read_backlog, rewritten, with_entry
+from capsule.trackers._backlog_page import LARGEST, number_of
+from capsule.trackers._backlog_read import Backlog, read_backlog
+
+# What changes the file is loaded where it is changed: `status` is typed all day.
 
 FILE = "BACKLOG.yaml"
 WORKLOG = "_worklog"
@@ -121,6 +122,8 @@ class BacklogTracker:
         self, read: Callable[[str], bytes | None], assignments: Sequence[Assignment], ids: Sequence[str] = ()
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
         """From how our files read to how they are to read, for each that changes; and the ids that were given."""
+        from capsule.trackers._backlog_text import rewritten, with_entry  # noqa: PLC0415
+
         before = read(FILE)
         if before is None:
             raise TrackerError(
@@ -138,6 +141,8 @@ class BacklogTracker:
 
     def _archived(self) -> set[str]:
         """Titles of everything that ever left the backlog, as the worklogs on the disk have them."""
+        from capsule.core.ledger import archived_titles, same_title  # noqa: PLC0415
+
         titles: set[str] = set()
         for path in sorted((self._root / WORKLOG).glob("*.md")):
             with contextlib.suppress(OSError):  # whatever is no plain file is no worklog of ours
@@ -179,6 +184,8 @@ class BacklogTracker:
         self._apply([Assign(item_id, {"status": status.value, "updated": self._now()})])
 
     def _apply(self, assignments: Sequence[Assignment]) -> None:
+        from capsule.trackers._backlog_text import rewritten  # noqa: PLC0415
+
         after = rewritten(self._data, assignments, where=FILE, prefix=self._prefix, archived=self._archived)
         if after.data == self._data:
             return

@@ -78,6 +78,14 @@ class _Branch:
         return [self.tip] if self.tip else []
 
 
+class _Draft(msgspec.Struct, frozen=True):
+    """What the own files become, and how they read when that was found out."""
+
+    read: Mapping[str, bytes | None]
+    contents: Mapping[str, bytes]
+    added: tuple[str, ...]
+
+
 class _Pending(msgspec.Struct, frozen=True):
     """A commit, and what is to be saved once it is on its branch."""
 
@@ -167,13 +175,15 @@ class GitBooks:
             found = find_step(self._git, entry.key, branch.tip, entry.since)
             if found:
                 return Booked(found.commit, found.added)
-            commit, added = self._build(entry, branch)
+            read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
+            draft = self._draft(read, entry.assignments, ())
+            commit = self._build(entry, branch, draft)
             if not commit:
                 return Booked("", self._save(entry.assignments, ()))
-            pending = _Pending(branch.name, commit, branch.tip, added, tuple(entry.assignments))
+            pending = _Pending(branch.name, commit, branch.tip, draft.added, tuple(entry.assignments))
             write_atomically(self._note, msgspec.json.encode(pending))
             if self._swap(branch, commit):
-                return Booked(commit, added, self._finish())
+                return Booked(commit, draft.added, self._settle(pending, draft))
         raise _too_busy(branch.name)
 
     def _branch(self, wanted: str) -> _Branch:
@@ -188,18 +198,26 @@ class GitBooks:
             raise Refused(f"There is no branch {name}.", "List what there is: git branch")
         return _Branch(name, tip, name == here)
 
-    def _build(self, entry: BookEntry, branch: _Branch) -> tuple[str, tuple[str, ...]]:
-        """The commit, seen by nobody yet, and the ids it gives; no commit where nothing differs."""
+    def _draft(self, read: Read, assignments: Sequence[Assignment], ids: Sequence[str]) -> _Draft:
+        seen: dict[str, bytes | None] = {}
+
+        def look(path: str) -> bytes | None:
+            seen[path] = read(path)
+            return seen[path]
+
+        contents, added = self._rewrite(look, assignments, ids)
+        return _Draft(seen, contents, added)
+
+    def _build(self, entry: BookEntry, branch: _Branch, draft: _Draft) -> str:
+        """The commit, seen by nobody yet; '' where nothing differs."""
         git = self._git
-        read = self._on_disk if branch.here else partial(git.read_file, self._tree(branch))
-        contents, added = self._rewrite(read, entry.assignments, ())
         held = self._tree(branch)
         worked = with_changes(git, held, self._work(entry.work, held), git.capsule_dir / "git")
-        tree = self._with_files(branch, worked, {**self._typed(branch), **contents})
+        tree = self._with_files(branch, worked, {**self._typed(branch), **draft.contents})
         if tree == held:
-            return "", added
-        message = message_of(entry.message, entry.key, added)
-        return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now()), added
+            return ""
+        message = message_of(entry.message, entry.key, draft.added)
+        return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now())
 
     def _tree(self, branch: _Branch) -> str:
         return self._git.commit(branch.tip).tree if branch.tip else self._git.make_tree(())
@@ -254,13 +272,18 @@ class GitBooks:
 
     # Save
 
-    def _finish(self) -> tuple[str, ...]:
-        """What is noted to be saved, if its commit is on the branch at all. Returns warnings."""
-        warnings: tuple[str, ...] = ()
+    def _finish(self) -> None:
+        """What is noted to be saved, if its commit is on the branch at all."""
         pending = self._pending()
         if pending and self._is_made(pending):
-            self._save(pending.assignments, pending.added)
-            warnings = self._bring_along(pending.branch, pending.onto)
+            self._settle(pending)
+        else:
+            self._note.unlink()
+
+    def _settle(self, pending: _Pending, draft: _Draft | None = None) -> tuple[str, ...]:
+        """The files and the index follow a commit that is on its branch. Returns warnings."""
+        self._save(pending.assignments, pending.added, draft)
+        warnings = self._bring_along(pending.branch, pending.onto)
         self._note.unlink()
         return warnings
 
@@ -274,21 +297,19 @@ class GitBooks:
         tip, commit = self._git.resolve(f"refs/heads/{pending.branch}"), self._git.resolve(pending.commit)
         return bool(tip and commit) and self._git.is_ancestor(commit, tip)
 
-    def _save(self, assignments: Sequence[Assignment], ids: Sequence[str]) -> tuple[str, ...]:
-        """The own files on disk, as the assignments leave them; a file that changed since it was read is read again."""
+    def _save(
+        self, assignments: Sequence[Assignment], ids: Sequence[str], draft: _Draft | None = None
+    ) -> tuple[str, ...]:
+        """The own files on disk, as the assignments leave them. A draft holds as long as the disk reads as it did when
+        it was made; a file that changed since is read again."""
         for _ in range(_MOST_ROUNDS):
-            seen: dict[str, bytes | None] = {}
-
-            def read(path: str, seen: dict[str, bytes | None] = seen) -> bytes | None:
-                seen[path] = self._on_disk(path)
-                return seen[path]
-
-            contents, added = self._rewrite(read, assignments, ids)
-            if all(self._on_disk(path) == content for path, content in seen.items()):
-                for path, content in contents.items():
-                    if seen.get(path) != content:
+            draft = draft or self._draft(self._on_disk, assignments, ids)
+            if all(self._on_disk(path) == content for path, content in draft.read.items()):
+                for path, content in draft.contents.items():
+                    if draft.read.get(path) != content:
                         self._put(path, content)
-                return added
+                return draft.added
+            draft = None
         raise Refused("The tracker's files change all the time.", "Let whoever writes them finish, then run it again.")
 
     def _bring_along(self, branch: str, onto: str) -> tuple[str, ...]:

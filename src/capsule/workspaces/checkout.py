@@ -206,6 +206,10 @@ class Checkout(GitPlace):
     def head(self) -> str:
         return self._settle()[0]
 
+    def essence(self, tree: str) -> str:
+        """The tracker's files change with every step that is booked."""
+        return graft(self._git, tree, self._git.make_tree(()), self._artefacts)
+
     def hooks(self, tree: str, message: str) -> tuple[bool, str]:
         """Whether the user's pre-commit and commit-msg hooks agree, and the end of what they printed."""
         if self._provisions.run_setup is None:

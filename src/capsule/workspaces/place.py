@@ -25,6 +25,7 @@ from capsule.workspaces.salvage import keep_commit
 from capsule.workspaces.snapshot import Snapshots
 from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
 
+PLAIN = "100644"
 CAPSULE = Identity("Capsule", "capsule@localhost")
 
 
@@ -62,8 +63,14 @@ class GitPlace:
     def files(self, tree: str) -> Sequence[str]:
         return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
 
+    def odd_files(self, tree: str) -> set[str]:
+        return {shown(e.path) for e in self._git.list_tree(tree, recursive=True) if e.mode != PLAIN}
+
     def read(self, tree: str, path: str) -> bytes | None:
         return self._git.read_file(tree, path)
+
+    def essence(self, tree: str) -> str:
+        return tree
 
     def gate(self, tree: str) -> Path:
         self._gated = True

@@ -11,7 +11,7 @@ from capsule.system.git import Git
 from capsule.system.git_objects import Difference, Entry
 
 # Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
-ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml")
+ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
 ABSENT = "000000"
 _FOLDER = "040000"
 _FILE = "100644"

@@ -1,0 +1,50 @@
+"""`run ID --rebase` and `run ID --fresh` for an item of a backlog: a human lets it go on in another way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import Refused
+
+if TYPE_CHECKING:
+    from capsule.core.item import Item, Value
+    from capsule.doors import Tracker
+    from capsule.wiring import Project
+
+
+def rebuild(project: Project, tracker: Tracker, item: Item) -> None:
+    """Whoever has the work rebuilt on the new main answers what it was blocked for."""
+    from capsule.commands.common import known_mission
+    from capsule.commands.moving import grip, move
+
+    state = known_mission(project, item.id)
+    if state.workflow.workspace != "worktree":
+        hint = f"Merge or rebase the branch yourself, then go on: capsule run {item.id}"
+        raise Refused(f"{item.id} works in the checkout, which Capsule does not rebase.", hint)
+    if item.blocked:
+        with grip(project, tracker, item.id) as held:
+            move(held, "UNBLOCK", "To be rebuilt on the new main", _unblocked(item), no_commit=False)
+
+
+def start_anew(project: Project, tracker: Tracker, item: Item) -> None:
+    """A new mission from the first phase; what the old one had in its worktree is salvaged."""
+    from capsule.commands.common import mission_state
+    from capsule.commands.ending import end_mission
+    from capsule.commands.moving import grip, move
+
+    state = mission_state(project, item.id)
+    if not state.under_way:
+        return
+    entry = state.workflow.entry()
+    if state.workflow.workspace != "worktree":
+        hint = f"Go back to where it is to start again: capsule advance {item.id} --to {entry}"
+        raise Refused(f"What was done for {item.id} is committed already.", hint)
+    end_mission(project, item.id, how="started over", branch=True)
+    with grip(project, tracker, item.id) as held:
+        move(held, "ADVANCE", "Starts over", {**_unblocked(item), "phase": entry}, no_commit=False)
+
+
+def _unblocked(item: Item) -> dict[str, Value]:
+    from capsule.core.ledger import UNBLOCKED
+
+    return {"status": item.blocked.from_status.value, **UNBLOCKED} if item.blocked else {}
