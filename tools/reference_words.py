@@ -81,6 +81,7 @@ PHASE = {
     "artefact": "The document that the checks `artefact` and `spec-done` ask for, such as `SPEC`.",
     "leads_to": "What a backlog's item becomes when the phase has passed; see below.",
     "skill": "The project's own skill for this phase, where it has one. Names like `{{CHANGE_FOLDER}}` are filled in.",
+    "form": "The template that the prompt's `{{TEMPLATE}}` stands for.",
     "may_close": "Whether its agent may say that the item is a duplicate, or done: only `closing` phases follow.",
     "closing": "Also done where an item is closed without a merge.",
 }

@@ -25,9 +25,18 @@ class Tracker(Protocol):
     """Where work comes from (trackers/). A provider's quirks are normalised behind this door and nowhere else."""
 
     name: str
+    keeps_phases: bool
+    """It says at which phase an item stands, and is changed by what is committed (`Books`), not by claim and close."""
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was odd when it was read last."""
 
     def items(self) -> Sequence[Item]:
         """Everything that is not closed, in the tracker's own order."""
+
+    def everything(self) -> Sequence[Item]:
+        """The same, with what is done and has still to be archived."""
 
     def item(self, item_id: str) -> Item:
         """One item, closed ones included; raises UnknownItem."""
@@ -257,10 +266,10 @@ class Books(Protocol):
         """Saves what a crash left unsaved: for whoever is about to read the tracker."""
 
     def files(self) -> Mapping[str, bytes]:
-        """The tracker's files as they lie in the project now."""
+        """The tracker's files as they lie in the project now, before an agent is let loose."""
 
-    def put_back(self, files: Mapping[str, bytes]) -> None:
-        """The tracker's files as they were."""
+    def look_after(self, before: Mapping[str, bytes]) -> tuple[str, ...]:
+        """What only assignments may change is as it was, with all that was assigned since; what was not so is told."""
 
     def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
         """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""

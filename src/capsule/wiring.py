@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, cached_property
 from importlib import import_module
@@ -88,12 +88,13 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
     project = Project(Git.find(place), flags or {})
+    home = project.root / ".capsule"
+    if home.exists() and not home.is_dir():
+        raise CapsuleError(f"{home} is not a folder.", "Move it away: Capsule keeps its papers there.")
     for name in ("", "worktrees", "missions", "logs", "output", "results"):
         ours = project.root / ".capsule" / name
         if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
-        if ours.exists() and not ours.is_dir():
-            raise CapsuleError(f"{ours} is not a folder.", "Move it away: Capsule keeps its papers there.")
     return project
 
 
@@ -107,22 +108,6 @@ def open_tracker(project: Project) -> Tracker:
     from capsule.trackers import beads_file
 
     return beads_file.connect(project.root, locks / "tracker.lock")
-
-
-def tracker_warnings(tracker: Tracker) -> tuple[str, ...]:
-    """What was odd about the tracker's file when it was read last."""
-    from capsule.trackers.backlog import BacklogTracker
-    from capsule.trackers.beads_file import BeadsFileTracker
-
-    tracker.items()
-    return tuple(tracker.warnings) if isinstance(tracker, BacklogTracker | BeadsFileTracker) else ()
-
-
-def everything_in(tracker: Tracker) -> Sequence[Item]:
-    """What a run has to look at: an item that is done stays in a backlog until it is archived."""
-    from capsule.trackers.backlog import BacklogTracker
-
-    return tracker.everything() if isinstance(tracker, BacklogTracker) else tracker.items()
 
 
 def tracker_name(project: Project) -> str:
@@ -170,7 +155,7 @@ def open_books(project: Project, tracker: Tracker) -> Books | None:
 
     if not isinstance(tracker, BacklogTracker):
         return None
-    return GitBooks(project.git, tracker.rewrite, tracker.own_files(), SystemClock().now)
+    return GitBooks(project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now)
 
 
 def new_backlog_file() -> bytes:

@@ -1,50 +1,66 @@
-"""A project with a backlog, as `capsule init` makes it, and commands typed in it.
+"""A project with a backlog, what its backlog holds, and what came of it.
 
-`say` runs the command line in this process, which is quick; `capsule` starts the real program, which is slower and
-proves that the two are the same.
+The project's code is the file `answer`; its test command is green while `answer` holds 42 or is not there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-import shutil
-import sys
+import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-from capsule.cli import main
+from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.item import Item
 from capsule.plain_files import parse_yaml
-from capsule.wiring import open_project, open_tracker
+from capsule.trackers.backlog import BacklogTracker
 
-from .conftest import Project, Said
+from .backlog_script import honest
+from .conftest import Project, Said, Script
 
 STAMP = "2026-02-11T09:30:00Z"
 
 
 class BacklogProject(Project):
-    def say(self, *words: str, stdin: bytes = b"", cwd: Path | None = None, **env: str) -> Said:
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            contextlib.chdir(cwd or self.path),
-            mock.patch.dict(os.environ, self.environment(**env), clear=True),
-            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            try:
-                code = main(list(words))
-            except SystemExit as stop:  # argparse's own way to end after --help
-                code = int(stop.code or 0)
-        return Said(code, out.getvalue(), err.getvalue())
+    test = "test ! -e answer || grep -qx 42 answer"
+    """Settings of the environment go before those of the project, so it need not be committed."""
+
+    def __init__(self, path: Path, folder: Path) -> None:
+        self._plays: dict[str, Script] = {}
+        super().__init__(path, folder)
+        self.play(honest())
+
+    def play(self, script: Script, item: str = "WRK-001") -> None:
+        """What the agents of this item will do from now on; those of others do what they did."""
+        self._plays[item] = script
+        self._script.write_text(json.dumps(self._plays))
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return super().environment(**{"CAPSULE_EVIDENCE__TEST": self.test, **more})
+
+    def run(self, *words: str, **env: str) -> Said:
+        return self.say("run", *words, env=env)
+
+    def add(self, title: str = "Find the answer", *words: str) -> str:
+        return self.say("add", title, *words).out.split()[0]
+
+    def settings(self, text: str) -> None:
+        """Committed, so that missions are judged by them."""
+        config = self.path / ".capsule" / "config.yaml"
+        config.write_text(f"{config.read_text()}\n{text}\n")
+        self.git("add", "-f", ".capsule/config.yaml")
+        self.git("commit", "-q", "-m", "settings")
+
+    # ---- the backlog
 
     @property
     def backlog(self) -> Path:
         return self.path / "BACKLOG.yaml"
+
+    @property
+    def tracker(self) -> BacklogTracker:
+        return BacklogTracker(self.path)
 
     def hold(self, *items: dict[str, Any], last_id: int = 0) -> None:
         """These items are in the backlog; the file is the tracker's own, so it need not be committed."""
@@ -55,38 +71,44 @@ class BacklogProject(Project):
             rows += [f"  - {first}", *(f"    {row}" for row in rest)]
         self.backlog.write_text("\n".join(rows) + "\n")
 
+    def edit(self, before: str, after: str) -> None:
+        """A human changes the backlog with an editor."""
+        text = self.backlog.read_text()
+        assert before in text, text
+        self.backlog.write_text(text.replace(before, after))
+
     def item(self, item_id: str = "WRK-001") -> Item:
-        with mock.patch.dict(os.environ, self.environment(), clear=True):
-            return open_tracker(open_project(str(self.path))).item(item_id)
+        return self.tracker.item(item_id)
+
+    def ids(self) -> list[str]:
+        return [item.id for item in self.tracker.everything()]
 
     def fields(self, item_id: str = "WRK-001") -> dict[str, Any]:
         """An item exactly as the file has it."""
         data: Any = parse_yaml(self.backlog.read_bytes(), "BACKLOG.yaml")
         return next(item for item in data["items"] if item["id"] == item_id)
 
-    def subjects(self, count: int = 1) -> list[str]:
-        return self.git("log", f"-{count}", "--format=%s").splitlines()
-
     def documents(self, *kinds: str, item: str = "WRK-001", text: str = "written\n") -> None:
         for kind in kinds:
             self.write(f"changes/{item}_item-1/{item}_item-1_{kind}.md", text)
         self.commit("documents")
 
+    # ---- what came of it
 
-def prepared(folder: Path) -> Path:
-    """A repository in which somebody said `capsule init`, and nothing else."""
-    project = BacklogProject(folder / "project", folder)
-    project.path.mkdir()
-    project.git("init", "-q", "-b", "main")
-    project.git("config", "user.name", "Ada")
-    project.git("config", "user.email", "ada@example.org")
-    assert project.say("init").code == 0
-    return project.path
+    def subjects(self, since: str = "") -> list[str]:
+        """Of all commits, or of those after one; the oldest first."""
+        return self.git("log", "--reverse", "--format=%s", *([f"{since}.."] if since else [])).splitlines()
 
+    def events(self, mission: str = "WRK-001") -> list[Event]:
+        return super().events(mission)
 
-def copied(prepared: Path, folder: Path) -> BacklogProject:
-    shutil.copytree(prepared, folder / "project", symlinks=True)
-    return BacklogProject(folder / "project", folder)
+    def moves(self, mission: str = "WRK-001") -> list[str]:
+        """The steps that came to an end, in order, as `prd retry`."""
+        ended = [event for event in self.events(mission) if isinstance(event, StepEnded)]
+        return [f"{event.phase} {event.decision.move.value}" for event in ended]
+
+    def spawns(self, mission: str = "WRK-001") -> int:
+        return sum(isinstance(event, StepBegun) and event.spawns for event in self.events(mission))
 
 
 def blocked(kind: str = "clarification", **fields: Any) -> dict[str, Any]:
@@ -96,7 +118,7 @@ def blocked(kind: str = "clarification", **fields: Any) -> dict[str, Any]:
     return {"status": "blocked", **came_from, **fields}
 
 
-@contextlib.contextmanager
+@contextmanager
 def unchanged(project: BacklogProject) -> Iterator[None]:
     """Neither a commit nor a byte of any file of the project; Capsule's own folder in .git is not looked at."""
     before = project.head(), _files(project.path)

@@ -1,28 +1,36 @@
-"""A project as a user has it, an agent that plays what a test tells it, and the real `capsule`, started as a process.
+"""A project as a user has it, an agent that plays what a test tells it, and the real `capsule`.
 
 The project is as small as a project can be, so that a whole mission takes a second: its code is the file `answer`, its
 test command runs every `tests/test_*.sh`. Its one task is to make the answer 42.
+
+`capsule` starts the program as a process; `say` runs the same command line in this one, which is quicker.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+from unittest import mock
 
 import pytest
 
+from capsule.cli import main
 from capsule.core.event import Event, StepEnded
 from capsule.journals.sqlite import SqliteJournal
 
 from ..conftest import Repo
+
+if TYPE_CHECKING:
+    from .backlog_project import BacklogProject
 
 ITEM = "demo-1.1"
 PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done as asked"}
@@ -92,6 +100,23 @@ class Project(Repo):
             check=False,
         )
         return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    def say(
+        self, *words: str, stdin: bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> Said:
+        out, err = _listener(), _listener()
+        with (
+            chdir(cwd or self.path),
+            mock.patch.dict(os.environ, self.environment(**(env or {})), clear=True),
+            mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            try:
+                code = main(list(words))
+            except SystemExit as stop:  # argparse's own way to end after --help
+                code = int(stop.code or 0)
+        return Said(code, _heard(out), _heard(err))
 
     def run(self, *words: str, **env: str) -> Said:
         return self.capsule("run", ITEM, *words, env=env)
@@ -167,6 +192,16 @@ class Project(Repo):
         return self.git("status", "--porcelain", "--", ".", ":!.beads")
 
 
+def _listener() -> io.TextIOWrapper:
+    """Like a real stream it takes text, and bytes by its buffer."""
+    return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="")
+
+
+def _heard(stream: io.TextIOWrapper) -> str:
+    stream.seek(0)
+    return stream.read()
+
+
 def _digest(path: Path) -> str:
     if not path.is_file():
         return f"link to {path.readlink()}" if path.is_symlink() else "nothing"
@@ -191,13 +226,19 @@ def nothing_changes(project: Project) -> Iterator[None]:
     assert project.footprint() == before
 
 
-@pytest.fixture(scope="session")
-def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    repo = Repo(tmp_path_factory.mktemp("prepared") / "project")
+def begin(path: Path) -> Repo:
+    """Nothing but `git init`, and an identity in the repository's own settings."""
+    repo = Repo(path)
     repo.path.mkdir()
     repo.git("init", "-q", "-b", "main")
     repo.git("config", "user.name", "Ada")
     repo.git("config", "user.email", "ada@example.org")
+    return repo
+
+
+@pytest.fixture(scope="session")
+def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    repo = begin(tmp_path_factory.mktemp("prepared") / "project")
     repo.write(".capsule/config.yaml", "evidence: {test: sh tests/all.sh}\n")
     repo.write("tests/all.sh", TESTS)
     repo.write("tests/test_start.sh", "test -f answer\n")
@@ -214,6 +255,24 @@ def a_project(_prepared: Path, tmp_path: Path) -> Project:
     """One commit on main, green tests, one open task."""
     shutil.copytree(_prepared, tmp_path / "project", symlinks=True)
     return Project(tmp_path / "project", tmp_path)
+
+
+@pytest.fixture(scope="session")
+def _prepared_backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared_backlog")
+    project = Project(begin(folder / "project").path, folder)
+    answer = project.say("init")
+    assert answer.code == 0, answer
+    return project.path
+
+
+@pytest.fixture
+def a_backlog(_prepared_backlog: Path, tmp_path: Path) -> BacklogProject:
+    """After `capsule init`: an empty backlog, committed, and agents that do what they are asked."""
+    from .backlog_project import BacklogProject  # which is itself made of what is in this file
+
+    shutil.copytree(_prepared_backlog, tmp_path / "project", symlinks=True)
+    return BacklogProject(tmp_path / "project", tmp_path)
 
 
 @pytest.fixture

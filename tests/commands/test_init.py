@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ..conftest import Repo
 from .backlog_project import BacklogProject
-from .conftest import assert_clear
+from .conftest import assert_clear, begin
 
 MADE = ["BACKLOG.yaml", ".capsule/config.yaml", ".gitignore"]
 SKILLS = (
@@ -24,10 +23,7 @@ SKILLS = (
 @pytest.fixture
 def an_empty_repository(tmp_path: Path) -> BacklogProject:
     """Nothing but `git init`: no commit, no file."""
-    project = BacklogProject(tmp_path / "project", tmp_path)
-    project.path.mkdir()
-    _begin(project)
-    return project
+    return BacklogProject(begin(tmp_path / "project").path, tmp_path)
 
 
 @pytest.fixture
@@ -36,12 +32,6 @@ def a_lived_in_repository(an_empty_repository: BacklogProject) -> BacklogProject
     (an_empty_repository.path / ".gitignore").write_text("*.pyc\nbuild/")
     an_empty_repository.commit("start", README="hello\n")
     return an_empty_repository
-
-
-def _begin(repo: Repo) -> None:
-    repo.git("init", "-q", "-b", "main")
-    repo.git("config", "user.name", "Ada")
-    repo.git("config", "user.email", "ada@example.org")
 
 
 def _committed(project: BacklogProject, ref: str = "HEAD") -> set[str]:
@@ -214,7 +204,7 @@ def test_init_says_which_skills_are_missing(a_lived_in_repository: BacklogProjec
 
 
 def test_init_says_that_skills_which_must_be_there_are_not(a_lived_in_repository: BacklogProject) -> None:
-    answer = a_lived_in_repository.say("init", CAPSULE_SKILLS="always")
+    answer = a_lived_in_repository.say("init", env={"CAPSULE_SKILLS": "always"})
     assert answer.code == 0
     assert all(f"workflows/{skill}.md" in answer.err for skill in SKILLS)
 

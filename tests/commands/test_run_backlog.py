@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -15,51 +14,48 @@ from capsule.core.event import MovedByHand, Observed, RunEnded, Salvaged, StepEn
 from capsule.core.item import Status
 from capsule.system.lock import FileLock
 
-from .backlog import HALF, SPEC, BacklogProject, folder, honest, make, says, turn
+from .backlog_project import BacklogProject
+from .backlog_script import HALF, SPEC, honest, says, stem, turn
+from .conftest import Script
 
-STEM = folder()
+STEM = stem()
 WALK = ["TRIAGE", "PRD", "RESEARCH", "DESIGN", "SPEC", "BUILD", "BUILD", "REVIEW"]
-
-
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> BacklogProject:
-    return make(tmp_path, monkeypatch, capfd)
 
 
 # ---- the happy path
 
 
-def test_an_item_walks_from_add_to_archive_in_the_commits_named(project: BacklogProject) -> None:
-    before = project.head()
-    project.add()
-    said = project.run()
+def test_an_item_walks_from_add_to_archive_in_the_commits_named(a_backlog: BacklogProject) -> None:
+    before = a_backlog.head()
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 0, said.err
-    tags = [line.split("[")[2].split("]")[0] for line in project.subjects(before)]
+    tags = [line.split("[")[2].split("]")[0] for line in a_backlog.subjects(before)]
     assert tags == ["ADD", *WALK, "ARCHIVE"]
-    assert project.subjects()[-1] == "[WRK-001][ARCHIVE] Completed: Find the answer"
-    assert project.status() == "" and project.ids() == []
-    assert (project.path / "answer").read_text() == "42\n"
-    tested = [event for event in project.events() if isinstance(event, Observed)]
+    assert a_backlog.subjects()[-1] == "[WRK-001][ARCHIVE] Completed: Find the answer"
+    assert a_backlog.status() == "" and a_backlog.ids() == []
+    assert (a_backlog.path / "answer").read_text() == "42\n"
+    tested = [event for event in a_backlog.events() if isinstance(event, Observed)]
     assert len(tested) == 2, "what changed since a part was built is paper: it is not tested again"
 
 
-def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(project: BacklogProject) -> None:
-    project.add()
+def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
     for number, tag in enumerate(WALK, 1):
-        assert project.capsule("step", "WRK-001").code == 0
-        assert project.status() == "", tag
-        commits = [line for line in project.subjects() if line.startswith("[WRK-001]") and "ADD" not in line]
+        assert a_backlog.say("step", "WRK-001").code == 0
+        assert a_backlog.status() == "", tag
+        commits = [line for line in a_backlog.subjects() if line.startswith("[WRK-001]") and "ADD" not in line]
         assert len(commits) == number + (tag == "REVIEW"), commits
-        files = project.git("show", "--name-only", "--format=", "HEAD").splitlines()
+        files = a_backlog.git("show", "--name-only", "--format=", "HEAD").splitlines()
         assert any(name.startswith("_worklog/") for name in files)
         assert "BACKLOG.yaml" in files or tag == "BUILD", "a part that is done moves nothing but the stamp"
-    assert project.ids() == []
+    assert a_backlog.ids() == []
 
 
-def test_the_lines_on_stderr_tell_the_story(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "FAILED", context="no paper"), *honest()["prd"]]))
-    project.add()
-    said = project.run("--cap", "3")
+def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "FAILED", context="no paper"), *honest()["prd"]]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "3")
     assert "[WRK-001][TRIAGE] Starting phase (attempt 1/3)\n" in said.err
     assert "[WRK-001][TRIAGE] Result: PHASE_COMPLETE — triage done\n" in said.err
     assert "[WRK-001][PRD] Result: FAILED — no paper\n" in said.err
@@ -68,178 +64,178 @@ def test_the_lines_on_stderr_tell_the_story(project: BacklogProject) -> None:
     assert "phases   3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
 
 
-def test_a_larger_item_gets_an_idea_file_and_is_researched_first(project: BacklogProject) -> None:
+def test_a_larger_item_gets_an_idea_file_and_is_researched_first(a_backlog: BacklogProject) -> None:
     medium = {"size": "medium", "complexity": "low", "risk": "low", "impact": "low"}
     idea = {"_ideas/WRK-001_find-the-answer.md": "# A first thought\n"}
     unwritten = turn("triage", updated_assessments=medium)
-    project.play(honest(triage=[unwritten, {**unwritten, "write": idea}]))
-    project.add()
-    assert project.capsule("triage").code == 0
-    assert project.moves() == ["triage retry", "triage advance"], "an item to be researched has an idea file"
-    assert project.item().status is Status.RESEARCHING
-    project.run("--cap", "1")
-    assert (project.item().status, project.item().phase) == (Status.READY, "prd")
-    assert project.git("show", "HEAD:_ideas/WRK-001_find-the-answer.md") == "# An idea"
+    a_backlog.play(honest(triage=[unwritten, {**unwritten, "write": idea}]))
+    a_backlog.add()
+    assert a_backlog.say("triage").code == 0
+    assert a_backlog.moves() == ["triage retry", "triage advance"], "an item to be researched has an idea file"
+    assert a_backlog.item().status is Status.RESEARCHING
+    a_backlog.run("--cap", "1")
+    assert (a_backlog.item().status, a_backlog.item().phase) == (Status.READY, "prd")
+    assert a_backlog.git("show", "HEAD:_ideas/WRK-001_find-the-answer.md") == "# An idea"
 
 
 # ---- where it stops
 
 
-def test_a_retry_carries_the_failure_and_exhaustion_blocks(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "FAILED", context="no paper left")]))
-    project.add()
-    said = project.run()
+def test_a_retry_carries_the_failure_and_exhaustion_blocks(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "FAILED", context="no paper left")]))
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 1
-    assert project.moves() == ["triage advance", "idea-research skip", "prd retry", "prd retry", "prd park"]
-    item = project.item()
+    assert a_backlog.moves() == ["triage advance", "idea-research skip", "prd retry", "prd retry", "prd park"]
+    item = a_backlog.item()
     assert item.status is Status.BLOCKED and item.blocked is not None
     assert item.blocked.from_status is Status.IN_PROGRESS and "no paper left" in item.blocked.reason
-    assert project.status() == ""
-    prompts = [e.decision.feedback for e in project.events() if isinstance(e, StepEnded) and e.phase == "prd"]
+    assert a_backlog.status() == ""
+    prompts = [e.decision.feedback for e in a_backlog.events() if isinstance(e, StepEnded) and e.phase == "prd"]
     assert all("no paper left" in text for text in prompts)
 
 
-def test_max_retries_zero_is_exactly_one_attempt(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "FAILED")]))
-    project.add()
-    project.run("--max-retries", "0")
-    assert project.moves()[2:] == ["prd park"]
+def test_max_retries_zero_is_exactly_one_attempt(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "FAILED")]))
+    a_backlog.add()
+    a_backlog.run("--max-retries", "0")
+    assert a_backlog.moves()[2:] == ["prd park"]
 
 
-def test_blocked_parks_and_the_queue_moves_on(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?", block_type="decision")]))
-    project.play(honest("WRK-002", "other"), "WRK-002")
-    project.add()
-    project.add("Other")
-    said = project.run()
+def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?", block_type="decision")]))
+    a_backlog.play(honest("WRK-002", "other"), "WRK-002")
+    a_backlog.add()
+    a_backlog.add("Other")
+    said = a_backlog.run()
     assert said.code == 0, said.err
-    assert project.ids() == ["WRK-001"]
-    blocked = project.item().blocked
+    assert a_backlog.ids() == ["WRK-001"]
+    blocked = a_backlog.item().blocked
     assert blocked is not None and (blocked.reason, blocked.kind) == ("Which colour?", "decision")
     assert "blocked  WRK-001: Which colour?" in said.out and "done     WRK-002" in said.out
 
 
-def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?"), *honest()["prd"]]))
-    project.add()
-    project.run()
-    assert project.run("WRK-001").code == 1, "a blocked item is not run"
-    assert project.capsule("unblock", "WRK-001", "--notes", "Blue, please").code == 0
-    shown = project.run("WRK-001", "--dry-run").out
+def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?"), *honest()["prd"]]))
+    a_backlog.add()
+    a_backlog.run()
+    assert a_backlog.run("WRK-001").code == 1, "a blocked item is not run"
+    assert a_backlog.say("unblock", "WRK-001", "--notes", "Blue, please").code == 0
+    shown = a_backlog.run("WRK-001", "--dry-run").out
     assert "Blue, please" in shown
-    assert project.capsule("step", "WRK-001").code == 0
-    assert project.item().unblock_context == ""
-    assert project.run().code == 0 and project.ids() == []
+    assert a_backlog.say("step", "WRK-001").code == 0
+    assert a_backlog.item().unblock_context == ""
+    assert a_backlog.run().code == 0 and a_backlog.ids() == []
 
 
-def test_two_exhausted_items_in_a_row_trip_the_breaker(project: BacklogProject) -> None:
+def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject) -> None:
     for number in (1, 2, 3):
         item = f"WRK-00{number}"
-        project.play({"triage": [turn("triage", "FAILED", item=item)]}, item)
-        project.add(f"Item {number}")
-    said = project.run("--max-retries", "0")
+        a_backlog.play({"triage": [turn("triage", "FAILED", item=item)]}, item)
+        a_backlog.add(f"Item {number}")
+    said = a_backlog.run("--max-retries", "0")
     assert said.code == 3
     assert "Circuit breaker: 2/2 consecutive failures" in said.err and "breaker" in said.out
-    assert project.item("WRK-003").status is Status.NEW
-    assert project.status() == ""
+    assert a_backlog.item("WRK-003").status is Status.NEW
+    assert a_backlog.status() == ""
 
 
-def test_triage_has_a_cap_and_a_breaker(project: BacklogProject) -> None:
+def test_triage_has_a_cap_and_a_breaker(a_backlog: BacklogProject) -> None:
     for number in (1, 2, 3):
         item = f"WRK-00{number}"
         idea = {f"_ideas/{item}_idea.md": "# An idea\n"}
-        project.play({"triage": [turn("triage", item=item, write=idea)]}, item)
-        project.add(f"Item {number}")
-    said = project.capsule("triage", "--cap", "2")
+        a_backlog.play({"triage": [turn("triage", item=item, write=idea)]}, item)
+        a_backlog.add(f"Item {number}")
+    said = a_backlog.say("triage", "--cap", "2")
     assert said.code == 0 and "cap: 2 of 2 phases used" in said.out
-    assert [project.item(f"WRK-00{n}").status.value for n in (1, 2, 3)] == ["researching", "researching", "new"]
-    project.play({"triage": [turn("triage", "FAILED", item="WRK-003")]}, "WRK-003")
-    project.play({"triage": [turn("triage", "FAILED", item="WRK-004")]}, "WRK-004")
-    project.add("Item 4")
-    assert project.capsule("triage", "--cap", "50").code == 3
+    assert [a_backlog.item(f"WRK-00{n}").status.value for n in (1, 2, 3)] == ["researching", "researching", "new"]
+    a_backlog.play({"triage": [turn("triage", "FAILED", item="WRK-003")]}, "WRK-003")
+    a_backlog.play({"triage": [turn("triage", "FAILED", item="WRK-004")]}, "WRK-004")
+    a_backlog.add("Item 4")
+    assert a_backlog.say("triage", "--cap", "50").code == 3
 
 
-def test_every_spawn_counts_toward_the_cap_retries_too(project: BacklogProject) -> None:
-    project.play(honest(triage=[turn("triage", "FAILED"), turn("triage", "FAILED"), *honest()["triage"]]))
-    project.add()
-    said = project.run("--cap", "3")
-    assert said.code == 0 and project.spawns() == 3
-    assert isinstance(project.events("_queue")[-1], RunEnded)
+def test_every_spawn_counts_toward_the_cap_retries_too(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(triage=[turn("triage", "FAILED"), turn("triage", "FAILED"), *honest()["triage"]]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "3")
+    assert said.code == 0 and a_backlog.spawns() == 3
+    assert isinstance(a_backlog.events("_queue")[-1], RunEnded)
 
 
-def test_a_cap_below_one_is_a_usage_error(project: BacklogProject) -> None:
-    said = project.run("--cap", "0")
+def test_a_cap_below_one_is_a_usage_error(a_backlog: BacklogProject) -> None:
+    said = a_backlog.run("--cap", "0")
     assert said.code == 2 and "--cap must be 1 or more" in said.err
 
 
 # ---- guardrails and reviews
 
 
-def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(project: BacklogProject) -> None:
-    project.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", updated_assessments={"risk": "high"})}]))
-    project.add()
-    said = project.run()
+def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", updated_assessments={"risk": "high"})}]))
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 0
-    item = project.item()
+    item = a_backlog.item()
     assert item.blocked is not None and item.blocked.kind == "decision"
     assert item.blocked.reason == "risk is high, above the guardrail low"
     assert item.requires_human_review and item.phase == "research"
-    assert project.git("show", f"HEAD:{STEM}_PRD.md") == "# Words"
-    assert project.capsule("approve", "WRK-001").code == 0
-    assert project.item().guardrail_override.risk == "high"
-    assert project.run().code == 0 and project.ids() == [], "the override lets it go on to its end"
+    assert a_backlog.git("show", f"HEAD:{STEM}_PRD.md") == "# Words"
+    assert a_backlog.say("approve", "WRK-001").code == 0
+    assert a_backlog.item().guardrail_override.risk == "high"
+    assert a_backlog.run().code == 0 and a_backlog.ids() == [], "the override lets it go on to its end"
 
 
-def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(project: BacklogProject) -> None:
+def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(a_backlog: BacklogProject) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
-    project.play(honest(triage=[turn("triage", requires_human_review=True, write=idea)]))
-    project.add()
-    project.run()
-    item = project.item()
+    a_backlog.play(honest(triage=[turn("triage", requires_human_review=True, write=idea)]))
+    a_backlog.add()
+    a_backlog.run()
+    item = a_backlog.item()
     assert item.blocked is not None and item.blocked.kind == "decision"
-    assert project.moves() == ["triage park"]
-    project.capsule("approve", "WRK-001")
-    assert project.item().status is Status.RESEARCHING
-    assert project.run().code == 0 and project.ids() == []
+    assert a_backlog.moves() == ["triage park"]
+    a_backlog.say("approve", "WRK-001")
+    assert a_backlog.item().status is Status.RESEARCHING
+    assert a_backlog.run().code == 0 and a_backlog.ids() == []
 
 
 # ---- follow-ups
 
 
-def test_follow_ups_join_the_same_run_and_are_not_filed_twice(project: BacklogProject) -> None:
+def test_follow_ups_join_the_same_run_and_are_not_filed_twice(a_backlog: BacklogProject) -> None:
     twice = ["Paint it", {"title": "paint IT!", "context": "again"}, {"title": "Find the answer"}]
-    project.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", follow_ups=twice)}]))
-    project.play({"triage": [turn("triage", item="WRK-002", already_done=True)]}, "WRK-002")
-    project.add()
-    said = project.run()
+    a_backlog.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", follow_ups=twice)}]))
+    a_backlog.play({"triage": [turn("triage", item="WRK-002", already_done=True)]}, "WRK-002")
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 0, said.err
     assert "Follow-ups: 1 new item added to backlog (WRK-002)" in said.err
-    assert project.ids() == []
-    assert project.subjects()[-1].startswith("[WRK-002][ARCHIVE] Closed: Paint it (already done")
-    assert project.tracker.last_id == 2
+    assert a_backlog.ids() == []
+    assert a_backlog.subjects()[-1].startswith("[WRK-002][ARCHIVE] Closed: Paint it (already done")
+    assert a_backlog.tracker.last_id == 2
 
 
 # ---- what agents do wrong
 
 
-def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(project: BacklogProject) -> None:
+def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(a_backlog: BacklogProject) -> None:
     red = turn("build", "SUBPHASE_COMPLETE", write={"answer": "41\n", f"{STEM}_SPEC.md": HALF})
-    project.play(honest(build=[red, *honest()["build"]]))
-    project.add()
-    said = project.run()
+    a_backlog.play(honest(build=[red, *honest()["build"]]))
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 0, said.err
-    assert "build retry" in project.moves()
-    assert project.git("log", "--format=%s", "-S41", "--", "answer") == ""
+    assert "build retry" in a_backlog.moves()
+    assert a_backlog.git("log", "--format=%s", "-S41", "--", "answer") == ""
 
 
-def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "FAILED", write={"junk/a.txt": "half\n", f"{STEM}_PRD.md": "x"})]))
-    project.add()
-    project.run("--max-retries", "0")
-    assert project.status() == "" and not (project.path / "junk").exists()
-    kept = [event for event in project.events() if isinstance(event, Salvaged)]
-    assert project.git("show", f"{kept[0].ref}:junk/a.txt") == "half"
-    ended = next(e for e in reversed(project.events()) if isinstance(e, StepEnded))
+def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "FAILED", write={"junk/a.txt": "half\n", f"{STEM}_PRD.md": "x"})]))
+    a_backlog.add()
+    a_backlog.run("--max-retries", "0")
+    assert a_backlog.status() == "" and not (a_backlog.path / "junk").exists()
+    kept = [event for event in a_backlog.events() if isinstance(event, Salvaged)]
+    assert a_backlog.git("show", f"{kept[0].ref}:junk/a.txt") == "half"
+    ended = next(e for e in reversed(a_backlog.events()) if isinstance(e, StepEnded))
     assert kept[0].ref in ended.decision.feedback
 
 
@@ -247,35 +243,35 @@ PROMOTE = "sed -i 's/status: new/status: ready/; s/^    title: Find.*/&\\n    ph
 
 
 @pytest.mark.parametrize("code", ["FAILED", "PHASE_COMPLETE"])
-def test_an_agent_that_promotes_itself_is_put_back_and_reported(project: BacklogProject, code: str) -> None:
+def test_an_agent_that_promotes_itself_is_put_back_and_reported(a_backlog: BacklogProject, code: str) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
     act = turn("triage", code, run=[PROMOTE], write=idea, updated_assessments={"size": "large"})
-    project.play(honest(triage=[act]))
-    project.add()
-    said = project.run("--cap", "1")
-    assert "was changed in the tracker while triage ran, and put back" in said.err
+    a_backlog.play(honest(triage=[act]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "1")
+    assert "WRK-001 was changed in the tracker while an agent was at work, and put" in said.err
     expected = Status.NEW if code == "FAILED" else Status.BLOCKED
-    assert project.item().status is expected and project.item().phase == ""
-    assert project.item().assessment.size == "large", "what was learnt is kept"
+    assert a_backlog.item().status is expected and a_backlog.item().phase == ""
+    assert a_backlog.item().assessment.size == "large", "what was learnt is kept"
 
 
 @pytest.mark.parametrize("spoil", ["rm BACKLOG.yaml", "echo '{' > BACKLOG.yaml", "echo 'items: []' > BACKLOG.yaml"])
-def test_an_agent_that_spoils_the_backlog_finds_it_put_back(project: BacklogProject, spoil: str) -> None:
-    project.play(honest(triage=[turn("triage", run=[spoil], updated_assessments={"size": "small", "risk": "low"})]))
-    project.add()
-    said = project.run("--cap", "1")
+def test_an_agent_that_spoils_the_backlog_finds_it_put_back(a_backlog: BacklogProject, spoil: str) -> None:
+    a_backlog.play(honest(triage=[turn("triage", run=[spoil], updated_assessments={"size": "small", "risk": "low"})]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "1")
     assert said.code == 0 and "put back" in said.err
-    assert project.item().status is Status.READY and project.status() == ""
+    assert a_backlog.item().status is Status.READY and a_backlog.status() == ""
 
 
-def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(project: BacklogProject) -> None:
+def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(a_backlog: BacklogProject) -> None:
     commit = "git add -A && git commit -q -m mine"
-    project.play(honest(prd=[{**honest()["prd"][0], "run": [commit]}]))
-    project.add()
-    said = project.run("--cap", "2")
+    a_backlog.play(honest(prd=[{**honest()["prd"][0], "run": [commit]}]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "2")
     assert said.code == 0, said.err
-    assert "mine" not in project.subjects() and project.subjects()[-1] == "[WRK-001][PRD] prd done"
-    assert project.status() == ""
+    assert "mine" not in a_backlog.subjects() and a_backlog.subjects()[-1] == "[WRK-001][PRD] prd done"
+    assert a_backlog.status() == ""
 
 
 @pytest.mark.parametrize(
@@ -289,155 +285,150 @@ def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(proj
         ("true", "No result JSON found"),
     ],
 )
-def test_a_hostile_result_is_a_failure_with_its_reason(project: BacklogProject, act: str, reason: str) -> None:
-    project.play(honest(triage=[{"run": [act]}]))
-    project.add()
-    said = project.run("--max-retries", "0")
+def test_a_hostile_result_is_a_failure_with_its_reason(a_backlog: BacklogProject, act: str, reason: str) -> None:
+    a_backlog.play(honest(triage=[{"run": [act]}]))
+    a_backlog.add()
+    said = a_backlog.run("--max-retries", "0")
     assert said.code == 1
-    assert reason in project.item().blocked.reason  # type: ignore[union-attr]
+    assert reason in a_backlog.item().blocked.reason  # type: ignore[union-attr]
 
 
-def test_a_valid_result_is_respected_although_the_agent_failed(project: BacklogProject) -> None:
-    project.play(honest(triage=[{**honest()["triage"][0], "exit": 7}]))
-    project.add()
-    said = project.run("--cap", "1")
+def test_a_valid_result_is_respected_although_the_agent_failed(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(triage=[{**honest()["triage"][0], "exit": 7}]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "1")
     assert "the agent exited with 7, but left a valid result" in said.err
-    assert project.item().status is Status.READY
+    assert a_backlog.item().status is Status.READY
 
 
 # ---- people
 
 
-def test_a_hand_edit_during_a_run_is_merged_not_overwritten(project: BacklogProject) -> None:
+def test_a_hand_edit_during_a_run_is_merged_not_overwritten(a_backlog: BacklogProject) -> None:
     edit = "sed -i 's/^items:/# mine\\nitems:/; s/title: Find the answer/title: Find THE answer/' BACKLOG.yaml"
-    project.play(honest(triage=[{**honest()["triage"][0], "run": [edit]}]))
-    project.add()
-    assert project.run("--cap", "1").code == 0
-    text = (project.path / "BACKLOG.yaml").read_text()
+    a_backlog.play(honest(triage=[{**honest()["triage"][0], "run": [edit]}]))
+    a_backlog.add()
+    assert a_backlog.run("--cap", "1").code == 0
+    text = a_backlog.backlog.read_text()
     assert "# mine\n" in text and "title: Find THE answer" in text and "status: ready" in text
-    assert project.status() == ""
+    assert a_backlog.status() == ""
 
 
-def test_an_item_moved_by_an_editor_goes_on_from_there(project: BacklogProject) -> None:
-    project.add()
-    project.run("--cap", "2")
-    backlog = project.path / "BACKLOG.yaml"
-    backlog.write_text(backlog.read_text().replace("phase: research", "phase: spec"))
-    said = project.run("--cap", "1")
-    moved = [event for event in project.events() if isinstance(event, MovedByHand)]
+def test_an_item_moved_by_an_editor_goes_on_from_there(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.run("--cap", "2")
+    a_backlog.edit("phase: research", "phase: spec")
+    said = a_backlog.run("--cap", "1")
+    moved = [event for event in a_backlog.events() if isinstance(event, MovedByHand)]
     assert (moved[0].expected, moved[0].found) == ("in_progress at research", "in_progress at spec")
-    assert project.moves()[-1] == "spec advance", said.err
+    assert a_backlog.moves()[-1] == "spec advance", said.err
 
 
-def test_an_item_in_progress_without_a_phase_starts_at_the_first(project: BacklogProject) -> None:
-    project.add()
-    backlog = project.path / "BACKLOG.yaml"
-    backlog.write_text(backlog.read_text().replace("status: new", "status: in_progress"))
-    assert project.run("--cap", "1").code == 0
-    assert project.moves() == ["prd advance"]
+def test_an_item_in_progress_without_a_phase_starts_at_the_first(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.edit("status: new", "status: in_progress")
+    assert a_backlog.run("--cap", "1").code == 0
+    assert a_backlog.moves() == ["prd advance"]
 
 
-def test_a_dirty_checkout_is_refused_before_anything_starts(project: BacklogProject) -> None:
-    project.add()
-    project.write("mine.txt", "precious\n")
-    said = project.run()
+def test_a_dirty_checkout_is_refused_before_anything_starts(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.write("mine.txt", "precious\n")
+    said = a_backlog.run()
     assert said.code == 2 and "mine.txt" in said.err and "git stash" in said.err
-    assert (project.path / "mine.txt").read_text() == "precious\n" and project.spawns() == 0
+    assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 0
 
 
-def test_two_runs_at_once_are_refused(project: BacklogProject) -> None:
-    project.add()
-    with FileLock(project.path / ".git/capsule/locks/checkout.lock"):
-        said = project.run()
+def test_two_runs_at_once_are_refused(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    with FileLock(a_backlog.path / ".git/capsule/locks/checkout.lock"):
+        said = a_backlog.run()
     assert said.code == 3 and "Another run is at work" in said.err
 
 
-def test_an_item_waits_for_what_it_depends_on(project: BacklogProject) -> None:
-    project.play(honest("WRK-002", "second"), "WRK-002")
-    project.add()
-    project.add("Second", "--depends-on", "WRK-001", "--impact", "high")
-    assert "waits for WRK-001" in project.capsule("explain", "WRK-002").out
-    assert project.run().code == 0
-    archived = [line for line in project.subjects() if "ARCHIVE" in line]
+def test_an_item_waits_for_what_it_depends_on(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest("WRK-002", "second"), "WRK-002")
+    a_backlog.add()
+    a_backlog.add("Second", "--depends-on", "WRK-001", "--impact", "high")
+    assert "waits for WRK-001" in a_backlog.say("explain", "WRK-002").out
+    assert a_backlog.run().code == 0
+    archived = [line for line in a_backlog.subjects() if "ARCHIVE" in line]
     assert [line[1:8] for line in archived] == ["WRK-001", "WRK-002"]
 
 
-def test_a_named_item_is_taken_to_its_end_and_others_are_left(project: BacklogProject) -> None:
-    project.play(honest("WRK-002", "second"), "WRK-002")
-    project.add("First")
-    project.add("Second")
-    said = project.run("--target", "WRK-002")
+def test_a_named_item_is_taken_to_its_end_and_others_are_left(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest("WRK-002", "second"), "WRK-002")
+    a_backlog.add("First")
+    a_backlog.add("Second")
+    said = a_backlog.run("--target", "WRK-002")
     assert said.code == 0, said.err
-    assert project.ids() == ["WRK-001"] and project.item().status is Status.NEW
+    assert a_backlog.ids() == ["WRK-001"] and a_backlog.item().status is Status.NEW
 
 
-def test_an_unknown_and_an_archived_item_are_named(project: BacklogProject) -> None:
-    assert project.run("WRK-009").code == 2
-    project.add()
-    project.capsule("close", "WRK-001", "--reason", "not wanted")
-    said = project.run("WRK-001")
+def test_an_unknown_and_an_archived_item_are_named(a_backlog: BacklogProject) -> None:
+    assert a_backlog.run("WRK-009").code == 2
+    a_backlog.add()
+    a_backlog.say("close", "WRK-001", "--reason", "not wanted")
+    said = a_backlog.run("WRK-001")
     assert said.code == 2 and "WRK-001 was archived" in said.err
 
 
-def test_nothing_to_do_is_a_good_ending(project: BacklogProject) -> None:
-    said = project.run()
+def test_nothing_to_do_is_a_good_ending(a_backlog: BacklogProject) -> None:
+    said = a_backlog.run()
     assert said.code == 0 and "nothing is left to do" in said.out
 
 
 # ---- hooks
 
 
-def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(project: BacklogProject) -> None:
-    project.settings("git: {hooks: true}")
-    hook = project.path / ".git" / "hooks" / "pre-commit"
+def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("git: {hooks: true}")
+    hook = a_backlog.path / ".git" / "hooks" / "pre-commit"
     hook.write_text(
         "#!/bin/sh\ngit diff --cached --name-only HEAD | grep -q PRD && { echo no paper; exit 1; }\nexit 0\n"
     )
     hook.chmod(0o755)
-    project.add()
-    said = project.run("--max-retries", "0")
+    a_backlog.add()
+    said = a_backlog.run("--max-retries", "0")
     assert said.code == 1
-    ended = next(e for e in project.events() if isinstance(e, StepEnded) and e.phase == "prd")
+    ended = next(e for e in a_backlog.events() if isinstance(e, StepEnded) and e.phase == "prd")
     assert "no paper" in ended.decision.feedback
-    assert project.status() == "" and not any("[PRD]" in line for line in project.subjects())
+    assert a_backlog.status() == "" and not any("[PRD]" in line for line in a_backlog.subjects())
 
 
 # ---- in a worktree, and by the TDD mission
 
 
-def test_in_a_worktree_a_change_is_merged_with_its_archive(project: BacklogProject) -> None:
-    project.settings("workspace: {kind: worktree}")
-    project.write("mine.txt", "the user's own\n")
-    project.add("Find the answer", "--no-commit")
-    before = project.head()
-    said = project.run()
+def test_in_a_worktree_a_change_is_merged_with_its_archive(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("workspace: {kind: worktree}")
+    a_backlog.write("mine.txt", "the user's own\n")
+    a_backlog.add("Find the answer", "--no-commit")
+    before = a_backlog.head()
+    said = a_backlog.run()
     assert said.code == 0, said.err
-    merge = project.git("log", "--merges", "--format=%H %s")
+    merge = a_backlog.git("log", "--merges", "--format=%H %s")
     assert merge.endswith("Merge WRK-001: Find the answer")
     oid = merge.split()[0]
-    assert "WRK-001" not in project.git("show", f"{oid}:BACKLOG.yaml").replace("last_id", "")
-    for commit in project.git("rev-list", "--first-parent", f"{before}..{oid}^").split():
-        touched = project.git("show", "--name-only", "--format=", commit).splitlines()
+    assert "WRK-001" not in a_backlog.git("show", f"{oid}:BACKLOG.yaml").replace("last_id", "")
+    for commit in a_backlog.git("rev-list", "--first-parent", f"{before}..{oid}^").split():
+        touched = a_backlog.git("show", "--name-only", "--format=", commit).splitlines()
         assert all(name == "BACKLOG.yaml" or name.startswith("_worklog/") for name in touched), touched
-    for commit in project.git("rev-list", f"{oid}^2", f"^{oid}^1").split():
-        touched = project.git("show", "--name-only", "--format=", commit).splitlines()
+    for commit in a_backlog.git("rev-list", f"{oid}^2", f"^{oid}^1").split():
+        touched = a_backlog.git("show", "--name-only", "--format=", commit).splitlines()
         assert not any(name == "BACKLOG.yaml" or name.startswith("_worklog/") for name in touched), touched
-    assert project.git("show", "main:answer") == "42"
-    assert project.status() == "?? mine.txt"
+    assert a_backlog.git("show", "main:answer") == "42"
+    assert a_backlog.status() == "?? mine.txt"
 
 
-def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(
-    project: BacklogProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project.settings("build: tdd\nevidence: {test_globs: ['tests/*']}")
+def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("build: tdd\nevidence: {test_globs: ['tests/*']}")
     ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
-    check = "for t in tests/*.sh; do test ! -e $t || sh $t || exit 1; done"
-    monkeypatch.setenv("CAPSULE_EVIDENCE__TEST", check)
+    a_backlog.test = "for t in tests/*.sh; do test ! -e $t || sh $t || exit 1; done"
 
     def child(number: int) -> None:
         commit = 'git add one* two* tests && git commit -q -m "$CAPSULE_COMMIT_MSG"'
         name = ("one", "two")[number - 1]
-        project.play(
+        a_backlog.play(
             {
                 "test-writer": [{"write": {f"tests/{name}.sh": f"test -e {name}\n"}, "signal": ok}],
                 "execute": [{"write": {name: "x\n"}, "signal": ok}],
@@ -449,191 +440,192 @@ def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(
 
     child(1)
     child(2)
-    project.add()
-    said = project.run()
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 0, said.err
-    assert (project.path / "one").exists() and (project.path / "two").exists()
-    assert project.git("log", "--merges", "--reverse", "--format=%s").splitlines() == [
+    assert (a_backlog.path / "one").exists() and (a_backlog.path / "two").exists()
+    assert a_backlog.git("log", "--merges", "--reverse", "--format=%s").splitlines() == [
         "Merge WRK-001.build.1: one",
         "Merge WRK-001.build.2: two",
     ]
-    assert "- [ ]" not in project.git("show", f"HEAD:{STEM}_SPEC.md")
-    assert [move for move in project.moves() if move.startswith("build")] == ["build repeat", "build advance"]
-    assert project.status() == "" and project.ids() == []
+    assert "- [ ]" not in a_backlog.git("show", f"HEAD:{STEM}_SPEC.md")
+    assert [move for move in a_backlog.moves() if move.startswith("build")] == ["build repeat", "build advance"]
+    assert a_backlog.status() == "" and a_backlog.ids() == []
 
 
-def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(project: BacklogProject) -> None:
-    project.settings("build: tdd")
+def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("build: tdd")
     ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
-    project.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
-    project.play({"*": [{"signal": ok}]}, "WRK-001.build.1")
-    project.add()
-    said = project.run()
+    a_backlog.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
+    a_backlog.play({"*": [{"signal": ok}]}, "WRK-001.build.1")
+    a_backlog.add()
+    said = a_backlog.run()
     assert said.code == 0
-    blocked = project.item().blocked
+    blocked = a_backlog.item().blocked
     assert blocked is not None and "WRK-001.build.1" in blocked.reason
-    assert project.status() == ""
+    assert a_backlog.status() == ""
 
 
 # ---- stopping
 
 
-def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(project: BacklogProject) -> None:
+def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogProject) -> None:
     slow = {**honest()["prd"][0], "sleep": 20}
-    project.play(honest(prd=[slow, *honest()["prd"]]))
-    project.add()
+    a_backlog.play(honest(prd=[slow, *honest()["prd"]]))
+    a_backlog.add()
     process = subprocess.Popen(
-        [sys.executable, "-m", "capsule", "run", "--project-dir", str(project.path)],
+        [sys.executable, "-m", "capsule", "run"],
+        cwd=a_backlog.path,
+        env=a_backlog.environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    paper = project.path / f"{STEM}_PRD.md"
+    paper = a_backlog.path / f"{STEM}_PRD.md"
     deadline = time.monotonic() + 20
     while not paper.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
-    assert project.status() == "" and not paper.exists()
-    kept = [event for event in project.events() if isinstance(event, Salvaged)]
-    assert kept and project.git("show", f"{kept[0].ref}:{STEM}_PRD.md") == "# Words"
-    project.play(honest())
-    said = project.run()
+    assert a_backlog.status() == "" and not paper.exists()
+    kept = [event for event in a_backlog.events() if isinstance(event, Salvaged)]
+    assert kept and a_backlog.git("show", f"{kept[0].ref}:{STEM}_PRD.md") == "# Words"
+    a_backlog.play(honest())
+    said = a_backlog.run()
     assert said.code == 0 and "Resuming WRK-001 at prd" in said.err
 
 
 # ---- what was there before
 
 
-def test_a_stale_result_is_gone_before_the_agent_starts(project: BacklogProject) -> None:
-    project.play(honest(triage=[{"say": ["nothing written"]}]))
-    project.add()
-    stale = project.path / ".capsule" / "results" / "phase_result_WRK-001_triage.json"
+def test_a_stale_result_is_gone_before_the_agent_starts(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(triage=[{"say": ["nothing written"]}]))
+    a_backlog.add()
+    stale = a_backlog.path / ".capsule" / "results" / "phase_result_WRK-001_triage.json"
     stale.parent.mkdir(parents=True, exist_ok=True)
     stale.write_text(json.dumps(says("triage", updated_assessments={"size": "small", "risk": "low"})))
-    assert project.run("--max-retries", "0").code == 1
-    assert "No result JSON found" in project.item().blocked.reason  # type: ignore[union-attr]
+    assert a_backlog.run("--max-retries", "0").code == 1
+    assert "No result JSON found" in a_backlog.item().blocked.reason  # type: ignore[union-attr]
     assert not stale.exists()
 
 
 @pytest.mark.parametrize("name", ["MERGE_HEAD", "rebase-merge", "CHERRY_PICK_HEAD"])
-def test_a_checkout_in_the_middle_of_something_is_refused(project: BacklogProject, name: str) -> None:
-    project.add()
-    (project.path / ".git" / name).mkdir()
-    said = project.run()
+def test_a_checkout_in_the_middle_of_something_is_refused(a_backlog: BacklogProject, name: str) -> None:
+    a_backlog.add()
+    (a_backlog.path / ".git" / name).mkdir()
+    said = a_backlog.run()
     assert said.code == 2 and "is under way" in said.err and "--abort" in said.err
-    assert project.spawns() == 0
+    assert a_backlog.spawns() == 0
 
 
-def test_a_detached_head_is_refused(project: BacklogProject) -> None:
-    project.add()
-    project.git("checkout", "-q", "--detach")
-    said = project.run()
+def test_a_detached_head_is_refused(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.git("checkout", "-q", "--detach")
+    said = a_backlog.run()
     assert said.code == 2 and "HEAD is detached" in said.err and "git switch" in said.err
 
 
 # ---- words of agents
 
 
-def test_a_word_outside_the_vocabulary_says_nothing_and_spoils_nothing(project: BacklogProject) -> None:
+def test_a_word_outside_the_vocabulary_says_nothing_and_spoils_nothing(a_backlog: BacklogProject) -> None:
     odd = turn(
         "triage",
         updated_assessments={"size": "huge", "risk": "low"},
         follow_ups=[5, {"title": "More", "suggested_size": "giant"}],
     )
-    project.play(honest(triage=[{**odd, "write": {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}}]))
-    project.add()
-    assert project.run("--cap", "1").code == 0
-    assert (project.item().assessment.size, project.item().assessment.risk) == ("", "low")
-    assert project.item("WRK-002").title == "More" and project.ids() == ["WRK-001", "WRK-002"]
+    a_backlog.play(honest(triage=[{**odd, "write": {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}}]))
+    a_backlog.add()
+    assert a_backlog.run("--cap", "1").code == 0
+    assert (a_backlog.item().assessment.size, a_backlog.item().assessment.risk) == ("", "low")
+    assert a_backlog.item("WRK-002").title == "More" and a_backlog.ids() == ["WRK-001", "WRK-002"]
 
 
-def test_ten_thousand_follow_ups_are_twenty(project: BacklogProject) -> None:
+def test_ten_thousand_follow_ups_are_twenty(a_backlog: BacklogProject) -> None:
     many = honest()["triage"][0]
     many["result"]["follow_ups"] = [{"title": f"{n} " + "x" * 300} for n in range(10_000)]
-    project.play(honest(triage=[many]))
-    project.add()
-    said = project.run("--cap", "1")
+    a_backlog.play(honest(triage=[many]))
+    a_backlog.add()
+    said = a_backlog.run("--cap", "1")
     assert said.code == 0 and "9980 follow-ups more than 20 were left out" in said.err
-    assert len(project.ids()) == 21 and max(len(item.title) for item in project.tracker.everything()) <= 200
+    assert len(a_backlog.ids()) == 21 and max(len(item.title) for item in a_backlog.tracker.everything()) <= 200
 
 
-def test_a_block_keeps_the_whole_question(project: BacklogProject) -> None:
-    project.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?\nBlue or red?")]))
-    project.add()
-    project.run()
-    assert project.item().blocked.reason == "Which colour? Blue or red?"  # type: ignore[union-attr]
+def test_a_block_keeps_the_whole_question(a_backlog: BacklogProject) -> None:
+    a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?\nBlue or red?")]))
+    a_backlog.add()
+    a_backlog.run()
+    assert a_backlog.item().blocked.reason == "Which colour? Blue or red?"  # type: ignore[union-attr]
 
 
-def test_a_planning_agent_cannot_smuggle_a_test_or_a_program_among_its_papers(project: BacklogProject) -> None:
+def test_a_planning_agent_cannot_smuggle_a_test_or_a_program_among_its_papers(a_backlog: BacklogProject) -> None:
     papers = {f"{STEM}_PRD.md": "# Words\n", "changes/WRK-001_find-the-answer/test_red.py": "assert False\n"}
-    project.play(honest(prd=[turn("prd", write=papers), turn("prd", write=papers, run=[f"chmod +x {STEM}_PRD.md"])]))
-    project.add()
-    assert project.run("--max-retries", "1").code == 1
-    assert project.moves()[2:] == ["prd retry", "prd park"]
+    a_backlog.play(honest(prd=[turn("prd", write=papers), turn("prd", write=papers, run=[f"chmod +x {STEM}_PRD.md"])]))
+    a_backlog.add()
+    assert a_backlog.run("--max-retries", "1").code == 1
+    assert a_backlog.moves()[2:] == ["prd retry", "prd park"]
 
 
 # ---- the queue
 
 
-def test_what_is_in_progress_goes_before_what_is_ready_whatever_its_impact(project: BacklogProject) -> None:
+def test_what_is_in_progress_goes_before_what_is_ready_whatever_its_impact(a_backlog: BacklogProject) -> None:
     low = honest(triage=[turn("triage", updated_assessments={"size": "small", "risk": "low", "impact": "low"})])
-    project.play(low)
-    project.play(honest("WRK-002", "second"), "WRK-002")
-    project.add()
-    project.add("Second")
-    project.run("WRK-001", "--cap", "2")
-    project.capsule("triage")
-    assert project.capsule("explain").out.splitlines()[0].startswith("WRK-001  next: goes on at research")
+    a_backlog.play(low)
+    a_backlog.play(honest("WRK-002", "second"), "WRK-002")
+    a_backlog.add()
+    a_backlog.add("Second")
+    a_backlog.run("WRK-001", "--cap", "2")
+    a_backlog.say("triage")
+    assert a_backlog.say("explain").out.splitlines()[0].startswith("WRK-001  next: goes on at research")
 
 
-def test_an_item_that_waits_says_so_when_it_is_named(project: BacklogProject) -> None:
-    project.add()
-    project.add("Second", "--depends-on", "WRK-001")
-    said = project.run("WRK-002")
+def test_an_item_that_waits_says_so_when_it_is_named(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.add("Second", "--depends-on", "WRK-001")
+    said = a_backlog.run("WRK-002")
     assert said.code == 1 and "WRK-002 waits for WRK-001 (new)." in said.err
 
 
-def test_a_mistyped_phase_is_an_error_and_not_the_first_one(project: BacklogProject) -> None:
-    project.add()
-    backlog = project.path / "BACKLOG.yaml"
-    backlog.write_text(backlog.read_text().replace("status: new", "status: in_progress\n    phase: desgin"))
-    said = project.run()
+def test_a_mistyped_phase_is_an_error_and_not_the_first_one(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.edit("status: new", "status: in_progress\n    phase: desgin")
+    said = a_backlog.run()
     assert said.code == 2 and "'desgin' is no phase" in said.err and "Did you mean design?" in said.err
 
 
-def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(project: BacklogProject) -> None:
-    project.add("Find the answer", "--size", "large")
-    backlog = project.path / "BACKLOG.yaml"
-    backlog.write_text(backlog.read_text().replace("status: new", "status: ready"))
-    assert project.run().code == 0
-    assert project.spawns() == 0 and project.item().blocked.kind == "decision"  # type: ignore[union-attr]
-    assert project.status() == ""
+def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(a_backlog: BacklogProject) -> None:
+    a_backlog.add("Find the answer", "--size", "large")
+    a_backlog.edit("status: new", "status: ready")
+    assert a_backlog.run().code == 0
+    assert a_backlog.spawns() == 0 and a_backlog.item().blocked.kind == "decision"  # type: ignore[union-attr]
+    assert a_backlog.status() == ""
 
 
-def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(project: BacklogProject) -> None:
-    project.settings("workspace: {kind: worktree}")
-    theirs = f"cd {project.path} && echo 41 > answer && git add answer && git commit -qm theirs"
+def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("workspace: {kind: worktree}")
+    theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
     whole = {**honest()["build"][1]["write"], "answer": "42\n"}
     again = turn("build", write=whole)
-    project.play(honest(review=[turn("review", run=[theirs]), turn("review")], build=[*honest()["build"], again]))
-    project.add()
-    said = project.run()
+    a_backlog.play(honest(review=[turn("review", run=[theirs]), turn("review")], build=[*honest()["build"], again]))
+    a_backlog.add()
+    said = a_backlog.run()
     assert "conflict with main in answer" in said.out, said.err
-    assert project.run("WRK-001").code == 1
-    said = project.run("WRK-001", "--rebase")
+    assert a_backlog.run("WRK-001").code == 1
+    said = a_backlog.run("WRK-001", "--rebase")
     assert said.code == 0, said.err
-    assert project.git("show", "main:answer") == "42" and project.ids() == []
+    assert a_backlog.git("show", "main:answer") == "42" and a_backlog.ids() == []
 
 
-def test_a_paused_child_goes_on_where_it_stood(project: BacklogProject) -> None:
-    project.settings("build: tdd")
-    project.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
+def test_a_paused_child_goes_on_where_it_stood(a_backlog: BacklogProject) -> None:
+    a_backlog.settings("build: tdd")
+    a_backlog.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
     ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
     commit = 'git add question && git commit -q -m "$CAPSULE_COMMIT_MSG"'
-    project.play({"execute": [{"write": {"question": "?\n"}, "signal": ok}], "merge": [{"run": [commit], "signal": ok}],
-                  "*": [{"signal": ok}]}, "WRK-001.build.1")  # fmt: skip
-    project.add()
-    assert project.run("WRK-001", "--cap", "6", "--verify", "warn").code == 0
-    said = project.run("WRK-001")
+    asks = {"write": {"question": "?\n"}, "signal": ok}
+    child: Script = {"execute": [asks], "merge": [{"run": [commit], "signal": ok}], "*": [{"signal": ok}]}
+    a_backlog.play(child, "WRK-001.build.1")
+    a_backlog.add()
+    assert a_backlog.run("WRK-001", "--cap", "6", "--verify", "warn").code == 0
+    said = a_backlog.run("WRK-001")
     assert said.code == 0, said.err
-    assert "this is a bug" not in said.err and project.ids() == []
+    assert "this is a bug" not in said.err and a_backlog.ids() == []

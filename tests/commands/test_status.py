@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,21 +15,10 @@ from capsule.journals.sqlite import SqliteJournal
 from capsule.reports.table import column, fit, width_of
 from capsule.system.lock import FileLock
 
-from .backlog_project import STAMP, BacklogProject, blocked, copied, prepared
+from .backlog_project import STAMP, BacklogProject, blocked
 from .conftest import Project, assert_clear
 
 FULL: dict[str, Any] = {"size": "small", "complexity": "low", "risk": "low", "impact": "high", "tags": "[ui]"}
-
-
-@pytest.fixture(scope="session")
-def prepared_backlog(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepared(tmp_path_factory.mktemp("prepared"))
-
-
-@pytest.fixture
-def a_backlog(prepared_backlog: Path, tmp_path: Path) -> BacklogProject:
-    """A project with an empty backlog, committed."""
-    return copied(prepared_backlog, tmp_path)
 
 
 def rows(text: str) -> list[list[str]]:
@@ -71,7 +59,7 @@ def test_items_are_sorted_in_progress_blocked_ready_by_impact_then_age_scoped_re
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_long_title_is_truncated_to_fit_the_terminal(a_backlog: BacklogProject, width: int) -> None:
     a_backlog.hold({**FULL, "title": "word " * 60}, {**FULL, "title": "短" * 100})
-    out = a_backlog.say("status", COLUMNS=str(width)).out
+    out = a_backlog.say("status", env={"COLUMNS": str(width)}).out
     table = out.splitlines()[:3]
     assert max(map(width_of, table)) == width
     assert all("…" in line for line in table[1:])
@@ -89,7 +77,7 @@ def test_eighty_columns_are_taken_where_nobody_knows_better(a_backlog: BacklogPr
 
 def test_a_terminal_that_is_too_narrow_still_gets_a_title(a_backlog: BacklogProject) -> None:
     a_backlog.hold({**FULL, "title": "x" * 200})
-    assert "xxxxxxxxxxx…" in a_backlog.say("status", COLUMNS="20").out
+    assert "xxxxxxxxxxx…" in a_backlog.say("status", env={"COLUMNS": "20"}).out
 
 
 def test_a_blocked_item_shows_what_it_waits_for(a_backlog: BacklogProject) -> None:
@@ -208,7 +196,7 @@ def test_looking_makes_no_journal(a_backlog: BacklogProject) -> None:
 
 
 def test_beads_are_shown_too(a_project: Project) -> None:
-    out = BacklogProject.say(a_project, "status").out  # type: ignore[arg-type]
+    out = a_project.say("status").out
     assert "demo-1.1  ready   -      Find the answer" in out
 
 

@@ -11,13 +11,16 @@ from typing import Any, NoReturn
 
 import pytest
 
+from capsule.commands.moving import why_not_committed
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
-from capsule.core.errors import CapsuleError, Refused
+from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.evidence import Checkpoint
+from capsule.core.item import Item, Status
 from capsule.doors import Booked, BookEntry, Books
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
+from capsule.trackers.backlog import BacklogTracker
 from capsule.workspaces import books as books_module
 from capsule.workspaces.books import GitBooks, Read
 from capsule.workspaces.checkout import Checkout
@@ -29,7 +32,7 @@ FIRST = "# ours and yours\nlast 1\nX-1 new\n"
 
 
 def rewrite(
-    read: Read, assignments: Sequence[Assignment], ids: Sequence[str]
+    read: Read, assignments: Sequence[Assignment], ids: Sequence[str], last_given: int = 0
 ) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
     """A tracker of lines, `X-1 new`: small, but it keeps every rule that a real one keeps."""
     lines = (read("ITEMS") or b"last 0\n").decode().splitlines()
@@ -42,7 +45,7 @@ def rewrite(
         elif isinstance(what, Absent):
             lines = [line for line in lines if not line.startswith(f"{what.item} ")]
         elif isinstance(what, Exists):
-            lines, name = _with_item(lines, str(what.values["title"]), known.pop(0) if known else "")
+            lines, name = _with_item(lines, str(what.values["title"]), known.pop(0) if known else "", last_given)
             added.append(name)
         elif isinstance(what, LogEntry):
             path = f"_worklog/{what.month}.md"
@@ -53,13 +56,24 @@ def rewrite(
     return {path: new for path, new in changed.items() if new != read(path)}, tuple(ids) or tuple(added)
 
 
-def _with_item(lines: list[str], title: str, known: str) -> tuple[list[str], str]:
+def _with_item(lines: list[str], title: str, known: str, last_given: int) -> tuple[list[str], str]:
     at = next(number for number, line in enumerate(lines) if line.startswith("last "))
     last = int(lines[at].split()[1])
     if known and int(known[2:]) <= last:
         return lines, known
+    last = max(last, 0 if known else last_given)
     name = f"X-{last + 1}"
     return [*lines[:at], f"last {last + 1}", *lines[at + 1 :], f"{name} {title}"], name
+
+
+def understand(data: bytes) -> tuple[Mapping[str, Item], int]:
+    """Lines that are no items, such as a comment, mean nothing; a status that there is not is a fault."""
+    rows = [line.split() for line in data.decode().splitlines() if line and line[0] not in "#"]
+    last = next((int(value) for name, value in rows if name == "last"), 0)
+    try:
+        return {name: Item(id=name, title="t", status=Status(word)) for name, word in rows if name != "last"}, last
+    except ValueError as fault:
+        raise TrackerError(str(fault)) from None
 
 
 def now() -> str:
@@ -76,7 +90,7 @@ class Office:
 
     def again(self) -> GitBooks:
         """Another process: nothing remembered."""
-        return GitBooks(Git.find(self.repo.path), rewrite, OWN, now)
+        return GitBooks(Git.find(self.repo.path), rewrite, understand, OWN, now)
 
     def items(self, ref: str = "") -> str:
         return self.repo.git("show", f"{ref}:ITEMS") + "\n" if ref else (self.repo.path / "ITEMS").read_text()
@@ -169,7 +183,7 @@ def test_works_without_any_commit(tmp_path: Path) -> None:
     repo.git("init", "-q", "-b", "trunk")
     repo.write("ITEMS", FIRST)
     repo.write("mine.txt", "mine")
-    booked = GitBooks(Git.find(tmp_path), rewrite, OWN, now).write(entry("ready"))
+    booked = GitBooks(Git.find(tmp_path), rewrite, understand, OWN, now).write(entry("ready"))
     assert repo.git("log", "--format=%H %P %D") == f"{booked.commit}  HEAD -> trunk"
     assert repo.git("ls-tree", "-r", "--name-only", "HEAD") == "ITEMS"
     assert repo.status() == "?? mine.txt"
@@ -315,11 +329,11 @@ def test_what_was_typed_between_the_swap_and_the_save_stays_and_is_not_committed
 def test_what_nobody_touched_meanwhile_is_worked_out_once(office: Office) -> None:
     asked: list[Sequence[str]] = []
 
-    def counted(read: Any, assignments: Sequence[Assignment], ids: Sequence[str]) -> Any:
+    def counted(read: Any, assignments: Sequence[Assignment], ids: Sequence[str], last: int) -> Any:
         asked.append(ids)
-        return rewrite(read, assignments, ids)
+        return rewrite(read, assignments, ids, last)
 
-    GitBooks(Git.find(office.repo.path), counted, OWN, now).write(entry("ready", "k", FOUND))
+    GitBooks(Git.find(office.repo.path), counted, understand, OWN, now).write(entry("ready", "k", FOUND))
     assert office.items() == office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
     assert asked == [()]
 
@@ -358,7 +372,7 @@ def test_line_ends_are_as_the_user_has_them(office: Office) -> None:
         contents, added = rewrite(lf, *rest)  # type: ignore[arg-type]
         return {path: content.replace(b"\n", b"\r\n") for path, content in contents.items()}, added
 
-    GitBooks(Git.find(office.repo.path), with_crlf, OWN, now).write(entry("ready"))
+    GitBooks(Git.find(office.repo.path), with_crlf, understand, OWN, now).write(entry("ready"))
     assert (office.repo.path / "ITEMS").read_bytes() == b"# ours and yours\r\nlast 1\r\nX-1 ready\r\n"
     assert office.repo.git("cat-file", "blob", "HEAD:ITEMS") == "# ours and yours\nlast 1\nX-1 ready"
     assert office.repo.status() == ""
@@ -402,10 +416,38 @@ def test_a_link_is_refused_before_another_branch_moves(office: Office, tmp_path:
     assert (tmp_path / "ITEMS").read_text() == FIRST
 
 
-@pytest.mark.parametrize("spoil", ["a link", "a folder", "a pipe", "other text", "nothing"])
-def test_own_files_are_put_back_whatever_stands_in_their_place(office: Office, tmp_path: Path, spoil: str) -> None:
-    before = office.books.files()
-    assert before == {"ITEMS": FIRST.encode()}
+# While an agent is at work
+
+
+@pytest.fixture
+def watched(office: Office) -> tuple[Office, Mapping[str, bytes]]:
+    """Two items and a worklog, and an agent that is let loose on them."""
+    office.repo.write("_worklog/2026-11.md", "# Worklog\n")
+    office.start = office.repo.commit("more", ITEMS="last 2\nX-1 new\nX-2 blocked\n")
+    return office, office.books.files()
+
+
+Watched = tuple[Office, Mapping[str, bytes]]
+
+
+def on_the_shelf(office: Office) -> list[str]:
+    shelf = office.repo.path / ".git/capsule/salvaged"
+    return [path.read_text() for path in shelf.iterdir() if path.is_file()] if shelf.exists() else []
+
+
+def test_items_and_worklogs_are_watched(watched: Watched) -> None:
+    office, before = watched
+    assert before == {"ITEMS": office.items().encode(), "_worklog/2026-11.md": b"# Worklog\n"}
+    assert office.books.look_after(before) == ()
+
+
+@pytest.mark.parametrize(
+    "spoil", ["a link", "a folder", "a pipe", "other text", "nothing", "an item less", "ids twice"]
+)
+def test_items_that_were_spoilt_are_put_back_and_what_was_found_is_kept(
+    watched: Watched, tmp_path: Path, spoil: str
+) -> None:
+    office, before = watched
     file, outside = office.repo.path / "ITEMS", tmp_path / "outside"
     file.unlink()
     outside.write_text("untouched")
@@ -415,12 +457,139 @@ def test_own_files_are_put_back_whatever_stands_in_their_place(office: Office, t
         office.repo.write("ITEMS/inner", "x")
     elif spoil == "a pipe":
         os.mkfifo(file)
-    elif spoil == "other text":
-        file.write_text("bent")
-    office.books.put_back(before)
-    assert office.items() == FIRST
+    elif spoil != "nothing":
+        texts = {"other text": "X-1 oops\n", "an item less": "last 2\nX-1 new\n", "ids twice": "X-1 new\nX-2 new\n"}
+        file.write_text(texts[spoil])
+        office.repo.git("add", "ITEMS")
+    [told] = office.books.look_after(before)
+    assert office.items().encode() == before["ITEMS"]
     assert office.repo.status() == ""
     assert outside.read_text() == "untouched"
+    assert ("is kept as" in told) == (spoil not in ("nothing", "a pipe"))
+    assert not file.is_symlink()
+    if spoil == "other text":
+        assert on_the_shelf(office) == ["X-1 oops\n"]
+        assert str(office.repo.path / ".git/capsule/salvaged/ITEMS-") in told
+
+
+def test_no_item_is_moved_but_what_was_typed_stays(watched: Watched) -> None:
+    office, before = watched
+    office.repo.write("ITEMS", "# a thought\nlast 3\nX-1 done\nX-2 ready\nX-3 ready\nX-4 new\n")
+    told = office.books.look_after(before)
+    assert [line.split()[0] for line in told] == ["X-1", "X-2", "X-3"]
+    assert office.items() == "# a thought\nlast 3\nX-1 new\nX-2 blocked\nX-3 new\nX-4 new\n"
+    assert office.books.look_after(before) == ()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_what_commands_changed_meanwhile_stays_and_takes_nothing_along(watched: Watched, commit: bool) -> None:
+    """An agent that waits for a `capsule add` does not get its own change past us by it."""
+    office, before = watched
+    office.repo.write("ITEMS", office.items().replace("X-2 blocked", "X-2 ready"))
+    other = office.again()
+    other.write(BookEntry("add/1", "add", (Exists("k", {"title": "new"}),)), commit=commit)
+    other.write(BookEntry("approve/1", "approve", (Assign("X-1", {"status": "ready"}), LOG)), commit=commit)
+    [told] = office.books.look_after(before)
+    assert told.startswith("X-2 was changed")
+    assert office.items() == "last 3\nX-1 ready\nX-2 blocked\nX-3 new\n"
+    assert LOG.text in (office.repo.path / "_worklog/2026-11.md").read_text()
+
+
+def test_what_commands_added_survives_a_spoilt_file(watched: Watched) -> None:
+    office, before = watched
+    office.again().write(BookEntry("add/1", "add", (Exists("k", {"title": "new"}),)))
+    office.repo.write("ITEMS", office.items() + "X-9 an hour of typing\n")
+    office.books.look_after(before)
+    assert office.items() == office.items("HEAD") == "last 3\nX-1 new\nX-2 blocked\nX-3 new\n"
+    assert "an hour of typing" in on_the_shelf(office)[0]
+
+
+def log_edited(folder: Path) -> None:
+    (folder / "2026-11.md").write_text("bent\n")
+
+
+def log_gone(folder: Path) -> None:
+    (folder / "2026-11.md").unlink()
+
+
+def log_linked(folder: Path) -> None:
+    (folder / "2026-11.md").unlink()
+    (folder / "2026-11.md").symlink_to("/etc/passwd")
+
+
+def log_a_folder(folder: Path) -> None:
+    (folder / "2026-11.md").unlink()
+    (folder / "2026-11.md").mkdir()
+
+
+def log_made_up(folder: Path) -> None:
+    (folder / "2026-12.md").write_text("## x | X-99 | y | Completed\n")
+
+
+def log_huge(folder: Path) -> None:
+    with (folder / "2026-11.md").open("wb") as file:
+        file.truncate(5 * 1024**3)
+
+
+def logs_elsewhere(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
+@pytest.mark.parametrize(
+    "bend", [log_edited, log_gone, log_linked, log_a_folder, log_made_up, log_huge, logs_elsewhere]
+)
+def test_worklogs_are_ours_to_write(watched: Watched, bend: Callable[[Path], None]) -> None:
+    office, before = watched
+    folder = office.repo.path / "_worklog"
+    bend(folder)
+    told = office.books.look_after(before)
+    assert told
+    assert not folder.is_symlink()
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"2026-11.md": b"# Worklog\n"}
+
+
+def test_a_step_that_an_agent_claims_by_trailer_is_not_adopted(office: Office) -> None:
+    forged = office.repo.commit("mine\n\nCapsule-Step: x-1/triage#1", other="x\n")
+    booked = office.books.write(entry("ready"))
+    assert booked.commit not in ("", forged)
+    assert "X-1 ready" in office.items()
+
+
+def test_an_id_that_the_branch_knows_of_is_not_given_again(office: Office) -> None:
+    office.books.write(BookEntry("add/1", "add", (Exists("j", {"title": "new"}),)))
+    office.repo.write("ITEMS", FIRST)  # as it was before, by an editor that was open all the time
+    assert office.books.write(BookEntry("add/2", "add", (Exists("k", {"title": "new"}),))).added == ("X-3",)
+
+
+def test_an_id_that_a_worklog_names_is_not_given_again(a_repo: Repo) -> None:
+    a_repo.write(
+        "_worklog/2026-10.md", "# Worklog\n\n## 2026-10-01 10:00:00 UTC | WRK-041 | review | Completed\n\n**T**\n"
+    )
+    a_repo.commit("backlog", **{"BACKLOG.yaml": "schema_version: 1\nlast_id: 3\nitems: []\n"})
+    tracker = BacklogTracker(a_repo.path)
+    books = GitBooks(Git.find(a_repo.path), tracker.rewrite, tracker.understood, tracker.own_files(), now)
+    assert books.write(BookEntry("add/1", "add", (Exists("k", {"title": "t"}),))).added == ("WRK-042",)
+    assert books.look_after(books.files()) == ()
+
+
+def test_a_command_commits_beside_what_an_agent_is_doing_in_the_checkout(office: Office) -> None:
+    git, locks = Git.find(office.repo.path), office.repo.path / ".git/capsule/locks"
+    office.repo.write("half-done.py", "x = (\n")
+    assert why_not_committed(git, OWN) == "1 other change in the tree"
+    with FileLock(locks / "checkout.lock"):
+        assert why_not_committed(git, OWN) == ""
+        office.books.write(entry("ready"))
+    assert office.files_of("HEAD") == ["ITEMS"]
+    assert office.repo.status() == "?? half-done.py"
+
+
+@pytest.mark.parametrize("typed", ["# a thought\n", "X-7 new\n"])
+def test_what_was_staged_before_is_not_staged_backwards_after(office: Office, typed: str) -> None:
+    office.repo.write("ITEMS", FIRST + typed)
+    office.repo.git("add", "ITEMS")
+    office.books.write(entry("ready"))
+    assert office.repo.status() == ""
 
 
 def test_a_draft_touches_nothing(office: Office) -> None:
@@ -555,7 +724,7 @@ def test_files_are_written_and_committed_without_any_commit_before(tmp_path: Pat
     repo = Repo(tmp_path)
     repo.git("init", "-q", "-b", "main")
     repo.write("mine.txt", "mine")
-    books = GitBooks(Git.find(tmp_path), rewrite, OWN, now)
+    books = GitBooks(Git.find(tmp_path), rewrite, understand, OWN, now)
     files = {"ITEMS": b"last 0\n", ".capsule/config.yaml": b"verify: strict\n", ".gitignore": b"/.capsule/*\n"}
     commit = books.commit_files(files, "[CAPSULE][INIT] begin")
     assert repo.head() == commit

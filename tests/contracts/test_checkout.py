@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -18,6 +19,8 @@ from capsule.system.process import Keeper
 from capsule.workspaces import checkout as checkout_module
 from capsule.workspaces.checkout import Checkout
 from capsule.workspaces.checkouts import bring_files
+from capsule.workspaces.claim import agent_left_something
+from capsule.workspaces.ours import note_as_ours, ours_on
 from capsule.workspaces.provision import RunSetup
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.trunk import GitTrunk
@@ -278,6 +281,186 @@ def test_the_dirt_of_a_crash_is_kept_and_left_in_place(at_work: Desk) -> None:
     }
 
 
+# What people do between the phases is theirs
+
+
+@pytest.fixture
+def paused(desk: Desk) -> Desk:
+    """A step was booked, and the run has ended."""
+    desk.begin()
+    desk.repo.write("done.py", "done\n")
+    desk.place.checkpoint("build#1")
+    desk.base = booked(desk, "[X-1][BUILD] done\n\nCapsule-Step: x-1/build#1")
+    desk.place.settled(desk.base)
+    return desk
+
+
+def committed(desk: Desk) -> None:
+    desk.repo.commit("mine", README="mine\n")
+
+
+def merged(desk: Desk) -> None:
+    desk.repo.git("switch", "-q", "-c", "side")
+    desk.repo.commit("side", side="x\n")
+    desk.repo.git("switch", "-q", "main")
+    desk.repo.git("merge", "-q", "--no-ff", "--no-edit", "side")
+
+
+def undone(desk: Desk) -> None:
+    desk.repo.git("reset", "-q", "--hard", "HEAD~1")
+
+
+@pytest.mark.parametrize("theirs,later", [(committed, False), (committed, True), (merged, True), (undone, True)])
+def test_what_the_user_did_to_the_branch_meanwhile_stays(
+    paused: Desk, theirs: Callable[[Desk], None], later: bool
+) -> None:
+    theirs(paused)
+    tip, files = paused.repo.head(), paused.files()
+    place = paused.again() if later else paused.place
+    assert place.restore(paused.start()) == ""
+    assert place.head() == tip == paused.repo.head("main")
+    assert paused.files() == files
+    assert place.notices() == paused.salvaged() == []
+    before = place.delivered(paused.start())
+    assert place.changes(before, place.tree()) == place.changes(paused.base, place.tree()) == []
+
+
+def test_what_the_user_committed_is_not_undone_by_work_from_before(desk: Desk) -> None:
+    lines = [f"line {number}\n" for number in range(12)]
+    desk.base = desk.repo.commit("lines", README="".join(lines), notes="one\n")
+    desk.begin()
+    desk.repo.write("README", "".join([*lines[:-1], "the agent's\n"]))
+    desk.repo.write("notes", "the agent's\n")
+    desk.repo.write("new", "the agent's\n")
+    point = desk.place.checkpoint("build#1")
+    desk.place.withdraw("a pause")
+    desk.repo.commit("mine", README="".join(["mine\n", *lines[1:]]), notes="mine\n")
+    place = desk.again()
+    place.restore(point)
+    assert (desk.path / "README").read_text().splitlines()[::11] == ["mine", "the agent's"]
+    assert (desk.path / "notes").read_text() == "mine\n"
+    assert (desk.path / "new").read_text() == "the agent's\n"
+    assert "notes" in place.notices()[0]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_what_the_user_has_not_committed_is_refused_and_left(paused: Desk, later: bool) -> None:
+    paused.repo.write("README", "an hour of work\n")
+    for number in range(6):
+        paused.repo.write(f"new-{number}", "new\n")
+    files = paused.files()
+    place = paused.again() if later else paused.place
+    with pytest.raises(Refused, match=r"not clean: README, new-0, .* and 2 more"):
+        place.restore(paused.start())
+    with pytest.raises(Refused, match=r"not clean: README, new-0, .* and 2 more"):
+        place.prepare(paused.base)
+    assert place.withdraw("stopped") == ""
+    assert paused.files() == files
+    assert not agent_left_something(Git.find(paused.path), "x-1")
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_it_is_known_whose_the_dirt_is(at_work: Desk, named: bool) -> None:
+    """Also between naming a state and booking it: killed there, the work lies in the checkout and in no commit."""
+    git = Git.find(at_work.path)
+    at_work.work()
+    if named:
+        at_work.place.checkpoint("build#1")
+    assert agent_left_something(git, "x-1")
+    assert at_work.again().restore(at_work.start())
+    at_work.place.withdraw("failed")
+    assert not agent_left_something(git, "x-1")
+
+
+def test_commits_after_a_named_state_are_the_users(at_work: Desk) -> None:
+    at_work.work()
+    at_work.place.checkpoint("build#1")
+    at_work.repo.git("stash", "-q", "-u")
+    tip = at_work.repo.commit("mine", mine="x\n")
+    assert at_work.again().head() == tip
+
+
+def test_what_a_test_commits_while_it_runs_is_taken_off(at_work: Desk) -> None:
+    at_work.work()
+    tree = at_work.place.tree()
+    at_work.place.gate(tree)
+    at_work.repo.commit("from the gate")
+    assert at_work.place.checkpoint("build#1").tree == tree
+    assert at_work.repo.head("main") == at_work.base
+
+
+def test_a_place_whose_notes_and_refs_are_gone_is_made_again(paused: Desk) -> None:
+    shutil.rmtree(paused.path / ".git/capsule/places")
+    for ref in paused.repo.refs("refs/capsule"):
+        paused.repo.git("update-ref", "-d", ref)
+    place = paused.again()
+    assert place.restore(place.base_checkpoint(paused.base)) == ""
+    assert place.head() == paused.base
+    paused.work()
+    assert place.checkpoint("build#2").head == paused.base
+
+
+# What an agent is judged by
+
+
+@pytest.fixture
+def ruled(desk: Desk) -> Desk:
+    desk.repo.write(".capsule/config.yaml", "verify: strict\n")
+    desk.repo.git("add", "-f", ".capsule/config.yaml")
+    desk.base = desk.repo.commit("rules", **{"orchestrate.toml": "a = 1\n"})
+    desk.repo.write(".git/info/exclude", ".capsule/prompts\n")
+    desk.repo.write(".capsule/prompts/mine.md", "ignored by git, and mine\n")
+    return desk.begin()
+
+
+def rules_changed(desk: Desk) -> None:
+    desk.repo.write(".capsule/config.yaml", "verify: off\n")
+    desk.repo.write("orchestrate.toml", "a = 2\n")
+
+
+def rules_gone(desk: Desk) -> None:
+    shutil.rmtree(desk.path / ".capsule/prompts")
+    (desk.path / ".capsule/config.yaml").unlink()
+
+
+def rules_added(desk: Desk) -> None:
+    desk.repo.write(".capsule/prompts/build.md", "evil\n")
+    desk.repo.write(".capsule/workflows/change.yaml", "evil\n")
+
+
+def rules_replaced(desk: Desk) -> None:
+    rules_gone(desk)
+    (desk.path / ".capsule/prompts").symlink_to(desk.path / "src")
+    desk.repo.write(".capsule/config.yaml/inner", "x")
+
+
+@pytest.mark.parametrize(
+    "bend,crashed", [(rules_changed, False), (rules_gone, True), (rules_added, True), (rules_replaced, False)]
+)
+def test_settings_and_prompts_lie_there_as_before(ruled: Desk, bend: Callable[[Desk], None], crashed: bool) -> None:
+    bend(ruled)
+    place = ruled.again() if crashed else ruled.place
+    assert place.touched_outside_commit() == []
+    assert place.notices()[0].startswith("settings were changed")
+    assert (ruled.path / ".capsule/config.yaml").read_text() == "verify: strict\n"
+    assert (ruled.path / "orchestrate.toml").read_text() == "a = 1\n"
+    assert [path.name for path in (ruled.path / ".capsule/prompts").iterdir()] == ["mine.md"]
+    assert not (ruled.path / ".capsule/workflows/change.yaml").exists()
+    assert place.head() == ruled.base
+    assert place.notices() == []
+
+
+def test_own_files_are_not_even_looked_at(at_work: Desk) -> None:
+    """Otherwise git would be busy for a minute with five gigabytes of nothing."""
+    (at_work.path / "ITEMS").unlink()
+    os.mkfifo(at_work.path / "ITEMS")
+    with (at_work.path / "_worklog/2026-12.md").open("wb") as file:
+        file.truncate(5 * 1024**3)
+    began = time.monotonic()
+    assert at_work.place.touched_outside_commit() == []
+    assert time.monotonic() - began < 5
+
+
 # A step that failed
 
 
@@ -297,6 +480,7 @@ def test_withdrawn_work_is_kept_and_the_tree_is_as_before(at_work: Desk) -> None
     assert at_work.show(kept, "new/deep/file.py") == "new"
     assert "src/deep/old.py" not in at_work.repo.git("ls-tree", "-r", "--name-only", kept)
     assert at_work.place.withdraw("again") == ""
+    at_work.place.restore(at_work.start())
     at_work.work()
     assert at_work.again().withdraw("build failed") == kept
     at_work.repo.fsck()
@@ -484,8 +668,15 @@ def test_a_conflict_that_an_agent_left_half_done_goes(at_work: Desk) -> None:
     assert at_work.files() == before
 
 
+def booked(desk: Desk, message: str, **files: str) -> str:
+    """A commit as the books make it: its id is noted."""
+    commit = desk.repo.commit(message, **files)
+    note_as_ours(Git.find(desk.path), commit, "main")
+    return commit
+
+
 def test_book_keeping_of_others_stays(at_work: Desk) -> None:
-    tip = at_work.repo.commit("capsule add", ITEMS="X-1 new\nX-2 new\n")
+    tip = booked(at_work, "capsule add", ITEMS="X-1 new\nX-2 new\n")
     assert at_work.place.head() == tip
     assert at_work.place.notices() == at_work.salvaged() == []
 
@@ -493,21 +684,66 @@ def test_book_keeping_of_others_stays(at_work: Desk) -> None:
 def test_book_keeping_on_top_of_what_nobody_asked_for_stays(at_work: Desk) -> None:
     at_work.work()
     at_work.repo.commit("I know better")
-    at_work.repo.commit("capsule add\n\nCapsule-Step: add/2", ITEMS="X-1 new\nX-2 new\n")
+    booked(at_work, "capsule add\n\nCapsule-Step: add/2", ITEMS="X-1 new\nX-2 new\n")
     head = at_work.place.head()
     assert at_work.repo.git("log", "--format=%s", f"{at_work.base}..main") == "capsule add"
     assert at_work.repo.git("diff-tree", "--name-only", "--no-commit-id", "-r", head) == "ITEMS"
     assert "Capsule-Step: add/2" in at_work.repo.git("log", "-1", "--format=%B")
     assert set(at_work.place.touched_outside_commit()) == {"new/deep/file.py", "src/app.py", "src/deep/old.py"}
+    assert head in ours_on(Git.find(at_work.path), "main")  # built anew, and ours still
 
 
-def test_an_agent_cannot_pass_for_a_step(at_work: Desk) -> None:
-    at_work.work()
-    at_work.repo.commit("mine\n\nCapsule-Step: x-1/build#1")
-    assert at_work.place.head() == at_work.base
-    at_work.repo.git("stash", "-q", "-u")
-    at_work.repo.commit("mine\n\nCapsule-Step: x-1/build#1", ITEMS="X-1 done\n")
-    assert at_work.place.head() == at_work.base
+def a_step_of_its_own(desk: Desk) -> None:
+    desk.work()
+    desk.repo.commit("mine\n\nCapsule-Step: x-1/build#1")
+
+
+def a_step_of_another(desk: Desk) -> None:
+    desk.work()
+    desk.repo.commit("mine\n\nCapsule-Step: x-2/build#1")
+
+
+def book_keeping(desk: Desk) -> None:
+    desk.repo.commit("[X-1] done", ITEMS="X-1 done\n")
+
+
+def settings(desk: Desk) -> None:
+    desk.repo.write(".capsule/config.yaml", "verify: off\n")
+    desk.repo.git("add", "-f", ".capsule/config.yaml")
+    desk.repo.git("commit", "-qm", "easier")
+
+
+def a_merge(desk: Desk) -> None:
+    desk.work()
+    desk.repo.git("add", "-A")
+    commit = desk.repo.git("commit-tree", "-p", "HEAD", "-m", "Merge x-2", desk.repo.git("write-tree"))
+    desk.repo.git("update-ref", "-m", "capsule: merge", "refs/heads/main", commit)
+
+
+def what_was_made_for_another_branch(desk: Desk) -> None:
+    desk.work()
+    note_as_ours(Git.find(desk.path), desk.repo.commit("a step over there"), "topic")
+
+
+@pytest.mark.parametrize(
+    "forge,crashed",
+    [
+        (a_step_of_its_own, False),
+        (a_step_of_another, True),
+        (book_keeping, False),
+        (settings, False),
+        (a_merge, True),
+        (what_was_made_for_another_branch, False),
+    ],
+)
+def test_an_agent_cannot_pass_for_a_step(at_work: Desk, forge: Callable[[Desk], None], crashed: bool) -> None:
+    forge(at_work)
+    place = at_work.again() if crashed else at_work.place
+    assert place.head() == at_work.base == at_work.repo.head("main")
+    [kept] = at_work.salvaged()
+    assert kept in place.notices()[-1]
+    place.withdraw("failed")
+    assert at_work.repo.status() in ("", "M  ITEMS", "M ITEMS")  # the books look after that one
 
 
 def published(desk: Desk, **files: str) -> str:
@@ -680,6 +916,29 @@ def test_hooks_see_what_is_to_be_committed(hooked: Hooked) -> None:
     listed = ["A\tnew/deep/file.py", "M\tsrc/app.py", "D\tsrc/deep/old.py"]
     assert said.splitlines() == [*listed, str(hooked.desk.path), "[X-1][BUILD] work"]
     assert hooked.desk.repo.status().splitlines()[0] == "A  new/deep/file.py"
+
+
+def edited(hooked: Hooked) -> None:
+    hooked.add("pre-commit", "exit 0")
+
+
+def added(hooked: Hooked) -> None:
+    hooked.add("commit-msg", "exit 0")
+
+
+def moved(hooked: Hooked) -> None:
+    hooked.desk.repo.git("config", "core.hooksPath", "src")
+
+
+@pytest.mark.parametrize("bend", [edited, added, moved])
+def test_hooks_that_changed_while_an_agent_was_at_work_do_not_run(
+    hooked: Hooked, bend: Callable[[Hooked], None]
+) -> None:
+    hooked.add("pre-commit", "touch ran; exit 1")
+    hooked.desk.begin()
+    bend(hooked)
+    assert hooked.place.hooks(hooked.place.tree(), "m") == (False, "the hooks were changed while an agent was at work")
+    assert not (hooked.desk.path / "ran").exists()
 
 
 def test_hooks_kept_elsewhere_are_found(hooked: Hooked, tmp_path: Path) -> None:

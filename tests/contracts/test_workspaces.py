@@ -80,7 +80,11 @@ def mission(a_repo: Repo, git: Git) -> Mission:
 @pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
 def anywhere(request: pytest.FixtureRequest, a_repo: Repo, git: Git) -> Anywhere:
     """What is promised of every place, whatever kind it is."""
-    return Mission(a_repo, git).begin() if request.param is GitWorktree else Situation(a_repo, git, Checkout).begin()
+    if request.param is GitWorktree:
+        return Mission(a_repo, git).begin()
+    checkout = Situation(a_repo, git, Checkout).begin()
+    checkout.place.restore(checkout.base_state())  # from now on, what lies there is the agent's
+    return checkout
 
 
 def test_is_a_workspace(anywhere: Anywhere) -> None:

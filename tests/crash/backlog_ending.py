@@ -13,8 +13,8 @@ from pathlib import Path
 from capsule.core.event import Event, Recorded, RunStarted, Spawned, StepBegun, StepEnded, kind
 from capsule.journals.sqlite import SqliteJournal
 
-from .backlog_project import QUEUE, BacklogProject
 from .ending import events_of, levelled, names_in, refs_of
+from .every_turn import QUEUE, BacklogProject
 
 BACKLOG, WORKLOG = _OWN = ("BACKLOG.yaml", "_worklog")
 _STAMPED_NAME = re.compile(r"\d{17}-\d+|\b[0-9a-f]{12}\b")

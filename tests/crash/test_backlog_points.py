@@ -25,8 +25,8 @@ from pathlib import Path
 import pytest
 
 from .backlog_ending import BacklogEnding, backlog_ending_of, check_backlog, check_count, streams_of
-from .backlog_project import HALF_DONE, WALKED, BacklogProject, make_backlog_project, waiting_script
 from .ending import check_no_strays, events_of, gone_soon, names_of, survivors
+from .every_turn import HALF_DONE, WALKED, BacklogProject, make_backlog_project, waiting_script
 from .points import ALL, between_effects, is_effect, is_event, sample
 
 EVENTS = ("run_started", "run_ended", "mission_started", "step_begun", "step_ended", "recorded", "observed", "salvaged")

@@ -10,6 +10,7 @@ from capsule.commands.arguments import project_option
 from capsule.commands.moving import commit_option
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.core.item import Status, Value, check_id
+from capsule.core.text import one_line
 
 if TYPE_CHECKING:
     from capsule.doors import Tracker
@@ -98,7 +99,7 @@ def _title(text: str) -> str:
     """One line that can stand in a table; a second one was meant for the description."""
     if "\n" in text.strip():
         raise UsageError("A title is one line, and this one has several.", "Put the rest into --description.")
-    title = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    title = one_line(text)
     if not title:
         raise UsageError("An item needs a title.", 'Say what is to be done: capsule add "Sort the list by name"')
     return title

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from capsule.commands.arguments import item_argument, project_option
 from capsule.commands.moving import commit_option
 from capsule.core.errors import Refused, UsageError
-from capsule.core.item import Item, Status, Value, check_move, with_values
+from capsule.core.item import EARLY, Item, Status, Value, check_move, stands_at, with_values
 
 if TYPE_CHECKING:
     from capsule.commands.moving import Grip
@@ -45,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import books_of, grip, move, standing
+    from capsule.commands.moving import books_of, grip, move
     from capsule.wiring import open_project, open_tracker
 
     project = open_project(args.project_dir)
@@ -54,15 +54,13 @@ def run(args: argparse.Namespace) -> int:
     with grip(project, tracker, args.item) as held:
         before, values = held.item, _values(held, args.to)
         move(held, "ADVANCE", _way(before, with_values(before, values)), values, no_commit=args.no_commit)
-    print(f"{before.id} is {standing(with_values(before, values))}; it was {standing(before)}.")
+    print(f"{before.id} is {stands_at(with_values(before, values))}; it was {stands_at(before)}.")
     return 0
 
 
 def _way(before: Item, after: Item) -> str:
-    from capsule.commands.moving import standing
-
     same = before.status is after.status and before.phase
-    return f"{before.phase} -> {after.phase}" if same else f"{standing(before)} -> {standing(after)}"
+    return f"{before.phase} -> {after.phase}" if same else f"{stands_at(before)} -> {stands_at(after)}"
 
 
 def _values(held: Grip, wanted: str | None) -> dict[str, Value]:
@@ -132,7 +130,7 @@ def _next(item: Item, phases: tuple[str, ...]) -> str:
 
 def _to(held: Grip, target: str, phases: tuple[str, ...], workflow: Workflow) -> dict[str, Value]:
     item = held.item
-    if item.status in (Status.NEW, Status.RESEARCHING):
+    if item.status in EARLY:
         raise Refused(
             f"{item.id} is {item.status.value}, and has to be scoped before it can go to {target}.",
             f"Say that it is: capsule advance {item.id}",

@@ -374,7 +374,7 @@ def _tracker(patient: Patient) -> Iterator[Finding]:
         yield Finding("tracker", "missing", fault.message, fault.hint)
         return
     yield Finding("tracker", "ok", f"{tracker.name}, with {_count(len(items), 'open item')}")
-    for warning in getattr(tracker, "warnings", ()):
+    for warning in tracker.warnings:
         yield Finding("tracker", "warning", warning)
     if patient.loaded.settings.tracker == "auto" and tracker.name == "beads-file" and shutil.which("bd"):
         yield Finding("tracker", "warning", "bd is installed, but the JSONL file is what is read and written")

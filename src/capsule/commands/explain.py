@@ -104,9 +104,8 @@ def _places(project: Project, tracker: Tracker) -> Sequence[Place]:
     """The queue exactly as a run would find it, but for what runs at this moment."""
     from capsule.commands.moving import running
     from capsule.commands.queue import places, states_of
-    from capsule.wiring import everything_in
 
-    items = everything_in(tracker)
+    items = tracker.everything()
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
     return places(project, tracker, states_of(project, items), busy)

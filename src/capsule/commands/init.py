@@ -205,10 +205,11 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
     """The commit that holds exactly these, or ''."""
     from capsule.system.files import write_atomically
     from capsule.wiring import SystemClock
-    from capsule.workspaces.books import GitBooks
+    from capsule.workspaces.books import GitBooks, Rewrite
 
     if commit and files:
-        books = GitBooks(project.git, lambda _read, _assignments, _ids: ({}, ()), (BACKLOG,), SystemClock().now)
+        nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, ())  # noqa: E731
+        books = GitBooks(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
         return books.commit_files(files, "[INIT] A backlog for Capsule")
     for path, content in files.items():
         (project.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -251,7 +252,7 @@ def _complaints(project: Project) -> Iterator[str]:
         try:
             tracker = open_tracker(project)
             tracker.items()
-            yield from getattr(tracker, "warnings", ())
+            yield from tracker.warnings
         except CapsuleError as fault:
             yield f"{fault.message} {fault.hint}"
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem, UsageError
-from capsule.core.item import Item, Value, check_id, with_values
+from capsule.core.item import Item, Value, check_id, stands_at, with_values
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
@@ -82,7 +82,7 @@ def move(held: Grip, tag: str, words: str, values: dict[str, Value], *, no_commi
     from capsule.core.event import MovedByHand
 
     after = held.tracker.item(before.id)
-    event = MovedByHand(at=at, what="item", expected=standing(before), found=standing(after), item=after)
+    event = MovedByHand(at=at, what="item", expected=stands_at(before), found=stands_at(after), item=after)
     held.journal.note(before.id, event)
     return after
 
@@ -112,8 +112,20 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
         return f"{going_on} is under way"
     if repository.is_detached(git):
         return "HEAD is on no branch"
+    if _is_worked_in(git):  # what is changed there is the agent's, and a commit of ours takes along nothing of it
+        return ""
     dirty = len(repository.dirty_paths(git, own_files))
     return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""
+
+
+def _is_worked_in(git: Git) -> bool:
+    """A run is at work in this checkout."""
+    from capsule.system.lock import holder
+
+    try:
+        return holder(git.capsule_dir / "locks" / "checkout.lock") is not None
+    except LockHeld:  # by somebody out of our sight
+        return True
 
 
 def books_of(project: Project, tracker: Tracker) -> Books:
@@ -126,11 +138,6 @@ def books_of(project: Project, tracker: Tracker) -> Books:
             "Change them there, such as with `bd create`, `bd update` and `bd close`.",
         )
     return books
-
-
-def standing(item: Item) -> str:
-    """Where an item stands, in two or three words."""
-    return f"{item.status.value} at {item.phase}" if item.phase else item.status.value
 
 
 def text_of(option: str | None) -> str:
@@ -197,10 +204,10 @@ def _tell_what_is_untold(project: Project, tracker: Tracker, item_id: str) -> No
     if not state.unrecorded:
         return
     from capsule.engine.bookkeeping import set_right
-    from capsule.engine.job import standing as state_now
+    from capsule.engine.job import standing
     from capsule.reports.live import Several
     from capsule.wiring import open_world, words_at
 
     words = words_at(project, state.base)
     with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):
-        set_right(state_now(world, item_id), world)
+        set_right(standing(world, item_id), world)

@@ -46,14 +46,14 @@ def run_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only
 
 
 def carry_out(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> int:
-    """The summary is printed however the run ends, once it has begun."""
+    """The summary is printed however the run ends, once there is something to sum up."""
     from capsule.engine.dispatch import RunReport
 
     report = RunReport()
     try:
         _work(errand, project, tracker, args, report)
     finally:
-        if args.output != "json" and report.ended_because:
+        if args.output != "json" and report.ended_because and (report.spawns or report.exit_code != 2):
             print(summary(report, errand.cap, tracker), flush=True)
     if errand.only:
         halts = [state.halt.exit_code for state in report.states.values() if state.halt]
@@ -79,7 +79,7 @@ def _make_way(project: Project, tracker: Tracker, item: Item, args: argparse.Nam
         start_anew(project, tracker, item)
     elif args.rebase:
         rebuild(project, tracker, item)
-    elif item.blocked and tracker.name == "backlog":
+    elif item.blocked and tracker.keeps_phases:
         raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", way_on(item.id, item))
     known = {other.id: other for other in tracker.items()}
     waits = [f"{other} ({known[other].status.value})" for other in item.dependencies if other in known]
@@ -125,7 +125,7 @@ def _checkout_lock(project: Project, tracker: Tracker) -> Iterator[None]:
     """Whoever works in the checkout works there alone."""
     from capsule.system.lock import FileLock
 
-    if tracker.name != "backlog" or project.settings.workspace.kind == "worktree":
+    if not tracker.keeps_phases or project.settings.workspace.kind == "worktree":
         yield
         return
     lock = FileLock(project.state_folder / "locks" / "checkout.lock")
@@ -139,9 +139,10 @@ def _checkout_lock(project: Project, tracker: Tracker) -> Iterator[None]:
 
 def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, lines: QueueReport) -> Observer:
     from capsule.reports.live import LiveFile, Several
-    from capsule.wiring import SystemClock, tracker_warnings
+    from capsule.wiring import SystemClock
 
-    for warning in (*project.loaded.warnings, *tracker_warnings(tracker)):
+    tracker.items()  # what is odd about it shows when it is read
+    for warning in (*project.loaded.warnings, *tracker.warnings):
         print(f"note: {warning}", file=sys.stderr)
     live = LiveFile(project.papers().folder, SystemClock().now)
     if args.output == "json":
@@ -162,11 +163,11 @@ class ProjectDesk:
         args: argparse.Namespace,
         named: Collection[str] = (),
     ) -> None:
-        from capsule.wiring import everything_in, guardrails_of
+        from capsule.wiring import guardrails_of
 
         self.guardrails: Guardrails = guardrails_of(project.settings)
         self._project, self._tracker, self._world, self._args, self._named = project, tracker, world, args, named
-        self._states = states_of(project, everything_in(tracker))
+        self._states = states_of(project, tracker.everything())
         self._told: set[str] = set()
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
@@ -211,11 +212,11 @@ def places(
     project: Project, tracker: Tracker, states: Mapping[str, MissionState], left_alone: Mapping[str, str] | None = None
 ) -> list[Place]:
     from capsule.core.schedule import queue
-    from capsule.wiring import everything_in, guardrails_of
+    from capsule.wiring import guardrails_of
 
-    halted = {} if tracker.name == "backlog" else {name: _halted(state) for name, state in states.items() if state.halt}
+    halted = {} if tracker.keeps_phases else {name: _halted(state) for name, state in states.items() if state.halt}
     return queue(
-        everything_in(tracker),
+        tracker.everything(),
         under_way={name for name, state in states.items() if state.begun and not state.halt},
         halted=halted,
         left_alone=left_alone,
@@ -233,9 +234,8 @@ def _show_queue(project: Project, tracker: Tracker, args: argparse.Namespace, on
     from capsule.commands.dry_run import show_plan
     from capsule.commands.run import plan_mission
     from capsule.core.schedule import choose
-    from capsule.wiring import everything_in
 
-    found = places(project, tracker, states_of(project, everything_in(tracker)))
+    found = places(project, tracker, states_of(project, tracker.everything()))
     for place in found:
         if not only or place.item.id in only:
             print(f"{place.item.id}  {'would run' if place.actionable else 'not now'}: {place.why}")
@@ -260,7 +260,7 @@ def summary(report: RunReport, cap: int, tracker: Tracker) -> str:
         rows.append(("new", ", ".join(report.follow_ups)))
     rows.append(("time", _duration(report.seconds)))
     waiting = [*report.blocked, *report.failed]
-    if waiting and tracker.name == "backlog":
+    if waiting and tracker.keeps_phases:
         item = next((item for item in tracker.items() if item.id == waiting[0]), None)
         rows.append(("go on", way_on(waiting[0], item)))
     elif waiting:

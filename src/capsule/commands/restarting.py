@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from capsule.core.errors import Refused
 
 if TYPE_CHECKING:
-    from capsule.core.item import Item, Value
+    from capsule.core.item import Item
     from capsule.doors import Tracker
     from capsule.wiring import Project
 
@@ -16,6 +16,8 @@ def rebuild(project: Project, tracker: Tracker, item: Item) -> None:
     """Whoever has the work rebuilt on the new main answers what it was blocked for."""
     from capsule.commands.common import known_mission
     from capsule.commands.moving import grip, move
+    from capsule.core.ledger import unblocked
+    from capsule.wiring import guardrails_of
 
     state = known_mission(project, item.id)
     if state.workflow.workspace != "worktree":
@@ -23,7 +25,13 @@ def rebuild(project: Project, tracker: Tracker, item: Item) -> None:
         raise Refused(f"{item.id} works in the checkout, which Capsule does not rebase.", hint)
     if item.blocked:
         with grip(project, tracker, item.id) as held:
-            move(held, "UNBLOCK", "To be rebuilt on the new main", _unblocked(item), no_commit=False)
+            move(
+                held,
+                "UNBLOCK",
+                "To be rebuilt on the new main",
+                unblocked(item, guardrails_of(project.settings)),
+                no_commit=False,
+            )
 
 
 def start_anew(project: Project, tracker: Tracker, item: Item) -> None:
@@ -31,6 +39,8 @@ def start_anew(project: Project, tracker: Tracker, item: Item) -> None:
     from capsule.commands.common import mission_state
     from capsule.commands.ending import end_mission
     from capsule.commands.moving import grip, move
+    from capsule.core.ledger import unblocked
+    from capsule.wiring import guardrails_of
 
     state = mission_state(project, item.id)
     if not state.under_way:
@@ -41,10 +51,5 @@ def start_anew(project: Project, tracker: Tracker, item: Item) -> None:
         raise Refused(f"What was done for {item.id} is committed already.", hint)
     end_mission(project, item.id, how="started over", branch=True)
     with grip(project, tracker, item.id) as held:
-        move(held, "ADVANCE", "Starts over", {**_unblocked(item), "phase": entry}, no_commit=False)
-
-
-def _unblocked(item: Item) -> dict[str, Value]:
-    from capsule.core.ledger import UNBLOCKED
-
-    return {"status": item.blocked.from_status.value, **UNBLOCKED} if item.blocked else {}
+        values = {**unblocked(item, guardrails_of(project.settings)), "phase": entry}
+        move(held, "ADVANCE", "Starts over", values, no_commit=False)

@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
-    if not items or tracker.name == "backlog":
+    if not items or tracker.keeps_phases:
         from capsule.commands.queue import run_queue
 
         return run_queue(project, tracker, args, items)
@@ -125,13 +125,14 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
     from capsule.system.git import check_version
     from capsule.wiring import choose_workflow, policy_at, words_at
     from capsule.workspaces import repository
+    from capsule.workspaces.claim import agent_left_something
 
     if project.settings.sandbox == "required":
         hint = "Set sandbox to auto to run agents with your own permissions."
         raise CapsuleError("The settings require a sandbox, and this version has none yet.", hint)
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
-    if item.status is Status.DONE and tracker.name != "backlog" and not state.under_way and not state.finished:
+    if item.status is Status.DONE and not tracker.keeps_phases and not state.under_way and not state.finished:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
@@ -145,6 +146,8 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
     _refuse_unknown_phase(item, workflow)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(args)
+        if workflow.workspace == "checkout" and not agent_left_something(project.git, item_id):
+            _refuse_dirty(project, tracker)
     elif workflow.workspace == "checkout":
         into, notes = _in_the_checkout(project, tracker, args)
     else:
@@ -227,12 +230,18 @@ def _in_the_checkout(project: Project, tracker: Tracker, args: argparse.Namespac
     if not branch:
         hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
         raise CapsuleError("HEAD is detached, and work in the checkout goes to a branch.", hint)
+    _refuse_dirty(project, tracker)
+    return branch, ()
+
+
+def _refuse_dirty(project: Project, tracker: Tracker) -> None:
+    from capsule.workspaces import repository
+
     dirty = repository.dirty_paths(project.git, tracker.own_files())
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
         hint = "Commit or stash it first: git stash -u"
         raise CapsuleError(f"The checkout has uncommitted changes: {', '.join(dirty[:5])}{more}.", hint)
-    return branch, ()
 
 
 def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:

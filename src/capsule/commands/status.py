@@ -43,14 +43,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.wiring import everything_in, open_project, open_tracker
+    from capsule.wiring import open_project, open_tracker
 
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    every = everything_in(tracker)
+    every = tracker.everything()
     items = [item for item in as_shown(every) if _suits(item, wanted)]
-    for warning in getattr(tracker, "warnings", ()):
+    for warning in tracker.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.json:
         import json

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
-    if tracker.name != "backlog":
+    if not tracker.keeps_phases:
         raise Refused("Triage is for the items of a backlog; beads are ready as they are.", "Start with `capsule run`.")
     errand = Errand(f"{RUN}triage", cap_of(project, args), statuses=(Status.NEW,))
     return carry_out(errand, project, tracker, args)

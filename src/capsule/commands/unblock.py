@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from capsule.commands.arguments import item_argument, project_option
 from capsule.commands.moving import commit_option
 from capsule.core.errors import Refused
-from capsule.core.item import Blocked, Item, Status, Value, check_move
+from capsule.core.item import Blocked, Item, Status, stands_at
 
 if TYPE_CHECKING:
-    from capsule.settings import Guardrails
+    pass
 
 DESCRIPTION = """\
 Put a blocked item back to exactly the status it was blocked from, so that the next run takes it up again. Notes are
@@ -24,8 +24,6 @@ it, this is your word that it may go on: that much is let pass from now on, for 
 
 Exit code: 0 unblocked; 1 it is not blocked, or there is no such item; 3 it is running.
 """
-
-DECISION = "decision"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +38,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def let_go(args: argparse.Namespace, *, only_decisions: bool = False) -> int:
-    from capsule.commands.moving import books_of, grip, move, standing, text_of
-    from capsule.wiring import open_project, open_tracker
+    from capsule.commands.moving import books_of, grip, move, text_of
+    from capsule.core.ledger import DECISION, unblocked
+    from capsule.wiring import guardrails_of, open_project, open_tracker
 
     notes = text_of(args.notes)
     project = open_project(args.project_dir)
@@ -54,9 +53,9 @@ def let_go(args: argparse.Namespace, *, only_decisions: bool = False) -> int:
                 f"{held.item.id} waits for an answer, not for a decision: {block.reason}",
                 f'Answer it: capsule unblock {held.item.id} --notes "..."',
             )
-        values = unblocked(held.item, block, notes, project.settings.guardrails)
+        values = unblocked(held.item, guardrails_of(project.settings), notes)
         after = move(held, "UNBLOCK", notes or block.reason, values, no_commit=args.no_commit)
-    print(f"{after.id} is {standing(after)} again.")
+    print(f"{after.id} is {stands_at(after)} again.")
     return 0
 
 
@@ -66,31 +65,3 @@ def _block_of(item: Item) -> Blocked:
     raise Refused(
         f"{item.id} is not blocked: it is {item.status.value}.", f"See what it waits for: capsule explain {item.id}"
     )
-
-
-def unblocked(item: Item, block: Blocked, notes: str, guardrails: Guardrails) -> dict[str, Value]:
-    """The fields that change. What a human decided is not asked again."""
-    from capsule.core.ledger import UNBLOCKED
-
-    check_move(item, block.from_status)
-    values: dict[str, Value] = {"status": block.from_status.value, **UNBLOCKED}
-    if notes:
-        values["unblock_context"] = notes
-    if block.kind == DECISION:
-        overrides = let_pass(item, guardrails)
-        values |= {"guardrail_override": overrides} if overrides else {}
-        values |= {"requires_human_review": False} if item.requires_human_review else {}
-    return values
-
-
-def let_pass(item: Item, guardrails: Guardrails) -> dict[str, str]:
-    """The levels that were let pass before, and those above the guardrails now."""
-    from capsule.core.item import LEVELS
-
-    passed: dict[str, str] = {}
-    for dimension in ("size", "complexity", "risk"):
-        before, now = getattr(item.guardrail_override, dimension), getattr(item.assessment, dimension)
-        above = LEVELS.get(now, 0) > LEVELS[getattr(guardrails, f"max_{dimension}")]
-        highest = max((before, now if above else ""), key=lambda level: LEVELS.get(level, 0))
-        passed |= {dimension: highest} if highest else {}
-    return passed

@@ -20,7 +20,7 @@ from enum import StrEnum
 import msgspec
 
 from capsule.core.evidence import Evidence, as_feedback, refuted
-from capsule.core.item import LEVELS, Item
+from capsule.core.item import LEVELS, Assessment, Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
@@ -36,6 +36,7 @@ class Move(StrEnum):
     CLOSE = "close"
 
 
+PROGRESS = (Move.ADVANCE, Move.REPEAT, Move.CLOSE)
 SETBACKS = (Move.RETRY, Move.REWORK)
 HALTS = (Move.PARK, Move.ABORT)
 
@@ -117,6 +118,11 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The phase itself passed; a human decides whether the item goes on."""
     block_type: str = ""
 
+    @property
+    def keeps_the_work(self) -> bool:
+        """Also where a human has to decide: the phase itself passed."""
+        return self.vetoed or self.move in PROGRESS
+
 
 def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool = True) -> Verdict:
     """A claim of success stands only where no evidence refutes it."""
@@ -124,18 +130,32 @@ def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool =
     return Verdict.REFUTED if strict and claims_success and refuted(evidence) else signal.verdict
 
 
+def above(assessment: Assessment, guardrails: Guardrails) -> dict[str, str]:
+    """What is assessed higher than goes on without a human, and how high. Impact is no guardrail."""
+    found = {}
+    for dimension in ("size", "complexity", "risk"):
+        level, limit = getattr(assessment, dimension), getattr(guardrails, f"max_{dimension}")
+        if limit and LEVELS.get(level, 0) > LEVELS[limit]:
+            found[dimension] = level
+    return found
+
+
 def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...]:
     """Why a human must decide before this item goes on. Equal to the maximum passes; unknown passes."""
-    found = []
     assessment = item.assessment.updated(signal.assessments)
-    for dimension in ("size", "complexity", "risk"):
-        value, limit = getattr(assessment, dimension), getattr(guardrails, f"max_{dimension}")
-        let_pass = max(LEVELS.get(limit, 0), LEVELS.get(getattr(item.guardrail_override, dimension), 0))
-        if limit and LEVELS.get(value, 0) > let_pass:
-            found.append(f"{dimension} is {value}, above the guardrail {limit}")
+    found = [
+        f"{dimension} is {level}, above the guardrail {getattr(guardrails, f'max_{dimension}')}"
+        for dimension, level in above(assessment, guardrails).items()
+        if LEVELS[level] > LEVELS.get(getattr(item.guardrail_override, dimension), 0)
+    ]
     if signal.requires_human_review or item.requires_human_review:
         found.append("a human review is required")
     return tuple(found)
+
+
+def objections(item: Item, guardrails: Guardrails) -> tuple[str, ...]:
+    """Why an item is not ready by itself; nothing where it is."""
+    return vetoes(item, Signal(verdict=Verdict.PASS), guardrails)
 
 
 def decide(
@@ -152,8 +172,7 @@ def decide(
     """Phase, signal, evidence and retries used in; the one thing to do next out."""
     phase = workflow.phase(name)
     verdict = verdict_of(signal, evidence, strict=strict)
-    closes = phase.may_close and bool(signal.duplicate_of or signal.already_done)
-    if verdict is Verdict.PASS and closes and not vetoed:
+    if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
         return Decision(move=Move.CLOSE, verdict=verdict, reason=_close_reason(signal))
     move = _reaction(phase, verdict)
     if move in SETBACKS:

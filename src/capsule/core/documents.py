@@ -41,8 +41,11 @@ def change_folder(item: Item, paths: Iterable[str] = ()) -> str:
 
 def idea_path(item: Item, paths: Iterable[str] = ()) -> str:
     """The item's idea file, likewise."""
-    there = (p for p in own_documents(item.id, paths) if re.fullmatch(r"_ideas/[^/]+\.md", p))
-    return next(filter(_quotable, there), f"_ideas/{named(item)}.md")
+    return next(filter(_quotable, idea_paths(item.id, paths)), f"_ideas/{named(item)}.md")
+
+
+def idea_paths(item_id: str, paths: Iterable[str]) -> list[str]:
+    return [p for p in own_documents(item_id, paths) if re.fullmatch(r"_ideas/[^/]+\.md", p)]
 
 
 def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:

@@ -23,6 +23,8 @@ class Status(StrEnum):
     DONE = "done"
 
 
+EARLY = (Status.NEW, Status.RESEARCHING)
+"""Not scoped yet."""
 ACTIVE = (Status.NEW, Status.RESEARCHING, Status.SCOPED, Status.READY, Status.IN_PROGRESS)
 
 MOVES: dict[Status, tuple[Status, ...]] = {
@@ -137,6 +139,11 @@ def check_id(text: str) -> str:
 def same_words(one: Item, other: Item) -> bool:
     """Whether two readings of an item ask for the same thing."""
     return (one.title, one.description, one.acceptance) == (other.title, other.description, other.acceptance)
+
+
+def stands_at(item: Item) -> str:
+    """In words: `in_progress at design`."""
+    return f"{item.status.value} at {item.phase}" if item.phase else item.status.value
 
 
 def check_move(item: Item, to: Status) -> None:

@@ -12,13 +12,16 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
-from capsule.core.decide import Decision, Move
-from capsule.core.item import Item, Status, Value, with_values
+from capsule.core.decide import Decision, Guardrails, Move, above, objections
+from capsule.core.item import LEVELS, Assessment, Item, Status, Value, check_move, with_values
 from capsule.core.signal import Signal, Verdict
+from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
 
 _TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
 """Moves that the tracker always hears of."""
+DECISION = "decision"
+AT_THE_DOOR = (Status.SCOPED, Status.READY)
 COMPLETED, CLOSED = "Completed", "Closed"
 UNBLOCKED: dict[str, Value] = {"blocked_from_status": None, "blocked_reason": None, "blocked_type": None}
 _DIMENSIONS = ("size", "complexity", "risk", "impact")
@@ -94,7 +97,7 @@ def archive_subject(item: Item, phase: str, why: str = "") -> str:
 
 def tagged(item_id: str, tag: str, words: str) -> str:
     """One line of sane length, whatever the words hold."""
-    return f"[{item_id}][{tag.upper()}] {_flat(words)}"[:_LONGEST_SUBJECT].rstrip()
+    return f"[{item_id}][{tag.upper()}] {one_line(words)}"[:_LONGEST_SUBJECT].rstrip()
 
 
 def guarded(item: Item) -> dict[str, Value]:
@@ -109,7 +112,7 @@ def guarded(item: Item) -> dict[str, Value]:
         "blocked_reason": block.reason if block else None,
         "blocked_type": block.kind if block else None,
         "unblock_context": item.unblock_context or None,
-        "guardrail_override": {k: v for k in _DIMENSIONS if (v := getattr(item.guardrail_override, k))} or None,
+        "guardrail_override": {**_levels(item.guardrail_override)} or None,
     }
 
 
@@ -125,7 +128,7 @@ def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> Lo
     """When, which item, which phase, how it ended, what it is called, what was said: the worklog's paragraph."""
     stamp = at.replace("T", " ").replace("Z", " UTC")
     return LogEntry(
-        at[:7], f"## {stamp} | {item.id} | {phase} | {outcome}\n\n**{_flat(item.title)}**\n\n{_flat(summary)}\n"
+        at[:7], f"## {stamp} | {item.id} | {phase} | {outcome}\n\n**{one_line(item.title)}**\n\n{one_line(summary)}\n"
     )
 
 
@@ -153,7 +156,7 @@ def _values(ending: Ending) -> dict[str, Value]:
     more = decision.verdict is Verdict.MORE
     values |= _working(phase) if more else _passed(ending, with_values(item, values))
     if decision.vetoed:
-        values |= {"requires_human_review": True, **_blocked(with_values(item, values), decision)}
+        values |= vetoed(with_values(item, values), decision.reason)
     return values
 
 
@@ -165,7 +168,7 @@ def _working(phase: Phase) -> dict[str, Value]:
 
 def _passed(ending: Ending, item: Item) -> dict[str, Value]:
     workflow, phase, vetoed = ending.workflow, ending.phase, ending.decision.vetoed
-    route = next((route for route in phase.leads_to if route.when is None or route.when.suits(item)), None)
+    route = phase.route(item)
     if route:
         promoted = route.status is Status.SCOPED and not vetoed
         return promotion(workflow) if promoted else {"status": route.status.value}
@@ -182,14 +185,54 @@ def promotion(workflow: Workflow) -> dict[str, Value]:
     return {"status": Status.READY.value, "phase": workflow.entry()}
 
 
+def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
+    """What becomes of an item before it enters its workflow: asked about, made ready, or nothing."""
+    if item.status not in AT_THE_DOOR:
+        return {}
+    reasons = objections(item, guardrails)
+    if reasons:
+        return vetoed(item, "; ".join(reasons))
+    return promotion(workflow) if item.status is Status.SCOPED else {}
+
+
+def vetoed(item: Item, reason: str) -> dict[str, Value]:
+    """A human decides, and says so by letting it go on."""
+    return {"requires_human_review": True, **blocked(item, reason, DECISION)}
+
+
 def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
     """The item waits for a human, and remembers where it was."""
     return {
         "status": Status.BLOCKED.value,
         "blocked_from_status": item.status.value,
-        "blocked_reason": _flat(reason),
+        "blocked_reason": one_line(reason),
         "blocked_type": kind or "clarification",
     }
+
+
+def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, Value]:
+    """Back to exactly where it was. What a human decided is not asked again; an answer to a question waives nothing."""
+    if item.blocked is None:
+        return {}
+    check_move(item, item.blocked.from_status)
+    values: dict[str, Value] = {"status": item.blocked.from_status.value, **UNBLOCKED}
+    if notes:
+        values["unblock_context"] = notes
+    if item.blocked.kind == DECISION:
+        let_pass = _higher(_levels(item.guardrail_override), above(item.assessment, guardrails))
+        values |= {"guardrail_override": let_pass} if let_pass else {}
+        values |= {"requires_human_review": False} if item.requires_human_review else {}
+    return values
+
+
+def _higher(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
+    """Of each dimension, the higher level of the two."""
+    names = dict.fromkeys((*one, *other))
+    return {name: max(one.get(name, ""), other.get(name, ""), key=lambda level: LEVELS[level]) for name in names}
+
+
+def _levels(assessment: Assessment) -> dict[str, str]:
+    return {name: level for name in _DIMENSIONS if (level := getattr(assessment, name))}
 
 
 def _blocked(item: Item, decision: Decision) -> dict[str, Value]:
@@ -200,7 +243,7 @@ def _follow_ups(ending: Ending, at: str) -> list[Exists]:
     found = []
     for number, follow_up in enumerate(ending.signal.follow_ups[:MOST_FOLLOW_UPS]):
         values: dict[str, Value] = {
-            "title": _flat(follow_up.title)[:_LONGEST_TITLE].rstrip(),
+            "title": one_line(follow_up.title)[:_LONGEST_TITLE].rstrip(),
             "status": Status.NEW.value,
             "size": follow_up.suggested_size or None,
             "risk": follow_up.suggested_risk or None,
@@ -211,7 +254,3 @@ def _follow_ups(ending: Ending, at: str) -> list[Exists]:
         }
         found.append(Exists(f"{ending.item.id}/{ending.key}/{number}", values, unless_known=True))
     return found
-
-
-def _flat(text: str) -> str:
-    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

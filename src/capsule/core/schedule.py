@@ -10,9 +10,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from capsule.core.decide import Decision, Guardrails, Move, vetoes
+from capsule.core.decide import PROGRESS, Decision, Guardrails, objections
 from capsule.core.item import LEVELS, Item, Status
-from capsule.core.signal import Signal, Verdict
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
 BREAKER = 2
@@ -54,11 +53,6 @@ def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item 
     return next(fit, None)
 
 
-def promotable(item: Item, guardrails: Guardrails) -> tuple[str, ...]:
-    """Why a scoped item is not ready by itself; nothing where it is."""
-    return vetoes(item, Signal(verdict=Verdict.PASS), guardrails)
-
-
 def _rank(item: Item, position: int, under_way: Container[str]) -> tuple[object, ...]:
     lane = Status.IN_PROGRESS if item.id in under_way and item.status is not Status.BLOCKED else item.status
     return LANES.index(lane), -LEVELS.get(item.assessment.impact, 0), item.priority, item.created, position
@@ -93,7 +87,7 @@ _NEXT = {
 
 
 def _because(item: Item, guardrails: Guardrails) -> str:
-    trips = promotable(item, guardrails) if item.status is Status.SCOPED else ()
+    trips = objections(item, guardrails) if item.status is Status.SCOPED else ()
     if trips:
         return f"is scoped, and a human will be asked: {'; '.join(trips)}"
     return _NEXT[item.status].format(phase=item.phase or "its first phase", impact=item.assessment.impact or "unknown")
@@ -112,8 +106,7 @@ class Tally(msgspec.Struct, frozen=True):
         """A phase that succeeds resets the breaker; an exhausted item counts; all else leaves it as it is."""
         if decision.exhausted:
             return msgspec.structs.replace(self, failures_in_a_row=self.failures_in_a_row + 1)
-        succeeded = decision.move in (Move.ADVANCE, Move.REPEAT, Move.CLOSE)
-        return msgspec.structs.replace(self, failures_in_a_row=0) if succeeded else self
+        return msgspec.structs.replace(self, failures_in_a_row=0) if decision.move in PROGRESS else self
 
     @property
     def tripped(self) -> bool:

@@ -59,6 +59,11 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duplicate_of: str = ""
     already_done: bool = False
 
+    @property
+    def closes(self) -> bool:
+        """It says that nothing is to be done."""
+        return bool(self.duplicate_of or self.already_done)
+
 
 def error_signal(reason: str) -> Signal:
     """The signal of a phase that gave none."""

@@ -178,7 +178,7 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         begun=None,
         runs={**state.runs, event.phase: event.run},
         tries=_tries(state, event),
-        unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).doer in ("prompt", "run"),
+        unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).works_in_place,
         checkpoint=outcome.checkpoint or state.checkpoint,
         facts={**state.facts, **outcome.facts},
         item=after(state.item, event.assignments),
@@ -242,8 +242,7 @@ def _halted(state: MissionState, phase: str, outcome: Outcome, decision: Decisio
 
 
 def _closed(state: MissionState, _phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
-    closing = tuple(phase.name for phase in state.workflow.phases if phase.closing)
-    return msgspec.structs.replace(state, to_do=closing, closed_as=decision.reason)
+    return msgspec.structs.replace(state, to_do=state.workflow.closing(), closed_as=decision.reason)
 
 
 _MOVES: dict[Move, Callable[[MissionState, str, Outcome, Decision], MissionState]] = {

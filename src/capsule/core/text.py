@@ -13,6 +13,11 @@ def without_controls(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def one_line(text: str) -> str:
+    """All of it on one line, and nothing in it that does not print."""
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())
+
+
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     """What somebody may have meant who wrote this word."""
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from capsule.core.errors import SettingsError
-from capsule.core.item import Item, Status
+from capsule.core.item import EARLY, Item, Status
 
 
 class Role(StrEnum):
@@ -85,12 +85,22 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     artefact: str = ""
     skill: str = ""
     """The project's own skill for this phase, as it is called, where the project has them."""
+    form: str = ""
     may_close: bool = False
     closing: bool = False
 
     @property
     def doer(self) -> str:
         return next(kind for kind in DOERS if getattr(self, kind))
+
+    @property
+    def works_in_place(self) -> bool:
+        """Whether somebody is let loose in the workspace: an agent, or a command."""
+        return bool(self.prompt or self.run)
+
+    def route(self, item: Item) -> Route | None:
+        """What becomes of an item that has passed this phase."""
+        return next((route for route in self.leads_to if route.when is None or route.when.suits(item)), None)
 
 
 class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -133,11 +143,15 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         names, phase = self.names(), item.phase.lower()
         status = item.blocked.from_status if item.blocked else item.status
         if status is Status.DONE:
-            return tuple(phase.name for phase in self.phases if phase.closing)
-        if status in (Status.NEW, Status.RESEARCHING):
+            return self.closing()
+        if status in EARLY:
             waiting = (p.name for p in self.phases if p.when and status.value in p.when.status)
             return names[names.index(next(waiting, self.entry())) :]
         return names[names.index(phase if phase in names else self.entry()) :]
+
+    def closing(self) -> tuple[str, ...]:
+        """What is done also for an item that is closed without a merge."""
+        return tuple(phase.name for phase in self.phases if phase.closing)
 
     def stages(self) -> tuple[str, ...]:
         """The labels behind `[2/5]`, in order."""

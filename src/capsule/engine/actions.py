@@ -18,7 +18,7 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
 from capsule.doors import Candidate, Draft, Trunk, World
-from capsule.engine.job import Job, Report, commit_message, note, parked, passed, sent_back
+from capsule.engine.job import Job, Report, books_of, claims_its_item, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
 
 ARCHIVED_AT = "archived_at"
@@ -31,7 +31,7 @@ def prep(job: Job) -> Report:
     """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
     state, world, workspace = job.state, job.world, job.workspace
     warnings = tuple(workspace.prepare(state.base))
-    if not state.parent and not world.books:  # only now: whoever cannot have the place must not hold the item either
+    if claims_its_item(state, world):  # only now: whoever cannot have the place must not hold the item either
         world.tracker.claim(state.item.id)
     if not workspace.worklog():
         template = world.words.template("worklog.md.template")
@@ -66,14 +66,15 @@ def publish(job: Job) -> Report:
         job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
         report = _published(trunk, candidate, evidence)
         if report.signal.verdict is Verdict.PASS:
-            return report if not job.world.books else replace(report, facts={**report.facts, ARCHIVED_AT: at})
+            left_with_it = {ARCHIVED_AT: at} if books_of(job.state, job.world) else {}
+            return replace(report, facts={**report.facts, **left_with_it})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
 
 
 def _draft(job: Job, at: str) -> Draft | None:
     """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
-    books, last = job.world.books, job.state.workflow.names()[-1]
-    if books is None or job.state.parent:
+    books, last = books_of(job.state, job.world), job.state.workflow.names()[-1]
+    if books is None:
         return None
     return lambda onto: books.drafted(archived(job.state.item, at, last), onto)
 
@@ -196,7 +197,7 @@ def _uncommitted(job: Job) -> bool:
 
 def _close_item(job: Job) -> tuple[str, ...]:
     """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
-    if job.state.parent or job.world.books:
+    if not claims_its_item(job.state, job.world):
         return ()
     try:
         close_item(job.state, job.world)

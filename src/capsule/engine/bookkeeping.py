@@ -12,18 +12,16 @@ from collections.abc import Mapping
 import msgspec
 
 from capsule.core.assignment import Assign
-from capsule.core.decide import SETBACKS, Move
-from capsule.core.errors import TrackerError, UnknownItem
+from capsule.core.decide import SETBACKS
+from capsule.core.errors import UnknownItem
 from capsule.core.event import Abandoned, MovedByHand, Recorded, StepEnded, Warned
-from capsule.core.item import Item
+from capsule.core.item import Item, stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.state import MissionState
 from capsule.doors import BookEntry, Books, World
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
-from capsule.engine.job import Job, note, place_of
-
-_MEANT_TO_STAY = (Move.ADVANCE, Move.REPEAT, Move.CLOSE)
+from capsule.engine.job import Job, books_of, note, place_of
 
 
 def told(job: Job, ended: StepEnded) -> StepEnded:
@@ -41,19 +39,19 @@ def told(job: Job, ended: StepEnded) -> StepEnded:
 
 def set_right(state: MissionState, world: World) -> bool:
     """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
-    if world.books is None or state.parent:
+    books = books_of(state, world)
+    if books is None:
         return False
     if state.unrecorded:
-        _record(state, state.unrecorded, world, world.books)
+        _record(state, state.unrecorded, world, books)
         return True
-    return state.under_way and _agree(state, world, world.books)
+    return state.under_way and _agree(state, world, books)
 
 
 def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -> None:
     """One commit holds the step: state, documents, code, worklog and follow-ups together."""
     place, held = place_of(state, world), ended.outcome.checkpoint
-    stays = ended.decision.move in _MEANT_TO_STAY or ended.decision.vetoed
-    work = place.hand_over(held, ended.message, ended.key) if held and stays else None
+    work = place.hand_over(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
     entry = BookEntry(
         key=f"{state.mission}/{ended.key}",
         message=ended.message,
@@ -93,8 +91,8 @@ def _agree(state: MissionState, world: World, books: Books) -> bool:
     moved = MovedByHand(
         at=world.clock.now(),
         what="item",
-        expected=_where(state.item),
-        found=_where(found) if _where(found) != _where(state.item) else "edited",
+        expected=stands_at(state.item),
+        found=stands_at(found) if stands_at(found) != stands_at(state.item) else "edited",
         item=found,
         checkpoint=now,
         approved=approved_with_edits(state, now, world) if now else {},
@@ -105,22 +103,12 @@ def _agree(state: MissionState, world: World, books: Books) -> bool:
 
 def keep_watch(job: Job) -> Mapping[str, bytes]:
     """The tracker's files before an agent is let loose."""
-    return job.world.books.files() if job.world.books and not job.state.parent else {}
+    return job.world.books.files() if job.world.books else {}
 
 
 def look_after(job: Job, before: Mapping[str, bytes]) -> tuple[str, ...]:
     """What only the outcome may change is as it was; what was changed is said."""
-    books, item = job.world.books, job.state.item
-    if books is None or job.state.parent:
-        return ()
-    try:
-        found = job.world.tracker.item(item.id)
-    except (TrackerError, UnknownItem) as fault:
-        books.put_back(before)
-        return (f"the tracker's files were spoilt while {job.phase.name} ran, and put back: {fault.message}",)
-    if _put_back(item, found, books):
-        return (f"{item.id} was changed in the tracker while {job.phase.name} ran, and put back",)
-    return ()
+    return job.world.books.look_after(before) if job.world.books else ()
 
 
 def _put_back(known: Item, found: Item, books: Books) -> bool:
@@ -132,7 +120,3 @@ def _put_back(known: Item, found: Item, books: Books) -> bool:
 
 def _same(one: Item, other: Item) -> bool:
     return guarded(one) == guarded(other) and (one.title, one.description) == (other.title, other.description)
-
-
-def _where(item: Item) -> str:
-    return f"{item.status.value} at {item.phase}" if item.phase else item.status.value

@@ -6,7 +6,7 @@ the beginning of its step, so cap and breaker are right however the run ends: on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -14,23 +14,24 @@ from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Guardrails, Move
 from capsule.core.errors import CapsuleError, LockHeld, Paused, Refused
 from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, StepEnded
-from capsule.core.item import Item, Status
-from capsule.core.ledger import blocked, promotion, tagged
-from capsule.core.schedule import Place, Tally, choose, promotable
+from capsule.core.item import EARLY, Item, Status, with_values
+from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
+from capsule.core.schedule import Place, Tally, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
-from capsule.doors import BookEntry, Books, World
+from capsule.doors import BookEntry, World
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.job import Order, note, standing
 from capsule.engine.run_mission import pursue
 
-_EARLY = (Status.NEW, Status.RESEARCHING)
 _FREE = (Status.SCOPED, Status.DONE)
 """What goes on without an agent: to be made ready, to be archived."""
 
 
 class Desk(Protocol):
     """Where the queue lies, and where a mission's order is made out."""
+
+    guardrails: Guardrails
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
         """The queue as it stands now, without what this run is not to try again."""
@@ -39,8 +40,6 @@ class Desk(Protocol):
         """What to start the item's mission with, and the world as that mission is to see it."""
 
     def workflow(self, item: Item) -> Workflow: ...
-
-    guardrails: Guardrails
 
 
 @dataclass
@@ -58,39 +57,7 @@ class RunReport:
     states: dict[str, MissionState] = field(default_factory=dict)
 
     def left_alone(self) -> dict[str, str]:
-        return {**self.blocked, **self.failed}
-
-
-@dataclass
-class Meter:
-    """The leash of a run: counts what is started, and holds before the first start too many."""
-
-    stream: str
-    world: World
-    cap: int
-    tally: Tally
-    until: Callable[[MissionState], bool] = lambda _: False
-    pending: list[tuple[str, str]] = field(default_factory=list)
-    spent: bool = False
-
-    def holds(self, state: MissionState, *, spawns: bool) -> bool:
-        if self.until(state):
-            return True
-        self.spent = spawns and self.tally.spawns >= self.cap
-        return self.spent
-
-    def beside(self, step: Step) -> tuple[str, Event] | None:
-        self.tally = self.tally.spawned()
-        self.pending.append((step.mission, step.key))
-        spawned = Spawned(at=self.world.clock.now(), mission=step.mission, key=step.key)
-        self.world.observer.event(self.stream, spawned)
-        return self.stream, spawned
-
-    def settle(self) -> None:
-        """How what was started has ended."""
-        for decision in _decisions(self.world, self.pending):
-            self.tally = self.tally.ended(decision)
-        self.pending.clear()
+        return {**self.blocked, **self.failed, **dict.fromkeys(self.done, "done")}
 
 
 @dataclass(frozen=True)
@@ -105,6 +72,40 @@ class Errand:
     """An item is taken through all its phases; otherwise it goes back into the queue once it is scoped."""
 
 
+@dataclass
+class Meter:
+    """The leash of a run: counts what is started, and holds before the first start too many."""
+
+    stream: str
+    world: World
+    cap: int
+    tally: Tally
+    leaves_at: Status | None = None
+    """The item goes back into the queue when it has another status than this."""
+    unsettled: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def used_up(self) -> bool:
+        return self.tally.spawns >= self.cap
+
+    def holds(self, state: MissionState, *, spawns: bool) -> bool:
+        moved_on = self.leaves_at is not None and state.item.status is not self.leaves_at
+        return moved_on or (spawns and self.used_up)
+
+    def beside(self, step: Step) -> tuple[str, Event] | None:
+        self.tally = self.tally.spawned()
+        self.unsettled.append((step.mission, step.key))
+        spawned = Spawned(at=self.world.clock.now(), mission=step.mission, key=step.key)
+        self.world.observer.event(self.stream, spawned)
+        return self.stream, spawned
+
+    def settle(self) -> None:
+        """How what was started has ended."""
+        for decision in _decisions(self.world, self.unsettled):
+            self.tally = self.tally.ended(decision)
+        self.unsettled.clear()
+
+
 def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) -> None:
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
     began = world.clock.seconds()
@@ -113,10 +114,11 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
         meter = _meter(errand, world, spawned)
         if world.books:
             world.books.finish()
-            report.done += _written_down_at_last(spawned, world)
+            report.done += _recorded_at_last(spawned, world)
+        run = _Run(errand, desk, replace(world, leash=meter), meter, report)
         try:
-            while item := _next(errand, desk, meter, report):
-                _take(item, errand, desk, replace(world, leash=meter), report)
+            while item := run.next():
+                run.take(item)
                 meter.settle()
             report.exit_code = 3 if meter.tally.tripped else 1 if report.failed else 0
         except CapsuleError as stop:
@@ -124,92 +126,97 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
             raise
         finally:
             report.spawns, report.seconds = meter.tally.spawns, world.clock.seconds() - began
-            _end(errand, world, report)
+            note(world, errand.stream, _ended(report, world.clock.now()))
 
 
-def _next(errand: Errand, desk: Desk, meter: Meter, report: RunReport) -> Item | None:
-    """The next item; where there is none, the report says why."""
-    if meter.tally.tripped:
-        report.ended_because = f"breaker: {meter.tally.failures_in_a_row} items in a row used up their retries"
+@dataclass(frozen=True)
+class _Run:
+    """One run: what it is to do, with what, and what has come of it so far."""
+
+    errand: Errand
+    desk: Desk
+    world: World
+    meter: Meter
+    report: RunReport
+
+    def next(self) -> Item | None:
+        """The next item; where there is none, the report says why."""
+        item = None if self.meter.tally.tripped else choose(self._places(), self.errand.only)
+        if item and (item.status in _FREE or not self.meter.used_up):
+            return item
+        self.report.ended_because = self._why_it_ends(item)
         return None
-    if meter.spent:
-        report.ended_because = f"cap: {meter.tally.spawns} of {meter.cap} phases used"
+
+    def _places(self) -> list[Place]:
+        wanted = self.errand.statuses
+        found = self.desk.places(self.report.left_alone())
+        return [place for place in found if wanted is None or place.item.status in wanted]
+
+    def _why_it_ends(self, item: Item | None) -> str:
+        tally = self.meter.tally
+        if tally.tripped:
+            return f"breaker: {tally.failures_in_a_row} items in a row used up their retries"
+        return f"cap: {tally.spawns} of {self.meter.cap} phases used" if item else "nothing is left to do"
+
+    def take(self, item: Item) -> None:
+        """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
+        if self._settled_at_the_door(item):
+            return
+        self.meter.leaves_at = item.status if item.status in EARLY and not self.errand.to_the_end else None
+        spawns, known = self.meter.tally.spawns, len(self.world.journal.events(item.id))
+        state = self._pursued(item)
+        if state is None:
+            return
+        events = [event for _, event in self.world.journal.events(item.id)]
+        self.report.states[item.id] = state
+        self.report.follow_ups += [
+            new for event in events[known:] if isinstance(event, Recorded) for new in event.follow_ups
+        ]
+        moved = self.meter.tally.spawns > spawns or state.item.status is not item.status or self.meter.used_up
+        self._write_up(item.id, state, events, moved=moved)
+
+    def _settled_at_the_door(self, item: Item) -> bool:
+        """Whether all there was to do was to say how the item stands: asked about, or made ready."""
+        books, at = self.world.books, self.world.clock.now()
+        if not books or item.status not in AT_THE_DOOR:
+            return False
+        values = at_the_door(item, self.desk.workflow(item), self.desk.guardrails)
+        if not values:
+            return False
+        after = with_values(item, values)
+        reason = after.blocked.reason if after.blocked else ""
+        if reason:
+            self.report.blocked[item.id] = reason
+        message = tagged(item.id, after.status.value, reason or "Within the guardrails")
+        books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
+        return True
+
+    def _pursued(self, item: Item) -> MissionState | None:
+        """Where the mission stands now; None where nothing came of it, or nothing more."""
+        try:
+            order, world = self.desk.order(item)
+            return pursue(order, replace(world, leash=self.meter))
+        except Paused:
+            return None
+        except LockHeld as held:
+            if self.errand.only:
+                raise
+            self.report.blocked[item.id] = held.message
+        except Refused as refused:
+            self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
         return None
-    places = desk.places(report.left_alone() | dict.fromkeys(report.done, "done"))
-    if errand.statuses is not None:
-        places = [place for place in places if place.item.status in errand.statuses]
-    item = choose(places, errand.only)
-    if item is None:
-        report.ended_because = "nothing is left to do"
-    elif meter.tally.spawns >= meter.cap and item.status not in _FREE:
-        report.ended_because = f"cap: {meter.tally.spawns} of {meter.cap} phases used"
-        return None
-    return item
 
-
-def _take(item: Item, errand: Errand, desk: Desk, world: World, report: RunReport) -> None:
-    """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
-    if world.books and _is_settled_at_the_door(item, desk, world.books, world.clock.now(), report):
-        return
-    meter = world.leash
-    assert isinstance(meter, Meter)
-    early = item.status in _EARLY and not errand.to_the_end
-    meter.until = (lambda state: state.item.status is not item.status) if early else _never
-    before, known = meter.tally.spawns, len(world.journal.events(item.id))
-    try:
-        order, seen = desk.order(item)
-        state = pursue(order, replace(seen, leash=meter))
-    except Paused:
-        return
-    except LockHeld as held:
-        if errand.only:
-            raise
-        report.blocked[item.id] = held.message
-        return
-    except Refused as refused:
-        report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
-        return
-    moved = meter.tally.spawns > before or state.item.status is not item.status
-    events = [event for _, event in world.journal.events(item.id)]
-    report.follow_ups += [new for event in events[known:] if isinstance(event, Recorded) for new in event.follow_ups]
-    _write_up(item, state, events, report, moved=moved or meter.spent)
-
-
-def _never(_: MissionState) -> bool:
-    return False
-
-
-def _write_up(item: Item, state: MissionState, events: Sequence[Event], report: RunReport, *, moved: bool) -> None:
-    report.states[item.id] = state
-    if state.finished:
-        report.done.append(item.id)
-    elif state.abandoned:
-        report.blocked[item.id] = state.abandoned
-    elif state.halt:
-        last = next((event.decision for event in reversed(events) if isinstance(event, StepEnded)), None)
-        gave_up = last is not None and (last.exhausted or last.move is Move.ABORT)
-        (report.failed if gave_up else report.blocked)[item.id] = state.halt.reason
-    elif not moved:
-        report.blocked[item.id] = "it made no progress"
-
-
-def _is_settled_at_the_door(item: Item, desk: Desk, books: Books, at: str, report: RunReport) -> bool:
-    """Before an item enters its workflow: where a guardrail or a human's review stands before it, it is blocked; one
-    that was only scoped is made ready."""
-    if item.status not in (Status.SCOPED, Status.READY):
-        return False
-    reason = "; ".join(promotable(item, desk.guardrails))
-    if not reason and item.status is Status.READY:
-        return False
-    if reason:
-        values = {**blocked(item, reason, "decision"), "requires_human_review": True}
-        message = tagged(item.id, Status.BLOCKED.value, reason)
-        report.blocked[item.id] = reason
-    else:
-        values = promotion(desk.workflow(item))
-        message = tagged(item.id, Status.READY.value, "Within the guardrails")
-    books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
-    return True
+    def _write_up(self, item: str, state: MissionState, events: Sequence[Event], *, moved: bool) -> None:
+        if state.finished:
+            self.report.done.append(item)
+        elif state.abandoned:
+            self.report.blocked[item] = state.abandoned
+        elif state.halt:
+            last = next((event.decision for event in reversed(events) if isinstance(event, StepEnded)), None)
+            gave_up = last is not None and (last.exhausted or last.move is Move.ABORT)
+            (self.report.failed if gave_up else self.report.blocked)[item] = state.halt.reason
+        elif not moved:
+            self.report.blocked[item] = "it made no progress"
 
 
 # ---- what a run remembers
@@ -232,7 +239,7 @@ def _meter(errand: Errand, world: World, spawned: Sequence[tuple[str, str]]) -> 
     return Meter(errand.stream, world, errand.cap, tally)
 
 
-def _written_down_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[str]:
+def _recorded_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[str]:
     """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
     that the books have its last step. The ids of those that are done."""
     states = [standing(world, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
@@ -253,9 +260,9 @@ def _decisions(world: World, spawns: Sequence[tuple[str, str]]) -> list[Decision
     return [found[spawn] for spawn in dict.fromkeys(spawns) if spawn in found]
 
 
-def _end(errand: Errand, world: World, report: RunReport) -> None:
-    ended = RunEnded(
-        at=world.clock.now(),
+def _ended(report: RunReport, at: str) -> RunEnded:
+    return RunEnded(
+        at=at,
         why=report.ended_because,
         exit_code=report.exit_code,
         spawns=report.spawns,
@@ -264,4 +271,3 @@ def _end(errand: Errand, world: World, report: RunReport) -> None:
         failed=report.failed,
         follow_ups=tuple(report.follow_ups),
     )
-    note(world, errand.stream, ended)

@@ -10,8 +10,9 @@ from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
+from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
-from capsule.doors import Workspace, World
+from capsule.doors import Books, Workspace, World
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,16 @@ class Report:
     facts: dict[str, str] = field(default_factory=dict)
 
 
+def books_of(state: MissionState, world: World) -> Books | None:
+    """Where this mission's steps are recorded; a child's are recorded by its parent."""
+    return None if state.parent else world.books
+
+
+def claims_its_item(state: MissionState, world: World) -> bool:
+    """Whether the tracker is told by claim and close, and by nothing in between."""
+    return not state.parent and world.books is None
+
+
 def standing(world: World, mission: str) -> MissionState:
     """Where a mission stands: its journal, replayed."""
     return replay(event for _, event in world.journal.events(mission))
@@ -103,5 +114,4 @@ def parked(reason: str) -> Signal:
 
 def commit_message(item_id: str, title: str) -> str:
     """One line of sane length, whatever the title holds."""
-    plain = "".join(character if character.isprintable() else " " for character in title)
-    return f"{item_id}: {' '.join(plain.split())}"[:300]
+    return f"{item_id}: {one_line(title)}"[:300]

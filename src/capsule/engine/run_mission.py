@@ -24,7 +24,7 @@ from capsule.doors import World
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
-from capsule.engine.job import Order, note, place_of, standing
+from capsule.engine.job import Order, books_of, note, place_of, standing
 from capsule.engine.steps import check_names, perform, spawns
 
 
@@ -153,7 +153,7 @@ def _make_ready(order: Order, world: World) -> None:
         _start(order, world)
     elif order.rebase:
         note(world, order.mission, _rebased(state, world))
-    elif state.halt and (state.parent or not world.books):  # books say themselves whether an item is still blocked
+    elif state.halt and not books_of(state, world):  # books say themselves whether an item is still blocked
         note(world, order.mission, _reopened(order, state, world))
     elif order.retries not in (None, state.workflow.retries):
         note(world, order.mission, Reopened(at=world.clock.now(), retries=order.retries))

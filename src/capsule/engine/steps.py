@@ -73,12 +73,11 @@ _DOERS: dict[str, Callable[[Job], Report]] = {
     "workflow": run_child,
 }
 _WRITTEN_DOWN = ("prompt", "run", "workflow")
-_AT_WORK = ("prompt", "run")
 
 
 def _watched(job: Job) -> Report:
     """Done, with an eye on what an agent has no business to touch."""
-    if job.phase.doer not in _AT_WORK:
+    if not job.phase.works_in_place:
         return _done(job)
     before = keep_watch(job)
     report = _done(job)
@@ -87,9 +86,9 @@ def _watched(job: Job) -> Report:
 
 def _cleared_up(job: Job, decision: Decision) -> Decision:
     """What is not to stay in a place that others share is kept elsewhere, and whoever tries again is told where."""
-    stays = decision.vetoed or decision.move in (Move.ADVANCE, Move.REPEAT, Move.CLOSE, Move.SKIP)
     at_it_again = decision.move in SETBACKS and decision.verdict is Verdict.REFUTED
-    if stays or at_it_again or job.phase.doer not in _AT_WORK:
+    nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
+    if decision.keeps_the_work or at_it_again or nothing_done:
         return decision
     ref = job.workspace.withdraw(f"left by {job.step.key}")
     if not ref:

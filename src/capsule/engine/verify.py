@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from capsule.core.documents import artefact_paths, is_paper
+from capsule.core.documents import artefact_paths, idea_paths, is_paper
 from capsule.core.errors import Interrupted
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
-from capsule.core.item import Status
+from capsule.core.item import Status, with_values
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import open_boxes
 from capsule.core.state import MissionState, baseline
@@ -289,18 +289,14 @@ def _only_documents(claim: Look) -> Evidence:
 
 def _idea(claim: Look) -> Evidence | None:
     """An item that is to be researched has its idea written down."""
-    after = msgspec.structs.replace(
-        claim.state.item, assessment=claim.state.item.assessment.updated(claim.signal.assessments)
-    )
-    route = next((r for r in claim.phase.leads_to if r.when is None or r.when.suits(after)), None)
-    if claim.signal.verdict is not Verdict.PASS or route is None or route.status is not Status.RESEARCHING:
+    item, signal = claim.state.item, claim.signal
+    route = claim.phase.route(with_values(item, dict(signal.assessments)))
+    researched = route is not None and route.status is Status.RESEARCHING
+    if signal.verdict is not Verdict.PASS or signal.closes or not researched:
         return None
-    if claim.signal.duplicate_of or claim.signal.already_done:
-        return None
-    start = f"_ideas/{claim.state.item.id}_"
-    ideas = [path for path in claim.workspace.files(claim.tree) if path.startswith(start)]
+    ideas = idea_paths(item.id, claim.workspace.files(claim.tree))
     written = [path for path in ideas if (claim.workspace.read(claim.tree, path) or b"").strip()]
-    return _evidence("idea", "the idea is written down", ", ".join(written) or f"no file {start}*.md", bool(written))
+    return _evidence("idea", "the idea is written down", ", ".join(written) or "there is no idea file", bool(written))
 
 
 def _last_commit(claim: Look) -> str:

@@ -125,7 +125,7 @@ def _artefact_form(job: Job, prompt: str) -> dict[str, str]:
     """The form of the document to be written, where the prompt has a place for it."""
     if "{{TEMPLATE}}" not in prompt:
         return {}
-    return {"TEMPLATE": job.world.words.template(f"change/{job.phase.artefact or 'idea'}.md")}
+    return {"TEMPLATE": job.world.words.template(job.phase.form)}
 
 
 def _documents(job: Job) -> list[str]:

@@ -7,10 +7,12 @@ never deleted; deleting one that another process is about to open would make two
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -56,6 +58,16 @@ class FileLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextlib.contextmanager
+def held(path: Path | None, wait: float = 0) -> Iterator[None]:
+    """The lock, for as long as the block takes; nothing where there is none to take."""
+    lock = FileLock(path) if path else None
+    if lock:
+        lock.acquire(wait)
+    with lock or contextlib.nullcontext():
+        yield
 
 
 def holder(path: Path) -> int | None:

@@ -49,11 +49,13 @@ def rewritten(
     prefix: str,
     archived: Callable[[], Container[str]],
     ids: Sequence[str] = (),
+    above: Callable[[], int] = lambda: 0,
 ) -> Rewrite:
-    """The file as these assignments leave it. `ids` are those that an earlier application of the same list gave."""
+    """The file as these assignments leave it. `ids` are those that an earlier application of the same list gave; new
+    ones are above `above`, which is asked only where one is given."""
     page = opened(data, where)
     check_version(page)
-    plan = _planned(page, assignments, prefix, _Known(page, archived), list(ids))
+    plan = _planned(page, assignments, prefix, _Known(page, archived, above), list(ids))
     if plan.is_empty():
         return Rewrite(data)
     bom = BOM if data.startswith(BOM) else b""
@@ -79,8 +81,9 @@ class _Known:
     """Titles that are there, or were. All of them are looked at only where somebody asks for a title, and the archive
     only where the file does not know it."""
 
-    def __init__(self, page: Page, archived: Callable[[], Container[str]]) -> None:
+    def __init__(self, page: Page, archived: Callable[[], Container[str]], above: Callable[[], int]) -> None:
         self._page = page
+        self._above = above
         self._ask = archived
         self._added: dict[str, str] = {}
 
@@ -92,6 +95,11 @@ class _Known:
     @cached_property
     def _titles(self) -> set[str]:
         return {_told_apart(_title(self._page, number)) for number in range(len(self._page.items))}
+
+    @cached_property
+    def above(self) -> int:
+        """The highest number that is known elsewhere to be taken."""
+        return self._above()
 
     @cached_property
     def _archived(self) -> Container[str]:
@@ -129,6 +137,8 @@ def _plan_new(plan: Plan, wanted: Exists, prefix: str, known: _Known, ids: list[
     earlier = ids.pop(0) if ids else ""
     if earlier and (known.title_of(earlier) is not None or (number_of(earlier) or 0) <= plan.last_id):
         return
+    if not earlier:
+        plan.last_id = max(plan.last_id, known.above)
     item_id = earlier or f"{prefix}-{plan.last_id + 1:03}"
     plan.last_id = max(plan.last_id + 1, number_of(item_id) or 0)
     values = {name: value for name, value in wanted.values.items() if value is not None}

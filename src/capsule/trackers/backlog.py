@@ -9,6 +9,7 @@ alone, under the lock and atomically, for workflows whose steps are not recorded
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +18,7 @@ from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
 from capsule.core.item import Item, Lineage, Status, check_id, check_move
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
-from capsule.system.lock import FileLock
+from capsule.system.lock import held
 from capsule.trackers import already_closed, unknown
 from capsule.trackers._backlog_page import LARGEST, number_of
 from capsule.trackers._backlog_read import Backlog, read_backlog
@@ -28,6 +29,8 @@ FILE = "BACKLOG.yaml"
 WORKLOG = "_worklog"
 PREFIX = "WRK"
 LOCK_WAIT = 10.0
+_NAMED = r"(?m)^## [^|\n]{1,40}\| ([^|\s]{1,64}) \|"
+"""The item that an entry of a worklog is about."""
 
 
 def find(root: Path) -> Path | None:
@@ -48,6 +51,7 @@ def _now() -> str:
 
 class BacklogTracker:
     name = "backlog"
+    keeps_phases = True
 
     def __init__(
         self, root: Path, *, lock: Path | None = None, prefix: str = PREFIX, now: Callable[[], str] = _now
@@ -89,7 +93,7 @@ class BacklogTracker:
         return Lineage()
 
     def claim(self, item_id: str) -> None:
-        with self._writing():
+        with held(self._lock, LOCK_WAIT):
             if self._is_closed(item_id):
                 raise already_closed(item_id)
             item = self.item(item_id)
@@ -100,12 +104,12 @@ class BacklogTracker:
                 self._move(item_id, Status.IN_PROGRESS)
 
     def release(self, item_id: str) -> None:
-        with self._writing():
+        with held(self._lock, LOCK_WAIT):
             if not self._is_closed(item_id) and self.item(item_id).status is Status.IN_PROGRESS:
                 self._move(item_id, Status.READY)
 
     def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - whoever closes it writes the worklog
-        with self._writing():
+        with held(self._lock, LOCK_WAIT):
             if not self._was_archived(item_id):
                 self._apply([Absent(self.item(item_id).id)])
 
@@ -119,9 +123,16 @@ class BacklogTracker:
         return [FILE, WORKLOG]
 
     def rewrite(
-        self, read: Callable[[str], bytes | None], assignments: Sequence[Assignment], ids: Sequence[str] = ()
+        self,
+        read: Callable[[str], bytes | None],
+        assignments: Sequence[Assignment],
+        ids: Sequence[str] = (),
+        last_given: int = 0,
     ) -> tuple[dict[str, bytes], tuple[str, ...]]:
-        """From how our files read to how they are to read, for each that changes; and the ids that were given."""
+        """From how our files read to how they are to read, for each that changes; and the ids that were given.
+
+        `last_given` is a number that somebody else knows to be taken.
+        """
         from capsule.trackers._backlog_text import rewritten, with_entry  # noqa: PLC0415
 
         before = read(FILE)
@@ -129,7 +140,15 @@ class BacklogTracker:
             raise TrackerError(
                 f"{FILE} is gone.", f"`git checkout -- {FILE}` brings it back; `capsule init` starts anew."
             )
-        after = rewritten(before, assignments, where=FILE, prefix=self._prefix, archived=self._archived, ids=ids)
+        after = rewritten(
+            before,
+            assignments,
+            where=FILE,
+            prefix=self._prefix,
+            archived=self._archived,
+            ids=ids,
+            above=lambda: max(last_given, self._highest_archived()),
+        )
         old: dict[str, bytes | None] = {FILE: before}
         new = {FILE: after.data}
         for entry in assignments:
@@ -139,16 +158,29 @@ class BacklogTracker:
                 new[path] = with_entry(new.get(path) or old[path] or b"", entry)
         return {path: data for path, data in new.items() if data != old[path]}, after.added
 
+    def understood(self, data: bytes) -> tuple[dict[str, Item], int]:
+        """The items that a file of ours holds, and the last number that was given."""
+        backlog = read_backlog(data, FILE)
+        return backlog.items, backlog.last_id
+
     def _archived(self) -> set[str]:
         """Titles of everything that ever left the backlog, as the worklogs on the disk have them."""
         from capsule.core.ledger import archived_titles, same_title  # noqa: PLC0415
 
         titles: set[str] = set()
+        for text in self._worklogs():
+            titles.update(map(same_title, archived_titles(text)))
+        return titles
+
+    def _highest_archived(self) -> int:
+        """The highest number that the worklogs name: an id is never given twice, whatever became of `last_id`."""
+        found = (name for text in self._worklogs() for name in re.findall(_NAMED, text))
+        return max((number_of(name) or 0 for name in found), default=0)
+
+    def _worklogs(self) -> Iterator[str]:
         for path in sorted((self._root / WORKLOG).glob("*.md")):
             with contextlib.suppress(OSError):  # whatever is no plain file is no worklog of ours
-                text = read_regular(path, LARGEST).decode("utf-8", "replace").replace("\r\n", "\n")
-                titles.update(map(same_title, archived_titles(text)))
-        return titles
+                yield read_regular(path, LARGEST).decode("utf-8", "replace").replace("\r\n", "\n")
 
     def _was_archived(self, item_id: str) -> bool:
         backlog = self._backlog()
@@ -157,16 +189,6 @@ class BacklogTracker:
 
     def _is_closed(self, item_id: str) -> bool:
         return self._was_archived(item_id) or self.item(item_id).status is Status.DONE
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        lock = FileLock(self._lock) if self._lock else None
-        if lock is None:
-            yield
-            return
-        lock.acquire(wait=LOCK_WAIT)
-        with lock:
-            yield
 
     def _backlog(self) -> Backlog:
         """What the file says now. Reading is cheap; it is understood again only when it is not what it was."""

@@ -11,7 +11,6 @@ read again under the lock before each write, so bd or a text editor may have cha
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import Blocked, Item, Lineage, Status, check_id, lineage_of
 from capsule.core.text import without_controls
 from capsule.system.files import read_regular, sweep_temps, write_atomically
-from capsule.system.lock import FileLock
+from capsule.system.lock import held
 from capsule.trackers import already_closed, unknown
 
 FOLDER = ".beads"
@@ -86,6 +85,7 @@ class _Table:
 
 class BeadsFileTracker:
     name = "beads-file"
+    keeps_phases = False
 
     def __init__(self, path: Path, *, lock: Path | None = None, now: Callable[[], str] = _now) -> None:
         self._path = path
@@ -101,6 +101,9 @@ class BeadsFileTracker:
     def items(self) -> Sequence[Item]:
         return [item for item in self._table().items.values() if item.status is not Status.DONE]
 
+    def everything(self) -> Sequence[Item]:
+        return self.items()
+
     def item(self, item_id: str) -> Item:
         items = self._table().items
         if check_id(item_id) in items:
@@ -111,7 +114,7 @@ class BeadsFileTracker:
         return lineage_of(item, self._table().items)
 
     def claim(self, item_id: str) -> None:
-        with self._writing():
+        with held(self._lock, LOCK_WAIT):
             status = self.item(item_id).status
             if status is Status.DONE:
                 raise already_closed(item_id)
@@ -119,12 +122,12 @@ class BeadsFileTracker:
                 self._change(item_id, status="in_progress")
 
     def release(self, item_id: str) -> None:
-        with self._writing():
+        with held(self._lock, LOCK_WAIT):
             if self.item(item_id).status is Status.IN_PROGRESS:
                 self._change(item_id, status="open")
 
     def close(self, item_id: str, reason: str) -> None:
-        with self._writing():
+        with held(self._lock, LOCK_WAIT):
             if self.item(item_id).status is not Status.DONE:
                 self._change(item_id, status="closed", closed_at=self._now(), close_reason=reason)
 
@@ -136,16 +139,6 @@ class BeadsFileTracker:
 
     def own_files(self) -> Sequence[str]:
         return [FOLDER]
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        lock = FileLock(self._lock) if self._lock else None
-        if lock is None:
-            yield
-            return
-        lock.acquire(wait=LOCK_WAIT)
-        with lock:
-            yield
 
     def _table(self) -> _Table:
         """What the file says now. Reading is cheap; it is parsed again only when it is not what it was."""

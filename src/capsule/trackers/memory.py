@@ -12,6 +12,8 @@ from capsule.trackers import already_closed, unknown
 
 class MemoryTracker:
     name = "memory"
+    keeps_phases = False
+    warnings: Sequence[str] = ()
 
     def __init__(
         self, items: Iterable[Item] = (), parts: Mapping[tuple[str, str], Sequence[Item]] | None = None
@@ -22,6 +24,9 @@ class MemoryTracker:
 
     def items(self) -> Sequence[Item]:
         return [item for item in self._items.values() if item.status is not Status.DONE]
+
+    def everything(self) -> Sequence[Item]:
+        return self.items()
 
     def item(self, item_id: str) -> Item:
         if check_id(item_id) in self._items:

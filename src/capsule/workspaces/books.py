@@ -27,8 +27,8 @@ from pathlib import Path
 
 import msgspec
 
-from capsule.core.assignment import Assignment
-from capsule.core.errors import Refused
+from capsule.core.assignment import Assignment, Exists
+from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.doors import Booked, BookEntry
 from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
@@ -41,21 +41,22 @@ from capsule.workspaces.checkouts import (
     places_on,
     refuse_if_locked,
     refuse_if_under_way,
+    settle_index,
     under_way,
 )
+from capsule.workspaces.ours import note_as_ours, ours_on
 from capsule.workspaces.repository import checked_out
-from capsule.workspaces.salvage import put_aside
 from capsule.workspaces.step_commits import find_step, message_of
 from capsule.workspaces.trees import ABSENT, ARTEFACTS, is_artefact, with_changes
+from capsule.workspaces.upkeep import LARGEST, Assigned, Understand, Upkeep
 
 Read = Callable[[str], bytes | None]
-Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str]], tuple[Mapping[str, bytes], tuple[str, ...]]]
-"""How the own files read, what is assigned, ids given before → new content by path, ids given now."""
+Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mapping[str, bytes], tuple[str, ...]]]
+"""How the own files read, what is assigned, ids given before, the last number given → new content by path, new ids."""
 
 _LOCK_WAIT = 60.0
 _MOST_ROUNDS = 8
 """How often the branch, or a file on disk, may change under us before we say that it is too busy."""
-_LARGEST = 64 * 1024 * 1024
 _PLAIN = "100644"
 
 
@@ -99,13 +100,18 @@ class _Pending(msgspec.Struct, frozen=True):
 class GitBooks:
     """The Books door on files in a git checkout."""
 
-    def __init__(self, git: Git, rewrite: Rewrite, own_files: Sequence[str], now: Callable[[], str]) -> None:
+    def __init__(
+        self, git: Git, rewrite: Rewrite, understand: Understand, own_files: Sequence[str], now: Callable[[], str]
+    ) -> None:
         self._git = git
         self._rewrite = rewrite
         self._own = tuple(own_files)
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *own_files)))
         self._now = now
         self._note = git.capsule_dir / "books.json"
+        self._upkeep = Upkeep(git, own_files, understand)
+        self._assigned = Assigned(git.capsule_dir / "assigned")
+        self._watched_since = 0
 
     def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
         with self._open():
@@ -120,22 +126,34 @@ class GitBooks:
                 pass
 
     def files(self) -> Mapping[str, bytes]:
-        """The own files that are one, as they lie there now."""
+        """As they lie there now, logs included: what `look_after` starts from."""
         with self._open():
-            found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
-        return {path: content for path, content in found.items() if content is not None}
+            self._watched_since = self._assigned.mark()
+            items = self._on_disk(self._upkeep.items)
+            return self._upkeep.logs() | ({} if items is None else {self._upkeep.items: items})
 
-    def put_back(self, files: Mapping[str, bytes]) -> None:
-        """As they were, whatever stands in their place by now."""
+    def look_after(self, before: Mapping[str, bytes]) -> tuple[str, ...]:
         with self._locked("backlog"):
-            for path, content in files.items():
-                file = self._git.root / path
-                if file.is_dir() and not file.is_symlink():
-                    put_aside(self._git, file)
-                write_atomically(file, content)
+            wanted = self._with_what_was_assigned(before)
+            told = self._upkeep.put_logs_right(wanted)
+            if self._upkeep.items in wanted:
+                more, due = self._upkeep.put_items_right(wanted[self._upkeep.items])
+                told += more
+                self._save(due, ())
+            if told:
+                settle_index(self._git, self._git.resolve("HEAD"), self._own)
+        return tuple(told)
+
+    def _with_what_was_assigned(self, before: Mapping[str, bytes]) -> Mapping[str, bytes]:
+        """Since then, by commands and by other missions: not as the disk has it, where an agent has been too."""
+        files = dict(before)
+        for line in self._assigned.since(self._watched_since):
+            with contextlib.suppress(CapsuleError):
+                files |= self._rewrite(files.get, line.assignments, line.added, 0)[0]
+        return files
 
     def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
-        return self._rewrite(partial(self._git.read_file, onto), assignments, ())[0]
+        return self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
         """Writes exactly these files and commits exactly them; '' where the branch has them all as they are."""
@@ -172,7 +190,7 @@ class GitBooks:
     def _commit_and_save(self, entry: BookEntry) -> Booked:
         for _ in range(_MOST_ROUNDS):
             branch = self._branch(entry.branch)
-            found = find_step(self._git, entry.key, branch.tip, entry.since)
+            found = find_step(self._git, entry.key, branch.tip, entry.since, among=ours_on(self._git, branch.name))
             if found:
                 return Booked(found.commit, found.added)
             read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
@@ -205,8 +223,14 @@ class GitBooks:
             seen[path] = read(path)
             return seen[path]
 
-        contents, added = self._rewrite(look, assignments, ids)
+        contents, added = self._rewrite(look, assignments, ids, self._last_given(assignments, read))
         return _Draft(seen, contents, added)
+
+    def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
+        """By the branch: a file that somebody edited may know of less."""
+        tip = self._git.resolve("HEAD") if any(isinstance(each, Exists) for each in assignments) else ""
+        held = self._git.read_file(tip, self._upkeep.items) if tip else None
+        return self._upkeep.last_given(held) if held is not None and held != read(self._upkeep.items) else 0
 
     def _build(self, entry: BookEntry, branch: _Branch, draft: _Draft) -> str:
         """The commit, seen by nobody yet; '' where nothing differs."""
@@ -262,6 +286,7 @@ class GitBooks:
             places = places_on(self._git, branch.name)
             refuse_if_under_way(places)
             refuse_if_locked(self._git, places)
+            note_as_ours(self._git, commit, branch.name)
             try:
                 self._git.move_refs(RefMove(branch.ref, commit, branch.tip), why="capsule: a step")
             except GitFailed:
@@ -290,7 +315,7 @@ class GitBooks:
     def _pending(self) -> _Pending | None:
         """None where the note is not one that we wrote."""
         with contextlib.suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(read_regular(self._note, _LARGEST), type=_Pending)
+            return msgspec.json.decode(read_regular(self._note, LARGEST), type=_Pending)
         return None
 
     def _is_made(self, pending: _Pending) -> bool:
@@ -305,6 +330,7 @@ class GitBooks:
         for _ in range(_MOST_ROUNDS):
             draft = draft or self._draft(self._on_disk, assignments, ids)
             if all(self._on_disk(path) == content for path, content in draft.read.items()):
+                self._assigned.note(assignments, draft.added)
                 for path, content in draft.contents.items():
                     if draft.read.get(path) != content:
                         self._put(path, content)
@@ -320,6 +346,8 @@ class GitBooks:
             old = onto or git.make_tree(())
             places = [place for place in places_on(git, branch) if not under_way(place)]
             left = dict.fromkeys(path for place in places for path in bring_along(git, place, old, tip))
+            if any(place.path == git.root for place in places):
+                settle_index(git, tip, self._own)
         others = [path for path in left if not is_artefact(os.fsencode(path), self._artefacts)]
         words = "your own edits were kept, so these files are not as committed: "
         return (words + ", ".join(others),) if others else ()
@@ -331,7 +359,7 @@ class GitBooks:
         if leads_astray(self._git.root, file):
             raise _behind_a_link(path)
         try:
-            return read_regular(file, _LARGEST)
+            return read_regular(file, LARGEST)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (NotRegular, TooLarge) as error:

@@ -7,13 +7,15 @@ the files as before. Files are changed path by path and only from a state that w
 Three things are never part of the work and never touched: ignored files, the tracker's own files, and what belongs to
 Capsule. So the tree that a step would deliver is everything there is (`snapshot`) with those *as on the branch*.
 
-**The branch is put right before anything is named.** The last head that we know is noted whenever a phase starts and
-whenever a step is booked. What an agent committed since is taken off again (`unasked`), HEAD comes home, a merge that
-was left half done is forgotten: all of that turns into what it is, files that differ. `notices` tells.
+**While an agent is at work** (`AtWork`, noted before it is let loose), what appears on the branch and is not ours is
+taken off again (`unasked`), HEAD comes home, a merge that was left half done is forgotten: all of that turns into what
+it is, files that differ. Settings lie there as before (`settings_guard`). `notices` tells. **While none is**, it is
+the user's branch: whatever they committed, merged or pulled is where the next phase starts from, and what they have not
+committed is refused as at the start.
 
 **After a crash, what is there stays.** A phase starts from head plus the work named in the last checkpoint. If every
-file is as in one of the two, we write out what is missing. If not, somebody was at work, perhaps the user: that state
-is kept under a ref, and the phase starts from it as it is.
+file is as in one of the two, we write out what is missing. If not, and an agent was at work: that state is kept under a
+ref, and the phase starts from it as it is.
 """
 
 from __future__ import annotations
@@ -23,19 +25,20 @@ import os
 from collections.abc import Iterator, Sequence
 
 from capsule.core.errors import Refused
-from capsule.core.evidence import Checkpoint
+from capsule.core.evidence import Change, Checkpoint
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
 from capsule.system.lock import FileLock
-from capsule.workspaces.checkouts import bring_files, unstage
-from capsule.workspaces.claim import Standing
-from capsule.workspaces.hooks import Hooks
+from capsule.workspaces.checkouts import bring_files, settle_index, unstage
+from capsule.workspaces.claim import AtWork, Standing, at_work_note
+from capsule.workspaces.hooks import Hooks, fingerprint
 from capsule.workspaces.linked import remove_tree
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.provision import Provisions, RunSetup
 from capsule.workspaces.repository import base_of, checked_out, dirty_paths, refuse_if_under_way
 from capsule.workspaces.salvage import kept_trees
+from capsule.workspaces.settings_guard import WATCHED, SettingsGuard
 from capsule.workspaces.trees import graft, with_changes
 from capsule.workspaces.unasked import Sieve, bring_home, end_what_is_under_way
 
@@ -60,13 +63,17 @@ class Checkout(GitPlace):
         run_setup: RunSetup | None = None,
     ) -> None:
         provisions = Provisions(setup, copy, run_setup)
-        super().__init__(git, mission, git.root, "", artefacts=artefacts, provisions=provisions)
+        super().__init__(git, mission, git.root, "", artefacts=artefacts, provisions=provisions, shared=True)
         self._worklog = self._logs / "worklog.md"
         self._known = ""
         self._judged: tuple[str, str] | None = None
         """Head and tree that were looked at last, while nobody but us has been at work since."""
+        self._at_work = AtWork(at_work_note(git, mission))
         self._agent_was_here = False
-        """A phase began, and nothing was named or put right since."""
+        """We let it loose ourselves: after a crash, whoever switched branches or began a merge may be the user."""
+        self._settings = SettingsGuard(git, self._notes / "settings")
+        self._began: dict[str, str] = {}
+        """What the phase was to start from, and what it started from, where the user had committed meanwhile."""
         self._notices: list[str] = []
         self._be_on(self._noted("branch") or checked_out(git))
 
@@ -85,6 +92,8 @@ class Checkout(GitPlace):
             return []
         self._refuse_elsewhere()
         self._set_base(started)
+        if not self._at_work.has_left_something():
+            self._refuse_dirty(self.head())
         same = started == base
         return [] if same else [f"{self._mission} started from {started[:10]} and goes on from there."]
 
@@ -107,7 +116,7 @@ class Checkout(GitPlace):
         """By git's own eyes, then by ours: a flag in the index can hide a file from git, and none hides one from us."""
         seen = dirty_paths(self._git, self._artefacts, head=tip)
         if seen:
-            raise Refused(f"The checkout is not clean: {_some(seen)}.", "Commit it, or put it away: git stash -u")
+            raise _not_clean(seen)
         self._snapshots.forget()
         hidden = [change.path for change in self.changes(tip, self._snapshots.to_judge(tip))]
         if hidden:
@@ -118,18 +127,51 @@ class Checkout(GitPlace):
 
     def restore(self, checkpoint: Checkpoint) -> str:
         self._judged = None
+        self._make_sure_of_the_place(checkpoint)
         head, _ = self._settle()
         held, there = self._git.commit(head).tree, self._there(head)
-        work = self._work_between(self._git.commit(checkpoint.head).tree, self.delivered(checkpoint))
-        target = with_changes(self._git, held, work, self._notes)
-        kept = ""
-        if self._is_between(there, held, target):
+        target = self._with_work(head, checkpoint)
+        between, kept = self._is_between(there, held, target), ""
+        if not (between or self._at_work.has_left_something()):
+            raise _not_clean([change.path for change in self.changes(held, there)])
+        self._let_loose(head)
+        if between:
             self._write_out(there, target)
         else:
             kept = self._keep(there, [head], "left behind by an interrupted phase")
-        self._remember(head)
-        self._agent_was_here = True
+        self._began = {} if head == checkpoint.head else {checkpoint.head: head, checkpoint.commit: target}
         return kept
+
+    def _make_sure_of_the_place(self, checkpoint: Checkpoint) -> None:
+        """Whoever tidies up in the repository can take our refs and notes away."""
+        if not (self._claim.standing().base or self._claim.put_base_back()):
+            self._begin(self._base_commit or checkpoint.head)
+
+    def _let_loose(self, head: str) -> None:
+        """From here on, whatever happens may be an agent's doing."""
+        self._remember(head)
+        self._settings.remember()
+        self._at_work.begins(head, self._at_work.hooks or fingerprint(self._git))
+        self._agent_was_here = True
+
+    def _with_work(self, head: str, checkpoint: Checkpoint) -> str:
+        """Head with the work of a checkpoint; what the user committed since stays, also in files that both changed."""
+        git, held = self._git, self._git.commit(head).tree
+        was, worked = git.commit(checkpoint.head).tree, git.commit(checkpoint.commit).tree
+        work = self._work_between(was, worked)
+        theirs = {d.path: d.new for d in git.differences(was, held)} if work else {}
+        both = {d.path for d in work if theirs.get(d.path, d.new) != d.new}
+        if not both:
+            return with_changes(git, held, work, self._notes)
+        merged, conflicts = held, tuple(map(shown, both))
+        if git.is_ancestor(checkpoint.head, head):
+            merged, conflicts = git.merge_trees(head, self._commit(worked, [checkpoint.head], "work"))
+        due = [d for d in git.differences(held, merged) if d.path in both and shown(d.path) not in conflicts]
+        left = [shown(path) for path in both if shown(path) in conflicts]
+        if left:
+            words = "were changed by the work and on the branch in the same lines, and are as on the branch"
+            self._notices.append(f"{_some(sorted(left))} {words}")
+        return with_changes(git, held, [*(d for d in work if d.path not in both), *due], self._notes)
 
     def _is_between(self, there: str, one: str, other: str) -> bool:
         """Every file is as in one tree or as in the other."""
@@ -137,7 +179,8 @@ class Checkout(GitPlace):
         return all(wanted.get(d.path) == d.new for d in self._git.differences(one, there))
 
     def settled(self, commit: str) -> Checkpoint:
-        self._judged, self._agent_was_here = None, False
+        self._judged = None
+        self._at_work.is_over()
         if commit:
             self._remember(commit)
         head = commit or self.head()
@@ -150,8 +193,8 @@ class Checkout(GitPlace):
     def withdraw(self, why: str) -> str:
         """Twice where ignore rules were changed: what counts as ignored is the user's to say, not the agent's."""
         self._judged = None
-        if not self._claim.standing().base:
-            return ""  # it never came so far: whatever is here is not the mission's
+        if not self._at_work.has_left_something():
+            return ""  # whatever is here is not the mission's
         head, _ = self._settle()
         held, there = self._git.commit(head).tree, self._there(head)
         kept = self._keep(there, [head], why) if there != held else ""
@@ -165,11 +208,13 @@ class Checkout(GitPlace):
             kept = self._keep(there, [head, self._git.resolve(kept)], why) if more else kept
         self._write_out(there, held)
         unstage(self._git, head, self._artefacts)
-        self._agent_was_here = False
+        self._at_work.is_over()
         return kept
 
     def write(self, path: str, content: bytes) -> None:
         self._judged = None
+        if not self._at_work.has_left_something():
+            self._at_work.ends(leaving=True)
         super().write(path, content)
 
     # Looking
@@ -192,12 +237,19 @@ class Checkout(GitPlace):
     def checkpoint(self, label: str) -> Checkpoint:
         """Of what was looked at last: tests run an agent's code, and what that changed since was judged by nobody."""
         head, tree = self._judged or self._look()
-        commit = self._name(tree, head, self._claim.standing().newest, label)
-        self._judged, self._agent_was_here = None, False
+        _, newest = self._settle()
+        commit = self._name(tree, head, newest, label)
+        self._judged = None
+        if self._at_work.has_left_something():
+            self._at_work.ends(leaving=tree != self._git.commit(head).tree)
         return Checkpoint(commit, head, tree)
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        return self._git.commit(checkpoint.commit).tree
+        return self._began.get(checkpoint.commit) or self._git.commit(checkpoint.commit).tree
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        """What the user committed before a phase began is no change of the phase's."""
+        return super().changes(self._began.get(since, since), until)
 
     def touched_outside_commit(self) -> Sequence[str]:
         head, tree = self._judged or self._look()
@@ -214,6 +266,8 @@ class Checkout(GitPlace):
         """Whether the user's pre-commit and commit-msg hooks agree, and the end of what they printed."""
         if self._provisions.run_setup is None:
             raise Refused("There is no shell to run hooks in.", "Turn them off: git.hooks: false")
+        if self._at_work.hooks not in ("", fingerprint(self._git)):
+            return False, "the hooks were changed while an agent was at work"
         head = self.head()
         before = self._there(head)
         passed, said = Hooks(self._git, self._notes, self._logs, self._provisions.run_setup).passed(tree, message)
@@ -267,26 +321,42 @@ class Checkout(GitPlace):
         gone = (self._claim.checkpoint, self._claim.base)
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")
         self._base_commit = self._known = ""
-        self._judged, self._agent_was_here = None, False
+        self._judged = None
+        self._at_work.is_over()
 
     # Where we stand
 
     def _settle(self) -> tuple[str, str]:
         """The branch's commit and the newest checkpoint, once everything that an agent did to the branch is undone."""
         standing = self._claim.standing()
-        known = self._last_known()
-        if self._agent_was_here:
-            self._forget_what_is_under_way()
-        elif not standing.home:
+        if self._at_work.since:
+            if not (standing.home or self._agent_was_here):
+                self._refuse_elsewhere()
+            return self._put_right(standing), standing.newest
+        if not (standing.home and standing.head):
             self._refuse_elsewhere()
+            hint = f"Bring it back: git branch {self.branch} COMMIT"
+            raise Refused(f"{self.branch}, which {self._mission} works on, has no commit any more.", hint)
+        if standing.head != self._last_known():
+            self._remember(standing.head)
+        return standing.head, standing.newest
+
+    def _put_right(self, standing: Standing) -> str:
+        known = self._last_known()
+        for what in end_what_is_under_way(self._git) if self._agent_was_here else ():
+            self._notices.append(f"{what} that was left half done was forgotten; its files are as they were left")
+        bent = self._settings.put_right()
+        if bent:
+            self._notices.append(f"settings were changed, and are as they were again: {_some(bent)}")
         if standing.home and standing.head == known:
-            return known, standing.newest
-        sifted = self._sieve.sift(known, standing.head, trust_steps=not self._agent_was_here)
-        if sifted.tip != standing.head or not standing.home:
-            self._bring_home(standing, sifted.tip)
-        self._take_in(known, sifted.tip)
-        self._remember(sifted.tip)
-        return sifted.tip, standing.newest
+            return known
+        tip = self._sieve.sift(known, standing.head)
+        if tip != standing.head or not standing.home:
+            self._bring_home(standing, tip)
+        self._take_in(known, tip)
+        self._remember(tip)
+        settle_index(self._git, tip, WATCHED)
+        return tip
 
     def _bring_home(self, standing: Standing, target: str) -> None:
         git, stray = self._git, self._git.resolve("HEAD")
@@ -318,10 +388,6 @@ class Checkout(GitPlace):
                 f"{path} was changed on {self.branch} too, in the same lines: that change is not in here"
             )
 
-    def _forget_what_is_under_way(self) -> None:
-        for what in end_what_is_under_way(self._git):
-            self._notices.append(f"{what} that was left half done was forgotten; its files are as they were left")
-
     def _refuse_elsewhere(self) -> None:
         on = checked_out(self._git)
         if on != self.branch:
@@ -348,7 +414,7 @@ class Checkout(GitPlace):
     def _be_on(self, branch: str) -> None:
         self.branch = branch
         self._claim.branch = f"refs/heads/{branch}"
-        self._sieve = Sieve(self._git, self._mission, branch, self._artefacts, self._notes)
+        self._sieve = Sieve(self._git, branch, self._notes)
 
     # Files
 
@@ -369,6 +435,10 @@ class Checkout(GitPlace):
         lock.acquire(_LOCK_WAIT)
         with lock:
             yield
+
+
+def _not_clean(paths: Sequence[str]) -> Refused:
+    return Refused(f"The checkout is not clean: {_some(paths)}.", "Commit it, or put it away: git stash -u")
 
 
 def _some(paths: Sequence[str]) -> str:

@@ -246,11 +246,33 @@ def _staged(git: Git, place: Place) -> dict[bytes, Staged]:
 
 def unstage(git: Git, head: str, artefacts: Sequence[str]) -> None:
     """The main checkout's index as `head` has it; what is staged of the artefacts stays staged."""
-    index = git.common_dir / "index"
+    _unstage(git, [found for found in _staged_on_top_of(git, head) if not is_artefact(found.path, artefacts)])
+
+
+def settle_index(git: Git, head: str, paths: Sequence[str]) -> None:
+    """Where one of these files is as `head` has it, the main checkout's index has it so too."""
+    staged = _staged_on_top_of(git, head, *paths)
+    if not staged:
+        return
+    scratch = temp_path(git.capsule_dir / "git")
+    try:
+        stamps = {found.path: _stamp(git.root, found.path) for found in staged}
+        unlike = _unlike(git, git.root, [(found.path, found.old) for found in staged], stamps, scratch)
+    finally:
+        scratch.unlink(missing_ok=True)
+    _unstage(git, [found for found in staged if found.path not in unlike])
+
+
+def _staged_on_top_of(git: Git, head: str, *paths: str) -> list[Difference]:
     flags = ("--cached", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
-    fields = git.content("diff-index", *flags, head, "--", index=index).out.split(b"\0")
-    staged = [read_difference(row, path) for row, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
-    due = [found for found in staged if not is_artefact(found.path, artefacts)]
+    command = ("diff-index", *flags, head, "--", *paths)
+    answer = git.content(*command, index=git.common_dir / "index", env={"GIT_LITERAL_PATHSPECS": "1"})
+    fields = answer.out.split(b"\0")
+    return [read_difference(row, path) for row, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+
+
+def _unstage(git: Git, due: Sequence[Difference]) -> None:
+    index = git.common_dir / "index"
     if due:
         gone = b"".join(index_row(found.path, _nothing(found)) for found in due)  # all stages of a conflict too
         back = b"".join(index_row(found.path, found.old) for found in due if found.old[0] != ABSENT)

@@ -33,8 +33,17 @@ class GitPlace:
     """What worktree and checkout have in common."""
 
     def __init__(
-        self, git: Git, mission: str, path: Path, branch: str, *, artefacts: Sequence[str], provisions: Provisions
+        self,
+        git: Git,
+        mission: str,
+        path: Path,
+        branch: str,
+        *,
+        artefacts: Sequence[str],
+        provisions: Provisions,
+        shared: bool = False,
     ) -> None:
+        """`shared`: others keep files of their own there, which are not even looked at."""
         self.path = path
         self.branch = branch
         self._git = git
@@ -44,7 +53,7 @@ class GitPlace:
         self._claim = Claim(git, mission, self._notes / "base", branch)
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = provisions
-        self._snapshots = Snapshots(git, path, self._notes)
+        self._snapshots = Snapshots(git, path, self._notes, self._artefacts if shared else ())
         self._gate = Gate(git, self._logs / "gate", self._notes, provisions, self._logs / "gate-setup.log")
         self._gated = False
         """The gate was entered since the last checkpoint."""

@@ -56,7 +56,9 @@ class Nested(Unfit):
 class Snapshots:
     """Trees of one worktree."""
 
-    def __init__(self, git: Git, worktree: Path, notes: Path) -> None:
+    def __init__(self, git: Git, worktree: Path, notes: Path, apart: Sequence[str] = ()) -> None:
+        """`apart`: what is at these paths is not even looked at."""
+        self._apart = [spec for name in apart for spec in _not_at(os.fsencode(name))]
         self.index = notes / "index"
         self._git = git
         self._worktree = worktree
@@ -113,7 +115,7 @@ class Snapshots:
         if not self.index.exists():
             self.start_from(base)
         left_out = [*self._not_ignored(recall_paths(self._copied)), *self._submodules_of(base)]
-        self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
+        self._add([b".", *self._apart, *(b":(top,exclude,literal)" + path for path in left_out)])
         self._add_worklog()
         tree = self._git.write_tree(self.index, self._worktree)
         self._refuse_nested(base, tree)
@@ -168,6 +170,12 @@ class Snapshots:
             files = self._git.list_tree(base, recursive=True) if declared else []
             self._submodules[base] = [file.path for file in files if file.mode == GITLINK]
         return self._submodules[base]
+
+
+def _not_at(path: bytes) -> tuple[bytes, bytes]:
+    """As a pattern: git refuses to be told literally to leave out what it ignores anyway."""
+    pattern = b":(top,exclude,glob)[" + path[:1] + b"]" + re.sub(rb"([*?\[\\])", rb"\\\1", path[1:])
+    return pattern, pattern + b"/**"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from capsule.system.git import Git
@@ -25,9 +25,12 @@ def message_of(words: str, key: str, added: Sequence[str] = ()) -> str:
     return f"{words.rstrip()}\n\n" + "\n".join(rows) + "\n"
 
 
-def find_step(git: Git, key: str, tip: str, since: str = "") -> StepCommit | None:
-    """The newest commit of a step in what came after `since`."""
-    return next((found for found in step_commits(git, tip, since) if found.key == key), None)
+def find_step(
+    git: Git, key: str, tip: str, since: str = "", *, among: Container[str] | None = None
+) -> StepCommit | None:
+    """The newest commit of a step in what came after `since`; an agent can write trailers, so `among` says which."""
+    rows = (found for found in step_commits(git, tip, since) if among is None or found.commit in among)
+    return next((found for found in rows if found.key == key), None)
 
 
 def step_commits(git: Git, tip: str, since: str = "") -> list[StepCommit]:

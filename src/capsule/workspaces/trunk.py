@@ -15,10 +15,9 @@ from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
 from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_locked, refuse_if_under_way, under_way
+from capsule.workspaces.ours import note_as_ours
 from capsule.workspaces.trees import ARTEFACTS, graft, with_files
 
-PUBLISHED = "capsule: merge"
-"""What a branch's reflog says of our merges."""
 _LOCK_WAIT = 60.0
 
 
@@ -84,8 +83,9 @@ class GitTrunk:
 
     def _swap(self, candidate: Candidate) -> str:
         """From the one commit the candidate was built on. Returns where the branch is now: somebody may be quicker."""
+        note_as_ours(self._git, candidate.commit, self.branch)
         try:
-            self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why=PUBLISHED)
+            self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why="capsule: merge")
         except GitFailed:
             tip = self.tip()
             if tip == candidate.onto:
