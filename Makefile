@@ -4,7 +4,7 @@ SHELL := /bin/sh
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-JOBS ?= 2
+JOBS ?= 4
 export PYTHONDONTWRITEBYTECODE =
 
 help: ## this list
@@ -14,7 +14,7 @@ demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted ag
 	@$(BIN)/capsule demo
 
 test: $(VENV)/.dev ## the tests a contributor runs (git, make and Python suffice)
-	$(BIN)/pytest -n $(JOBS) tests
+	$(BIN)/pytest -n $(JOBS) --dist worksteal tests
 
 check: format lint types contracts test ## everything that must be green
 

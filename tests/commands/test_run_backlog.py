@@ -629,3 +629,25 @@ def test_a_paused_child_goes_on_where_it_stood(a_backlog: BacklogProject) -> Non
     said = a_backlog.run("WRK-001")
     assert said.code == 0, said.err
     assert "this is a bug" not in said.err and a_backlog.ids() == []
+
+
+# ---- between two runs
+
+
+def test_edits_between_two_runs_are_refused_and_stay(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.run("--cap", "2")
+    a_backlog.write("mine.txt", "precious\n")
+    said = a_backlog.run()
+    assert said.code == 2 and "mine.txt" in said.err and "git stash" in said.err
+    assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 2
+
+
+def test_commits_between_two_runs_stay(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.run("--cap", "2")
+    a_backlog.commit("theirs", mine__txt="precious\n")
+    said = a_backlog.run()
+    assert said.code == 0, said.err
+    assert "theirs" in a_backlog.subjects() and a_backlog.git("show", "HEAD:mine.txt") == "precious"
+    assert "mine.txt" not in a_backlog.git("show", "--name-only", "--format=", ":/RESEARCH")

@@ -236,7 +236,7 @@ def test_kill_9_frees_the_stream_and_loses_nothing_that_was_said_to_be_written(f
         for _ in range(50):
             process.stdout.readline()
         os.kill(process.pid, signal.SIGKILL)
-        said = 50 + len(process.stdout.read().split(b"\n")) - 1
+        said = 1 + 50 + len(process.stdout.read().split(b"\n")) - 1
     with _sqlite(folder) as journal:
         assert journal.running("m") is None
         texts = [event.text for event in told(journal) if isinstance(event, Warned)]
