@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from .conftest import EVENTS, Undisturbed
-from .ending import check_no_strays, check_nothing_lost, check_papers, ending_of, gone_soon
+from .ending import Ending, check_no_strays, check_nothing_lost, check_papers, ending_of, gone_soon
 from .points import ALL, between_effects, is_effect, is_event, sample
 from .project import Project
 
@@ -54,7 +54,7 @@ def test_killed_around_an_event_it_ends_the_same(
 ) -> None:
     points = list(filter(is_event, undisturbed.points))[group::MISSIONS]
     for killed_at in [[point] for point in points] if ALL else [points]:
-        killed_and_resumed(a_project(), killed_at, undisturbed, mark)
+        assert ending_after(a_project(), killed_at, undisturbed, mark) == undisturbed.ending, killed_at
 
 
 @pytest.mark.parametrize("group", groups(DOORS_TRIED))
@@ -62,7 +62,7 @@ def test_killed_around_a_call_through_a_door_it_ends_the_same(
     group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
 ) -> None:
     for point in sample(between_effects(undisturbed.points), DOORS_TRIED)[group :: len(groups(DOORS_TRIED))]:
-        killed_and_resumed(a_project(), [point], undisturbed, mark)
+        assert ending_after(a_project(), [point], undisturbed, mark) == undisturbed.ending, point
 
 
 @pytest.mark.parametrize("group", groups(EFFECTS_TRIED))
@@ -72,7 +72,8 @@ def test_killed_before_or_during_an_effect_it_ends_the_same(
     for point in sample(list(filter(is_effect, undisturbed.points)), EFFECTS_TRIED)[
         group :: len(groups(EFFECTS_TRIED))
     ]:
-        killed_and_resumed(a_project(), [point], undisturbed, mark, CRASH_EFFECTS="1")
+        ending = ending_after(a_project(), [point], undisturbed, mark, CRASH_EFFECTS="1")
+        assert ending == undisturbed.ending, point
 
 
 @pytest.mark.parametrize("seed", range(CHAINS))
@@ -80,11 +81,12 @@ def test_killed_again_and_again_it_ends_the_same(
     seed: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
 ) -> None:
     steps = [point for point in undisturbed.points if "#" in point]
-    chosen = sorted(random.Random(seed).sample(range(len(steps)), 4))
-    killed_and_resumed(a_project(), [steps[number] for number in chosen], undisturbed, mark)
+    chosen = [steps[number] for number in sorted(random.Random(seed).sample(range(len(steps)), 4))]
+    assert ending_after(a_project(), chosen, undisturbed, mark) == undisturbed.ending, chosen
 
 
-def killed_and_resumed(project: Project, points: list[str], undisturbed: Undisturbed, mark: str, **told: str) -> None:
+def ending_after(project: Project, points: list[str], undisturbed: Undisturbed, mark: str, **told: str) -> Ending:
+    """How a mission ends that was killed at these points, one after the other, and resumed."""
     for point in points:
         killed = project.drive(CRASH_AT=point, **told)
         assert killed.returncode == -signal.SIGKILL, f"not killed at {point}: {killed.stderr}"
@@ -92,7 +94,8 @@ def killed_and_resumed(project: Project, points: list[str], undisturbed: Undistu
         check_nothing_lost(project, undisturbed.ending)
     resumed = project.run()
     assert resumed.returncode == 0, f"killed at {points}: {resumed.stderr}"
-    assert ending_of(project) == undisturbed.ending, f"killed at {points}: {resumed.stderr}"
+    ending = ending_of(project)
     check_papers(project)
     check_no_strays(project, mark)
     project.remove()
+    return ending
