@@ -596,7 +596,8 @@ def test_a_mistyped_phase_is_an_error_and_not_the_first_one(a_backlog: BacklogPr
 def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(a_backlog: BacklogProject) -> None:
     a_backlog.add("Find the answer", "--size", "large")
     a_backlog.edit("status: new", "status: ready")
-    assert a_backlog.run().code == 0
+    said = a_backlog.run()
+    assert said.code == 0 and "[WRK-001][BLOCKED] size is large, above the guardrail medium" in said.err
     assert a_backlog.spawns() == 0 and a_backlog.item().blocked.kind == "decision"  # type: ignore[union-attr]
     assert a_backlog.status() == ""
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Guardrails, Move
 from capsule.core.errors import CapsuleError, LockHeld, Paused, Refused
-from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, StepEnded
+from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, StepEnded, Warned
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.schedule import Place, Tally, choose
@@ -189,6 +189,7 @@ class _Run:
             self.report.blocked[item.id] = reason
         message = tagged(item.id, after.status.value, reason or "Within the guardrails")
         books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
+        self.world.observer.event(self.errand.stream, Warned(at=at, text=message))
         return True
 
     def _pursued(self, item: Item) -> MissionState | None:
