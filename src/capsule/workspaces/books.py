@@ -31,7 +31,7 @@ from capsule.core.assignment import Assignment, Exists
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.doors import Booked, BookEntry
-from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
+from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import Difference, RefMove
 from capsule.system.lock import FileLock
@@ -120,10 +120,17 @@ class GitBooks:
             return self._commit_and_save(entry)
 
     def finish(self) -> None:
-        """Saves what a crash left unsaved: for whoever is about to read the files."""
-        if self._note.exists():
-            with self._open():
-                pass
+        """Saves what a crash left unsaved, and sweeps up after it: for whoever is about to read the files."""
+        with self._open():
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Files that somebody was killed over while they wrote them lie beside the ones they were to become."""
+        ours = self._git.capsule_dir
+        folders = (self._git.root, ours, *ours.glob("places/*"), *(self._git.root / path for path in self._own))
+        for folder in folders:
+            if folder.is_dir() and not folder.is_symlink():
+                sweep_temps(folder)
 
     def files(self) -> Mapping[str, bytes]:
         """As they lie there now, logs included: what `look_after` starts from."""
@@ -180,6 +187,7 @@ class GitBooks:
         with self._locked("backlog"):
             if self._note.exists():
                 self._finish()
+                self._sweep()
             for path in self._own:
                 if (self._git.root / path).is_symlink():
                     raise _behind_a_link(path)

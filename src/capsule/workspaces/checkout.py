@@ -404,6 +404,7 @@ class Checkout(GitPlace):
     def _remember(self, head: str) -> None:
         self._known = head
         if self._noted("head") != head:
+            self._notes.mkdir(parents=True, exist_ok=True)  # a removal that was cut short took it first
             write_atomically(self._notes / "head", head)
 
     def _noted(self, name: str) -> str:
