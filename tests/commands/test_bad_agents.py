@@ -19,13 +19,15 @@ WORK = honest()["execute"]
 REVIEW = "execute-review#1"
 
 
-def stops_once(project: Project, turn: Turn, because: str, **env: str) -> None:
-    """The execute agent does this, then (when told to go on) its work: exit 2, nothing lost, and the rest succeeds."""
+def stops_once(project: Project, turn: Turn, **env: str) -> str:
+    """The execute agent does this, then (when told to go on) its work: exit 2, nothing lost, and the rest succeeds.
+
+    What was said when it stopped.
+    """
     project.play(honest(execute=[turn, *WORK]))
     main = project.head("main")
     answer = project.run(**env)
     assert answer.code == 2, answer
-    assert because in answer.out
     assert f"go on:       capsule run {ITEM}" in answer.out
     assert "Traceback" not in answer.err
     assert project.head("main") == main
@@ -35,38 +37,39 @@ def stops_once(project: Project, turn: Turn, because: str, **env: str) -> None:
     assert project.walked().count("test-writer PASS") == 1
     assert project.answer() == "42"
     project.fsck()
+    return answer.out
 
 
 def test_an_agent_that_hangs_is_ended_after_its_time(a_project: Project) -> None:
     limit = {"CAPSULE_EXECUTION__PHASE_TIMEOUT_MINUTES": "0.015"}
-    stops_once(a_project, {"run": ["while :; do echo busy; sleep 0.1; done"]}, "Agent timed out", **limit)
+    assert "Agent timed out" in stops_once(a_project, {"run": ["while :; do echo busy; sleep 0.1; done"]}, **limit)
 
 
 def test_an_agent_that_falls_silent_is_ended(a_project: Project) -> None:
     limit = {"CAPSULE_EXECUTION__IDLE_TIMEOUT_MINUTES": "0.015"}
-    stops_once(a_project, said("PASS", sleep=60), "Agent was silent for too long", **limit)
+    assert "Agent was silent for too long" in stops_once(a_project, said("PASS", sleep=60), **limit)
 
 
 def test_an_agent_that_exits_badly_has_not_passed(a_project: Project) -> None:
-    stops_once(a_project, said("PASS", exit=7, write={"answer": "42\n"}), "Agent exited with 7")
+    assert "Agent exited with 7" in stops_once(a_project, said("PASS", exit=7, write={"answer": "42\n"}))
 
 
 def test_an_agent_that_says_nothing_has_not_passed(a_project: Project) -> None:
-    stops_once(a_project, {"write": {"answer": "42\n"}}, "No signal JSON found in phase output")
+    assert "No signal JSON found in phase output" in stops_once(a_project, {"write": {"answer": "42\n"}})
 
 
 def test_an_agent_that_is_killed_has_not_passed(a_project: Project) -> None:
-    stops_once(a_project, said("PASS", run=["kill -9 $PPID"]), "No signal JSON found")
+    assert "No signal JSON found" in stops_once(a_project, said("PASS", run=["kill -9 $PPID"]))
 
 
 def test_an_agent_with_a_faulty_signal_has_not_passed(a_project: Project) -> None:
-    stops_once(a_project, {"signal": {**PASS, "status": "FINE"}}, "Invalid status value: FINE")
+    assert "Invalid status value: FINE" in stops_once(a_project, {"signal": {**PASS, "status": "FINE"}})
 
 
 @pytest.mark.parametrize("where", ['"$CAPSULE_WORKTREE"', '"$CAPSULE_WORKTREE"/.git'])
 def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Project, where: str) -> None:
     turn = said("PASS", say=["I will clean up"], run=[f"rm -rf {where}"])
-    stops_once(a_project, turn, "is broken")
+    assert "is broken" in stops_once(a_project, turn)
     kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs"
     assert any("I will clean up" in log.read_text() for log in kept.glob("execute-2*.log"))
 
@@ -74,7 +77,7 @@ def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Pro
 def test_an_agent_that_puts_a_link_in_the_worktrees_place_is_not_followed(a_project: Project, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     swap = f'cd / && mv "$CAPSULE_WORKTREE" {elsewhere} && ln -s {elsewhere} "$CAPSULE_WORKTREE"'
-    stops_once(a_project, said("PASS", run=[swap]), "is broken")
+    assert "is broken" in stops_once(a_project, said("PASS", run=[swap]))
     assert (elsewhere / "answer").read_text() == "41\n"
 
 
@@ -200,7 +203,7 @@ def test_an_agent_that_spoils_our_papers_loses_its_own_output_alone(
     a_project: Project, place: str, instead: str
 ) -> None:
     turn = said("PASS", run=[f"rm -rf ../../{place}; {instead} ../../{place}"])
-    stops_once(a_project, turn, "No signal JSON found")
+    assert "No signal JSON found" in stops_once(a_project, turn)
     assert not (a_project.path / ".capsule" / "missions" / ITEM).exists()
 
 
@@ -226,7 +229,7 @@ def test_a_link_that_an_agent_puts_over_our_papers_is_not_followed(a_project: Pr
 
 @pytest.mark.parametrize("place", ["missions/demo-1.1", "missions/demo-1.1/outputs"])
 def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project, place: str) -> None:
-    stops_once(a_project, said("PASS", run=[f"rm -rf ../../{place}; echo mine > ../../{place}"]), "No signal")
+    assert "No signal" in stops_once(a_project, said("PASS", run=[f"rm -rf ../../{place}; echo mine > ../../{place}"]))
     kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "found-in-its-place.log"
     assert kept.read_text() == "mine\n"
 

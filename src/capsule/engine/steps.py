@@ -19,13 +19,13 @@ from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import FollowUp, Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step
 from capsule.core.test_runs import matches
-from capsule.core.workflow import Workflow
+from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.doors import World
 from capsule.engine.actions import ACTIONS
 from capsule.engine.bookkeeping import keep_watch, look_after, told
 from capsule.engine.children import run_child
-from capsule.engine.job import Job, Pursue, Report
+from capsule.engine.job import Job, Pursue, Report, place_of
 from capsule.engine.verify import CHECKS
 from capsule.engine.work import run_agent, run_command
 
@@ -101,20 +101,18 @@ def _cleared_up(job: Job, decision: Decision) -> Decision:
 def spawns(step: Step, state: MissionState, world: World) -> bool:
     """Whether doing this step starts an agent."""
     phase = state.workflow.phase(step.phase)
-    return bool(phase.prompt) and _applies(Job(step, state, phase, world, _nobody))
+    return bool(phase.prompt) and _applies(phase, state, world)
 
 
-def _nobody(*_: object) -> MissionState:
-    raise NotImplementedError
-
-
-def _applies(job: Job) -> bool:
-    when = job.phase.when
-    return when is None or (when.suits(job.state.item) and (not when.changed or _any_changed(job, when.changed)))
+def _applies(phase: Phase, state: MissionState, world: World) -> bool:
+    when = phase.when
+    if when is None:
+        return True
+    return when.suits(state.item) and (not when.changed or _any_changed(state, world, when.changed))
 
 
 def _done(job: Job) -> Report:
-    if not _applies(job):
+    if not _applies(job.phase, job.state, job.world):
         return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
     try:
         return _DOERS[job.phase.doer](job)
@@ -122,9 +120,9 @@ def _done(job: Job) -> Report:
         return Report(error_signal(broken.message))
 
 
-def _any_changed(job: Job, globs: tuple[str, ...]) -> bool:
-    here = job.state.checkpoint
-    changes = job.workspace.changes(job.state.base, job.workspace.delivered(here)) if here else ()
+def _any_changed(state: MissionState, world: World, globs: tuple[str, ...]) -> bool:
+    place, here = place_of(state, world), state.checkpoint
+    changes = place.changes(state.base, place.delivered(here)) if here else ()
     return any(matches(change.path, glob) for change in changes for glob in globs)
 
 
