@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 4
+# What is skipped where there is no bubblewrap; `live` has one.
+CONFINED := $(wildcard tests/attacks tests/system/test_sandbox.py) tests/contracts/test_workspaces.py
 export PYTHONDONTWRITEBYTECODE =
 
 help: ## this list
@@ -14,7 +16,7 @@ demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted ag
 	@$(BIN)/capsule demo
 
 test: $(VENV)/.dev ## the tests a contributor runs (git, make and Python suffice)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal tests
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore=tests/attacks tests
 
 check: format lint types contracts test ## everything that must be green
 
@@ -34,8 +36,12 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+live: $(VENV)/.dev ## the real agent CLIs, pinned, on a scripted model; attacks, and all that wants bubblewrap
+	@path="$$(tools/live $(BIN)/python)" && PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1 \
+	    $(BIN)/pytest -n 2 --dist worksteal -rs tests/live $(CONFINED)
+
 crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume it
-	CAPSULE_CRASH_ALL=1 $(BIN)/pytest -n $(JOBS) tests/crash
+	CAPSULE_CRASH_ALL=1 $(BIN)/pytest -n $(JOBS) tests/crash tests/system/test_kills.py
 
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
 	@set -e; for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b; done
@@ -57,4 +63,4 @@ $(VENV)/.dev: $(VENV)/.ready requirements-dev.txt
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
 
-.PHONY: help demo test check format lint types contracts fix crash bench reference pictures clean
+.PHONY: help demo test check format lint types contracts fix live crash bench reference pictures clean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from capsule.core import event, evidence, workflow
 from capsule.core.decide import Decision, Move
+from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 
@@ -17,16 +18,24 @@ SETTINGS = {
     "execution.phase_timeout_minutes": "How long an agent, a gate or a set-up command may take.",
     "execution.idle_timeout_minutes": "How long an agent may print nothing.",
     "execution.max_retries": "How often each review may send work back. Unset: what the workflow says.",
+    "execution.max_wait_minutes": "How long a phase waits in all for a provider that is overloaded or limits us.",
     "execution.default_phase_cap": "How many agents one run may start, retries included; `--cap` says it for one run.",
     "tracker": "Where items come from: `backlog` (BACKLOG.yaml) or `beads-file` (the JSONL of a `.beads` folder). "
     "`auto`: whichever is there.",
-    "agent": "Who does the work: `claude`, `scripted`, or a name under `agents`.",
-    "agents.<name>.kind": "Its adapter: `claude`, `command` or `scripted`. Empty: by its name, or by `command`.",
+    "agent": "Who does the work: an adapter, a preset, or a name under `agents`.",
+    "agents.<name>.kind": "Its adapter or preset. Empty: by its name, or by `command`.",
     "agents.<name>.model": "The model it is asked to use.",
     "agents.<name>.command": "An argv in which `{prompt}`, `{prompt_file}` and `{model}` are filled in.",
+    "agents.<name>.model_args": "For `command`: arguments that are added where a model is chosen, `{model}` filled in.",
+    "agents.<name>.failures": "For `command`: a regular expression for each kind of failure, matched against the end "
+    "of an output without an answer, such as `{rate limit: HTTP 429}`.",
     "agents.<name>.prompt": "How a command that names none gets its prompt: as last argument, on stdin, or as a file.",
     "agents.<name>.args": "More arguments. For `scripted`: the script.",
     "agents.<name>.env": "Environment variables for this agent alone.",
+    "agents.<name>.phases.<name>.model": "The model in this phase.",
+    "agents.<name>.phases.<name>.args": "More arguments in this phase.",
+    "agents.<name>.phases.<name>.env": "More environment variables in this phase.",
+    "agents.<name>.trust_project": "Let the repository's own agent settings, hooks and tool servers take part.",
     "workflow.default": "The workflow of an item. `auto`: `change` for a backlog, `tdd` for beads.",
     "workflow.by_type": "Workflows by type of item, such as `{bug: hotfix}`.",
     "workflow.by_tag": "Workflows by tag; a tag wins over the type.",
@@ -38,14 +47,24 @@ SETTINGS = {
     "evidence.test_timeout_minutes": "How long the test command may take. Timed out is never green.",
     "evidence.test_globs": "Which files are tests, fixtures and runner configuration. `auto`: by ecosystem.",
     "evidence.debris": "Globs of files that must not be left behind.",
-    "sandbox": LATER,
+    "sandbox": "Agents and tests in bubblewrap: where it works (`auto`), always (`required` refuses otherwise), never.",
+    "confinement.network": "Whether what runs in the sandbox reaches the network.",
+    "confinement.readable": "Paths in your home that the sandbox does not hide.",
+    "confinement.writable": "Paths that agents and tests in the sandbox may change besides their own place.",
+    "environment.allow": "Variables (or patterns such as `AWS_*`) that are passed on on top of the usual ones.",
+    "environment.secret": "Variables whose values are kept out of every log, besides those whose names say so.",
     "skills": "Whether agents are sent to the skills in `.claude/skills/changes`: where they are there, always (it is "
     "an error if they are not), or never.",
     "build": "Who builds a change: an agent, or one TDD mission for each phase of its SPEC.",
-    "budget.mission_usd": LATER,
-    "budget.run_usd": LATER,
-    "budget.mission_tokens": LATER,
-    "budget.run_tokens": LATER,
+    "budget.phase.usd": "Dollars for one phase of a mission, all its attempts together.",
+    "budget.phase.tokens": "Tokens for one phase of a mission, all its attempts together.",
+    "budget.phase.minutes": "Minutes of agents' time for one phase of a mission, all its attempts together.",
+    "budget.mission.usd": "Dollars for one mission.",
+    "budget.mission.tokens": "Tokens for one mission.",
+    "budget.mission.minutes": "Minutes of agents' time for one mission.",
+    "budget.run.usd": "Dollars for one run of the queue.",
+    "budget.run.tokens": "Tokens for one run of the queue.",
+    "budget.run.minutes": "Minutes of agents' time for one run of the queue.",
     "notify": LATER,
     "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about work in the checkout. One that refuses "
     "makes the claim REFUTED.",
@@ -112,6 +131,8 @@ CHECKS = {
     "only-tests": "Only test files differ from the base.",
     "untouched-tests": "No test file was added, changed or removed since the last review let it pass.",
     "no-debris": "No file that matches `evidence.debris` was added.",
+    "fit-for-main": "Neither the work nor a commit of its branch brings a secret, a link that leads out of the "
+    "repository, a pointer to another repository or a `.git`. Looked at by every phase.",
     "as-approved": "Nothing differs from what the last review let pass.",
     "committed": "Everything to be delivered is in a commit of the branch.",
     "artefact": "The document exists and is not empty.",
@@ -132,7 +153,7 @@ EXIT_CODES: list[tuple[str, ...]] = [
     ("0", "done: merged, shown, made, or there was nothing to do"),
     ("1", "stopped for a human: retries exhausted, conflict, red gate, parked, refused; or not found"),
     ("2", "it could not start or go on: usage, settings, a missing program, an agent that failed, a bug of ours"),
-    ("3", "somebody else is at it; try again later"),
+    ("3", "not now: somebody else is at it, the breaker tripped, a budget is spent, a provider has had enough"),
     ("130", "stopped by SIGINT or SIGTERM; resumable"),
 ]
 
@@ -167,6 +188,13 @@ EXAMPLES: tuple[event.Event, ...] = (
     event.MovedByHand(at=AT, what="item", expected="in_progress", found="closed"),
     event.Salvaged(at=AT, ref="refs/capsule/salvage/demo-1/1", why="left behind by an interrupted execute"),
     event.Warned(at=AT, text="the tracker was slow to answer"),
+    event.Waiting(
+        at=AT,
+        key="execute#1",
+        failure=Failure(Kind.RATE_LIMIT, "The provider says that there were too many requests.", resets_in=30.0),
+        seconds=31.2,
+    ),
+    event.Spent(at=AT, key="execute#1", phase="execute", usage=event.Usage(tokens_in=5200, tokens_out=40, usd=0.02)),
     event.Stopped(at=AT, cause="Stopped during execute; nothing is lost.", exit_code=130),
     event.Abandoned(at=AT, how="aborted", salvage="refs/capsule/salvage/demo-1/2"),
     event.ItemClosed(at=AT, reason="Merged as 4be4924d8554"),

@@ -122,15 +122,19 @@ def _explain(fault: Exception, words: list[str]) -> int:
 
     if isinstance(fault, OSError):
         fault = _disk_fault(fault) or fault
+    from capsule.core.redaction import Redactor
+    from capsule.system.secrets import spelled, values_of
+
+    safe = Redactor(spelled(values_of(os.environ))).text
     if isinstance(fault, CapsuleError):
-        print(f"capsule: {fault.message}", file=sys.stderr)
+        print(f"capsule: {safe(fault.message)}", file=sys.stderr)
         if fault.hint:
-            print(f"  {fault.hint}", file=sys.stderr)
+            print(f"  {safe(fault.hint)}", file=sys.stderr)
         return fault.exit_code
     from capsule.crash_report import write
 
-    print(f"capsule: this is a bug in Capsule: {type(fault).__name__}: {fault}", file=sys.stderr)
-    print(f"  Nothing is lost. Please report it with {write(fault, words)}.", file=sys.stderr)
+    print(f"capsule: this is a bug in Capsule: {type(fault).__name__}: {safe(str(fault))}", file=sys.stderr)
+    print(f"  Nothing is lost. Please report it with {write(fault, words, safe)}.", file=sys.stderr)
     return 2
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from capsule.core.assignment import Assignment
-from capsule.core.briefing import Briefing, Transcript
+from capsule.core.briefing import Briefing, Grounds, Transcript
 from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.evidence import Change, Checkpoint
+from capsule.core.hazards import Brought
 from capsule.core.item import Item, Lineage
-from capsule.core.state import MissionState, Step
+from capsule.core.state import Step
 from capsule.core.workflow import Workflow
 
 
@@ -142,6 +143,9 @@ class Workspace(Protocol):
     def odd_files(self, tree: str) -> Set[str]:
         """Paths in a tree that are more than text to be read: programs, links, other repositories."""
 
+    def brings(self, tree: str) -> Sequence[Brought]:
+        """What delivering this tree adds to where it goes, earlier commits of the mission included."""
+
     def read(self, tree: str, path: str) -> bytes | None:
         """A file's content in a tree or commit."""
 
@@ -172,6 +176,21 @@ class Workspace(Protocol):
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str]:
         """Whether the user's own commit hooks let this tree pass, and the end of what they said."""
+
+    def let_in(self) -> Grounds:
+        """An agent is about to work here: what it may touch, where a sandbox can see to that."""
+
+    def see_out(self) -> None:
+        """The agent has gone: what it committed is taken over to the mission's branch."""
+
+    def watch(self) -> None:
+        """Remember what of the repository no phase may touch, before one begins; a second time changes nothing."""
+
+    def put_right(self) -> Sequence[str]:
+        """Make it as it was: every breach since `watch`, in words; what was found is kept. Before any git of ours."""
+
+    def stand_down(self) -> None:
+        """The phase is over: until the next `watch` all of it is the user's again."""
 
     def notices(self) -> Sequence[str]:
         """What an agent did to the place that it had no business to do, and what was done about it; told once."""
@@ -320,6 +339,12 @@ class Clock(Protocol):
     def seconds(self) -> float:
         """Monotonic."""
 
+    def wait(self, seconds: float) -> bool:
+        """Let time pass; False where somebody said stop before it was over."""
+
+    def chance(self) -> float:
+        """A number between 0 and 1 that nobody can foresee."""
+
 
 class Words(Protocol):
     """Prompts and templates by name (catalog.py): the project's first, then ours."""
@@ -359,58 +384,3 @@ class Archive(Protocol):
 
     def drop_working_folder(self, mission: str) -> None:
         """Once everything is stored."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a phase may take where it does not say so itself."""
-
-    phase_seconds: float = 1800
-    idle_seconds: float = 600
-
-
-class Leash(Protocol):
-    """How far missions may go this time, and who counts."""
-
-    def holds(self, state: MissionState, *, spawns: bool) -> bool:
-        """Whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
-
-    def beside(self, step: Step) -> tuple[str, Event] | None:
-        """What a start of an agent writes into the run's own stream, in the same breath as the step's beginning."""
-
-
-class Free:
-    """As far as it goes."""
-
-    def holds(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
-        return False
-
-    def beside(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
-        return None
-
-
-@dataclass(frozen=True)
-class World:
-    """Every door, chosen. `wiring` makes one; the engine is handed it."""
-
-    tracker: Tracker
-    journal: Journal
-    agent: Callable[[str, str], Agent]
-    """By name and model; empty names mean the settings' default."""
-    workspace: Callable[[str, str], Workspace]
-    """By mission, and by the kind that its workflow asks for."""
-    trunk: Callable[[str], Trunk]
-    shell: Shell
-    words: Words
-    archive: Archive
-    clock: Clock
-    observer: Observer
-    books: Books | None = None
-    """Where the tracker's state is kept in the project."""
-    leash: Leash = field(default_factory=Free)
-    pid: int = 0
-    limits: Limits = Limits()
-    exported: Mapping[str, str] = field(default_factory=dict)
-    """Environment that agents and commands are given on top of their own."""
-    skills: bool = False
-    """The project has skills of its own for the phases that name one, and they are to be used."""

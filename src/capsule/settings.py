@@ -51,6 +51,16 @@ class Execution(_Section, frozen=True):
     max_retries: Retries | None = None
     """Unset: what the workflow says."""
     default_phase_cap: Count = 100
+    max_wait_minutes: Minutes = 120
+    """How long a phase waits in all for a provider that is overloaded or has had enough of us."""
+
+
+class PhaseOptions(_Section, frozen=True):
+    """One agent in one phase."""
+
+    model: str = ""
+    args: Texts = ()
+    env: dict[str, str] = {}
 
 
 class AgentOptions(_Section, frozen=True):
@@ -60,9 +70,17 @@ class AgentOptions(_Section, frozen=True):
     model: str = ""
     command: Texts = ()
     """For the `command` adapter: an argv in which {prompt}, {prompt_file} and {model} are filled in."""
+    model_args: Texts = ()
+    """For the `command` adapter: added where a model is chosen, {model} filled in."""
+    failures: dict[str, str] = {}
+    """For the `command` adapter: what the end of the output looks like (a regular expression), by kind of failure."""
     prompt: Literal["argument", "stdin", "file"] = "argument"
     args: Texts = ()
     env: dict[str, str] = {}
+    phases: dict[str, PhaseOptions] = {}
+    """What differs in single phases; `args` and `env` are added to the agent's own."""
+    trust_project: bool = False
+    """Lets the repository's own agent settings, hooks and tool servers take part."""
 
 
 class WorkflowChoice(_Section, frozen=True):
@@ -92,13 +110,39 @@ class EvidenceOptions(_Section, frozen=True):
     debris: Texts = DEBRIS
 
 
-class Budget(_Section, frozen=True):
-    """What may be spent, by one mission and by one run of the queue. Unset is unlimited."""
+class Allowance(_Section, frozen=True):
+    """What agents may use up together. Unset is unlimited."""
 
-    mission_usd: Dollars | None = None
-    run_usd: Dollars | None = None
-    mission_tokens: Count | None = None
-    run_tokens: Count | None = None
+    usd: Dollars | None = None
+    tokens: Count | None = None
+    minutes: Minutes | None = None
+
+
+class Budget(_Section, frozen=True):
+    """What may be spent: on one phase of a mission with all its attempts, on one mission, by one run."""
+
+    phase: Allowance = Allowance()
+    mission: Allowance = Allowance()
+    run: Allowance = Allowance()
+
+
+class EnvironmentOptions(_Section, frozen=True):
+    """What agents and the project's commands see of your environment."""
+
+    allow: Texts = ()
+    """Names, or patterns such as AWS_*, that are passed on although nobody is known to need them."""
+    secret: Texts = ()
+    """Names whose values are kept out of every log, on top of those that look like it (…_TOKEN, …_KEY, …)."""
+
+
+class Confinement(_Section, frozen=True):
+    """What the sandbox leaves open."""
+
+    network: bool = True
+    readable: Texts = ()
+    """Paths under your home that are not hidden."""
+    writable: Texts = ()
+    """Paths that agents and tests may change besides their own place."""
 
 
 class GitOptions(_Section, frozen=True):
@@ -121,6 +165,8 @@ class Settings(_Section, frozen=True):
     verify: Literal["strict", "warn", "off"] = "strict"
     evidence: EvidenceOptions = EvidenceOptions()
     sandbox: Literal["auto", "required", "off"] = "auto"
+    confinement: Confinement = Confinement()
+    environment: EnvironmentOptions = EnvironmentOptions()
     skills: Literal["auto", "always", "never"] = "auto"
     build: Literal["agent", "tdd"] = "agent"
     budget: Budget = Budget()
@@ -129,7 +175,7 @@ class Settings(_Section, frozen=True):
     merge: MergeOptions = MergeOptions()
 
 
-NOT_YET = ("sandbox", "budget", "notify", "merge.push")
+NOT_YET = ("notify", "merge.push")
 """Settled names that this version does not act on yet. Whoever sets one is told so, instead of wondering."""
 
 ENV_PREFIX = "CAPSULE_"

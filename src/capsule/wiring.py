@@ -7,41 +7,30 @@ or processes comes along. Hence the imports inside the functions.
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsule.core.errors import CapsuleError, SettingsError, TrackerError, UsageError
-from capsule.system.files import NotRegular, TooLarge, read_regular
+from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
     from capsule.catalog import Catalog
-    from capsule.core.decide import Guardrails
-    from capsule.core.event import Policy
-    from capsule.core.item import Item
-    from capsule.core.workflow import Phase, Workflow
-    from capsule.doors import Agent, Books, Observer, Tracker, Workspace, World
+    from capsule.core.budget import Budget
+    from capsule.core.redaction import Redactor
+    from capsule.doors import Agent, Books, Observer, Tracker, Workspace
     from capsule.journals.papers import Papers
     from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
     from capsule.system.process import Keeper
+    from capsule.system.sandbox import Sandbox
     from capsule.system.stop import Stop
     from capsule.workspaces.shell import SupervisedShell
-
-_LARGEST_FILE = 4 * 1024 * 1024
-
-
-class SystemClock:
-    def now(self) -> str:
-        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-    def seconds(self) -> float:
-        return time.monotonic()
+    from capsule.world import Limits, World
 
 
 class Project:
@@ -71,15 +60,26 @@ class Project:
         """Survives `git clean -fdx`; one per repository however it is entered."""
         return self.git.common_dir / "capsule"
 
+    @property
+    def roll(self) -> Path:
+        """Where it is written down who runs commands here."""
+        return self.state_folder / "keepers"
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        return redactor_of(self.settings, self.env)
+
     def journal(self, *, read_only: bool = False) -> SqliteJournal:
         from capsule.journals.sqlite import SqliteJournal
 
-        return SqliteJournal(self.state_folder, read_only=read_only)
+        # The settings, with the secrets they name, are read only when there is something to write.
+        redact = lambda event: self.redactor.event(event)  # noqa: E731, PLW0108
+        return SqliteJournal(self.state_folder, read_only=read_only, redact=redact)
 
     def papers(self) -> Papers:
         from capsule.journals.papers import Papers
 
-        return Papers(self.root)
+        return Papers(self.root, lambda data: self.redactor.data(data))  # noqa: PLW0108 (as in the journal)
 
 
 def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:
@@ -95,7 +95,27 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
         ours = project.root / ".capsule" / name
         if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
+    _put_right_after_a_crash(project)
     return project
+
+
+def _put_right_after_a_crash(project: Project) -> None:
+    """Before anything is read there: what an agent did to the repository in a phase that nobody saw the end of."""
+    if any((project.state_folder / "watched").glob("*.on")):
+        from capsule.workspaces.control_files import put_right_after_a_crash
+
+        put_right_after_a_crash(project.git)
+
+
+def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
+    """Knows the secrets of our own environment and of those that the settings give to agents."""
+    from capsule.core.redaction import Redactor
+    from capsule.system.secrets import spelled, values_of
+
+    agents = settings.agents.values()
+    given = [env, *(agent.env for agent in agents), *(own.env for agent in agents for own in agent.phases.values())]
+    named = settings.environment.secret
+    return Redactor(spelled(value for each in given for value in values_of(each, named)))
 
 
 def open_tracker(project: Project) -> Tracker:
@@ -175,79 +195,6 @@ def tracker_if_there(project: Project) -> Tracker:
         return MemoryTracker(())
 
 
-def words_at(project: Project, base: str) -> Catalog:
-    """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
-    from capsule.catalog import Catalog
-
-    return Catalog(base_reader(project, base), lambda: _words_of(project, base))
-
-
-def _words_of(project: Project, base: str) -> set[str]:
-    """Paths of the project that may hold words, in the base or on disk."""
-    from capsule.catalog import listing
-
-    held = project.git.list_tree(base, recursive=True) if base else []
-    return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
-
-
-def base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
-    """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
-
-    tracked = {entry.path for entry in project.git.list_tree(base, recursive=True)} if base else set()
-
-    def read(path: str) -> bytes | None:
-        held = project.git.read_file(base, path) if path.encode() in tracked else None
-        return held if held is not None else _from_disk(project.root / path)
-
-    return read
-
-
-def _from_disk(path: Path) -> bytes | None:
-    try:
-        return read_regular(path, _LARGEST_FILE)
-    except (NotRegular, TooLarge) as fault:
-        raise SettingsError(f"{path} cannot be read: {fault}", "Replace it by an ordinary file.") from None
-    except OSError:
-        return None
-
-
-def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]:
-    """The settings that evidence depends on, as the base has them, and what differs on disk."""
-    from capsule.settings import PROJECT_YAML, load_settings
-
-    read = base_reader(project, base)
-    judging = load_settings(project.root, env=project.env, flags=project.flags, read_project=read).settings
-    differs = (judging.evidence, judging.verify) != (project.settings.evidence, project.settings.verify)
-    note = f"{PROJECT_YAML} on disk differs from the base in what is checked; the base's version is used. Commit it."
-    return judging, (note,) if differs else ()
-
-
-def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
-    """How missions that start from this base are judged."""
-    from capsule.core.event import Policy
-
-    judging, warnings = settings_at(project, base)
-    test, globs, in_sources = _tests(project, base, judging)
-    policy = Policy(
-        verify=judging.verify,
-        test=test,
-        test_globs=globs,
-        tests_in_sources=in_sources,
-        debris=judging.evidence.debris,
-        test_timeout_minutes=judging.evidence.test_timeout_minutes,
-        guardrails=guardrails_of(judging),
-        hooks=judging.git.hooks,
-    )
-    return policy, warnings
-
-
-def guardrails_of(settings: Settings) -> Guardrails:
-    from capsule.core.decide import Guardrails
-
-    limits = settings.guardrails
-    return Guardrails(limits.max_size, limits.max_complexity, limits.max_risk)
-
-
 SKILLS = ".claude/skills/changes"
 
 
@@ -257,66 +204,37 @@ def uses_skills(project: Project) -> bool:
     if project.settings.skills == "always" and not there:
         hint = "Put the skills there, or set skills to auto: every phase has a prompt of its own."
         raise SettingsError(f"The settings say `skills: always`, and there is no {SKILLS}.", hint)
-    return there and project.settings.skills != "never"
+    settings = project.settings
+    found = there and _finds_skills(settings)
+    if settings.skills == "always" and not found:
+        hint = f"Trust the project (agents.{settings.agent}.trust_project: true), or set skills to auto."
+        raise SettingsError(f"The settings say `skills: always`, and {settings.agent} is kept from finding them.", hint)
+    return found and settings.skills != "never"
 
 
-def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
-    """The test command, the globs of test files, and whether tests live inside source files."""
-    from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
+def _finds_skills(settings: Settings) -> bool:
+    """Not an agent that is started without the project's own settings, unless the project is trusted."""
+    from capsule.presets import described
 
-    files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
+    options, _ = described(settings, settings.agent)
+    return options.trust_project or not import_module(_adapter(settings, settings.agent)).Agent.apart
 
-    def read(path: str) -> str:
-        return (project.git.read_file(base, path) or b"").decode(errors="replace") if path in files else ""
 
-    chosen = judging.evidence.test
-    if chosen == "auto":
-        found = detect(files, read)
-        test, globs, in_sources = (
-            (detected_command(found, files), found.globs, found.tests_in_sources) if found else ("", (), False)
+def _adapter(settings: Settings, name: str) -> str:
+    """The module that runs an agent, by its `kind`, which by default is its own name."""
+    from capsule.catalog import doors
+    from capsule.presets import described, presets
+    from capsule.settings import PROJECT_YAML
+
+    available, (options, _) = doors("agents"), described(settings, name)
+    kind = options.kind or ("command" if options.command and name not in available else name)
+    if kind not in available:
+        raise SettingsError(
+            f"There is no agent {name!r}.",
+            f"There are: {', '.join(sorted({*available, *presets(), *settings.agents} - {'command'}))}. "
+            f"Any other CLI can be described: agents.{name}.command in {PROJECT_YAML}.",
         )
-    else:
-        test = "" if chosen == "none" else chosen
-        globs, in_sources = globs_for(test, files, read)
-    if judging.evidence.test_globs != "auto":
-        return test, tuple(judging.evidence.test_globs), in_sources
-    return test, (*globs, *judges_of(test, files, read)), in_sources
-
-
-def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
-    """By flag, by tag, by type, by default: beads walk through `tdd`, items of a backlog through `change`."""
-    choice = project.settings.workflow
-    by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
-    usual = "change" if tracker_name(project) == "backlog" else "tdd"
-    default = usual if choice.default == "auto" else choice.default
-    return _as_set(project.settings, words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default))
-
-
-def _as_set(settings: Settings, workflow: Workflow) -> Workflow:
-    """The workflow with what the settings say about it: retries, where it works, who builds."""
-    from msgspec.structs import replace
-
-    retries, kind = settings.execution.max_retries, settings.workspace.kind
-    if retries is not None:
-        workflow = replace(workflow, retries=retries)
-    if kind != "auto":
-        workflow = replace(workflow, workspace=kind)
-    if settings.build == "tdd":
-        child = {"prompt": "", "skill": "", "checks": (), "workflow": "tdd"}
-        phases = (replace(p, **child) if p.name == "build" and p.prompt else p for p in workflow.phases)
-        workflow = replace(workflow, phases=tuple(phases))
-    if workflow.workspace == "worktree" and not any(phase.do == "publish" for phase in workflow.phases):
-        workflow = replace(workflow, phases=_merged_before_the_end(workflow.phases))
-    return workflow
-
-
-def _merged_before_the_end(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
-    """What is made in a worktree has to get out of it: a merge before the closing phases."""
-    from capsule.core.workflow import Phase, Role
-
-    last = max((n for n, phase in enumerate(phases) if not phase.closing), default=-1) + 1
-    merge = Phase(name="merge", role=Role.ACTION, do="publish", stage="Merge")
-    return (*phases[:last], merge, *phases[last:])
+    return available[kind]
 
 
 def agent_maker(
@@ -327,88 +245,183 @@ def agent_maker(
     *,
     model: str = "",
     tell: Callable[[str, str], None] = lambda _mission, _text: None,
+    sandbox: Sandbox | None = None,
+    redact: Callable[[str], str] = str,
 ) -> Callable[[str, str], Agent]:
-    """Agents by name and model. Which file runs an agent is its `kind`, by default its own name."""
-    from capsule.agents._cli import Connection
-    from capsule.catalog import doors
-    from capsule.settings import PROJECT_YAML, AgentOptions
+    """Agents by name and model."""
+    from capsule.agents._cli import Connection, PhaseOptions
+    from capsule.presets import described
 
     @cache
     def make(name: str, phase_model: str) -> Agent:
         chosen = name or settings.agent
-        options = settings.agents.get(chosen, AgentOptions())
-        available = doors("agents")
-        kind = options.kind or ("command" if options.command and chosen not in available else chosen)
-        if kind not in available:
-            raise SettingsError(
-                f"There is no agent {chosen!r}.",
-                f"There are: {', '.join(sorted({*available, *settings.agents} - {'command'}))}. "
-                f"Any other CLI can be described: agents.{chosen}.command in {PROJECT_YAML}.",
-            )
+        options, preset = described(settings, chosen)
         connection = Connection(
             name=chosen,
             keeper=keeper,
             root=root,
-            model=phase_model or model or options.model,
+            model=phase_model or options.model,
+            chosen_model=model,
             args=options.args,
             command=options.command,
+            model_args=options.model_args,
+            failures=options.failures,
+            how_to_get_it=preset.get,
+            home=preset.home,
             prompt=options.prompt,
             env=options.env,
+            phases={name: PhaseOptions(own.model, own.args, own.env) for name, own in options.phases.items()},
+            trust_project=options.trust_project,
+            allow=(*settings.environment.allow, *preset.passes),
             stop=stop,
             tell=tell,
+            sandbox=sandbox,
+            redact=redact,
         )
-        agent: Agent = import_module(available[kind]).connect(connection)
+        agent: Agent = import_module(_adapter(settings, chosen)).connect(connection)
         return agent
 
     return make
 
 
+def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
+    """What agents and the project's commands run in, where there is one. `shown` is what they may read of the home."""
+    from capsule.system.sandbox import Sandbox, homes, level
+
+    found, open_for = level(settings.sandbox, env), settings.confinement
+    if not found.program:
+        return None
+    return Sandbox(
+        found,
+        shown=tuple(map(str, shown)),
+        homes=homes(env),
+        readable=open_for.readable,
+        writable=open_for.writable,
+        network=open_for.network,
+    )
+
+
 @contextmanager
 def open_world(
-    project: Project, tracker: Tracker, words: Catalog, observer: Observer, stop: Stop | None, *, model: str = ""
+    project: Project,
+    tracker: Tracker,
+    words: Catalog,
+    observer: Observer,
+    stop: Stop | None,
+    *,
+    model: str = "",
+    dry: bool = False,
 ) -> Iterator[World]:
-    """Every door, open; closed again at the end, with everything that runs behind them."""
-    from capsule.doors import Limits, World
-    from capsule.system.process import Keeper
-    from capsule.workspaces.checkout import Checkout
-    from capsule.workspaces.git_worktree import GitWorktree
+    """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
+    from capsule.reports.live import Discreet
+    from capsule.system.process import Keeper, end_leftovers
     from capsule.workspaces.shell import SupervisedShell
     from capsule.workspaces.trunk import GitTrunk
+    from capsule.world import World
 
-    settings, execution = project.settings, project.settings.execution
-    journal, papers = project.journal(), project.papers()
-    with Keeper() as keeper:
-        shell = SupervisedShell(keeper, stop)
+    settings = project.settings
+    journal, papers, redactor = project.journal(), project.papers(), project.redactor
+    observer = Discreet(observer, redactor)
+    if not dry:
+        end_leftovers(project.roll)
+    with _no_secrets_told(redactor), Keeper(secrets=redactor.spellings, roll=project.roll) as keeper:
+        sandbox = open_sandbox(settings, project.env, (project.root, project.git.common_dir))
+        shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=settings.environment.allow)
 
-        @cache
-        def workspace(mission: str, kind: str) -> Workspace:
-            make = Checkout if kind == "checkout" else GitWorktree
-            return make(
-                project.git,
-                mission,
-                artefacts=tracker.own_files(),
-                setup="" if settings.workspace.setup == "none" else settings.workspace.setup,
-                copy=settings.workspace.copy,
-                run_setup=_setup_runner(shell, execution.phase_timeout_minutes * 60),
-            )
-
+        agents = partial(agent_maker, settings, project.root, keeper, stop, model=model, sandbox=sandbox)
         yield World(
             tracker=tracker,
             journal=journal,
-            agent=agent_maker(settings, project.root, keeper, stop, model=model, tell=observer.activity),
-            workspace=workspace,
+            agent=agents(tell=observer.activity, redact=redactor.text),
+            workspace=_workspaces(project, tracker, shell, confined=sandbox is not None),
             trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
             archive=papers,
-            clock=SystemClock(),
+            clock=SystemClock(stop),
             observer=observer,
+            redact=redactor.text,
             books=open_books(project, tracker),
             skills=uses_skills(project),
             pid=os.getpid(),
-            limits=Limits(execution.phase_timeout_minutes * 60, execution.idle_timeout_minutes * 60),
+            limits=_limits(settings),
         )
     journal.close()
+
+
+def _workspaces(
+    project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
+) -> Callable[[str, str], Workspace]:
+    from capsule.workspaces.checkout import Checkout
+    from capsule.workspaces.git_worktree import GitWorktree
+
+    chosen = project.settings.workspace
+
+    @cache
+    def workspace(mission: str, kind: str) -> Workspace:
+        make = Checkout if kind == "checkout" else partial(GitWorktree, confined=confined)
+        return make(
+            project.git,
+            mission,
+            artefacts=tracker.own_files(),
+            setup="" if chosen.setup == "none" else chosen.setup,
+            copy=chosen.copy,
+            run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
+        )
+
+    return workspace
+
+
+def _limits(settings: Settings) -> Limits:
+    from capsule.world import Limits
+
+    minutes = settings.execution
+    return Limits(
+        minutes.phase_timeout_minutes * 60,
+        minutes.idle_timeout_minutes * 60,
+        minutes.max_wait_minutes * 60,
+        budget_of(settings),
+    )
+
+
+def recorded(world: World, project: Project, file: Path, *, start_over: bool = False) -> World:
+    """The same world, with somebody who writes down into a file what its agents are told and do."""
+    from dataclasses import replace
+
+    from capsule.agents._recording import Recorder
+
+    scribe = Recorder(file, project.git, world.redact, base=project.git.resolve("HEAD"), start_over=start_over)
+    return replace(world, scribe=scribe)
+
+
+def replayed(world: World, project: Project, file: Path) -> tuple[World, str]:
+    """The same world, with a recording in every agent's place; and what there is to say about that."""
+    from dataclasses import replace
+
+    from capsule.agents._recording import about
+
+    base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
+    note = f"recorded from {base[:12]}, and HEAD is {head[:12]}: it may go another way."
+    note = note if base not in ("", head) else ""
+    return replace(world, agent=lambda _name, _model: world.agent("scripted", "")), note
+
+
+def budget_of(settings: Settings) -> Budget:
+    from capsule.core.budget import Allowance, Budget
+
+    asked = settings.budget
+    parts = ((each.usd, each.tokens, each.minutes) for each in (asked.phase, asked.mission, asked.run))
+    return Budget(*(Allowance(usd, tokens, minutes and minutes * 60) for usd, tokens, minutes in parts))
+
+
+@contextmanager
+def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
+    """What goes wrong is told in the words of tools and agents, which may hold anything."""
+    try:
+        yield
+    except CapsuleError as fault:
+        fault.message, fault.hint = redactor.text(fault.message), redactor.text(fault.hint)
+        raise
 
 
 def _setup_runner(shell: SupervisedShell, timeout: float) -> Callable[[str, Path, Path], None]:

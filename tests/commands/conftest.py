@@ -78,6 +78,8 @@ class Project(Repo):
         self.home = folder / "home"
         self.home.mkdir()
         self._script = folder / "script.json"
+        self.always: dict[str, str] = {}
+        """Set in the environment of every command."""
         self.play(honest())
 
     def play(self, script: Script, item: str = "*") -> None:
@@ -87,7 +89,14 @@ class Project(Repo):
     def environment(self, **more: str) -> dict[str, str]:
         """Nothing of whoever runs the tests, and no identity but the one in the repository's own settings."""
         ours = {"CAPSULE_AGENT": "scripted", "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(self._script)])}
-        return {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1", **ours, **more}
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            **ours,
+            **self.always,
+            **more,
+        }
 
     def capsule(self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Said:
         done = subprocess.run(
@@ -282,3 +291,9 @@ def a_halted_mission(a_project: Project) -> Project:
     answer = a_project.run()
     assert answer.code == 2, answer
     return a_project
+
+
+@pytest.fixture
+def unconfined(a_project: Project) -> None:
+    """Agents can do here what a sandbox would not let them: what is tested is what holds without one."""
+    a_project.always["CAPSULE_SANDBOX"] = "off"

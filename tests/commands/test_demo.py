@@ -125,7 +125,7 @@ def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
     """The lie taken out of a copy of the script: nothing is caught, and the demo does not pretend otherwise."""
     source = tmp_path / "source"
-    shutil.copytree(PACKAGE, source / "capsule", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, source / "capsule")
     script = source / "capsule/templates/demo-capsule/demo.script.yaml"
     text = script.read_text()
     script.write_text(text.replace("len(digits) >= 7", "7 <= len(digits) <= 15", 1))

@@ -51,7 +51,7 @@ def play(project: Path, **env: str) -> Played:
 def play_another(tmp_path: Path, *differences: tuple[str, str]) -> Played:
     """The demo with a script that is different."""
     source = tmp_path / "source"
-    shutil.copytree(PACKAGE, source / "capsule", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, source / "capsule")
     text = (source / SCRIPT).read_text()
     for find, replace in differences:
         assert find in text

@@ -21,7 +21,10 @@ from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
+from capsule.engine.brief import log_name
 from capsule.journals.sqlite import SqliteJournal
+
+from .conftest import ITEM, Project
 
 AT = "2026-01-05T09:00:00Z"
 MISSION = "demo-1"
@@ -53,7 +56,7 @@ class Mission:
     def begin(self, phase: str, run: int, text: bytes = b"", errors: bytes = b"") -> Path:
         self.note(StepBegun(at=AT, key=f"{phase}#{run}", phase=phase, run=run, attempt=run))
         self._clock += 1
-        file = self.outputs / f"{phase}-{20260105090000 + self._clock % 1000}-77.log"
+        file = self.outputs / log_name(phase, AT, self._clock % 1000, pid=77)
         file.write_bytes(text)
         file.with_name(f"{file.name}.stderr").write_bytes(errors)
         os.utime(file, (self._clock, self._clock))
@@ -169,8 +172,9 @@ def test_a_run_that_was_interrupted_is_called_so(mission: Mission) -> None:
 
 def test_links_and_pipes_that_an_agent_left_are_not_read(mission: Mission) -> None:
     (mission.root / "secret").write_text("secret\n")
-    (mission.outputs / "execute-20260105100000-1.log").symlink_to(mission.root / "secret")
-    os.mkfifo(mission.outputs / "execute-20260105100001-1.log")
+    (mission.outputs / log_name("execute", AT, 7, pid=1)).symlink_to(mission.root / "secret")
+    (mission.outputs / f"{log_name('execute', AT, 8, pid=1)}.events").symlink_to(mission.root / "secret")
+    os.mkfifo(mission.outputs / log_name("execute", AT, 9, pid=1))
     assert logs(mission).stdout == WHOLE
 
 
@@ -240,14 +244,62 @@ def test_following_goes_on_in_the_archive_and_ends_with_the_mission(mission: Mis
         assert process.wait(20) == 0
 
 
+EVENTS = b'{"type":"system"}\n{"type":"assistant"}\n'
+
+
+def test_an_agent_that_prints_events_is_followed_by_them_to_its_end(mission: Mission) -> None:
+    with mission.journal.claim(MISSION), following(mission, "--phase=merge") as process:
+        log = mission.begin("merge", 1)
+        log.unlink()
+        events = log.with_name(f"{log.name}.events")
+        events.write_bytes(EVENTS)
+        assert read_until(process, EVENTS) == b"==> merge#1, without a verdict yet\n" + EVENTS
+        log.write_bytes(b"its last words, which are longer than the events that were seen of it\n")
+        with events.open("ab") as file:
+            file.write(b'{"type":"result"}\n')
+        assert read_until(process, b"result") == b'{"type":"result"}\n'
+    assert logs(mission, "--phase=merge").stdout.endswith(b"yet\n" + log.read_bytes())
+
+
+def test_events_that_turn_out_to_be_the_log_are_not_told_twice(mission: Mission) -> None:
+    with mission.journal.claim(MISSION), following(mission, "--phase=merge") as process:
+        log = mission.begin("merge", 1)
+        log.rename(f"{log}.events")
+        Path(f"{log}.events").write_bytes(b"no JSON\n")
+        read_until(process, b"no JSON\n")
+        with Path(f"{log}.events").open("ab") as file:
+            file.write(b"at all\n")
+        Path(f"{log}.events").rename(log)
+        assert read_until(process, b"at all\n") == b"at all\n"
+
+
+def test_an_agent_at_work_that_prints_events_is_seen(a_project: Project, tmp_path: Path) -> None:
+    claude, go_on = tmp_path / "bin" / "claude", tmp_path / "go-on"
+    claude.parent.mkdir()
+    os.mkfifo(go_on)
+    claude.write_text(f'#!/bin/sh\necho \'{{"type":"system"}}\'\nread line < {go_on}\n')
+    claude.chmod(0o755)
+    a_project.always = {"CAPSULE_AGENT": "claude", "PATH": f"{claude.parent}:{os.environ['PATH']}"}
+    with a_project.running("--max-retries=0"):
+        shown = _once_there_is_something(a_project)
+    assert shown.endswith('#1, without a verdict yet\n{"type":"system"}\n')
+
+
+def _once_there_is_something(project: Project) -> str:
+    deadline = time.monotonic() + 20
+    while not (shown := project.say("logs", ITEM).out) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return shown
+
+
 def test_ctrl_c_ends_the_following_quietly(mission: Mission) -> None:
     with mission.journal.claim(MISSION):
         process = subprocess.Popen(
             [*COMMAND, "-f"], cwd=mission.root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, process_group=0
         )
         assert process.stdout
-        while process.stdout.readline() != b"half way\n":
-            pass
+        while (line := process.stdout.readline()) != b"half way\n":
+            assert line
         process.send_signal(signal.SIGINT)
         out, errors = process.communicate(timeout=20)
     assert (process.returncode, out, errors) == (130, b"", b"")

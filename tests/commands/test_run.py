@@ -314,11 +314,30 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
     assert a_project.run().code == 0
 
 
-def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project) -> None:
+def a_path_without_bubblewrap(folder: Path) -> str:
+    """Everything that the PATH offers, but for one program."""
+    folder.mkdir()
+    for place in filter(Path.is_dir, map(Path, os.environ["PATH"].split(os.pathsep))):
+        for program in place.iterdir():
+            if program.name != "bwrap" and not (folder / program.name).is_symlink():
+                (folder / program.name).symlink_to(program)
+    return str(folder)
+
+
+def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project, tmp_path: Path) -> None:
+    path = a_path_without_bubblewrap(tmp_path / "bin")
     with nothing_changes(a_project):
-        answer = a_project.run(CAPSULE_SANDBOX="required")
+        answer = a_project.run(CAPSULE_SANDBOX="required", PATH=path)
     assert answer.code == 2
-    assert "require a sandbox" in answer.err
+    assert "require a sandbox, and bubblewrap is not installed" in answer.err
+    assert "apt" in answer.err
+
+
+def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: Project, tmp_path: Path) -> None:
+    answer = a_project.run(PATH=a_path_without_bubblewrap(tmp_path / "bin"))
+    said = "note: not sandboxed: bubblewrap is not installed; control files of .git are compared after each phase.\n"
+    assert answer.err.startswith(said)
+    assert "not sandboxed" not in a_project.run("--fresh", CAPSULE_SANDBOX="off").err
 
 
 def test_whoever_has_bd_is_told_that_the_file_is_read(a_project: Project, tmp_path: Path) -> None:
@@ -340,3 +359,11 @@ def test_fresh_starts_over_from_a_worktree_that_was_only_prepared(a_project: Pro
     assert answer.code == 0, answer
     assert "draft" not in a_project.git("ls-tree", "--name-only", "main")
     assert a_project.git("show", f"refs/capsule/salvage/{ITEM}/1:draft") == "mine"
+
+
+def test_a_phase_that_is_mistyped_in_the_settings_is_named(a_project: Project) -> None:
+    answer = a_project.run("--dry-run", CAPSULE_AGENTS__SCRIPTED__PHASES="{test-writre: {model: x}, prd: {model: y}}")
+    said = a_project.run(CAPSULE_AGENTS__SCRIPTED__PHASES="{test-writre: {model: x}, prd: {model: y}}").err
+    assert answer.code == 0
+    assert "there is no phase 'test-writre'. Did you mean test-writer?" in said
+    assert "'prd'" not in said

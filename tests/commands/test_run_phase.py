@@ -39,7 +39,8 @@ class Claude:
         self.program.write_text(RECORDER)
         self.program.chmod(0o755)
         path = f"{folder / 'bin'}:{project.environment()['PATH']}"
-        self._env = {"PATH": path, "RECORD": str(self._record), "CAPSULE_AGENT": "claude"}
+        allow = {"CAPSULE_ENVIRONMENT__ALLOW": '["RECORD"]', "CAPSULE_CONFINEMENT__WRITABLE": json.dumps([str(folder)])}
+        self._env = allow | {"PATH": path, "RECORD": str(self._record), "CAPSULE_AGENT": "claude"}
 
     def run(self, *words: str, **env: str) -> Said:
         return self._project.capsule("run-phase", *words, cwd=self._project.path.parent, env=self._env | env)
@@ -82,7 +83,7 @@ def test_the_signal_stands_alone_on_stdout_with_all_its_fields(claude: Claude, a
 def test_claude_is_given_the_prompt_as_an_argument(claude: Claude, a_place: Path) -> None:
     claude.run("test-writer", str(a_place))
     flag, prompt, *rest = claude.argv
-    assert (flag, rest) == ("-p", ["--dangerously-skip-permissions"])
+    assert (flag, rest[0]) == ("-p", "--dangerously-skip-permissions")
     assert "worklog.md" in prompt
     assert "{{" not in prompt
     assert claude.stdin == ""
@@ -91,7 +92,8 @@ def test_claude_is_given_the_prompt_as_an_argument(claude: Claude, a_place: Path
 
 def test_a_model_is_passed_on(claude: Claude, a_place: Path) -> None:
     claude.run("test-writer", str(a_place), "--model", "haiku")
-    assert claude.argv[2:] == ["--dangerously-skip-permissions", "--model", "haiku"]
+    assert claude.argv[2] == "--dangerously-skip-permissions"
+    assert claude.argv[-2:] == ["--model", "haiku"]
 
 
 def test_output_and_errors_are_kept_side_by_side(claude: Claude, a_place: Path) -> None:
@@ -110,7 +112,7 @@ def test_feedback_stands_at_the_very_end_of_the_prompt(claude: Claude, a_place: 
     words = (spelling.format(feedback),) if "{}" in spelling else (spelling, feedback)
     claude.run("execute", str(a_place), *words)
     prompt = claude.argv[1]
-    assert prompt.endswith(f"{feedback}\n")
+    assert prompt.endswith(f"{feedback}\n```\n")
     assert prompt.rindex("## Previous Feedback") > prompt.rindex("worklog.md")
 
 
@@ -123,8 +125,8 @@ def test_a_prompt_too_long_for_an_argument_goes_by_stdin(claude: Claude, a_place
     feedback = "x" * 110_000
     answer = claude.run("execute", str(a_place), f"--feedback={feedback}")
     assert answer.code == 0, answer
-    assert claude.argv == ["-p", "--dangerously-skip-permissions"]
-    assert claude.stdin.endswith(f"{feedback}\n")
+    assert claude.argv[:2] == ["-p", "--dangerously-skip-permissions"]
+    assert claude.stdin.endswith(f"{feedback}\n```\n")
 
 
 CODES = {"PASS": 0, "NEEDS_WORK": 1, "ERROR": 2}
@@ -196,7 +198,7 @@ def test_usage_prints_no_signal(a_project: Project, a_place: Path) -> None:
 def test_a_dry_run_shows_the_command_and_starts_nothing(claude: Claude, a_place: Path) -> None:
     answer = claude.run("execute", str(a_place), "--dry-run")
     assert answer.code == 0
-    assert answer.out.startswith("claude -p PROMPT --dangerously-skip-permissions\n")
+    assert answer.out.startswith("claude -p PROMPT --dangerously-skip-permissions ")
     assert not list(a_place.iterdir())
 
 

@@ -14,16 +14,20 @@ from pathlib import Path
 
 import pytest
 
-from capsule.agents._cli import Connection
+from capsule.agents._cli import Connection, PhaseOptions
 from capsule.catalog import doors
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
+from capsule.core.failure import Kind
 from capsule.doors import Agent
 from capsule.system.process import Keeper
 from capsule.system.stop import Stop
 
-MISLEADING = {"GIT_DIR": "/misleading", "CAPSULE_VERIFY": "off", "CAPSULE_PHASE": "misleading"}
-"""What the user's shell may hold, and an agent must not take for its own."""
+MISLEADING = {"GIT_DIR": "/misleading", "CAPSULE_VERIFY": "off", "CAPSULE_PHASE": "misleading", "UNASKED": "yes"}
+"""What the user's shell may hold, and an agent must not take for its own, or is not to know."""
+RECORDED = Path(__file__).parent / "recorded"
+REPORTING = [name for name in doors("agents") if (RECORDED / name / "ok.jsonl").exists()]
+"""Agents that print events; how those look was recorded with the real CLI."""
 TOOLS = "/usr/local/bin:/usr/bin:/bin"
 
 
@@ -32,11 +36,14 @@ class Rig:
 
     own_argv = "$$"
     """The process whose command line is the agent's, as the script sees it."""
+    by_stdin = False
+    """The prompt always goes by stdin, however short it is."""
 
     def __init__(self, name: str, folder: Path, keeper: Keeper, stop: Stop) -> None:
         self.name, self.folder, self.keeper, self.stop = name, folder, keeper, stop
         self.bin = folder / "bin"
         self.bin.mkdir()
+        self.phases: dict[str, PhaseOptions] = {}
 
     def options(self) -> Mapping[str, object]:
         """What the settings say about this agent."""
@@ -48,7 +55,9 @@ class Rig:
             keeper=self.keeper,
             root=self.folder,
             env=env,
-            base_env={"PATH": f"{self.bin}:{TOOLS}", "INHERITED": "yes", **MISLEADING},
+            base_env={"PATH": f"{self.bin}:{TOOLS}", "ALLOWED": "yes", **MISLEADING},
+            allow=("ALLOWED",),
+            phases=self.phases,
             stop=self.stop,
             **self.options(),  # type: ignore[arg-type]
         )
@@ -63,6 +72,12 @@ class Rig:
 
     def program(self) -> str:
         return str(self.agent().describe(a_briefing(self.folder))[0])
+
+
+class OpencodeRig(Rig):
+    """It takes words that look like options for options, so it gets none."""
+
+    by_stdin = True
 
 
 class CommandRig(Rig):
@@ -89,7 +104,7 @@ class ScriptedRig(Rig):
         return self.folder / "script.json"
 
 
-RIGS: dict[str, type[Rig]] = {"command": CommandRig, "scripted": ScriptedRig}
+RIGS: dict[str, type[Rig]] = {"command": CommandRig, "opencode": OpencodeRig, "scripted": ScriptedRig}
 
 
 def a_briefing(folder: Path, prompt: str = "Do it.\nNow.", **more: object) -> Briefing:
@@ -117,17 +132,17 @@ def run(rig: Rig, script: str, **more: object) -> Transcript:
 def test_a_dry_run_can_show_the_command_line(rig: Rig) -> None:
     rig.does("true")
     argv = rig.agent().describe(a_briefing(rig.folder))
-    assert "Do it.\nNow." in argv
+    assert any("Do it.\nNow." in word for word in argv) != rig.by_stdin
     assert not (rig.folder / "worktree" / ".capsule").exists()
 
 
 def test_the_prompt_arrives_whole(rig: Rig) -> None:
     prompt = "Line one\n\n  `ticks` $HOME {prompt} 'quotes' \"both\" ünï ☃\n"
-    assert prompt.encode() in run(rig, f"cat /proc/{rig.own_argv}/cmdline", prompt=prompt).text
+    assert prompt.encode() in run(rig, f"cat /proc/{rig.own_argv}/cmdline -", prompt=prompt).text
 
 
 def test_a_nul_in_the_prompt_does_not_keep_it_from_starting(rig: Rig) -> None:
-    transcript = run(rig, f"tr '\\0' '\\n' < /proc/{rig.own_argv}/cmdline", prompt="red:\0 it\x1b failed")
+    transcript = run(rig, f"cat /proc/{rig.own_argv}/cmdline - | tr '\\0' '\\n'", prompt="red:\0 it\x1b failed")
     assert b"red: it failed" in transcript.text
 
 
@@ -140,7 +155,7 @@ def test_a_prompt_too_long_for_an_argument_arrives_by_stdin_or_file(rig: Rig) ->
 
 
 def test_stdin_is_closed(rig: Rig) -> None:
-    transcript = run(rig, "cat; echo read to the end", timeout=10.0)
+    transcript = run(rig, "cat > /dev/null; echo read to the end", timeout=10.0)
     assert transcript.text == b"read to the end\n"
 
 
@@ -149,10 +164,54 @@ def test_it_works_in_its_directory(rig: Rig) -> None:
 
 
 def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) -> None:
-    rig.does('echo "$INHERITED $FROM_SETTINGS $CAPSULE_PHASE ${GIT_DIR-unset} ${CAPSULE_VERIFY-unset}"')
+    rig.does('echo "$ALLOWED $FROM_SETTINGS $CAPSULE_PHASE ${GIT_DIR-unset} ${CAPSULE_VERIFY-unset} ${UNASKED-unset}"')
     agent = rig.agent(FROM_SETTINGS="set")
     briefing = a_briefing(rig.folder, env={"CAPSULE_PHASE": "code", "CAPSULE_ITEM": "m", "CAPSULE_RUN": "1"})
-    assert agent.run(briefing).text == b"yes set code unset unset\n"
+    assert agent.run(briefing).text == b"yes set code unset unset unset\n"
+
+
+def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
+    rig.phases["code"] = PhaseOptions(env={"FROM_SETTINGS": "for this phase"})
+    rig.does('echo "$FROM_SETTINGS"')
+    agent = rig.agent(FROM_SETTINGS="for all")
+    said = {phase: agent.run(a_briefing(rig.folder, phase=phase)).text for phase in ("code", "other")}
+    assert said == {"code": b"for this phase\n", "other": b"for all\n"}
+
+
+# ── a folder of its own
+
+
+def test_its_temporary_files_are_in_a_folder_of_its_own_that_goes_with_it(rig: Rig) -> None:
+    transcript = run(
+        rig, 'cd "$TMPDIR"; stat -c "%a %n" "$PWD"; mkdir -p closed/in && touch litter closed/in/x && chmod 0 closed'
+    )
+    mode, _, folder = transcript.text.decode().strip().partition(" ")
+    assert mode == "700"
+    assert not Path(folder).exists()
+
+
+def test_what_a_killed_run_left_there_is_gone_for_the_next(rig: Rig) -> None:
+    folder = Path(run(rig, 'echo "$TMPDIR"').text.decode().strip())
+    folder.mkdir()
+    (folder / "left").touch()
+    place, *found = run(rig, 'echo "$TMPDIR"; ls "$TMPDIR"').text.decode().splitlines()
+    assert place == str(folder)
+    assert "left" not in found
+    assert not folder.exists()
+
+
+def test_a_link_that_stands_there_is_not_entered(rig: Rig) -> None:
+    folder, elsewhere = Path(run(rig, 'echo "$TMPDIR"').text.decode().strip()), rig.folder / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "mine").touch()
+    folder.symlink_to(elsewhere)
+    try:
+        other = Path(run(rig, 'touch "$TMPDIR/x"; echo "$TMPDIR"').text.decode().strip())
+    finally:
+        folder.unlink()
+    assert other != folder
+    assert not other.exists()
+    assert [file.name for file in elsewhere.iterdir()] == ["mine"]
 
 
 # ── what is kept of it
@@ -164,6 +223,36 @@ def test_output_and_errors_go_to_two_files(rig: Rig) -> None:
     assert (transcript.why, transcript.exit_code, transcript.text) == ("exited", 0, b"out\n")
     assert (output / "code-1-2.log").read_text() == "out\n"
     assert (output / "code-1-2.log.stderr").read_text() == "err\n"
+
+
+def test_how_long_it_took_is_known_and_what_it_used_is_not(rig: Rig) -> None:
+    transcript = run(rig, "echo out")
+    usage = transcript.usage
+    assert usage is not None
+    assert usage.seconds == transcript.seconds
+    assert (usage.tokens_in, usage.tokens_out, usage.usd) == (None, None, None)
+
+
+def test_words_that_are_no_events_are_plain_words(rig: Rig) -> None:
+    transcript = run(rig, """echo '{"status": "PASS"}'; echo '{"type": "nobody knows"}'; echo the end; exit 3""")
+    assert transcript.text == b'{"status": "PASS"}\n{"type": "nobody knows"}\nthe end\n'
+    assert transcript.failure is None
+    output = rig.folder / "worktree" / ".capsule" / "output"
+    assert not (output / "code-1-2.log.events").exists()
+    assert (output / "code-1-2.log").read_bytes() == transcript.text
+
+
+@pytest.mark.parametrize("rig", REPORTING, indirect=True)
+@pytest.mark.parametrize("keep", ["", "kept"])
+def test_the_log_holds_the_last_word_and_the_events_stand_beside_it(rig: Rig, keep: str) -> None:
+    recording = RECORDED / rig.name / "ok.jsonl"
+    transcript = run(rig, f"cat {recording}", keep=str(rig.folder / keep) if keep else "")
+    output = rig.folder / "worktree" / ".capsule" / "output"
+    assert transcript.failure is None
+    assert transcript.text
+    assert (output / "code-1-2.log").read_bytes() == transcript.text
+    assert (output / "code-1-2.log.events").read_bytes() == recording.read_bytes()
+    assert transcript.text != recording.read_bytes()
 
 
 def test_of_a_flood_the_end_is_read(rig: Rig) -> None:
@@ -210,7 +299,7 @@ def test_its_exit_code_is_told(rig: Rig) -> None:
     assert transcript.why == "exited"
     assert transcript.exit_code not in (0, None)
     assert transcript.text.startswith(b"some\n")
-    assert transcript.outage is None
+    assert transcript.failure is None
 
 
 def test_a_signal_is_told_as_a_shell_would(rig: Rig) -> None:
@@ -221,10 +310,15 @@ def test_it_is_ended_when_its_time_is_up(rig: Rig) -> None:
     transcript = run(rig, "echo some; sleep 60", timeout=0.4)
     assert (transcript.why, transcript.text) == ("timeout", b"some\n")
     assert transcript.seconds < 10
+    assert transcript.failure is not None
+    assert transcript.failure.kind is Kind.TIMEOUT
 
 
 def test_it_is_ended_when_it_falls_silent(rig: Rig) -> None:
-    assert run(rig, "echo some; sleep 60", idle_timeout=0.4).why == "idle"
+    transcript = run(rig, "echo some; sleep 60", idle_timeout=0.4)
+    assert transcript.why == "idle"
+    assert transcript.failure is not None
+    assert transcript.failure.kind is Kind.SILENT
 
 
 def test_it_is_ended_when_somebody_says_stop(rig: Rig) -> None:
@@ -256,13 +350,13 @@ def test_whoever_lacks_it_is_told_how_to_get_it(rig: Rig) -> None:
 
 def test_an_agent_that_vanished_since_is_an_outage_not_a_verdict(rig: Rig) -> None:
     transcript = rig.agent().run(a_briefing(rig.folder))
-    assert transcript.outage is not None
-    assert transcript.outage.reason
-    assert transcript.outage.hint
+    assert transcript.failure is not None
+    assert transcript.failure.reason
+    assert transcript.failure.hint
 
 
 def test_a_program_that_may_not_be_executed_is_an_outage(rig: Rig) -> None:
     rig.does("true")
     for program in rig.bin.iterdir():
         program.chmod(0o644)
-        assert rig.agent().run(a_briefing(rig.folder)).outage
+        assert rig.agent().run(a_briefing(rig.folder)).failure

@@ -20,10 +20,12 @@ import pytest
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Event, Outcome, StepBegun, StepEnded, Warned
+from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
 from capsule.doors import Journal
 from capsule.journals.memory import MemoryJournal
+from capsule.journals.papers import Papers
 from capsule.journals.sqlite import SqliteJournal
 
 AT = "2026-01-01T00:00:00Z"
@@ -358,3 +360,28 @@ def test_a_folder_that_cannot_be_made_is_explained(tmp_path: Path) -> None:
     with _sqlite(tmp_path / "capsule") as journal, pytest.raises(CapsuleError) as refused:
         journal.events("m")
     assert refused.value.hint
+
+
+def test_no_secret_reaches_the_file_or_whoever_is_handed_the_outcome(tmp_path: Path) -> None:
+    """What is in memory and what is replayed must not differ either."""
+    secret = "hunter22-hunter22"
+    journal = SqliteJournal(tmp_path, redact=Redactor([secret]).event)
+    with journal.claim("m"), journal.claim("_run"):
+        journal.note("m", warned(f"it is {secret}"), beside=("_run", warned(secret)))
+        outcome = journal.once(STEP, BEGUN, lambda: ended(f"said {secret}"))
+    assert outcome == ended("said [redacted]")
+    assert [event for _, event in journal.events("m")][-1] == outcome
+    journal.close()
+    assert [file.name for file in tmp_path.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()] == []
+
+
+def test_papers_keep_no_secret_and_take_none_over(tmp_path: Path) -> None:
+    secret = "hunter22-hunter22"
+    papers = Papers(tmp_path, Redactor([secret]).data)
+    kept = papers.put("m", "feedback.md", f"it is {secret}")
+    papers.result_path("m", "build").write_text(f'{{"summary": "{secret}"}}')
+    taken = papers.take_result("m", "build")
+    place = papers.store("m", {"worklog.md": f"noted: {secret}\n"})
+    assert kept.read_text() == "it is [redacted]"
+    assert taken == b'{"summary": "[redacted]"}'
+    assert (place / "worklog.md").read_text() == "noted: [redacted]\n"

@@ -23,6 +23,7 @@ from capsule.core.errors import SettingsError
 from capsule.core.event import MissionStarted
 from capsule.core.item import Assessment, Item
 from capsule.core.state import MissionState, apply
+from capsule.core.text import without_controls
 from capsule.core.workflow import Phase, Workflow
 
 FEEDBACK = "## Previous Feedback\n\n{{FEEDBACK}}\n"
@@ -55,9 +56,14 @@ def test_a_value_cannot_close_or_open_a_block() -> None:
     assert fill(template, {"A": "{{/A}}", "B": "{{#A}}"}) == "{{/A}}\n{{#A}}\n"
 
 
-@given(st.text(min_size=1).filter(lambda text: text == text.strip()))
-def test_feedback_stands_at_the_very_end_word_for_word(feedback: str) -> None:
-    assert compose("Do it.\n\n", {}, FEEDBACK, feedback) == f"Do it.\n\n## Previous Feedback\n\n{feedback}\n"
+@given(st.text(min_size=1).filter(lambda text: text == text.strip() == without_controls(text)))
+def test_feedback_stands_at_the_very_end_word_for_word_in_a_fence_it_cannot_end(feedback: str) -> None:
+    *_, fence, end = compose("Do it.\n\n", {}, FEEDBACK, feedback).split("\n")
+    assert end == ""
+    assert set(fence) == {"`"}
+    assert fence not in feedback
+    page = f"Do it.\n\n## Previous Feedback\n\n{fence}text\n{feedback}\n{fence}\n"
+    assert compose("Do it.\n\n", {}, FEEDBACK, feedback) == page
 
 
 def test_without_feedback_there_is_no_such_section() -> None:

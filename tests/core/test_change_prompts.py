@@ -167,7 +167,7 @@ def test_a_retry_carries_the_failure_context_once_and_at_the_very_end(phase: str
     text = page(phase, feedback=REFUSED)
     assert "### This phase was tried before" in preamble(text)
     assert text.count(REFUSED) == 1
-    assert text.endswith(f"\n{REFUSED}\n")
+    assert text.endswith(f"\n```text\n{REFUSED}\n```\n")
     assert "Previous Feedback" not in page(phase)
 
 

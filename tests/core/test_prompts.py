@@ -201,7 +201,7 @@ def test_the_result_contract_explains_every_code() -> None:
 def test_feedback_comes_last_and_may_hold_braces() -> None:
     values = {"SIGNAL_CONTRACT": prompt("parts/signal")}
     text = compose(prompt("tdd/execute"), values, prompt("parts/feedback"), "Mend {{THIS}} first.")
-    assert text.endswith("\n\nMend {{THIS}} first.\n")
+    assert text.endswith("\n\n```text\nMend {{THIS}} first.\n```\n")
     assert text.index("## Signal") < text.index("\n---\n\n## Previous Feedback\n")
 
 

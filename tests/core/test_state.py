@@ -25,7 +25,7 @@ from capsule.core.event import (
 from capsule.core.evidence import Checkpoint, Colour, Evidence, Observation, Standing
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import MissionState, agent_for, apply, baseline, next_step, replay
+from capsule.core.state import MissionState, agent_for, apply, baseline, children_of, next_step, replay
 from capsule.core.workflow import Escalation, Phase, Role, Workflow
 
 AT = "2026-01-01T00:00:00Z"
@@ -296,3 +296,11 @@ def test_states_are_values() -> None:
     with pytest.raises(AttributeError):
         state.base = "other"  # type: ignore[misc]
     assert msgspec.structs.replace(state) == state
+
+
+def test_the_children_of_a_mission_are_found_by_their_names() -> None:
+    phases = (Phase(name="plan", prompt="p"), Phase(name="build", workflow="tdd"))
+    known = {name: MissionState(mission=name) for name in ("one.build.1", "one.build.2", "one.plan.1", "one.build.4")}
+    parent = MissionState(mission="one", workflow=Workflow(name="w", phases=phases))
+    found = children_of(parent, lambda name: known.get(name, MissionState()))
+    assert [child.mission for child in found] == ["one.build.1", "one.build.2"]

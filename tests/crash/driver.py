@@ -33,7 +33,7 @@ from typing import Any
 from capsule import wiring
 from capsule.cli import main
 from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
-from capsule.doors import World
+from capsule.world import World
 
 
 class Passage:

@@ -102,7 +102,8 @@ class Project:
     def __init__(self, template: Path, path: Path, mark: str) -> None:
         shutil.copytree(template, path, symlinks=True)
         self.path = path
-        self._environment = os.environ | {"CRASH_MARK": mark, "PYTHONDONTWRITEBYTECODE": "1"}
+        ours = {"CRASH_MARK": mark, "CAPSULE_ENVIRONMENT__ALLOW": "[CRASH_*]"}
+        self._environment = os.environ | ours | {"PYTHONDONTWRITEBYTECODE": "1"}
 
     def git(self, *args: str) -> str:
         done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=False, text=True)

@@ -20,10 +20,10 @@ from .points import ALL, between_effects, is_effect, is_event, sample
 from .project import Project
 
 GROUPS = 24
-MISSIONS = 12
-DOORS_TRIED = 12
-EFFECTS_TRIED = 6
-CHAINS = 2
+MISSIONS = 8
+DOORS_TRIED = 4
+EFFECTS_TRIED = 3
+CHAINS = 1
 
 MakeProject = Callable[[], Project]
 

@@ -18,7 +18,6 @@ from capsule.core.event import Event, Policy, StepEnded, kind
 from capsule.core.item import Item
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow, parse_workflow
-from capsule.doors import World
 from capsule.engine.job import Order
 from capsule.engine.run_mission import pursue
 from capsule.journals.memory import MemoryJournal
@@ -26,6 +25,7 @@ from capsule.system.git import Git
 from capsule.trackers.memory import MemoryTracker
 from capsule.wiring import Project, open_world
 from capsule.workspaces.repository import exclude_artefacts
+from capsule.world import World
 
 PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
 GREEN_IF_CODE = "test ! -e tests.sh || sh tests.sh"

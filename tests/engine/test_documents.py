@@ -10,10 +10,10 @@ import pytest
 from capsule.core.event import MissionStarted
 from capsule.core.item import Item
 from capsule.core.state import MissionState, Step, apply
-from capsule.doors import World
+from capsule.engine.brief import brief
 from capsule.engine.job import Job
 from capsule.engine.run_mission import pursue
-from capsule.engine.work import brief
+from capsule.world import World
 
 from .conftest import Scene
 

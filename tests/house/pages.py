@@ -64,7 +64,8 @@ class Reader:
         self._last = 0
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         plain = {"PATH": path, "NO_COLOR": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": ""}
-        self._env = {**os.environ, **plain, **env}
+        same_everywhere = {"CAPSULE_SANDBOX": "off"}  # whether bubblewrap is there, a page cannot know
+        self._env = {**os.environ, **plain, **same_everywhere, **env}
 
     def follow(self, page: str) -> int:
         """Write the files and type the commands that a page shows; how many commands there were."""

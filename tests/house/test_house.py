@@ -83,9 +83,12 @@ def test_only_the_keeper_waits_for_any_child_and_nobody_forks() -> None:
 
 
 def test_git_is_started_in_one_place() -> None:
-    """But for two who may have no repository to ask: the template, which makes one, and the doctor."""
+    """But for two who may have no repository to ask: the template, which makes one, and the doctor.
+
+    The player is an agent, in a process of its own, and commits as agents do.
+    """
     starts = {path.name for path in SOURCES if re.search(r"""[\[(]\s*["']git["'],""", path.read_text())}
-    assert starts <= {"git.py", "setup_template.py", "doctor.py"}
+    assert starts <= {"git.py", "setup_template.py", "doctor.py", "_player.py"}
 
 
 def test_no_exception_is_swallowed_without_a_word() -> None:

@@ -10,23 +10,66 @@ from __future__ import annotations
 import os
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Outage, Transcript
+from capsule.agents._scratch import private_folder
+from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Grounds, Transcript
 from capsule.core.errors import PrerequisiteMissing
+from capsule.core.event import Usage
+from capsule.core.failure import Failure, Kind
 from capsule.core.text import without_controls
-from capsule.system.files import tail_bytes, write_atomically
-from capsule.system.git_environment import for_others
+from capsule.system.environment import for_agents
+from capsule.system.files import head_bytes, tail_bytes, write_atomically
 from capsule.system.process import Command, Ended, Keeper
+from capsule.system.sandbox import fault_of_its_own
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
 STDERR_KEPT = 8192
 _ONE_LINE = 2048
+UNKNOWN = Usage()
+_ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
+    "timeout": (
+        Kind.TIMEOUT,
+        "The agent `{name}` was not done after {seconds:.0f} s, and was ended.",
+        "Give it more time with execution.phase_timeout_minutes, or a smaller task.",
+    ),
+    "idle": (
+        Kind.SILENT,
+        "The agent `{name}` printed nothing for too long, and was ended after {seconds:.0f} s.",
+        "Give it more time with execution.idle_timeout_minutes.",
+    ),
+}
+
+
+class Sandbox(Protocol):
+    """Wraps a command line so that it can touch only what it may (system/sandbox.py)."""
+
+    def around(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        grounds: Grounds,
+        home: Sequence[str] = (),
+        readable: Sequence[str] = (),
+    ) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True)
+class PhaseOptions:
+    """What the settings say about an agent in one phase."""
+
+    model: str = ""
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -37,14 +80,33 @@ class Connection:
     keeper: Keeper
     root: Path
     model: str = ""
+    chosen_model: str = ""
+    """Named on the command line: that goes before all settings."""
     args: Sequence[str] = ()
     command: Sequence[str] = ()
+    model_args: Sequence[str] = ()
+    """Added to `command` where a model is chosen."""
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Patterns that tell what went wrong from what `command` printed last, by kind of failure."""
+    how_to_get_it: str = ""
+    home: Sequence[str] = ()
+    """Paths below the user's home that `command` must read and write."""
     prompt: str = "argument"
     env: Mapping[str, str] = field(default_factory=dict)
+    phases: Mapping[str, PhaseOptions] = field(default_factory=dict)
+    """What differs in single phases."""
+    trust_project: bool = False
+    """The repository's own agent settings, hooks and tool servers may take part."""
+    allow: Sequence[str] = ()
+    """Names of variables (or patterns) that the agent is given on top of what it needs."""
     base_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     stop: Stop | None = None
     tell: Callable[[str, str], None] = lambda _mission, _text: None
-    """Told the last line of the agent's output while it grows."""
+    """Told what the agent is about while its output grows."""
+    redact: Callable[[str], str] = lambda text: text
+    """Takes secrets out of what an agent is told."""
+    sandbox: Sandbox | None = None
+    """What keeps it in its place, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +117,35 @@ class Invocation:
     stdin: str = ""
 
 
+@dataclass(frozen=True)
+class Files:
+    """Where a run's words are kept. For a CLI that prints events, `printed` holds them and `log` only the last word."""
+
+    log: Path
+    printed: Path
+    errors: Path
+
+    @classmethod
+    def of(cls, log: Path, printed: str = "") -> Files:
+        return cls(log, log.with_name(log.name + printed), log.with_name(f"{log.name}.stderr"))
+
+
 class CliAgent(ABC):
     """Everything but the command line. Children say `invocation`, and `how_to_get_it` for whoever lacks the CLI."""
 
     how_to_get_it = "Install it, or name another agent with --agent."
+    binary = ""
+    """What it is called on the search path, unless the settings give a command."""
+    passes: tuple[str, ...] = ()
+    """Names of variables (or patterns) of the user's environment that this CLI needs, its keys above all."""
+    home: tuple[str, ...] = ()
+    """Paths below the user's home that it must read and write even where a sandbox hides the rest."""
+    home_read_only: tuple[str, ...] = ()
+    """Paths below the user's home that it reads and may not change there: what its user's next session would obey."""
+    apart = False
+    """It is started without the project's own agent settings, skills included, unless the project is trusted."""
+    prints = ""
+    """What is added to the log's name for what it prints, where that is not the log itself."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -68,6 +155,15 @@ class CliAgent(ABC):
     def invocation(self, briefing: Briefing) -> Invocation:
         """The command line for one run."""
 
+    def defaults(self) -> Mapping[str, str]:
+        """Environment that this CLI should have, unless the user says otherwise."""
+        return {}
+
+    @contextmanager
+    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
+        """Whatever this run needs in its own folder, for as long as it lasts; yields the variables that say so."""
+        yield {}
+
     def check(self) -> None:
         program = self.program()
         if not shutil.which(program, path=self.connection.base_env.get("PATH")):
@@ -76,60 +172,137 @@ class CliAgent(ABC):
             )
 
     def program(self) -> str:
-        return self.name
+        return self.connection.command[0] if self.connection.command else self.binary
 
     def describe(self, briefing: Briefing) -> Sequence[str]:
         return self.invocation(briefing).argv
 
+    def model(self, briefing: Briefing) -> str:
+        return briefing.model or self.connection.chosen_model or self._phase(briefing).model or self.connection.model
+
+    def args(self, briefing: Briefing) -> tuple[str, ...]:
+        return (*self.connection.args, *self._phase(briefing).args)
+
     def run(self, briefing: Briefing) -> Transcript:
-        briefing = replace(briefing, prompt=without_controls(briefing.prompt))  # tests may print a NUL; argv takes none
-        log = _log_file(briefing)
-        errors = log.with_name(f"{log.name}.stderr")
+        prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
+        briefing = replace(briefing, prompt=prompt)
+        files = Files.of(_log_file(briefing), self.prints)
+        temp = self.connection.base_env.get("TMPDIR", "")
+        with private_folder(self.connection.root, briefing.mission, temp) as scratch:
+            ended = self._supervised(briefing, files, scratch)
+        transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+        _show_in_worktree(briefing, (files.log, files.printed, files.errors))
+        return transcript
+
+    def _supervised(self, briefing: Briefing, files: Files, scratch: Path) -> Ended:
         invocation = self.invocation(briefing)
-        command = Command(
-            argv=invocation.argv,
-            cwd=Path(briefing.cwd),
-            env=self._environment(briefing),
-            stdout=log,
-            stderr=errors,
-            stdin=_stdin_file(log, invocation),
-            timeout=briefing.timeout or None,
-            idle_timeout=briefing.idle_timeout or None,
+        env = self._environment(briefing) | {"TMPDIR": str(scratch)}
+        with self.furnished(scratch, env) as more:
+            env |= more
+            command = Command(
+                argv=self._confined(invocation.argv, env, briefing),
+                cwd=Path(briefing.cwd),
+                env=env,
+                stdout=files.printed,
+                stderr=files.errors,
+                stdin=_stdin_file(files.log, invocation),
+                timeout=briefing.timeout or None,
+                idle_timeout=briefing.idle_timeout or None,
+            )
+            tell = self.teller(briefing.mission, files)
+            return self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+
+    def _confined(self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing) -> tuple[str, ...]:
+        sandbox = self.connection.sandbox
+        if sandbox is None:
+            return argv
+        named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
+        readable = (*named, *self._read_only_at_home(env))
+        return sandbox.around(
+            argv, cwd=Path(briefing.cwd), env=env, grounds=briefing.grounds, home=self.home, readable=readable
         )
-        ended = self.connection.keeper.run(
-            command,
-            stop=self.connection.stop,
-            on_output=lambda: self.connection.tell(briefing.mission, _last_line(log)),
-        )
-        _show_in_worktree(briefing, (log, errors))
-        return self._transcript(ended, log, errors)
+
+    def _read_only_at_home(self, env: Mapping[str, str]) -> list[str]:
+        """A link inside a folder that can be written is left out: nothing can be mounted over one."""
+        home = Path(env.get("HOME") or Path.home())
+        paths = (home / name for name in self.home_read_only)
+        return [str(path) for path in paths if path.parent == home or not path.is_symlink()]
+
+    def _kept_out(self, ended: Ended, files: Files) -> Transcript | None:
+        """The sandbox failed before the agent was there: that is the machine's fault, and nobody's answer."""
+        fault = fault_of_its_own(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
+        if not self.connection.sandbox or not fault:
+            return None
+        failure = Failure(Kind.CONFIGURATION, f"The sandbox could not be made: {fault}.", "`capsule doctor` tries it.")
+        return self.transcript(ended, files, b"", failure)
 
     def _environment(self, briefing: Briefing) -> dict[str, str]:
         """Our own settings are none of the agent's business; of CAPSULE_ it knows what the briefing tells."""
-        inherited = for_others(self.connection.base_env)
-        theirs = {name: value for name, value in inherited.items() if not name.startswith("CAPSULE_")}
-        return {**theirs, **self.connection.env, **briefing.env}
+        inherited = for_agents(self.connection.base_env, (*self.passes, *self.connection.allow))
+        return {
+            **self.defaults(),
+            **inherited,
+            **self.connection.env,
+            **self._phase(briefing).env,
+            **briefing.env,
+        }
 
-    def _transcript(self, ended: Ended, log: Path, errors: Path) -> Transcript:
-        """An agent killed by a signal has an exit code as a shell would say it."""
-        code = ended.exit_code if ended.signal is None else 128 + ended.signal
+    def _phase(self, briefing: Briefing) -> PhaseOptions:
+        return self.connection.phases.get(briefing.phase, PhaseOptions())
+
+    def teller(self, mission: str, files: Files) -> Callable[[], None]:
+        """What is told while it runs: here the last line it printed."""
+        return lambda: self.connection.tell(mission, _last_line(files.printed))
+
+    def conclude(self, ended: Ended, files: Files) -> Transcript:
+        """What has come of it: here just what was printed."""
+        return self.transcript(ended, files, tail_of(files.log, READ_FROM_THE_END), self.how_it_was_ended(ended))
+
+    def transcript(
+        self, ended: Ended, files: Files, text: bytes, failure: Failure | None, usage: Usage = UNKNOWN
+    ) -> Transcript:
         return Transcript(
             why=ended.why,
-            exit_code=code,
+            exit_code=exit_code(ended),
             seconds=ended.seconds,
-            text=tail_bytes(log, READ_FROM_THE_END) if log.exists() else b"",
-            stderr=tail_bytes(errors, STDERR_KEPT) if errors.exists() else b"",
-            outage=self._could_not_start(ended) if ended.why == "not-started" else None,
+            text=text,
+            stderr=tail_of(files.errors, STDERR_KEPT),
+            failure=failure,
+            usage=replace(usage, seconds=ended.seconds),
             leftovers=ended.leftovers,
             detail=ended.detail,
         )
 
-    def _could_not_start(self, ended: Ended) -> Outage:
-        return Outage("missing", f"The agent `{self.name}` could not be started: {ended.detail}.", self.how_to_get_it)
+    def how_it_was_ended(self, ended: Ended) -> Failure | None:
+        """What we did to it, or could not do for it."""
+        if ended.why == "not-started":
+            reason = f"The agent `{self.name}` could not be started: {ended.detail}."
+            return Failure(Kind.MISSING, reason, self.how_to_get_it)
+        kind, reason, hint = _ENDED_BY_US.get(ended.why, (None, "", ""))
+        reason = reason.format(name=self.name, seconds=ended.seconds)
+        return Failure(kind, reason, hint) if kind else None
+
+
+def not_started(failure: Failure) -> Transcript:
+    """The end of a run that did not even begin."""
+    return Transcript(why="not-started", exit_code=None, seconds=0.0, text=b"", failure=failure)
+
+
+def exit_code(ended: Ended) -> int | None:
+    """An agent killed by a signal has an exit code as a shell would say it."""
+    return ended.exit_code if ended.signal is None else 128 + ended.signal
+
+
+def tail_of(path: Path, limit: int) -> bytes:
+    """The end of what was printed, or nothing where the agent took the file away."""
+    try:
+        return tail_bytes(path, limit)
+    except OSError:
+        return b""
 
 
 def _last_line(log: Path) -> str:
-    lines = tail_bytes(log, _ONE_LINE).decode(errors="replace").split("\n")
+    lines = tail_of(log, _ONE_LINE).decode(errors="replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
@@ -162,7 +335,7 @@ def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
         return
     try:
         _own_folders(Path(briefing.cwd), target)
-        for file in files:
+        for file in dict.fromkeys(file for file in files if file.exists()):
             os.link(file, target / file.name)
     except OSError:  # another file system, or an agent in the way: the kept copy is the one that counts
         return

@@ -1,29 +1,50 @@
 """Any CLI that the settings describe. No Python is needed to add an agent:
 
     agents:
-      aider:
-        kind: command
-        command: [aider, --yes-always, --message-file, "{prompt_file}"]
+      tiny:
+        command: [tiny-agent, --yes, --message-file, "{prompt_file}"]
+        model_args: [--model, "{model}"]
+        failures: {rate limit: "429 Too Many Requests"}
 
 `{prompt}`, `{prompt_file}` and `{model}` are replaced once, in whole arguments or inside them. A command that names
 neither of the first two gets the prompt as its last argument (`prompt: argument`), on stdin (`stdin`), or in a file
-whose path is the last argument (`file`).
+whose path is the last argument (`file`). Well-known CLIs are described in presets.yaml.
+
+Such a CLI reports nothing in a form we know. Where it ended without an answer, the patterns of `failures` tell from the
+end of its output whether its provider is to blame; an answer is never overruled by them, an agent may talk about 429.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from capsule.agents._cli import CliAgent, Connection, Invocation
-from capsule.core.briefing import LONGEST_ARGUMENT, Briefing
+from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import SettingsError
+from capsule.core.failure import Failure, Kind
+from capsule.core.signal import read_signal
 from capsule.system.files import write_atomically
 
 _PLACEHOLDER = re.compile(r"\{(prompt|prompt_file|model)\}")
+_LOOKED_AT = 4096
+_HINTS = {Kind.AUTH: "Log in with it by hand once, or set its key; environment.allow passes a variable on."}
+_ANY_HINT = "agents.{name}.failures says what its output is matched against."
+_POINTER = "Your task is in the file {path}. Read all of it, then do what it says."
 
 
 class Agent(CliAgent):
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self.home = tuple(connection.home)
+        self.how_to_get_it = connection.how_to_get_it or self.how_to_get_it
+        self._failures = {
+            _kind(self.name, kind): _pattern(self.name, text) for kind, text in connection.failures.items()
+        }
+
     def program(self) -> str:
         if not self.connection.command:
             raise SettingsError(
@@ -32,32 +53,79 @@ class Agent(CliAgent):
             )
         return self.connection.command[0]
 
+    def describe(self, briefing: Briefing) -> Sequence[str]:
+        """Whoever only wants to know gets no file."""
+        return self._invocation(briefing, _prompt_path(briefing)).argv
+
     def invocation(self, briefing: Briefing) -> Invocation:
+        path = _prompt_path(briefing)
+        invocation = self._invocation(briefing, path)
+        if any(str(path) in arg for arg in invocation.argv):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, briefing.prompt)
+        return invocation
+
+    def _invocation(self, briefing: Briefing, path: Path) -> Invocation:
         self.program()
-        argv, how = (*self.connection.command, *self.connection.args), self._how(briefing)
-        if how == "stdin":
-            return Invocation(self._filled(argv, briefing), briefing.prompt)
-        if not any("{prompt}" in arg or "{prompt_file}" in arg for arg in argv):
+        model = self.connection.model_args if self.model(briefing) else ()
+        argv, how = (*self.connection.command, *model, *self.args(briefing)), self._how(briefing)
+        if how != "stdin" and not any("{prompt}" in arg or "{prompt_file}" in arg for arg in argv):
             argv = (*argv, "{prompt_file}" if how == "file" else "{prompt}")
-        return Invocation(self._filled(argv, briefing))
+        words = briefing.prompt if how == self.connection.prompt else _POINTER.format(path=path)
+        values = {"prompt": words, "prompt_file": str(path), "model": self.model(briefing)}
+        filled = tuple(_PLACEHOLDER.sub(lambda found: values[found.group(1)], arg) for arg in argv)
+        return Invocation(filled, briefing.prompt if how == "stdin" else "")
+
+    def run(self, briefing: Briefing) -> Transcript:
+        transcript = super().run(briefing)
+        if transcript.failure or transcript.why != "exited" or _answered(briefing, transcript):
+            return transcript
+        return replace(transcript, failure=self._failure(transcript))
+
+    def _failure(self, transcript: Transcript) -> Failure | None:
+        ends = (data[-_LOOKED_AT:].decode(errors="replace") for data in (transcript.stderr, transcript.text))
+        words = "\n".join(ends)
+        for kind, pattern in self._failures.items():
+            if found := pattern.search(words):
+                reason = f"The agent `{self.name}` ended with {kind.value}: {_line_around(words, found.start())}"
+                return Failure(kind, reason, _HINTS.get(kind, _ANY_HINT).format(name=self.name))
+        return None
 
     def _how(self, briefing: Briefing) -> str:
         too_long = len(briefing.prompt.encode()) > LONGEST_ARGUMENT
         return "file" if too_long and self.connection.prompt == "argument" else self.connection.prompt
 
-    def _filled(self, argv: tuple[str, ...], briefing: Briefing) -> tuple[str, ...]:
-        values = {"prompt": briefing.prompt, "model": briefing.model or self.connection.model}
-        if any("{prompt_file}" in arg for arg in argv):
-            values["prompt_file"] = str(_prompt_file(briefing))
-        return tuple(_PLACEHOLDER.sub(lambda found: values[found.group(1)], arg) for arg in argv)
+
+def _kind(agent: str, name: str) -> Kind:
+    try:
+        return Kind(name)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Kind)
+        raise SettingsError(f"agents.{agent}.failures: there is no kind {name!r}.", f"There are: {known}.") from None
 
 
-def _prompt_file(briefing: Briefing) -> Path:
+def _pattern(agent: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as fault:
+        hint = "A regular expression is wanted."
+        raise SettingsError(f"agents.{agent}.failures: {text!r}: {fault}.", hint) from None
+
+
+def _answered(briefing: Briefing, transcript: Transcript) -> bool:
+    if briefing.result_path and Path(briefing.result_path).exists():
+        return True
+    return not read_signal(transcript.text).synthetic
+
+
+def _line_around(text: str, place: int) -> str:
+    start = text.rfind("\n", 0, place) + 1
+    return text[start:].partition("\n")[0].strip()[:200]
+
+
+def _prompt_path(briefing: Briefing) -> Path:
     folder = Path(briefing.keep) if briefing.keep else Path(briefing.log).parent
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{Path(briefing.log).name}.prompt"
-    write_atomically(path, briefing.prompt)
-    return path
+    return folder / f"{Path(briefing.log).name}.prompt"
 
 
 def connect(connection: Connection) -> Agent:

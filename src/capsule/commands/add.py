@@ -68,8 +68,8 @@ def _add(project: Project, tracker: Tracker, values: dict[str, Value], *, no_com
     from capsule.commands.moving import record
     from capsule.core.assignment import Exists
     from capsule.core.ledger import tagged
+    from capsule.system.clock import SystemClock
     from capsule.system.lock import FileLock
-    from capsule.wiring import SystemClock
 
     at = SystemClock().now()
     new = Exists(f"add/{os.urandom(8).hex()}", {**values, "created": at, "updated": at})

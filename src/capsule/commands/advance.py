@@ -83,7 +83,7 @@ def _values(held: Grip, wanted: str | None) -> dict[str, Value]:
 
 def _workflow(held: Grip) -> Workflow:
     """A mission keeps the workflow that it started with."""
-    from capsule.wiring import choose_workflow, words_at
+    from capsule.rules import choose_workflow, words_at
 
     if held.mission.under_way:
         return held.mission.workflow

@@ -63,6 +63,13 @@ def agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="the model that agent is asked to use")
 
 
+def recording_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--record", metavar="FILE", help="write down what agents are told and do, or add to such a file"
+    )
+    parser.add_argument("--replay", metavar="FILE", help="play a recording in the place of every agent")
+
+
 def judging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
     parser.add_argument(

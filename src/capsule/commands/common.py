@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, UsageError
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
+    from capsule.doors import Tracker
     from capsule.wiring import Project
+    from capsule.world import World
 
 
 def root_of(args: argparse.Namespace) -> Path | None:
@@ -28,7 +31,43 @@ def root_of(args: argparse.Namespace) -> Path | None:
 def flags_of(args: argparse.Namespace) -> dict[str, object]:
     """Options that are settings, by their dotted key."""
     names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries"}
-    return {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
+    flags = {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
+    return flags | replay_flags(args)
+
+
+def replay_flags(args: argparse.Namespace) -> dict[str, object]:
+    """A recording is a script; whoever plays it is the only agent there is."""
+    file = getattr(args, "replay", None)
+    if file is None:
+        return {}
+    if args.agent:
+        raise UsageError("--replay takes the place of every agent, also of the one that --agent names.", "Drop one.")
+    script = [str(Path(file).absolute())]
+    return {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
+
+
+def on_tape(world: World, project: Project, tracker: Tracker, args: argparse.Namespace) -> World:
+    """The world as `--replay` and `--record` want it."""
+    from capsule.wiring import recorded, replayed
+
+    if getattr(args, "replay", None):
+        world, note = replayed(world, project, Path(args.replay).absolute())
+        if note:
+            print(f"note: {note}", file=sys.stderr)
+    if getattr(args, "record", None):
+        file = Path(args.record).absolute()
+        _refuse_in_checkout(file, project, tracker)
+        world = recorded(world, project, file, start_over=args.fresh)
+    return world
+
+
+def _refuse_in_checkout(file: Path, project: Project, tracker: Tracker) -> None:
+    """Agents of a backlog work in the checkout: whatever lies there becomes part of their change."""
+    apart = not tracker.keeps_phases or project.settings.workspace.kind == "worktree"
+    if apart or not file.is_relative_to(project.root) or file.parent == project.root / ".capsule":
+        return
+    hint = f"Put it out of the way: --record .capsule/{file.name}"
+    raise UsageError(f"{file} lies in the checkout, and would become part of the change.", hint)
 
 
 def mission_state(project: Project, mission: str) -> MissionState:

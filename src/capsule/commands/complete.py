@@ -54,7 +54,8 @@ def archive(args: argparse.Namespace, why: str = "") -> int:
 def _take_out(held: Grip, why: str, *, no_commit: bool) -> None:
     from capsule.commands.moving import record
     from capsule.core.ledger import archive_subject, archived
-    from capsule.wiring import SystemClock, open_books
+    from capsule.system.clock import SystemClock
+    from capsule.wiring import open_books
 
     item = held.item
     if open_books(held.project, held.tracker) is None:

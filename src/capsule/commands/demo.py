@@ -223,8 +223,8 @@ def is_green(project: Project) -> bool:
     """The project's own test command, in its checkout of main, by the supervised shell that checks agents too."""
     import tempfile
 
+    from capsule.rules import policy_at
     from capsule.system.process import Keeper
-    from capsule.wiring import policy_at
     from capsule.workspaces.shell import SupervisedShell
 
     policy, _ = policy_at(project, project.git.resolve("main"))

@@ -111,7 +111,7 @@ class Patient:
 
     @cached_property
     def words(self) -> Catalog:
-        from capsule.wiring import words_at
+        from capsule.rules import words_at
 
         return words_at(self.project, self.head)
 
@@ -250,8 +250,10 @@ def _identity(patient: Patient) -> Iterator[Finding]:
 
 def _agents(patient: Patient) -> Iterator[Finding]:
     """The one that does the work is needed; the others are there to be chosen."""
+    from capsule.catalog import doors
+
     settings = patient.loaded.settings
-    others = sorted({"claude", *settings.agents} - {settings.agent})
+    others = sorted({*doors("agents"), *settings.agents} - {"command", "scripted", settings.agent})
     for name in (settings.agent, *others):
         chosen = name == settings.agent
         try:
@@ -276,15 +278,17 @@ def _agent(patient: Patient, name: str) -> str:
 
 def _doors(_: Patient) -> Iterator[Finding]:
     from capsule.catalog import doors
+    from capsule.presets import presets
 
     agents, trackers = (", ".join(name for name in doors(kind) if name != "memory") for kind in ("agents", "trackers"))
     yield Finding("doors", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
+    described = (f"{name} ({'tested' if preset.tested else 'untested'})" for name, preset in presets().items())
+    yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
 
 _TOOLS = {
     "bd": ("beads, for projects that keep their items in it", "https://github.com/steveyegge/beads"),
     "uv": ("installs Capsule and makes environments quickly", "https://docs.astral.sh/uv/"),
-    "bwrap": ("bubblewrap, which a sandbox for agents is built on", "your package manager calls it bubblewrap"),
 }
 
 
@@ -295,6 +299,26 @@ def _tools(_: Patient) -> Iterator[Finding]:
             yield Finding(name, "ok", path)
         else:
             yield Finding(name, "optional", f"not installed: {purpose}", f"To get it: {get_it}")
+
+
+_WITHOUT = "agents and tests run with your own permissions, and control files of .git are compared after each phase"
+
+
+def _sandbox(patient: Patient) -> Iterator[Finding]:
+    """Which level is in force, by the same words and the same try that a run goes by."""
+    from capsule.system.sandbox import level
+
+    wanted = patient.loaded.settings.sandbox
+    try:
+        found = level(wanted, os.environ)
+    except CapsuleError as fault:
+        yield Finding("sandbox", "missing", fault.message, fault.hint)
+        return
+    if found.program:
+        about = "agents and tests change only their own place, and see nothing of your home but tools"
+        yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
+    else:
+        yield Finding("sandbox", "warning", f"none ({found.why}): {_WITHOUT}", found.hint or "Set `sandbox: auto`.")
 
 
 def _first_line(*argv: str) -> str:
@@ -381,7 +405,7 @@ def _tracker(patient: Patient) -> Iterator[Finding]:
 
 
 def _tests(patient: Patient) -> Iterator[Finding]:
-    from capsule.wiring import policy_at
+    from capsule.rules import policy_at
 
     if not patient.head:
         return
@@ -418,5 +442,5 @@ def _mission(name: str, state: MissionState, *, running: bool) -> Iterator[Findi
         yield Finding("mission", "warning", f"{name} was interrupted", f"Go on with `capsule run {name}`")
 
 
-MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _doors, _tools)
+MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _doors, _tools, _sandbox)
 PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers)

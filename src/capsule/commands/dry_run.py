@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def show_plan(plan: Plan, model: str) -> int:
     from capsule.core.event import MissionStarted
     from capsule.core.state import Step
+    from capsule.engine.brief import brief
     from capsule.engine.job import Job
-    from capsule.engine.work import brief
     from capsule.reports.live import Several
     from capsule.wiring import open_world
 
@@ -29,7 +29,7 @@ def show_plan(plan: Plan, model: str) -> int:
     print(f"{order.mission}: {' '.join(order.item.title.split())}")
     print(f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}")
     print(f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}")
-    with open_world(plan.project, plan.tracker, plan.words, Several(), None, model=model) as world:
+    with open_world(plan.project, plan.tracker, plan.words, Several(), None, model=model, dry=True) as world:
         for name in state.to_do:
             phase = state.workflow.phase(name)
             print(f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})")
@@ -44,7 +44,7 @@ def show_plan(plan: Plan, model: str) -> int:
             briefing = brief(job, phase_model, dry=True)
             argv = world.agent(agent_name, phase_model).describe(briefing)
             print("$ " + shlex.join("PROMPT" if word == briefing.prompt else word for word in argv))
-            print(briefing.prompt)
+            print(world.redact(briefing.prompt))
     return 0
 
 

@@ -14,8 +14,8 @@ from capsule.core.item import check_id
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from capsule.doors import World
     from capsule.wiring import Project
+    from capsule.world import World
 
 _PATIENCE = 15.0
 """A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
@@ -43,7 +43,8 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> st
     """Salvage, remove, release, and write it down. What was kept, or '' where there was nothing to keep."""
     from capsule.engine.job import standing
     from capsule.reports.live import Several
-    from capsule.wiring import open_world, tracker_if_there, words_at
+    from capsule.rules import words_at
+    from capsule.wiring import open_world, tracker_if_there
 
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
     with open_world(project, tracker, words_at(project, ""), Several(), None) as world, world.journal.claim(mission):

@@ -203,8 +203,8 @@ def _make_folders(root: Path) -> list[str]:
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
     """The commit that holds exactly these, or ''."""
+    from capsule.system.clock import SystemClock
     from capsule.system.files import write_atomically
-    from capsule.wiring import SystemClock
     from capsule.workspaces.books import GitBooks, Rewrite
 
     if commit and files:

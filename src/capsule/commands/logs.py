@@ -3,6 +3,8 @@
 While a mission is under way its outputs grow in `.capsule/missions/<id>/outputs/`; once it is archived they are in
 `.capsule/logs/<id>/phase-outputs/`, under the same names. So a file is known by its name, and following a mission is
 looking again and again for what the named files have gained, wherever they are by then.
+
+An agent whose CLI prints events has no log before its end: until then its events are its output, in a file beside it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
@@ -35,13 +38,16 @@ The number counts the runs of that phase. With -f it goes on printing until the 
   capsule logs demo-1.1.1 -f
   capsule logs demo-1.1.1 --phase execute --stderr
 
-On a terminal, colours and control characters are left out; in a pipe or a file every byte is as the agent wrote it.
+On a terminal, colours and control characters are left out; in a pipe or a file the bytes are as they were kept: what
+the agent printed without the secrets that Capsule knows of. Of an agent that prints events (claude, codex, gemini,
+opencode) these are shown while it works, and afterwards its last words.
 Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
 """
 
 CHUNK = 256 * 1024
 PULSE = 0.25
-_AGENT_LOG = re.compile(r"(?P<phase>.+)-\d{14}-\d+[\d.-]*\.log")
+_AGENT_LOG = re.compile(r"(?P<phase>.+)-\d{14,}-\d+[\d.-]*\.log")
+_EVENTS = ".events"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -116,13 +122,23 @@ class Shelf:
         known = _known_runs(event for _, event in self.journal.events(self.mission))
         runs = [(file, _run_of(file, known)) for file in sorted(self._files(), key=_last_change)]
         wanted = [(file, run) for file, run in runs if run and self.phase in ("", run.phase)]
-        outputs = [Output(file.with_name(file.name + self.suffix), run.phase, run.title) for file, run in wanted]
+        outputs = [Output(self._words(log), run.phase, run.title) for log, run in wanted]
         return [output for output in outputs if _is_regular(output.file)]
 
-    def _files(self) -> list[Path]:
+    def _words(self, log: Path) -> Path:
+        """What is printed of a run: of one that prints events, these, until it has a log."""
+        return log.with_name(log.name + (self.suffix or ("" if os.path.lexists(log) else _EVENTS)))
+
+    def _files(self) -> set[Path]:
         home = self.project.root / ".capsule"
         working, archived = home / "missions" / self.mission, home / "logs" / self.mission / "phase-outputs"
-        return [*working.glob("outputs/*.log"), *working.glob("*.log")] or [*archived.glob("*.log")]
+        return _logs(working / "outputs") | _logs(working) or _logs(archived)
+
+
+def _logs(folder: Path) -> set[Path]:
+    """Those that are there, and those that are still to come."""
+    to_come = (events.with_name(events.name.removesuffix(_EVENTS)) for events in folder.glob(f"*.log{_EVENTS}"))
+    return {*folder.glob("*.log"), *to_come}
 
 
 class Run(NamedTuple):
@@ -154,10 +170,10 @@ def _run_of(file: Path, known: Mapping[str, Run]) -> Run | None:
 
 
 def _last_change(file: Path) -> tuple[int, str]:
-    try:
-        return file.stat().st_mtime_ns, file.name
-    except OSError:  # archived between two looks
-        return 0, file.name
+    for there in (file, file.with_name(file.name + _EVENTS)):
+        with suppress(OSError):  # still to come, or archived between two looks
+            return there.stat().st_mtime_ns, file.name
+    return 0, file.name
 
 
 def _is_regular(file: Path) -> bool:
@@ -172,6 +188,7 @@ class Printer:
         self._stream = stream
         self._copy = _copy_printable if safely else _copy_as_it_is
         self._read: dict[str, int] = {}
+        self._by_events: set[str] = set()
         self._shown = ""
 
     @property
@@ -179,13 +196,20 @@ class Printer:
         return bool(self._read)
 
     def catch_up(self, output: Output) -> None:
-        name = output.file.name
+        name = output.file.name.removesuffix(_EVENTS)
         try:
-            with output.file.open("rb") as source:
+            with self._file(output.file, name).open("rb") as source:
                 self._catch_up(name, output.title, source)
         except FileNotFoundError:  # archived between two looks: the next one finds it there
             return
         self._stream.flush()
+
+    def _file(self, file: Path, name: str) -> Path:
+        """What was begun as events goes on as events, the last words among them, for as long as they are there."""
+        events = file.with_name(name + _EVENTS)
+        if file == events:
+            self._by_events.add(name)
+        return events if name in self._by_events and _is_regular(events) else file
 
     def _catch_up(self, name: str, title: str, source: BinaryIO) -> None:
         before = self._read.get(name)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from capsule.commands.run import Plan
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import World
+    from capsule.world import World
 
 DESCRIPTION = """\
 Merge a mission whose sign-off has passed: an agent commits in the worktree, the merge result is built and tested, and

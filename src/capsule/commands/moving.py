@@ -71,7 +71,7 @@ def grip(project: Project, tracker: Tracker, item_id: str) -> Iterator[Grip]:
 def move(held: Grip, tag: str, words: str, values: dict[str, Value], *, no_commit: bool) -> Item:
     """Set these fields of the item, and tell its mission. The item as it is afterwards."""
     from capsule.core.ledger import tagged
-    from capsule.wiring import SystemClock
+    from capsule.system.clock import SystemClock
 
     before, at = held.item, SystemClock().now()
     assignment = Assign(before.id, {**values, "updated": at})
@@ -206,7 +206,8 @@ def _tell_what_is_untold(project: Project, tracker: Tracker, item_id: str) -> No
     from capsule.engine.bookkeeping import set_right
     from capsule.engine.job import standing
     from capsule.reports.live import Several
-    from capsule.wiring import open_world, words_at
+    from capsule.rules import words_at
+    from capsule.wiring import open_world
 
     words = words_at(project, state.base)
     with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):

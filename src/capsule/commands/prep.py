@@ -46,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
 def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     from capsule.core.worklog import open_worklog
     from capsule.reports.live import Several
+    from capsule.rules import words_at
     from capsule.system.git import check_version
-    from capsule.wiring import open_project, open_tracker, open_world, words_at
+    from capsule.wiring import open_project, open_tracker, open_world
     from capsule.workspaces import repository
 
     item_id = check_id(args.item)
@@ -71,7 +72,8 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
             )
         notes = (*ahead, *workspace.prepare(base))
         template = words.template("worklog.md.template")
-        workspace.write_worklog(open_worklog(template, item, tracker.lineage(item), world.clock.now()))
+        worklog = open_worklog(template, item, tracker.lineage(item), world.clock.now())
+        workspace.write_worklog(world.redact(worklog))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
         return workspace.path, workspace.branch, notes
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from capsule.commands.common import mission_state
+from capsule.commands.common import mission_state, on_tape
 from capsule.core.errors import LockHeld, Refused, UsageError
 from capsule.core.event import RUN
 from capsule.core.item import Item
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import Observer, Tracker, World
+    from capsule.doors import Observer, Tracker
     from capsule.engine.dispatch import Errand, RunReport
     from capsule.engine.job import Order
     from capsule.reports.queue_lines import QueueReport
     from capsule.wiring import Project
+    from capsule.world import World
 
 QUEUE = f"{RUN}queue"
 """The stream of a run; no item can have this name."""
@@ -88,8 +90,14 @@ def _make_way(project: Project, tracker: Tracker, item: Item, args: argparse.Nam
         raise Refused(f"{item.id} waits for {', '.join(waits)}.", hint)
 
 
-def way_on(item_id: str, item: Item | None) -> str:
-    """What to type for an item that waits for a human."""
+_SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
+
+
+def way_on(item_id: str, item: Item | None, why: str = "") -> str:
+    """What to type for an item that waits for a human, or for money."""
+    spent = _SPENT.match(why)
+    if spent and not (item and item.blocked):
+        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
     if item and item.blocked and item.blocked.kind == "decision":
         return f"Decide it: capsule approve {item_id}"
     return f'Answer it: capsule unblock {item_id} --notes "..."'
@@ -99,8 +107,9 @@ def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Nam
     from capsule.engine.dispatch import work_through
     from capsule.engine.run_mission import close_what_is_merged
     from capsule.reports.queue_lines import QueueReport
+    from capsule.rules import words_at
     from capsule.system.stop import Stop
-    from capsule.wiring import open_world, words_at
+    from capsule.wiring import open_world
 
     lines = QueueReport(standing=partial(mission_state, project))
     with (
@@ -113,8 +122,9 @@ def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Nam
             _observer(project, tracker, args, lines),
             stop,
             model=args.model or "",
-        ) as world,
+        ) as opened,
     ):
+        world = on_tape(opened, project, tracker, args)
         if not world.books:
             close_what_is_merged(world)
         work_through(errand, ProjectDesk(project, tracker, world, args, errand.only or ()), world, report)
@@ -138,8 +148,9 @@ def _checkout_lock(project: Project, tracker: Tracker) -> Iterator[None]:
 
 
 def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, lines: QueueReport) -> Observer:
+    from capsule.commands.run import say_if_unconfined
     from capsule.reports.live import LiveFile, Several
-    from capsule.wiring import SystemClock
+    from capsule.system.clock import SystemClock
 
     tracker.items()  # what is odd about it shows when it is read
     for warning in (*project.loaded.warnings, *tracker.warnings):
@@ -149,6 +160,7 @@ def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, line
         from capsule.reports.json_lines import JsonReport
 
         return Several(JsonReport(), live)
+    say_if_unconfined(project)
     return Several(lines, live)
 
 
@@ -163,7 +175,7 @@ class ProjectDesk:
         args: argparse.Namespace,
         named: Collection[str] = (),
     ) -> None:
-        from capsule.wiring import guardrails_of
+        from capsule.rules import guardrails_of
 
         self.guardrails: Guardrails = guardrails_of(project.settings)
         self._project, self._tracker, self._world, self._args, self._named = project, tracker, world, args, named
@@ -175,7 +187,7 @@ class ProjectDesk:
         return places(self._project, self._tracker, states, left_alone)
 
     def workflow(self, item: Item) -> Workflow:
-        from capsule.wiring import choose_workflow, words_at
+        from capsule.rules import choose_workflow, words_at
 
         base = self._project.git.resolve("HEAD")
         return choose_workflow(self._project, item, words_at(self._project, base), self._args.workflow)
@@ -212,7 +224,7 @@ def places(
     project: Project, tracker: Tracker, states: Mapping[str, MissionState], left_alone: Mapping[str, str] | None = None
 ) -> list[Place]:
     from capsule.core.schedule import queue
-    from capsule.wiring import guardrails_of
+    from capsule.rules import guardrails_of
 
     halted = {} if tracker.keeps_phases else {name: _halted(state) for name, state in states.items() if state.halt}
     return queue(
@@ -249,6 +261,7 @@ def _show_queue(project: Project, tracker: Tracker, args: argparse.Namespace, on
 
 def summary(report: RunReport, cap: int, tracker: Tracker) -> str:
     """What the run came to, and what to type next."""
+    from capsule.core.budget import duration, in_words
     from capsule.reports.style import clean
 
     rows = [("phases", f"{report.spawns} of {cap}")]
@@ -258,18 +271,15 @@ def summary(report: RunReport, cap: int, tracker: Tracker) -> str:
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
     if report.follow_ups:
         rows.append(("new", ", ".join(report.follow_ups)))
-    rows.append(("time", _duration(report.seconds)))
+    rows.append(("time", duration(report.seconds)))
+    if report.spent.priced or report.spent.counted:
+        rows.append(("agents", f"used {in_words(report.spent)}"))
     waiting = [*report.blocked, *report.failed]
     if waiting and tracker.keeps_phases:
         item = next((item for item in tracker.items() if item.id == waiting[0]), None)
-        rows.append(("go on", way_on(waiting[0], item)))
+        why = report.blocked.get(waiting[0], "")
+        rows.append(("go on", way_on(waiting[0], item, why)))
     elif waiting:
         rows.append(("go on", f"capsule run {waiting[0]}"))
     lines = [f"Run ended: {report.ended_because}."]
     return "\n".join([*lines, *(f"  {name:<8} {text}" for name, text in rows)])
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest:.0f} s" if minutes else f"{rest:.1f} s"

@@ -17,7 +17,7 @@ def rebuild(project: Project, tracker: Tracker, item: Item) -> None:
     from capsule.commands.common import known_mission
     from capsule.commands.moving import grip, move
     from capsule.core.ledger import unblocked
-    from capsule.wiring import guardrails_of
+    from capsule.rules import guardrails_of
 
     state = known_mission(project, item.id)
     if state.workflow.workspace != "worktree":
@@ -40,7 +40,7 @@ def start_anew(project: Project, tracker: Tracker, item: Item) -> None:
     from capsule.commands.ending import end_mission
     from capsule.commands.moving import grip, move
     from capsule.core.ledger import unblocked
-    from capsule.wiring import guardrails_of
+    from capsule.rules import guardrails_of
 
     state = mission_state(project, item.id)
     if not state.under_way:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import agent_options, judging_options, project_option
-from capsule.commands.common import flags_of, mission_state
+from capsule.commands.arguments import agent_options, judging_options, project_option, recording_options
+from capsule.commands.common import flags_of, mission_state, on_tape
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.item import Item, Status, check_id
 from capsule.core.text import nearest
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
     from capsule.catalog import Catalog
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import Observer, Tracker, World
+    from capsule.doors import Observer, Tracker
     from capsule.engine.job import Order
     from capsule.wiring import Project
+    from capsule.world import World
 
 DESCRIPTION = """\
 Take an item through its workflow: each phase a fresh agent, each claim checked against evidence, and main moved only
@@ -35,10 +38,13 @@ Run it again after a failure, a crash or Ctrl-C, and it goes on where it stood, 
   capsule run demo-1.1.1
   capsule run demo-1.1.1 --agent scripted --max-retries 1
   capsule run demo-1.1.1 --dry-run           what would be said and run, nothing done
+  capsule run demo-1.1.1 --record bug.yaml   write down what agents are told and do
+  capsule run demo-1.1.1 --replay bug.yaml   the same again, without any agent
 
 Progress goes to stderr, the closing summary to stdout. Exit code: 0 merged, or the queue ended in order; 1 stopped for
 a human (retries exhausted, conflict, red gate, parked), or an item of the queue failed; 2 an agent or a prerequisite
-failed; 3 the circuit breaker tripped, or somebody else is at it; 130 stopped by a signal.
+failed; 3 the circuit breaker tripped, a budget is spent, a provider has had enough, or somebody else is at it; 130
+stopped by a signal.
 """
 
 
@@ -48,6 +54,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     project_option(parser)
     agent_options(parser)
     judging_options(parser)
+    recording_options(parser)
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     parser.add_argument("--max-retries", metavar="N", type=int, help="how often each review may send work back")
     parser.add_argument("--base", metavar="REF", help="start from this commit instead of HEAD")
@@ -122,14 +129,11 @@ class Plan:
 def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> Plan:
     """What is missing is named here, with how to get it; nothing has been created yet."""
     from capsule.engine.job import Order
+    from capsule.rules import choose_workflow, policy_at, words_at
     from capsule.system.git import check_version
-    from capsule.wiring import choose_workflow, policy_at, words_at
     from capsule.workspaces import repository
     from capsule.workspaces.claim import agent_left_something
 
-    if project.settings.sandbox == "required":
-        hint = "Set sandbox to auto to run agents with your own permissions."
-        raise CapsuleError("The settings require a sandbox, and this version has none yet.", hint)
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
     if item.status is Status.DONE and not tracker.keeps_phases and not state.under_way and not state.finished:
@@ -170,7 +174,7 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
         item,
         state,
         order,
-        (*project.loaded.warnings, *_which_tracker(project), *notes, *warnings),
+        (*project.loaded.warnings, *_which_tracker(project), *_unheard(project, words, workflow), *notes, *warnings),
     )
 
 
@@ -180,6 +184,32 @@ def _refuse_unknown_phase(item: Item, workflow: Workflow) -> None:
         near = nearest(item.phase, workflow.names())
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(workflow.names())}."
         raise CapsuleError(f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
+
+
+def _unheard(project: Project, words: Catalog, workflow: Workflow) -> tuple[str, ...]:
+    """Whoever sets what has no effect here is told so."""
+    from capsule.wiring import SKILLS, uses_skills
+
+    named = {name for agent in project.settings.agents.values() for name in agent.phases}
+    strange = sorted(named - {*workflow.names()})
+    known = {*workflow.names(), *(_every_phase(words) if strange else ())}
+    notes = [f"agents: there is no phase {name!r}.{_meant(name, known)}" for name in strange if name not in known]
+    if any(phase.skill for phase in workflow.phases) and project.settings.skills == "auto":
+        idle = (project.root / SKILLS).is_dir() and not uses_skills(project)
+        agent = project.settings.agent
+        notes += [f"the skills in {SKILLS} are not used: agents.{agent}.trust_project lets {agent} find them."] * idle
+    return tuple(notes)
+
+
+def _every_phase(words: Catalog) -> Iterator[str]:
+    for name in words.names("workflow"):
+        with suppress(CapsuleError):  # one that cannot be read is somebody else's to complain about
+            yield from words.workflow(name).names()
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    near = nearest(name, known)
+    return f" Did you mean {near[0]}?" if near else ""
 
 
 def _which_tracker(project: Project) -> tuple[str, ...]:
@@ -253,8 +283,9 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
     observer = observer_for(plan, args)
     with (
         Stop() as stop,
-        open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as world,
+        open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as opened,
     ):
+        world = on_tape(opened, plan.project, plan.tracker, args)
         check_agents(plan, world)
         make_place_ready(plan)
         for closed in close_what_is_merged(world):
@@ -268,7 +299,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
 
 def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     from capsule.reports.live import LiveFile, Several
-    from capsule.wiring import SystemClock
+    from capsule.system.clock import SystemClock
 
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
@@ -279,7 +310,19 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
         return Several(JsonReport(), live)
     from capsule.reports.plain import PlainReport
 
+    say_if_unconfined(plan.project)
     return Several(PlainReport(standing=partial(mission_state, plan.project)), live)
+
+
+def say_if_unconfined(project: Project) -> None:
+    """Whoever thinks that agents are kept in their place, and they are not, is told so before the first one starts."""
+    from capsule.system.sandbox import level
+
+    settings = project.settings
+    found = level(settings.sandbox, project.env)
+    if not found.program and settings.sandbox != "off":
+        kept = "control files of .git are compared after each phase"
+        print(f"note: not sandboxed: {found.why}; {kept}.", file=sys.stderr)
 
 
 def make_place_ready(plan: Plan) -> None:
@@ -328,8 +371,17 @@ def closing_words(state: MissionState, project: Project) -> str:
         lines.append("  UNVERIFIED: no test command was run on it")
     if merged and state.policy.verify == "warn":
         lines += _if_merged_on_red(project, state.mission)
+    lines += _used(state)
     lines.append(f"  papers:      .capsule/logs/{state.mission}/")
     return "\n".join(lines)
+
+
+def _used(state: MissionState) -> list[str]:
+    """Left out where no agent has said anything about it: `show` says that it is unknown."""
+    from capsule.core.budget import in_words
+
+    spent = state.spending
+    return [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
 
 
 def _if_merged_on_red(project: Project, mission: str) -> list[str]:
@@ -350,6 +402,7 @@ def _halted_words(state: MissionState, project: Project) -> str:
     return "\n".join(
         [
             f"{state.mission} {word} at {state.halt.phase}: {clean(state.halt.reason)}",
+            *_used(state),
             f"  look at it:  capsule show {state.mission}",
             f"  worktree:    {worktree}",
             f"  go on:       capsule run {state.mission}",

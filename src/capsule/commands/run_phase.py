@@ -71,18 +71,23 @@ def _run(args: argparse.Namespace) -> Signal | None:
     """None: a dry run."""
     from capsule.system.process import Keeper
     from capsule.system.stop import Stop
-    from capsule.wiring import agent_maker
+    from capsule.wiring import agent_maker, open_sandbox, redactor_of
 
     place = Path(args.worktree).absolute()
     if not place.is_dir():
         raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent is to work in.")
     loaded, words = _settings(args, place)
     briefing = _brief(args, place, words, loaded)
-    with Stop() as stop, Keeper() as keeper:
-        agent = agent_maker(loaded.settings, place, keeper, stop, model=args.model or "")("", "")
+    redactor = redactor_of(loaded.settings, os.environ)
+    with Stop() as stop, Keeper(secrets=redactor.spellings) as keeper:
+        sandbox = open_sandbox(loaded.settings, os.environ, (place,))
+        make = agent_maker(
+            loaded.settings, place, keeper, stop, model=args.model or "", sandbox=sandbox, redact=redactor.text
+        )
+        agent = make("", "")
         if args.dry_run:
             print(" ".join("PROMPT" if word == briefing.prompt else word for word in agent.describe(briefing)))
-            print(briefing.prompt)
+            print(redactor.text(briefing.prompt))
             return None
         agent.check()
         return _signal(agent.run(briefing), args.phase)
@@ -104,8 +109,8 @@ def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
 
 
 def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded) -> Briefing:
-    from capsule.core.briefing import Briefing, compose
-    from capsule.wiring import SystemClock
+    from capsule.core.briefing import Briefing, Grounds, compose
+    from capsule.system.clock import SystemClock
 
     execution = loaded.settings.execution
     stamp = re.sub(r"\D", "", SystemClock().now())
@@ -128,14 +133,27 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
             "CAPSULE_PHASE": args.phase,
             "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1"),
         },
+        grounds=Grounds(writable=(str(place), *_repository_of(place))),
     )
 
 
+def _repository_of(place: Path) -> list[str]:
+    """Whoever runs a phase by hand lets its agent commit; there is no mission that could take its commits over."""
+    from capsule.system.git import Git
+
+    try:
+        return [str(Git.find(place).common_dir)]
+    except CapsuleError:
+        return []
+
+
 def _signal(transcript: Transcript, phase: str) -> Signal:
+    from capsule.core.failure import Reaction
     from capsule.engine.work import signal_of
 
     if transcript.why == "stopped":
         raise Interrupted(f"Stopped during {phase}.")
-    if transcript.outage:
-        raise CapsuleError(transcript.outage.reason, transcript.outage.hint)
+    failure = transcript.failure
+    if failure and failure.reaction is not Reaction.JUDGE:
+        raise CapsuleError(failure.reason, failure.hint)
     return signal_of(transcript)

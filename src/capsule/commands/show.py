@@ -53,12 +53,14 @@ def run(args: argparse.Namespace) -> int:
 
 def tell(project: Project, mission: str) -> Story:
     from capsule.commands.common import known_mission
+    from capsule.core.state import children_of, replay
     from capsule.reports.story import Story
 
     known_mission(project, mission)
     journal = project.journal(read_only=True)
     try:
         events = [event for _, event in journal.events(mission)]
-        return Story(events, journal.running(mission), project.root)
+        children = children_of(replay(events), lambda child: replay(event for _, event in journal.events(child)))
+        return Story(events, journal.running(mission), project.root, tuple(children))
     finally:
         journal.close()

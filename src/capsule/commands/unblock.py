@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
 def let_go(args: argparse.Namespace, *, only_decisions: bool = False) -> int:
     from capsule.commands.moving import books_of, grip, move, text_of
     from capsule.core.ledger import DECISION, unblocked
-    from capsule.wiring import guardrails_of, open_project, open_tracker
+    from capsule.rules import guardrails_of
+    from capsule.wiring import open_project, open_tracker
 
     notes = text_of(args.notes)
     project = open_project(args.project_dir)

@@ -15,6 +15,7 @@ import msgspec
 from capsule.core.documents import artefact_path, change_folder, idea_path
 from capsule.core.errors import SettingsError
 from capsule.core.event import Usage, cut
+from capsule.core.failure import Failure
 from capsule.core.item import Assessment, Item
 from capsule.core.state import MissionState
 from capsule.core.text import without_controls
@@ -26,6 +27,16 @@ _NAME = re.compile(r"\{\{([A-Z_]+)\}\}")
 LONGEST_FEEDBACK = 24 * 1024
 LONGEST_ARGUMENT = 100 * 1024
 """A prompt longer than this goes by stdin: the kernel refuses arguments over 128 KiB."""
+
+
+class Grounds(msgspec.Struct, frozen=True):
+    """What an agent may touch where a sandbox can see to it; everything else it can at most read."""
+
+    writable: tuple[str, ...] = ()
+    protected: tuple[str, ...] = ()
+    """Read-only again, although it lies inside what is writable."""
+    stand_ins: tuple[tuple[str, str], ...] = ()
+    """(path, what the agent finds there instead): it may do with that what it likes."""
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,18 +57,17 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     env: dict[str, str] = {}
     result_path: str = ""
-
-
-class Outage(msgspec.Struct, frozen=True):
-    """The agent could not run. Not a verdict: it costs no retry, and the item stays where it was."""
-
-    kind: str
-    reason: str
-    hint: str = ""
+    grounds: Grounds = Grounds()
+    most_usd: float | None = None
+    """What this run may cost at most, for CLIs that can hold themselves to it."""
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent run ended. `text` is the end of its output: enough to hold any signal."""
+    """How an agent run ended. `text` is what it said at last: enough to hold any signal.
+
+    No failure means that the CLI reported success, or that it does not report in a form we can read: then the exit code
+    and the text are all there is.
+    """
 
     why: str
     """exited, timeout, idle, stopped or not-started."""
@@ -66,7 +76,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     text: bytes
     stderr: bytes = b""
     """The end of what it printed there."""
-    outage: Outage | None = None
+    failure: Failure | None = None
     usage: Usage | None = None
     leftovers: int = 0
     detail: str = ""
@@ -92,7 +102,7 @@ def compose(
 ) -> str:
     """The prompt, and at its very end what the last review had to say."""
     text = fill(prompt, values, source=source).rstrip() + "\n"
-    return f"{text}\n{fill(feedback_part, {'FEEDBACK': feedback}).strip()}\n" if feedback else text
+    return f"{text}\n{fill(feedback_part, {'FEEDBACK': fenced(feedback)}).strip()}\n" if feedback else text
 
 
 def fitting(feedback: str, full_text_at: str) -> str:

@@ -68,5 +68,22 @@ class Paused(CapsuleError):
     exit_code = 0
 
 
+class BudgetSpent(CapsuleError):
+    """Nothing is left to pay another agent with. Resumable."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, hint: str = "", *, of_the_run: bool = False) -> None:
+        super().__init__(message, hint)
+        self.of_the_run = of_the_run
+        """Not of one mission: no other item can be paid for either."""
+
+
+class ProviderLimit(CapsuleError):
+    """Whoever serves the agent has had enough of us for longer than we may wait. Resumable."""
+
+    exit_code = 3
+
+
 class AgentUnavailable(CapsuleError):
     """The agent could not run at all. Not a verdict: it costs no retry."""

@@ -13,6 +13,7 @@ import msgspec
 from capsule.core.assignment import Assignment
 from capsule.core.decide import Decision, Guardrails
 from capsule.core.evidence import Checkpoint, Evidence, Observation
+from capsule.core.failure import Failure
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal
 from capsule.core.workflow import Workflow
@@ -40,10 +41,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What an agent cost. None is unknown, never zero."""
 
     tokens_in: int | None = None
+    """All that was read, from a cache or not."""
     tokens_out: int | None = None
     usd: float | None = None
     model: str = ""
     session: str = ""
+    seconds: float | None = None
+    """How long the agent ran, as we saw it."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +61,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds: float = 0.0
     log: str = ""
     usage: Usage | None = None
+    failure: Failure | None = None
+    """What went wrong with the agent, where something did."""
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = {}
     """What a later step needs from an action: a commit, a path, a reference."""
@@ -167,6 +173,22 @@ class Warned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="warn
     text: str
 
 
+class Waiting(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
+    """The agent's provider turned it away; it is started again after a pause, and no retry is spent."""
+
+    key: str
+    failure: Failure
+    seconds: float
+
+
+class Spent(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
+    """What an agent used up that did not come to the end of its phase: it was turned away, or somebody said stop."""
+
+    key: str
+    phase: str
+    usage: Usage
+
+
 class Stopped(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
     """The run ended without a verdict (a signal, an agent that could not run); the mission is where it was."""
 
@@ -197,6 +219,8 @@ class RunEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="ru
     blocked: dict[str, str] = {}
     failed: dict[str, str] = {}
     follow_ups: tuple[str, ...] = ()
+    spent: dict[str, float | None] = {}
+    """What its agents used up; None is unknown."""
 
 
 class Abandoned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
@@ -220,6 +244,8 @@ Event = (
     | MovedByHand
     | Salvaged
     | Warned
+    | Waiting
+    | Spent
     | Stopped
     | Abandoned
     | ItemClosed

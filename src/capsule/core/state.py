@@ -6,11 +6,12 @@ so resuming after a crash is the same as never having stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from capsule.core.budget import Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move, refutation_key
 from capsule.core.event import (
     Abandoned,
@@ -25,8 +26,11 @@ from capsule.core.event import (
     Rebased,
     Recorded,
     Reopened,
+    Spent,
     StepBegun,
     StepEnded,
+    Usage,
+    Waiting,
 )
 from capsule.core.evidence import Checkpoint, Colour, Observation, refuted
 from capsule.core.item import Item, Lineage, Status
@@ -91,6 +95,10 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     facts: dict[str, str] = {}
     observations: dict[str, Observation] = {}
     summary: str = ""
+    spent: dict[str, Spending] = {}
+    """By phase, all its attempts together."""
+    unaccounted: bool = False
+    """An agent was started, and nobody has said yet what it used up."""
     begun: StepBegun | None = None
     unrecorded: StepEnded | None = None
     """What the tracker has yet to be told."""
@@ -112,6 +120,12 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def under_way(self) -> bool:
         return self.started and not self.finished and not self.abandoned
+
+    @property
+    def spending(self) -> Spending:
+        """What its agents have used up, one included that nobody has heard the end of."""
+        known = total(self.spent.values())
+        return known.plus(None) if self.unaccounted and self.begun else known
 
     def attempt(self, phase: str) -> int:
         return self.tries.get(phase, 0) + 1
@@ -152,6 +166,15 @@ def agent_for(state: MissionState, phase: Phase) -> tuple[str, str]:
     return phase.agent, phase.model
 
 
+def children_of(parent: MissionState, look_up: Callable[[str], MissionState]) -> Iterator[MissionState]:
+    """The missions that phases of this one were, as far as they have begun."""
+    for phase in parent.workflow.phases:
+        number = 1
+        while phase.workflow and (child := look_up(f"{parent.mission}.{phase.name}.{number}")).started:
+            yield child
+            number += 1
+
+
 def _started(state: MissionState, event: MissionStarted) -> MissionState:
     return MissionState(
         mission=event.mission,
@@ -164,11 +187,26 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
         parent=event.parent,
         to_do=event.workflow.remaining(event.item),
         runs=state.runs,  # a mission started over keeps counting: its keys stay unique
+        spent=state.spent,  # and what was paid stays paid
     )
 
 
 def _begun(state: MissionState, event: StepBegun) -> MissionState:
-    return msgspec.structs.replace(state, begun=event)
+    """What began and never ended used up something nobody can tell."""
+    spent = _paid(state, state.begun.phase, None) if state.unaccounted and state.begun else state.spent
+    return msgspec.structs.replace(state, begun=event, spent=spent, unaccounted=event.spawns)
+
+
+def _waiting(state: MissionState, _: Waiting) -> MissionState:
+    return msgspec.structs.replace(state, unaccounted=True)
+
+
+def _spent(state: MissionState, event: Spent) -> MissionState:
+    return msgspec.structs.replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False)
+
+
+def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spending]:
+    return {**state.spent, phase: state.spent.get(phase, Spending()).plus(usage)}
 
 
 def _ended(state: MissionState, event: StepEnded) -> MissionState:
@@ -176,6 +214,8 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
     state = msgspec.structs.replace(
         state,
         begun=None,
+        spent=_paid(state, event.phase, outcome.usage) if outcome.agent else state.spent,
+        unaccounted=False,
         runs={**state.runs, event.phase: event.run},
         tries=_tries(state, event),
         unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).works_in_place,
@@ -387,6 +427,8 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     MissionStarted: _started,
     StepBegun: _begun,
     StepEnded: _ended,
+    Waiting: _waiting,
+    Spent: _spent,
     Observed: _observed,
     Recorded: _recorded,
     Proposed: _proposed,

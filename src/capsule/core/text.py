@@ -13,6 +13,11 @@ def without_controls(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
+def sentence(text: str) -> str:
+    """Somebody else's words, ended, so that others can follow."""
+    return text if text.endswith((".", "!", "?")) else f"{text}."
+
+
 def one_line(text: str) -> str:
     """All of it on one line, and nothing in it that does not print."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from capsule.core.briefing import fill
+from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, Salvaged, StepEnded
 from capsule.core.evidence import Evidence, Standing
@@ -28,14 +28,14 @@ def briefing_values(item: Item, lineage: Lineage, timestamp: str) -> dict[str, s
     return {
         "EPIC_ID": epic.id if epic else "",
         "EPIC_TITLE": epic.title if epic else "",
-        "EPIC_GOAL": epic.description if epic else "",
+        "EPIC_GOAL": fenced(epic.description) if epic else "",
         "FEATURE_ID": feature.id if feature else "",
         "FEATURE_TITLE": feature.title if feature else "",
-        "FEATURE_GOAL": feature.description if feature else "",
+        "FEATURE_GOAL": fenced(feature.description) if feature else "",
         "TASK_ID": item.id,
         "TASK_TITLE": item.title,
-        "TASK_DESCRIPTION": item.description,
-        "ACCEPTANCE_CRITERIA": acceptance_criteria(item),
+        "TASK_DESCRIPTION": fenced(item.description),
+        "ACCEPTANCE_CRITERIA": fenced(acceptance_criteria(item)),
         "TIMESTAMP": timestamp,
     }
 

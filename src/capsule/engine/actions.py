@@ -17,9 +17,10 @@ from capsule.core.ledger import archived
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
-from capsule.doors import Candidate, Draft, Trunk, World
+from capsule.doors import Candidate, Draft, Trunk
 from capsule.engine.job import Job, Report, books_of, claims_its_item, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
+from capsule.world import World
 
 ARCHIVED_AT = "archived_at"
 """When the item left its tracker with a merge: the archive says the same."""
@@ -35,7 +36,8 @@ def prep(job: Job) -> Report:
         world.tracker.claim(state.item.id)
     if not workspace.worklog():
         template = world.words.template("worklog.md.template")
-        workspace.write_worklog(open_worklog(template, state.item, state.lineage, world.clock.now()))
+        worklog = open_worklog(template, state.item, state.lineage, world.clock.now())
+        workspace.write_worklog(world.redact(worklog))
     checkpoint = workspace.checkpoint(job.step.key)
     signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")
     evidence = look(Look(state, job.phase, signal, workspace, world, checkpoint.tree, checkpoint.tree))
@@ -103,7 +105,11 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
     look = Look(job.state, job.phase, passed(""), job.workspace, job.world, candidate.tree, candidate.tree)
-    seen = look.observe(candidate.tree)
+    job.workspace.watch()
+    try:
+        seen = look.observe(candidate.tree)
+    finally:
+        job.workspace.stand_down()
     standing = Standing.CONFIRMED if seen.colour is Colour.GREEN else Standing.REFUTED
     return (
         Evidence(
@@ -130,7 +136,8 @@ def _changed_under_us(job: Job) -> str:
     if state.parent:
         return ""
     now = job.world.tracker.item(state.item.id)
-    found = "closed" if now.status is Status.DONE else "" if same_words(state.item, now) else "rewritten"
+    unchanged = same_words(state.item, now, job.world.redact)
+    found = "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
     if not found:
         return ""
     job.note(MovedByHand(at=job.world.clock.now(), what="item", expected=state.item.status.value, found=found))

@@ -18,10 +18,11 @@ from capsule.core.event import Abandoned, MovedByHand, Recorded, StepEnded, Warn
 from capsule.core.item import Item, stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.state import MissionState
-from capsule.doors import BookEntry, Books, World
+from capsule.doors import BookEntry, Books
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
 from capsule.engine.job import Job, books_of, note, place_of
+from capsule.world import World
 
 
 def told(job: Job, ended: StepEnded) -> StepEnded:
@@ -101,7 +102,7 @@ def _agree(state: MissionState, world: World, books: Books) -> bool:
     return True
 
 
-def keep_watch(job: Job) -> Mapping[str, bytes]:
+def tracker_files(job: Job) -> Mapping[str, bytes]:
     """The tracker's files before an agent is let loose."""
     return job.world.books.files() if job.world.books else {}
 

@@ -11,18 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from capsule.core.assignment import Assign
+from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
-from capsule.core.errors import CapsuleError, LockHeld, Paused, Refused
-from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, StepEnded, Warned
+from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, Paused, Refused
+from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, Spent, StepEnded, Warned
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.schedule import Place, Tally, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
-from capsule.doors import BookEntry, World
+from capsule.doors import BookEntry
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.job import Order, note, standing
 from capsule.engine.run_mission import pursue
+from capsule.world import World
 
 _FREE = (Status.SCOPED, Status.DONE)
 """What goes on without an agent: to be made ready, to be archived."""
@@ -47,6 +49,7 @@ class RunReport:
     """How a run went, for the summary at its end."""
 
     spawns: int = 0
+    spent: Spending = field(default_factory=Spending)
     done: list[str] = field(default_factory=list)
     blocked: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -83,6 +86,8 @@ class Meter:
     leaves_at: Status | None = None
     """The item goes back into the queue when it has another status than this."""
     unsettled: list[tuple[str, str]] = field(default_factory=list)
+    spent: Spending = field(default_factory=Spending)
+    """What the steps have used up that are settled."""
 
     @property
     def used_up(self) -> bool:
@@ -99,8 +104,12 @@ class Meter:
         self.world.observer.event(self.stream, spawned)
         return self.stream, spawned
 
+    def spending(self) -> Spending:
+        return self.spent + _spending(self.world, self.unsettled)
+
     def settle(self) -> None:
         """How what was started has ended."""
+        self.spent = self.spending()
         for decision in _decisions(self.world, self.unsettled):
             self.tally = self.tally.ended(decision)
         self.unsettled.clear()
@@ -126,6 +135,7 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
             raise
         finally:
             report.spawns, report.seconds = meter.tally.spawns, world.clock.seconds() - began
+            report.spent = meter.spending()
             note(world, errand.stream, _ended(report, world.clock.now()))
 
 
@@ -203,6 +213,10 @@ class _Run:
             if self.errand.only:
                 raise
             self.report.blocked[item.id] = held.message
+        except BudgetSpent as spent:
+            if spent.of_the_run or self.errand.only:
+                raise
+            self.report.blocked[item.id] = spent.message
         except Refused as refused:
             self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
         return None
@@ -237,7 +251,7 @@ def _meter(errand: Errand, world: World, spawned: Sequence[tuple[str, str]]) -> 
     for decision in _decisions(world, spawned):
         tally = tally.ended(decision)
     note(world, errand.stream, RunStarted(at=world.clock.now(), cap=errand.cap, spawns=len(spawned)))
-    return Meter(errand.stream, world, errand.cap, tally)
+    return Meter(errand.stream, world, errand.cap, tally, spent=_spending(world, spawned))
 
 
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[str]:
@@ -261,6 +275,20 @@ def _decisions(world: World, spawns: Sequence[tuple[str, str]]) -> list[Decision
     return [found[spawn] for spawn in dict.fromkeys(spawns) if spawn in found]
 
 
+def _spending(world: World, spawns: Sequence[tuple[str, str]]) -> Spending:
+    """What the steps with these keys have used up; nobody knows it of one that was interrupted."""
+    found = Spending()
+    for mission in dict.fromkeys(name for name, _ in spawns):
+        keys = {key for name, key in spawns if name == mission}
+        heard = [event for _, event in world.journal.events(mission) if getattr(event, "key", "") in keys]
+        paid = [event for event in heard if isinstance(event, StepEnded | Spent)]
+        for event in paid:
+            found = found.plus(event.usage if isinstance(event, Spent) else event.outcome.usage)
+        for _ in keys - {event.key for event in paid}:
+            found = found.plus(None)
+    return found
+
+
 def _ended(report: RunReport, at: str) -> RunEnded:
     return RunEnded(
         at=at,
@@ -271,4 +299,5 @@ def _ended(report: RunReport, at: str) -> RunEnded:
         blocked=report.blocked,
         failed=report.failed,
         follow_ups=tuple(report.follow_ups),
+        spent=as_facts(report.spent),
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from capsule.core.errors import WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.core.state import MissionState
-from capsule.doors import World
 from capsule.engine.job import place_of
+from capsule.world import World
 
 
 def edited_by_hand(state: MissionState, world: World) -> Checkpoint | None:

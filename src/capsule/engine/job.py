@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
+from capsule.core.failure import Failure
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
-from capsule.doors import Books, Workspace, World
+from capsule.doors import Books, Workspace
+from capsule.world import World
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Report:
     agent: str = ""
     log: str = ""
     usage: Usage | None = None
+    failure: Failure | None = None
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
 

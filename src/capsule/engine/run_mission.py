@@ -20,12 +20,13 @@ from capsule.core.item import Status, same_words
 from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
-from capsule.doors import World
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import set_right
+from capsule.engine.funds import require_funds
 from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
 from capsule.engine.job import Order, books_of, note, place_of, standing
 from capsule.engine.steps import check_names, perform, spawns
+from capsule.world import World
 
 
 def pursue(order: Order, world: World) -> MissionState:
@@ -79,6 +80,8 @@ def run(mission: str, world: World) -> MissionState:
     state, seen = _settled(world, mission, MissionState(), 0)
     while step := _next(state, world):
         begun, do = _doing(step, state, world)
+        if begun.spawns:
+            require_funds(state, step.phase, world)
         ended = world.journal.once(step, begun, do, world.leash.beside(step) if begun.spawns else None)
         world.observer.event(mission, ended)
         state, seen = _settled(world, mission, state, seen)
@@ -177,7 +180,7 @@ def _start(order: Order, world: World) -> None:
 
 def _reopened(order: Order, state: MissionState, world: World) -> Reopened:
     """Whoever goes on with a halted mission goes on with the item as it reads now."""
-    rewritten = None if same_words(order.item, state.item) else order.item
+    rewritten = None if same_words(order.item, state.item, world.redact) else order.item
     now = edited_by_hand(state, world)
     approved = approved_with_edits(state, now, world) if now else {}
     return Reopened(

@@ -7,13 +7,13 @@ left behind is out of the way (and salvaged), and it ends in a new checkpoint th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
-from capsule.core.errors import SettingsError, WorkspaceBroken
+from capsule.core.errors import CapsuleError, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import FollowUp, Signal, Verdict, error_signal
@@ -21,13 +21,13 @@ from capsule.core.state import MissionState, Step
 from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
-from capsule.doors import World
 from capsule.engine.actions import ACTIONS
-from capsule.engine.bookkeeping import keep_watch, look_after, told
+from capsule.engine.bookkeeping import look_after, told, tracker_files
 from capsule.engine.children import run_child
-from capsule.engine.job import Job, Pursue, Report, place_of
+from capsule.engine.job import Job, Pursue, Report, parked, passed, place_of
 from capsule.engine.verify import CHECKS
 from capsule.engine.work import run_agent, run_command
+from capsule.world import World
 
 MOST_FILES = 200
 
@@ -79,9 +79,36 @@ def _watched(job: Job) -> Report:
     """Done, with an eye on what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
-    before = keep_watch(job)
-    report = _done(job)
-    return replace(report, warnings=report.warnings + look_after(job, before))
+    job.workspace.watch()
+    try:
+        return _undisturbed(job)
+    finally:
+        job.workspace.stand_down()
+
+
+def _undisturbed(job: Job) -> Report:
+    """Unless the repository itself was reached into: also where nothing else came of it, or when nobody saw the end."""
+    left = job.workspace.put_right()
+    if left:
+        return _quarantined(Report(passed("")), left)
+    before = tracker_files(job)
+    try:
+        report = _done(job)
+    except CapsuleError:
+        breaches = job.workspace.put_right()
+        if not breaches:
+            raise
+        return _quarantined(Report(passed("")), breaches)
+    breaches = job.workspace.put_right()
+    said = (*job.workspace.notices(), *look_after(job, before))
+    report = replace(report, warnings=report.warnings + said)
+    return _quarantined(report, breaches) if breaches else report
+
+
+def _quarantined(report: Report, breaches: Sequence[str]) -> Report:
+    """Whoever reached into the repository itself is not believed, whatever it says; a person has to look."""
+    reason = f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now."
+    return replace(report, signal=parked(reason), evidence=())
 
 
 def _cleared_up(job: Job, decision: Decision) -> Decision:
@@ -146,6 +173,7 @@ def _outcome(report: Report, seconds: float) -> Outcome:
         seconds=seconds,
         log=report.log,
         usage=report.usage,
+        failure=report.failure,
         warnings=report.warnings + warnings,
         facts=report.facts,
     )
@@ -174,7 +202,8 @@ def _written_down(job: Job, outcome: Outcome, decision: Decision, at: str) -> Ou
     workspace, phase = job.workspace, job.phase.name
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
     try:
-        workspace.write_worklog(with_entry(workspace.worklog(), section_of(job.state.workflow, phase), text))
+        worklog = with_entry(workspace.worklog(), section_of(job.state.workflow, phase), text)
+        workspace.write_worklog(job.world.redact(worklog))
         checkpoint = workspace.checkpoint(job.step.key)
     except WorkspaceBroken as broken:
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, broken.message))

@@ -15,16 +15,19 @@ from dataclasses import dataclass, field
 import msgspec
 
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
-from capsule.core.errors import Interrupted
+from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
+from capsule.core.hazards import hazards
 from capsule.core.item import Status, with_values
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import open_boxes
 from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, matches, runner_part
+from capsule.core.text import one_line
 from capsule.core.workflow import Phase
-from capsule.doors import Workspace, World
+from capsule.doors import Workspace
+from capsule.world import World
 
 TAIL = 6000
 _SHOWN = 12
@@ -70,11 +73,11 @@ class Look:
 
 
 def look(claim: Look) -> tuple[Evidence, ...]:
-    """Every check the phase names, cheap ones first; none where nothing is claimed or nothing is to be looked at."""
+    """Every check the phase names, and those nobody need name, cheap ones first; none where nothing is claimed."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
     found: tuple[Evidence, ...] = ()
-    wanted = (*claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
+    wanted = (*_ALWAYS, *claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
     for check in sorted(wanted, key=lambda name: name in _DEAR):
         if check in _DEAR and refuted(found):
             break
@@ -97,14 +100,18 @@ def _run_tests(claim: Look, tree: str) -> Observation:
     )
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
-    colour = colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
+    if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
+        hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
+        raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
+    touched = claim.workspace.put_right()  # tests are an agent's code: before any git of ours meets what they left
+    colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
     return Observation(
         tree=tree,
         command=state.policy.test,
         colour=colour,
         exit_code=ran.exit_code,
         seconds=round(ran.seconds, 3),
-        tail=cut(ran.tail[-TAIL:]),
+        tail=cut("\n".join((ran.tail[-TAIL:], *touched))),
         log=str(log),
     )
 
@@ -240,6 +247,20 @@ def _no_debris(claim: Look) -> Evidence:
     return _evidence("no-debris", "no temporary files are left", _paths(debris) or "none", not debris, detail)
 
 
+def _fit_for_main(claim: Look) -> Evidence | None:
+    """Whatever else a workflow asks for: some things are never merged."""
+    found = hazards(claim.workspace.brings(claim.tree), claim.world.redact)
+    if not found:
+        return None
+    said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
+    return _evidence("fit-for-main", said, "; ".join(found[:_SHOWN]), holds=False, detail=detail)
+
+
+_TAKE_IT_OUT = """
+Take it out of the files. If a commit of this branch holds it, make the branch without that commit
+(git reset --soft to where it began, then commit what is right): commits are merged with all they hold."""
+
+
 def _as_approved(claim: Look) -> Evidence:
     """What is committed is what was signed off: nobody changes the code between the last review and the merge."""
     changes = claim.changes(claim.since())
@@ -332,6 +353,7 @@ CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
     "only-tests": _only_tests,
     "untouched-tests": _untouched_tests,
     "no-debris": _no_debris,
+    "fit-for-main": _fit_for_main,
     "as-approved": _as_approved,
     "committed": _committed,
     "artefact": _artefact,
@@ -341,4 +363,5 @@ CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
     "known-duplicate": _known_duplicate,
     "hooks": _hooks,
 }
+_ALWAYS = ("fit-for-main",)
 _DEAR = ("base-green", "red", "green", "green-when-done", "hooks")

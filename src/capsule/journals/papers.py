@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from capsule.core.item import check_id
@@ -22,10 +22,14 @@ _FOUND = "found-in-its-place.log"
 
 
 class Papers:
-    """All paths are below the project's `.capsule`, and every id is checked before it becomes one."""
+    """All paths are below the project's `.capsule`, and every id is checked before it becomes one.
 
-    def __init__(self, root: Path) -> None:
+    `redact` takes secrets out of whatever is written or, in the place of an agent, read.
+    """
+
+    def __init__(self, root: Path, redact: Callable[[bytes], bytes] = lambda data: data) -> None:
         self._home = root / ".capsule"
+        self._redact = redact
 
     def folder(self, mission: str) -> Path:
         """The working folder, whether it is there or not."""
@@ -39,7 +43,7 @@ class Papers:
 
     def put(self, mission: str, name: str, text: str) -> Path:
         path = self.working_folder(mission) / name
-        write_atomically(path, text)
+        write_atomically(path, self._redact(text.encode()))
         return path
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
@@ -53,7 +57,7 @@ class Papers:
     def take_result(self, item: str, phase: str) -> bytes | str | None:
         path = self._result(item, phase)
         try:
-            return read_regular(path, LARGEST_RESULT)
+            return self._redact(read_regular(path, LARGEST_RESULT))
         except (NotRegular, TooLarge) as fault:
             return fault.strerror or str(fault)
         except OSError:
@@ -73,7 +77,7 @@ class Papers:
         _copy_outputs(self._outputs(mission), place / "phase-outputs")
         for name, text in sorted(papers.items(), key=lambda paper: paper[0] == _COMPLETE):
             if text or not (place / name).exists():  # what a repetition cannot tell any more was told before
-                write_atomically(place / name, text.encode(errors="replace"))
+                write_atomically(place / name, self._redact(text.encode(errors="replace")))
         return place
 
     def has_outputs(self, mission: str) -> bool:

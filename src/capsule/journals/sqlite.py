@@ -31,10 +31,16 @@ _NEWEST_SCHEMA = 1
 
 
 class SqliteJournal:
-    """`folder` is `<git common dir>/capsule`. Opened read-only, it creates nothing."""
+    """`folder` is `<git common dir>/capsule`. Opened read-only, it creates nothing.
 
-    def __init__(self, folder: Path, *, read_only: bool = False) -> None:
+    `redact` takes secrets out of an event before it is written, and before anybody is handed it.
+    """
+
+    def __init__(
+        self, folder: Path, *, read_only: bool = False, redact: Callable[[Event], Event] = lambda event: event
+    ) -> None:
         self._folder = folder
+        self._redact = redact
         self._read_only = read_only
         self._connection: sqlite3.Connection | None = None
         self._epochs: dict[str, int] = {}
@@ -79,7 +85,8 @@ class SqliteJournal:
             assert isinstance(ended, StepEnded)
             return ended
         self.note(step.mission, begun, beside)
-        ended = perform()
+        ended = self._redact(perform())
+        assert isinstance(ended, StepEnded)
         self.note(step.mission, ended)
         return ended
 
@@ -91,6 +98,7 @@ class SqliteJournal:
 
     def _write(self, db: sqlite3.Connection, stream: str, event: Event) -> None:
         """Fails, and the transaction with it, where the claim is not, or no longer, ours."""
+        event = self._redact(event)
         row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
         if row is None or row[0] != self._epochs.get(stream):
             raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")

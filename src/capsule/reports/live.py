@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from capsule.core.event import Event, is_mission, kind
+from capsule.core.redaction import Redactor
 from capsule.doors import Observer
 from capsule.reports.style import clean
 from capsule.system.files import CannotWrite, append_line
@@ -53,3 +54,17 @@ class Several:
     def activity(self, mission: str, text: str) -> None:
         for observer in self._observers:
             observer.activity(mission, text)
+
+
+class Discreet:
+    """Tell somebody, but no secrets."""
+
+    def __init__(self, observer: Observer, redactor: Redactor) -> None:
+        self._observer = observer
+        self._redactor = redactor
+
+    def event(self, mission: str, event: Event) -> None:
+        self._observer.event(mission, self._redactor.event(event))
+
+    def activity(self, mission: str, text: str) -> None:
+        self._observer.activity(mission, self._redactor.text(text))

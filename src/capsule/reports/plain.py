@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
+from capsule.core.budget import duration, price
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
     Event,
@@ -16,17 +17,20 @@ from capsule.core.event import (
     MissionStarted,
     MovedByHand,
     Observed,
+    Outcome,
     Rebased,
     Reopened,
     Salvaged,
     StepBegun,
     StepEnded,
+    Waiting,
     Warned,
     is_mission,
 )
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, apply
+from capsule.core.text import sentence
 from capsule.reports.style import Style, clean
 
 _COLOURS = {
@@ -117,14 +121,21 @@ class PlainReport:
         decision, outcome = event.decision, event.outcome
         word = self._style.paint(_COLOURS.get(decision.verdict, "red"), decision.verdict.value)
         stage = self._stage(mission, event.phase)
-        self._stream.write(f"{stage} {event.phase} {word} {outcome.seconds:.1f} s{_claim(event)}\n")
+        cost = f", {price(outcome.usage)}" if price(outcome.usage) else ""
+        self._stream.write(f"{stage} {event.phase} {word} {outcome.seconds:.1f} s{cost}{_claim(event)}\n")
         if outcome.signal.summary and decision.verdict is not Verdict.REFUTED:
             self._say(outcome.signal.summary, _INDENT)
         for piece in outcome.evidence:
             self._evidence(piece)
+        self._failure(outcome)
         for warning in outcome.warnings:
             self._say(f"! {warning}", _INDENT)
         self._consequence(decision)
+
+    def _failure(self, outcome: Outcome, indent: str = _INDENT) -> None:
+        """What a person can do about it; what went wrong is in the reason for what follows."""
+        if outcome.failure and outcome.failure.hint:
+            self._say(f"! {outcome.failure.kind.value}: {outcome.failure.hint}", indent)
 
     def _evidence(self, piece: Evidence) -> None:
         sign, colour = _SIGNS[piece.standing]
@@ -157,6 +168,11 @@ class PlainReport:
     def _moved(self, mission: str, event: MovedByHand) -> None:
         where = f"{mission} was moved by hand: {event.expected} → {event.found}"
         self._say(f"! {where if event.item else f'{event.what} was {event.found} by hand'}", _INDENT)
+
+    def _waiting(self, _mission: str, event: Waiting) -> None:
+        self._say(
+            f"! {sentence(event.failure.reason)} Waiting {duration(event.seconds)}, then it is started again.", _INDENT
+        )
 
     def _warned(self, _mission: str, event: Warned) -> None:
         self._say(f"! {event.text}")
@@ -197,6 +213,7 @@ _LINES: dict[type, Callable[..., None]] = {
     Rebased: PlainReport._rebased,
     Salvaged: PlainReport._salvaged,
     MovedByHand: PlainReport._moved,
+    Waiting: PlainReport._waiting,
     Warned: PlainReport._warned,
     ItemClosed: PlainReport._closed,
 }

@@ -89,6 +89,7 @@ class QueueReport(PlainReport):
         for piece in outcome.evidence:
             if piece.standing is not Standing.CONFIRMED:
                 self._evidence(piece)
+        self._failure(outcome, "  ")
         for warning in outcome.warnings:
             self._say(f"! {warning}", "  ")
         if decision.vetoed or (decision.exhausted and decision.verdict not in _SAID):

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from capsule.core.budget import Spending, as_facts, duration, in_words, price, total
 from capsule.core.event import (
     Abandoned,
     Event,
@@ -24,6 +25,7 @@ from capsule.core.event import (
     StepBegun,
     StepEnded,
     Stopped,
+    Waiting,
     Warned,
 )
 from capsule.core.evidence import Evidence, Standing
@@ -69,7 +71,10 @@ class Standpoint:
 
 
 class Story:
-    def __init__(self, events: Sequence[Event], pid: int | None, root: Path) -> None:
+    def __init__(
+        self, events: Sequence[Event], pid: int | None, root: Path, children: Sequence[MissionState] = ()
+    ) -> None:
+        self._children = children
         self._all = events
         starts = [number for number, event in enumerate(events) if isinstance(event, MissionStarted)]
         self.events = events[starts[-1] :] if starts else events
@@ -102,6 +107,13 @@ class Story:
         kept = [(event.ref, event.why) for event in self._all if isinstance(event, Salvaged)]
         ended = [(event.salvage, event.how) for event in self._all if isinstance(event, Abandoned) and event.salvage]
         return list(dict.fromkeys(kept + ended))
+
+    def spent(self) -> Spending:
+        """With its child missions."""
+        return total([self.state.spending, *(child.spending for child in self._children)])
+
+    def waits(self) -> list[Waiting]:
+        return [event for event in self.events if isinstance(event, Waiting)]
 
     def warnings(self) -> list[str]:
         return [event.text for event in self.events if isinstance(event, Warned)]
@@ -220,6 +232,8 @@ def facts(story: Story) -> dict[str, Any]:
         "test": state.policy.test or None,
         "to_do": list(state.to_do),
         "attempts": [_attempt_facts(attempt) for attempt in story.attempts()],
+        "spent": as_facts(story.spent()),
+        "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in story.waits()],
         "feedback": _waiting_feedback(state),
         "salvaged": [{"ref": ref, "why": why} for ref, why in story.salvaged()],
         "warnings": story.warnings(),
@@ -244,6 +258,8 @@ def _attempt_facts(attempt: Attempt) -> dict[str, Any]:
         "ended": attempt.ended.at,
         "summary": outcome.signal.summary,
         "files": list(outcome.files),
+        "usage": msgspec.to_builtins(outcome.usage) if outcome.usage else None,
+        "failure": msgspec.to_builtins(outcome.failure) if outcome.failure else None,
         "evidence": [msgspec.to_builtins(piece) for piece in outcome.evidence],
         "warnings": list(outcome.warnings),
     }
@@ -281,6 +297,10 @@ def _header(story: Story, style: Style, width: int) -> Iterator[str]:
     colour = {"merged": "green", "parked": "yellow", "interrupted": "yellow", "stopped": "red"}.get(point.word, "")
     for line in _wrapped(point.sentence, width, "  "):
         yield style.paint(colour, line)
+    if story.spent().runs:
+        waited = sum(wait.seconds for wait in story.waits())
+        paused = f"; {duration(waited)} of waiting for the provider" if waited else ""
+        yield from _wrapped(f"agents used {in_words(story.spent())}{paused}", width, "  ")
     if story.unverified():
         yield style.paint("yellow", f"  {story.unverified()}")
 
@@ -288,13 +308,19 @@ def _header(story: Story, style: Style, width: int) -> Iterator[str]:
 def _phases(story: Story, style: Style, width: int) -> Iterator[str]:
     """A table; under each row what was claimed there, and what was seen."""
     attempts = story.attempts()
-    columns = _fitting([_HEADINGS, *(_cells(attempt, story.pid) for attempt in attempts)], width)
+    cells = [_HEADINGS, *(_cells(attempt, story.pid) for attempt in attempts)]
+    if not story.spent().priced and not story.spent().counted:
+        cells = [{name: cell for name, cell in row.items() if name != "cost"} for row in cells]
+    columns = _fitting(cells, width)
     heading, *rows = columns
     yield style.paint("dim", _row(heading, rows))
     for attempt, row in zip(attempts, rows, strict=True):
         verdict = attempt.ended.decision.verdict.value if attempt.ended else ""
         colour = _VERDICTS.get(verdict, "red") if verdict else "yellow"
         yield style.paint(colour, _row(row, columns))
+        failure = attempt.ended.outcome.failure if attempt.ended else None
+        if failure:
+            yield from _wrapped(f"{failure.kind.value}: {failure.reason} {failure.hint}", width, "  ")
         for piece in attempt.ended.outcome.evidence if attempt.ended else ():
             yield from _evidence(piece, style, width)
     to_do = story.state.to_do[1:] if story.state.begun else story.state.to_do
@@ -302,8 +328,8 @@ def _phases(story: Story, style: Style, width: int) -> Iterator[str]:
         yield from _wrapped(f"still to do: {', '.join(to_do)}", width, "")
 
 
-_HEADINGS = {"phase": "phase", "try": "try", "claimed": "claimed", "verdict": "verdict", "time": "time", "by": "by"}
-_DISPENSABLE = ("by", "time", "try", "claimed")
+_HEADINGS = {name: name for name in ("phase", "try", "claimed", "verdict", "time", "by", "cost")}
+_DISPENSABLE = ("cost", "by", "time", "try", "claimed")
 """What a narrow terminal does without, first things first."""
 
 Cells = dict[str, str]
@@ -313,19 +339,21 @@ def _cells(attempt: Attempt, pid: int | None) -> Cells:
     ended = attempt.ended
     begun = {"phase": clean(attempt.phase), "try": str(attempt.number), "by": clean(attempt.agent)}
     if ended is None:
-        return {**begun, "claimed": "", "verdict": "interrupted" if pid is None else "under way", "time": ""}
+        word = "interrupted" if pid is None else "under way"
+        return {**begun, "claimed": "", "verdict": word, "time": "", "cost": ""}
     return {
         **begun,
         "claimed": ended.outcome.signal.verdict.value,
         "verdict": ended.decision.verdict.value,
         "time": f"{ended.outcome.seconds:.1f} s",
+        "cost": (price(ended.outcome.usage) or "unknown") if ended.outcome.agent else "",
     }
 
 
 def _fitting(rows: list[Cells], width: int) -> list[Cells]:
     """The rows without the columns there is no room for."""
     for dropped in range(len(_DISPENSABLE) + 1):
-        kept = [name for name in _HEADINGS if name not in _DISPENSABLE[:dropped]]
+        kept = [name for name in rows[0] if name not in _DISPENSABLE[:dropped]]
         shown = [{name: row[name] for name in kept} for row in rows]
         if sum(_widths(shown).values()) + 2 * (len(kept) - 1) <= width:
             break

@@ -83,6 +83,15 @@ def tail_bytes(path: Path, limit: int) -> bytes:
         return file.read(limit)
 
 
+def head_bytes(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of a regular file; nothing where there is none."""
+    try:
+        with os.fdopen(_open_regular(path, os.O_RDONLY), "rb") as file:
+            return file.read(limit)
+    except OSError:
+        return b""
+
+
 def read_regular(path: Path, limit: int) -> bytes:
     """A regular file of at most `limit` bytes; anything else is an OSError that says what it was."""
     with os.fdopen(_open_regular(path, os.O_RDONLY), "rb") as file:

@@ -10,17 +10,21 @@ the runner is killed with -9. So the runner starts one keeper, and the keeper st
 - Elsewhere it asks `ps` for the tree, and for processes of the command's group or with our marker in their environment.
 - When the command ends, what it left behind is ended too. When the runner asks, all are: SIGTERM, a grace, SIGKILL.
 - When the runner dies, its pipe closes, and that is the order to kill everything at once.
+- What the command prints goes through us to its files, because secrets must not touch the disk (see streams.py).
 
 What can race. A process may fork between our look and our signal: the kill loop therefore looks again until nobody is
 left. A stop may cross the command's own end: the answer says whether the command was still running when it arrived.
+A daemon may hold the command's pipe when that has ended: the pipe is read empty at once and closed, and only then is
+the daemon ended. What a command printed is what was printed while it ran; nobody adds other last words to it.
 
 The conversation. A request is `<length>\\n` and so many bytes, fields separated by NUL (no argument, path or variable
 can hold one, and unlike JSON it needs no module: importing json would double the start-up). An answer is one line:
 
-    run, cwd, stdin, stdout, stderr, argc, argv…, NAME=value…   →  started PID   or   failed ERRNO STAGE
-    stop, grace                                                 →  ended CODE LEFTOVERS STOPPED SURVIVORS
+    run, cwd, stdin, stdout, stderr, count, secrets…, count, argv…, NAME=value…
+                      →  started PID   or   failed ERRNO STAGE
+    stop, grace       →  ended CODE LEFTOVERS STOPPED SURVIVORS LOST (an errno, where output could not be written)
 
-This file runs by itself, without site-packages: the standard library's lightest modules, and nothing of ours.
+It runs without site-packages: the standard library's lightest modules, and two small ones of ours.
 """
 
 # ruff: noqa: PTH110, PTH113, PTH118, PTH208
@@ -34,9 +38,17 @@ import signal
 import sys
 import time
 
+from capsule.system.streams import Stream, came_in_drops
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 LEFTOVER_GRACE = 0.5
 KILL_LIMIT = 5.0
 PS_INTERVAL = 0.1
+RUNS = 20
+GATHER = 0.001
 
 # pid → (parent, session, zombie); where there is no /proc, the process group stands in for the session.
 ProcessTable = dict[int, tuple[int, int, bool]]
@@ -55,7 +67,7 @@ _RESTORED = (
     signal.SIGTTOU,
 )
 _INPUT = os.O_RDONLY | os.O_NONBLOCK
-# Never through a link planted where our log will be, never waiting for the reader of a FIFO.
+# Never through a link planted where our log will be, never waiting for the reader of a FIFO, not even later.
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
@@ -93,14 +105,16 @@ def _table_from_ps() -> ProcessTable:
     return {int(pid): (int(parent), int(group), state.startswith(b"Z")) for pid, parent, group, state in rows}
 
 
-def bearers(name: str, value: str) -> set[int]:
-    """Processes whose environment holds the marker, as far as we may look."""
+def bearers(name: str, value: str) -> Iterator[int]:
+    """Processes whose environment holds the marker, as far as we may look; one at a time and the youngest first,
+    because one that forks for its life is gone by the time all others have been looked at."""
     marker = os.fsencode(f"{name}={value}")
     if has_proc():
-        pids = [int(pid) for pid in os.listdir("/proc") if pid.isdigit()]
-        return {pid for pid in pids if marker in _read(f"/proc/{pid}/environ").split(b"\0")}
+        pids = sorted((int(pid) for pid in os.listdir("/proc") if pid.isdigit()), reverse=True)
+        yield from (pid for pid in pids if marker in _read(f"/proc/{pid}/environ").split(b"\0"))
+        return
     lines = [line.split() for line in _ps("-A", "-E", "-ww", "-o", "pid=,command=")]
-    return {int(words[0]) for words in lines if marker in words[1:]}
+    yield from (int(words[0]) for words in lines if marker in words[1:])
 
 
 def descendants(table: ProcessTable, roots: set[int]) -> set[int]:
@@ -162,27 +176,45 @@ def _ps(*options: str) -> list[bytes]:
 # ── starting one command ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def start(fields: list[bytes]) -> int:
-    """Starts what a `run` request describes, in a session of its own; returns its pid."""
-    cwd, stdin, stdout, stderr, argc, *words = fields
-    argv, pairs = words[: int(argc)], words[int(argc) :]
+def start(fields: list[bytes]) -> tuple[int, list[Stream]]:
+    """Starts what a `run` request describes, in a session of its own: its pid, and what it prints."""
+    cwd, stdin, stdout, stderr, *words = fields
+    secrets, words = _counted(words)
+    argv, pairs = _counted(words)
     env = dict(pair.split(b"=", 1) for pair in pairs)
     opened: list[int] = []
     stages = ["program", "stderr", "stdout", "stdin", "cwd"]
+    streams: list[Stream] = []
     try:
         os.chdir(cwd)
         for path, flags in ((stdin, _INPUT), (stdout, _OUTPUT), (stderr, _OUTPUT)):
             stages.pop()
             opened.append(os.open(path, flags, 0o644))
-            os.set_blocking(opened[-1], True)
         stages.pop()
-        return _spawn(find_program(argv[0], env.get(b"PATH", b"")), argv, env, opened)
+        os.set_blocking(opened[0], True)
+        program = find_program(argv[0], env.get(b"PATH", b""))
+        streams = _streams(opened, secrets)
+        return _spawn(program, argv, env, [opened[0], streams[0].entrance, streams[-1].entrance]), streams
     except OSError as error:
+        for stream in streams:
+            stream.finish()
         raise NotStarted(error.errno, stages[-1]) from error
     finally:
-        for fd in opened:
+        for fd in (*opened, *(stream.entrance for stream in streams)):
             os.close(fd)
         os.chdir("/")
+
+
+def _counted(words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+    """So many words as the first one says, and the rest."""
+    end = int(words[0]) + 1
+    return words[1:end], words[end:]
+
+
+def _streams(opened: list[int], secrets: list[bytes]) -> list[Stream]:
+    """One for both outputs where both go to the same file, so that their order is kept."""
+    files = opened[1:2] if os.path.samestat(*map(os.fstat, opened[1:])) else opened[1:]
+    return [Stream(os.dup(file), secrets) for file in files]
 
 
 def _spawn(program: bytes, argv: list[bytes], env: dict[bytes, bytes], files: list[int]) -> int:
@@ -220,6 +252,7 @@ class Keeper:
         self._heard = b""
         self._main = 0
         self._code: int | None = None
+        self._streams: list[Stream] = []
 
     def serve(self) -> None:
         """Takes requests until the runner goes, and then leaves nobody behind."""
@@ -236,17 +269,29 @@ class Keeper:
 
     def _run(self, fields: list[bytes]) -> None:
         try:
-            self._main, self._code = start(fields), None
+            (self._main, self._streams), self._code = start(fields), None
         except NotStarted as failure:
             return self._say("failed", *failure.args)
-        self._say("started", self._main)
-        stopped = self._wait_for_main()
-        leftovers = 0 if stopped else self._count()
-        if leftovers:
-            self._end_all(LEFTOVER_GRACE)
-        self._say("ended", self._code, leftovers, int(stopped), self._count())
+        try:
+            self._say("started", self._main)
+            stopped = self._wait_for_main()
+            lost = self._finish_streams()
+            leftovers = 0 if stopped else self._count()
+            if leftovers:
+                self._end_all(LEFTOVER_GRACE)
+        except RunnerGone:
+            self._kill_all()
+            self._finish_streams()
+            raise
+        self._say("ended", self._code, leftovers, int(stopped), self._count(), lost)
         self._main = 0  # its number is free again, and may soon be a stranger's
         return None
+
+    def _finish_streams(self) -> int:
+        streams, self._streams = self._streams, []
+        for stream in streams:
+            stream.finish()
+        return max((stream.lost for stream in streams), default=0)
 
     def _wait_for_main(self) -> bool:
         """True if it ended because the runner asked."""
@@ -276,9 +321,18 @@ class Keeper:
         while self._anyone_left() and time.monotonic() < deadline:
             for pid in self._below():
                 kill(pid, signal.SIGKILL)
+            for pid in self._on_the_run():
+                kill(pid, signal.SIGKILL)
             self._sleep([self._wake], 0.02)
         if self._code is None:
             self._code = -signal.SIGKILL  # sent, and pending if it is among the survivors
+
+    def _on_the_run(self) -> Iterator[int]:
+        """Those who fork and exit, fork and exit: gone before a look at everybody is over, but soon our children."""
+        if not self._subreaper:
+            yield from bearers(*self._marker)
+        for _ in range(RUNS):
+            yield from map(int, _read(f"/proc/self/task/{os.getpid()}/children").split())
 
     def _anyone_left(self) -> bool:
         children = self._reap()
@@ -305,7 +359,7 @@ class Keeper:
         roots = {os.getpid()}
         if not self._subreaper:
             roots |= {pid for pid, (_, session, _) in table.items() if self._main and session == self._main}
-            roots |= bearers(*self._marker)
+            roots |= set(bearers(*self._marker))
         found = (roots | descendants(table, roots)) - {os.getpid()}
         return {pid for pid in found if pid in table and not table[pid][2]}
 
@@ -320,9 +374,14 @@ class Keeper:
             self._heard += heard
 
     def _sleep(self, fds: list[int], seconds: float | None) -> list[int]:
-        ready = select.select(fds, [], [], seconds)[0]
+        """Until one of these is ready, or something was printed, which is moved on."""
+        printing = {stream.source: stream for stream in self._streams if stream.open}
+        ready = select.select([*fds, *printing], [], [], seconds)[0]
         if self._wake in ready:
             os.read(self._wake, 4096)
+        moved = [printing[fd].move() for fd in ready if fd in printing]
+        if any(map(came_in_drops, moved)):
+            time.sleep(GATHER)  # a look at every single line would cost more than the line
         return ready
 
     def _take_request(self) -> list[bytes] | None:

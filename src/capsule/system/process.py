@@ -2,8 +2,8 @@
 
 A `Keeper` here is the runner's handle on the keeper process (see keeper.py), started at the first command and kept for
 the next ones. `run` sends one request and then waits in one `select` for whatever comes first: the keeper's answer, a
-requested stop, the time-out, or the next look at how far the output files have grown. Output goes to files and is never
-read here, so a command may write gigabytes at no cost in memory.
+requested stop, the time-out, or the next look at how far the output files have grown. Output goes to files, by way of
+the keeper, which takes out the secrets; it is never read here, so a command may write gigabytes at no cost in memory.
 
 What the world does wrong is an `Ended`, never an exception: a missing program, a time-out, even a keeper that was
 killed by what it was keeping. In that last case we sweep for ourselves: all with our marker, and their descendants.
@@ -19,22 +19,25 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
 from capsule.system import keeper
+from capsule.system.roll import Entry, dead, enter
 from capsule.system.stop import Stop
 
 GRACE = 5.0
 MARKER = "CAPSULE_KEEPER"
 LOOK_INTERVAL = 0.25
+_LOOKS_TO_BE_SURE = 12
 # A keeper asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
 PATIENCE = keeper.KILL_LIMIT + 5.0
 # Imported rather than started as a script, because a script is compiled anew each time: half of the keeper's start-up.
-_KEEP = "import sys; sys.path.append(sys.argv.pop(1)); import keeper; keeper.main()"
+_KEEP = "import sys; sys.path.append(sys.argv.pop(1)); from capsule.system import keeper; keeper.main()"
+_PACKAGES = Path(keeper.__file__).parents[2]
 
 Why = Literal["exited", "timeout", "idle", "stopped", "not-started"]
 
@@ -68,10 +71,24 @@ class Ended:
 
 
 class Keeper:
-    """Runs commands one after the other, and guarantees that none outlives its turn, or us."""
+    """Runs commands one after the other, and guarantees that none outlives its turn, or us.
 
-    def __init__(self, *, grace: float = GRACE, subreaper: bool = True) -> None:
+    No file that a command prints to will hold any of the `secrets`. While it runs it is on the `roll`, a folder, so
+    that `end_leftovers` can do its work should both be killed.
+    """
+
+    def __init__(
+        self,
+        *,
+        grace: float = GRACE,
+        subreaper: bool = True,
+        secrets: Sequence[str] = (),
+        roll: Path | None = None,
+    ) -> None:
         self._grace = grace
+        self._roll = roll
+        self._entry: Entry | None = None
+        self._secrets = [secret for secret in secrets if secret and _sendable(secret)]
         self._options = () if subreaper else ("without-subreaper",)
         self._marker = os.urandom(8).hex()
         self._process: subprocess.Popen[bytes] | None = None
@@ -105,6 +122,9 @@ class Keeper:
             process.wait()
             sweep(MARKER, self._marker)
         _close(process.stderr)
+        entry, self._entry = self._entry, None
+        if entry:
+            entry.strike()
 
     def __enter__(self) -> Keeper:
         return self
@@ -120,7 +140,7 @@ class Keeper:
         process = self._started()
         pid = 0
         try:
-            _send(process, *_request(command, self._marker))
+            _send(process, *_request(command, self._marker, self._secrets))
             while True:
                 line = self._hear(process, watch)
                 match line.split():
@@ -128,8 +148,8 @@ class Keeper:
                         pid = int(number)
                     case ["failed", number, stage]:
                         return watch.ended(why="not-started", detail=_refusal(command, int(number), stage))
-                    case ["ended", code, leftovers, stopped, survivors]:
-                        return watch.answered(int(code), int(leftovers), stopped == "1", int(survivors))
+                    case ["ended", code, leftovers, stopped, survivors, lost]:
+                        return watch.answered(int(code), int(leftovers), stopped == "1", int(survivors), int(lost))
                     case _:
                         self._ask_to_stop(process, watch)
         except (BrokenPipeError, EOFError):
@@ -139,12 +159,13 @@ class Keeper:
         if self._process and self._process.poll() is not None:
             self.close()
         if self._process is None:
-            folder = str(Path(keeper.__file__).parent)
-            argv = [sys.executable, "-I", "-S", "-c", _KEEP, folder, MARKER, self._marker, *self._options]
+            argv = [sys.executable, "-I", "-S", "-c", _KEEP, str(_PACKAGES), MARKER, self._marker, *self._options]
             pipe = subprocess.PIPE
+            env = {"PATH": os.environ.get("PATH", os.defpath)}  # an agent can read it, so nothing else is in it
             self._process = subprocess.Popen(
-                argv, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd="/", start_new_session=True
+                argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd="/", start_new_session=True
             )
+            self._entry = enter(self._roll, self._marker) if self._roll else None
         return self._process
 
     def _hear(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
@@ -229,9 +250,11 @@ class _Watch:
             return time.monotonic() >= self._limit
         return self._reason() is not None
 
-    def answered(self, code: int, leftovers: int, stopped: bool, survivors: int) -> Ended:
+    def answered(self, code: int, leftovers: int, stopped: bool, survivors: int, lost: int) -> Ended:
         self._notice_growth()
-        detail = f"{survivors} of its processes could not be ended" if survivors else ""
+        faults = [f"{survivors} of its processes could not be ended"] if survivors else []
+        faults += [f"not all it printed could be kept: {os.strerror(lost)}"] if lost else []
+        detail = "; ".join(faults)
         exit_code, number = (code, None) if code >= 0 else (None, -code)
         ended = self.ended(why=self._why if stopped else "exited", detail=detail)
         return replace(ended, exit_code=exit_code, signal=number, leftovers=leftovers)
@@ -267,19 +290,35 @@ def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
     """
     swept: set[int] = set()
     deadline = time.monotonic() + keeper.KILL_LIMIT
-    while (found := _marked(marker_name, marker_value, session)) and time.monotonic() < deadline:
-        for pid in found:
+    quiet = 0
+    while quiet < _LOOKS_TO_BE_SURE and time.monotonic() < deadline:
+        found = set()
+        for pid in _marked(marker_name, marker_value, session):  # each as soon as it is seen
             keeper.kill(pid, signal.SIGKILL)
+            found.add(pid)
         swept |= found
-        time.sleep(0.01)
+        quiet = 0 if found else quiet + 1
+        time.sleep(0.005)
     return len(swept)
 
 
-def _marked(name: str, value: str, session: int) -> set[int]:
+def end_leftovers(roll: Path) -> int:
+    """Ends what runners and keepers that are no more left running; returns how many processes that were."""
+    swept = 0
+    for entry in dead(roll):
+        swept += sweep(MARKER, entry.marker)
+        entry.strike()
+    return swept
+
+
+def _marked(name: str, value: str, session: int) -> Iterator[int]:
+    """Who was there at the first look, with all below them; then, each as soon as it is seen, whoever came since."""
     table = keeper.process_table()
-    roots = {pid for pid, row in table.items() if session and row[1] == session} | keeper.bearers(name, value)
-    found = (roots | keeper.descendants(table, roots)) - _ourselves(table)
-    return {pid for pid in found if pid in table and not table[pid][2]}
+    spared = _ourselves(table)
+    roots = {pid for pid, row in table.items() if session and row[1] == session} | set(keeper.bearers(name, value))
+    below = roots | keeper.descendants(table, roots)
+    yield from (pid for pid in below - spared if pid in table and not table[pid][2])
+    yield from (pid for pid in keeper.bearers(name, value) if pid not in spared)
 
 
 def _ourselves(table: keeper.ProcessTable) -> set[int]:
@@ -290,13 +329,15 @@ def _ourselves(table: keeper.ProcessTable) -> set[int]:
     return line | {os.getpid()}
 
 
-def _request(command: Command, marker: str) -> list[str]:
+def _request(command: Command, marker: str, secrets: Sequence[str]) -> list[str]:
     files = (command.stdin or Path(os.devnull), command.stdout, command.stderr)
     env = {**command.env, MARKER: marker}
     return [
         "run",
         str(command.cwd.absolute()),
         *(str(path.absolute()) for path in files),
+        str(len(secrets)),
+        *secrets,
         str(len(command.argv)),
         *command.argv,
         *(f"{name}={value}" for name, value in env.items()),

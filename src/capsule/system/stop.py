@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 from types import FrameType, TracebackType
 
@@ -47,6 +48,10 @@ class Stop:
         if self._pipe is None:
             raise RuntimeError("Stop is waited for outside its `with` block")
         return self._pipe[0]
+
+    def wait(self, seconds: float) -> bool:
+        """Let so much time pass; False where a stop was requested before it was over."""
+        return not select.select([self.fileno()], [], [], seconds)[0] and not self.requested
 
     def request(self) -> None:
         """Asks for a stop, as the first signal does. Asking twice is asking once."""

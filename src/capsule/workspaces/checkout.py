@@ -317,6 +317,7 @@ class Checkout(GitPlace):
 
     def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the door's): the branch is the user's
         self._gate.remove()
+        self._control.forget()
         remove_tree(self._notes)
         gone = (self._claim.checkpoint, self._claim.base)
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")

@@ -30,8 +30,8 @@ Stamp = tuple[int, int, int, int] | None
 # What git leaves in a worktree's git directory while something is under way, and how to end it.
 UNDER_WAY = {
     "MERGE_HEAD": ("a merge", "git merge --continue or --abort"),
-    "rebase-merge": ("a rebase", "git rebase --continue or --abort"),
-    "rebase-apply": ("a rebase or an am", "git rebase --continue or --abort"),
+    "rebase-merge": ("a rebase", "git rebase --abort, or --continue if it is yours"),
+    "rebase-apply": ("a rebase or an am", "git rebase --abort, or --continue if it is yours"),
     "CHERRY_PICK_HEAD": ("a cherry-pick", "git cherry-pick --continue or --abort"),
     "REVERT_HEAD": ("a revert", "git revert --continue or --abort"),
     "BISECT_LOG": ("a bisect", "git bisect reset"),

@@ -17,12 +17,14 @@ before it touches a file, so a second try finds it and does not merge what is me
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
@@ -31,6 +33,7 @@ from capsule.system.git_objects import RefMove
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.place import GitPlace
+from capsule.workspaces.private_git import PrivateGit
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
 from capsule.workspaces.salvage import put_aside
 from capsule.workspaces.step_commits import find_step, message_of
@@ -53,11 +56,15 @@ class GitWorktree(GitPlace):
         setup: str = "",
         copy: Sequence[str] = (),
         run_setup: RunSetup | None = None,
+        confined: bool = False,
     ) -> None:
+        """`confined`: a sandbox sees to it that agents keep to the grounds they are given."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
         super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=Provisions(setup, copy, run_setup))
         self._filled = self._notes / "filled"
         self._linked = LinkedWorktree(git, self.path, self.branch)
+        self._private = PrivateGit(git, mission, branch)
+        self._confined = confined
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
         self._trees: dict[str, str] = {}
@@ -143,6 +150,44 @@ class GitWorktree(GitPlace):
         changed = [change.path for change in self.changes(before, self.tree())]
         return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
 
+    # An agent comes and goes
+
+    def let_in(self) -> Grounds:
+        if not self._confined:
+            return super().let_in()
+        entry = self._require_whole()
+        self._private.make(entry)
+        instead = (str(entry), str(self._private.path))
+        return Grounds(writable=(str(self.path),), protected=(str(self.path / ".git"),), stand_ins=(instead,))
+
+    def see_out(self) -> None:
+        if self._private.exists():
+            self._take_over(self._require_whole())
+
+    def _take_over(self, entry: Path) -> None:
+        """What an agent did in a git directory of its own, as if it had done it here; HEAD is brought home later."""
+        if not self._private.exists():
+            return
+        left = self._private.left()
+        try:
+            self._private.take_over(left)
+        except WorkspaceBroken:
+            self._private.put_on_the_shelf()
+            raise
+        if left.stray:
+            self._git.repository("update-ref", "--no-deref", "HEAD", left.stray, git_dir=entry)
+        if left.tips:
+            self._unstage(left.tips[-1], entry)
+        self._private.remove()
+
+    def _straighten(self) -> Sequence[str]:
+        if not self._linked.bent():
+            return ()
+        head = self._claim.standing().head or self._base()
+        entry, _ = self._linked.ensure(head)
+        self._unstage(head, entry)
+        return (".git of the worktree, or git's own entry of it, was changed",)
+
     # Going back
 
     def restore(self, checkpoint: Checkpoint) -> str:
@@ -151,6 +196,8 @@ class GitWorktree(GitPlace):
             return ""
         entry, made = self._linked.ensure(checkpoint.head)
         self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._claim.branch}.lock"], self.path)
+        with contextlib.suppress(WorkspaceBroken):  # what an interrupted phase left may be refused: it is on the shelf
+            self._take_over(entry)
         standing = self._claim.standing(entry)
         there = self._snapshots.to_save(self._base())
         at_head = standing.home and standing.head == checkpoint.head
@@ -301,6 +348,9 @@ class GitWorktree(GitPlace):
     # Ending
 
     def salvage(self, why: str) -> str:
+        if entry := self._linked.whole():
+            with contextlib.suppress(WorkspaceBroken):
+                self._take_over(entry)
         standing = self._claim.standing()
         self._refuse_a_strangers(standing)
         base = standing.base or self._claim.put_base_back() or standing.head
@@ -316,15 +366,17 @@ class GitWorktree(GitPlace):
 
     def _is_only_the_base(self, base: str, tree: str, tips: Sequence[str]) -> bool:
         """Neither the files nor any commit or checkpoint hold anything but the base and artefacts."""
-        trees = self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
-        return all(self._deliverable(held) == self._git.commit(base).tree for held in {tree, *trees})
+        trees = {tree, *self._trees_between(base, *tips)}
+        return all(self._deliverable(held) == self._git.commit(base).tree for held in trees)
 
     def remove(self, *, branch: bool) -> None:
         self._refuse_a_strangers(self._claim.standing())
         if branch:
             self._refuse_if_in_use()
         self._linked.remove()
+        self._private.remove()
         self._gate.remove()
+        self._control.forget()
         remove_tree(self._notes)
         gone = [self._claim.checkpoint, *([self._claim.branch, self._claim.base] if branch else [])]
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")

@@ -54,6 +54,10 @@ class LinkedWorktree:
             return None
         return entry if self._points_to(entry) else None
 
+    def bent(self) -> bool:
+        """Something stands in the place of the worktree's `.git`, or of its entry, that is not what we put there."""
+        return not self.path.is_symlink() and os.path.lexists(self.path / ".git") and self.whole() is None
+
     def ensure(self, commit: str) -> tuple[Path, bool]:
         """The entry of a whole worktree, and whether it had to be made. Files that were there are still there."""
         entry = self.whole()

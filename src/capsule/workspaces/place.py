@@ -9,16 +9,23 @@ refs/capsule/salvage/<id>/<n>        what would have been lost
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused
 from capsule.core.evidence import Change, Checkpoint
+from capsule.core.hazards import Brought
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import Difference, Identity, RefMove, shown
+from capsule.workspaces.brought import brought
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.claim import Claim
+from capsule.workspaces.control_files import ControlFiles
+from capsule.workspaces.control_refs import RefWatch
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.provision import Provisions
 from capsule.workspaces.salvage import keep_commit
@@ -29,8 +36,10 @@ PLAIN = "100644"
 CAPSULE = Identity("Capsule", "capsule@localhost")
 
 
-class GitPlace:
+class GitPlace(ABC):
     """What worktree and checkout have in common."""
+
+    _confined = False
 
     def __init__(
         self,
@@ -49,6 +58,7 @@ class GitPlace:
         self._git = git
         self._mission = mission
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
+        self._shared = shared
         self._notes = git.capsule_dir / "places" / mission
         self._claim = Claim(git, mission, self._notes / "base", branch)
         self._logs = git.root / ".capsule" / "missions" / mission
@@ -59,6 +69,8 @@ class GitPlace:
         """The gate was entered since the last checkpoint."""
         self._base_commit = ""
         self._named: dict[str, tuple[str, str]] = {}
+        self._brought: tuple[tuple[str, ...], list[Brought]] = ((), [])
+        """What was asked about last: the same tree is judged by several phases."""
 
     # Looking
 
@@ -74,6 +86,26 @@ class GitPlace:
 
     def odd_files(self, tree: str) -> set[str]:
         return {shown(e.path) for e in self._git.list_tree(tree, recursive=True) if e.mode != PLAIN}
+
+    @abstractmethod
+    def head(self) -> str:
+        """The commit the branch stands at, once it is where it belongs."""
+
+    def brings(self, tree: str) -> Sequence[Brought]:
+        """Commits of a branch of its own are merged with all they hold; on a shared one they are not the mission's."""
+        head = self.head()
+        onto = head if self._shared else self._base()
+        if self._brought[0] != (onto, head, tree):
+            trees = dict.fromkeys((*self._trees_between(onto, head), tree))
+            files = [file for each in trees for file in brought(self._git, onto, each)]
+            kept = [file for file in files if not is_artefact(file.path.encode(), self._artefacts)]
+            self._brought = ((onto, head, tree), kept)
+        return self._brought[1]
+
+    def _trees_between(self, base: str, *tips: str) -> list[str]:
+        if tips == (base,):
+            return []
+        return self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
 
     def read(self, tree: str, path: str) -> bytes | None:
         return self._git.read_file(tree, path)
@@ -121,7 +153,36 @@ class GitPlace:
         return True, ""
 
     def notices(self) -> Sequence[str]:
-        return []
+        return self._control.notices()
+
+    def let_in(self) -> Grounds:
+        """All but the repository, and what is Capsule's: the work is committed by us."""
+        ours = (self.path / ".git", self.path / ".capsule")
+        return Grounds(writable=(str(self.path),), protected=tuple(map(str, ours)))
+
+    def see_out(self) -> None:
+        return None
+
+    # What no phase may touch, where no sandbox sees to that
+
+    @cached_property
+    def _control(self) -> ControlFiles:
+        worktree = None if self.path == self._git.root else self.path
+        refs = RefWatch(self._git, self._mission, worktree, lambda: self.branch)
+        return ControlFiles(self._git, self._mission, refs, also=self._straighten, confined=self._confined)
+
+    def watch(self) -> None:
+        self._control.watch()
+
+    def put_right(self) -> Sequence[str]:
+        return self._control.put_right()
+
+    def stand_down(self) -> None:
+        self._control.stand_down()
+
+    def _straighten(self) -> Sequence[str]:
+        """What is bent about the place itself, made straight again, in words."""
+        return ()
 
     # Where we stand
 

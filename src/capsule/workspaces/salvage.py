@@ -11,6 +11,7 @@ from pathlib import Path
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 
+_SHELF = "capsule/salvaged"
 _FOLDERS = ("refs/capsule/salvage/{}", "refs/capsule/salvage/{}+", "refs/capsule/salvaged/{}")
 
 
@@ -47,16 +48,17 @@ def put_away_repository(git: Git, dot_git: Path) -> None:
         shelve(git, dot_git, f"{dot_git.parent.name}-{os.urandom(4).hex()}.git")
 
 
-def put_aside(git: Git, path: Path) -> None:
-    """Onto the shelf; a pipe, a socket or a device holds nothing to keep and goes."""
+def put_aside(git: Git, path: Path) -> str:
+    """Onto the shelf, and where it is there; a pipe, a socket or a device holds nothing to keep and goes: ''."""
     kind = path.lstat().st_mode
     if stat.S_ISREG(kind) or stat.S_ISLNK(kind) or stat.S_ISDIR(kind):
-        shelve(git, path, f"{path.name}-{os.urandom(4).hex()}")
-    else:
-        path.unlink()
+        return shelve(git, path, f"{path.name}-{os.urandom(4).hex()}")
+    path.unlink()
+    return ""
 
 
-def shelve(git: Git, path: Path, name: str) -> None:
-    shelf = git.capsule_dir / "salvaged"
+def shelve(git: Git, path: Path, name: str) -> str:
+    shelf = git.common_dir / _SHELF
     shelf.mkdir(parents=True, exist_ok=True)
     shutil.move(path, shelf / name)
+    return f".git/{_SHELF}/{name}"

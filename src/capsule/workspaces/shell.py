@@ -1,41 +1,66 @@
-"""The project's own commands (tests, gates, set-up), run through `sh -c` and supervised like an agent."""
+"""The project's own commands (tests, gates, set-up), run through `sh -c` and supervised like an agent.
+
+What they run is what an agent wrote, so they run in the same sandbox: the place they run in is theirs, but for the
+repository and for what is Capsule's.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from capsule.core.briefing import Grounds
 from capsule.doors import Ran
-from capsule.system.files import tail_bytes
-from capsule.system.git_environment import for_others
+from capsule.system.environment import for_commands
+from capsule.system.files import head_bytes, tail_bytes
 from capsule.system.process import Command, Keeper
+from capsule.system.sandbox import Sandbox, fault_of_its_own
 from capsule.system.stop import Stop
 
 _TAIL = 64 * 1024
+_HEAD = 1024
 
 
 class SupervisedShell:
-    def __init__(self, keeper: Keeper, stop: Stop | None = None, base_env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        keeper: Keeper,
+        stop: Stop | None = None,
+        base_env: Mapping[str, str] | None = None,
+        *,
+        sandbox: Sandbox | None = None,
+        allow: Sequence[str] = (),
+    ) -> None:
+        """`allow` names variables that are passed on although they look like secrets."""
         self._keeper = keeper
         self._stop = stop
-        inherited = for_others(os.environ if base_env is None else base_env)
-        self._env = {name: value for name, value in inherited.items() if not name.startswith("CAPSULE_")}
+        self._sandbox = sandbox
+        self._env = for_commands(os.environ if base_env is None else base_env, allow)
 
     def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
+        environment = {**self._env, **env}
         ended = self._keeper.run(
             Command(
-                argv=("sh", "-c", command),
+                argv=self._confined(("sh", "-c", command), cwd, environment),
                 cwd=cwd,
-                env={**self._env, **env},
+                env=environment,
                 stdout=log,
                 stderr=log,
                 timeout=timeout,
             ),
             stop=self._stop,
         )
-        tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ended.detail
+        tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ""
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
-        return Ran(exit_code=code, why=ended.why, seconds=ended.seconds, tail=tail, log=log)
+        fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
+        why = "not-started" if fault else ended.why
+        return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=fault or tail or ended.detail, log=log)
+
+    def _confined(self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> tuple[str, ...]:
+        if self._sandbox is None:
+            return argv
+        grounds = Grounds(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
+        return self._sandbox.around(argv, cwd=cwd, env=env, grounds=grounds)

@@ -108,7 +108,7 @@ class Snapshots:
     def copy_index(self, target: Path) -> None:
         """What we know about the files, for somebody else's index."""
         half = target.with_name(f"{target.name}.capsule")
-        shutil.copyfile(self.index, half)
+        shutil.copy2(self.index, half)  # with its age: a younger one would hide edits made in the same second
         half.replace(target)
 
     def _take(self, base: str) -> str:

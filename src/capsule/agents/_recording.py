@@ -1,0 +1,203 @@
+"""Writes down what agents were told and what they did, as a script that the `scripted` agent plays.
+
+One exchange is one run of one phase: the prompt, what was said at last, what changed in the worktree, how it ended and
+what it used. The file is written anew after each one, beside itself and then renamed: a mission that is killed leaves a
+recording that is whole as far as it goes, and a mission that goes on adds to it. What is recorded for a run replaces
+what was there for it and for later ones of the same phase: that run was interrupted, or it was another mission's. A
+mission that is started over begins its part of the file anew, although its runs are counted on: `number` says so.
+
+A run that its provider turned away is no run: it starts again from the same state, so only why it was turned away is
+kept, beside the run that came of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from yaml12 import format_yaml, parse_yaml
+
+from capsule.agents._changes import Acts, acts_between
+from capsule.agents._player import RECORDING
+from capsule.agents.scripted import portable
+from capsule.core.briefing import Briefing, Transcript
+from capsule.core.errors import CapsuleError, UsageError, WorkspaceBroken
+from capsule.core.event import Usage
+from capsule.core.failure import Reaction
+from capsule.doors import Workspace
+from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
+from capsule.system.git import Git
+
+VERSION = 1
+LARGEST_FILE = 256 * 1024 * 1024
+_LONGEST_ANSWER = 1024 * 1024
+_LARGEST_RESULT = 4 * 1024 * 1024
+_ABOUT = """\
+# What agents were told and did, recorded by `capsule run --record`. To see the same again, without any agent:
+#   capsule run ID --replay FILE
+"""
+
+
+class Start(NamedTuple):
+    """How things stood when the agent was let in."""
+
+    tree: str
+    head: str
+    worklog: str
+
+
+class Recorder:
+    """Stands by while agents work; `redact` takes secrets out of every text."""
+
+    def __init__(
+        self, file: Path, git: Git, redact: Callable[[str], str], *, base: str, start_over: bool = False
+    ) -> None:
+        self._file, self._git, self._redact, self._start_over = file, git, redact, start_over
+        self._met: set[str] = set()
+        self._script = opened(file) or {RECORDING: {"version": VERSION, "base": base, "check_prompts": False}}
+        self._turned_away: dict[tuple[str, str, int], list[Acts]] = {}
+        self._save()  # whoever may not write there is told so before an agent is paid
+
+    def __call__(self, place: Workspace, before: str) -> Callable[[Briefing, Transcript], None]:
+        return partial(self._write_down, place, Start(before, place.head(), place.worklog()))
+
+    def _write_down(self, place: Workspace, start: Start, briefing: Briefing, transcript: Transcript) -> None:
+        if transcript.why == "stopped":
+            return
+        run = (briefing.item, briefing.phase, briefing.run)
+        turned_away = self._turned_away.setdefault(run, [])
+        ending = _ending(transcript)
+        if transcript.failure and transcript.failure.reaction is not Reaction.JUDGE:
+            turned_away.append(ending)
+            self._keep(briefing, {"turned_away": list(turned_away)})
+            return
+        turn = {
+            **({"turned_away": list(turned_away)} if turned_away else {}),
+            "prompt": portable(briefing.prompt, briefing.cwd, str(self._git.root)),
+            **_words(transcript),
+            **self._changes(place, start),
+            **_result(briefing.result_path),
+            **ending,
+        }
+        self._keep(briefing, turn)
+
+    def _changes(self, place: Workspace, start: Start) -> Acts:
+        try:
+            acts = acts_between(self._git, start.tree, place.tree(), (start.head, place.head()), self._clean)
+            return _with_worklog(acts, start.worklog, place.worklog())
+        except WorkspaceBroken as broken:
+            return {"left_out": {"everything": broken.message}}
+
+    def _clean(self, data: bytes) -> bytes:
+        """Secrets are as secret in a file that is no text."""
+        return self._redact(data.decode("latin-1")).encode("latin-1", errors="replace")
+
+    def _keep(self, briefing: Briefing, turn: Acts) -> None:
+        if self._start_over and briefing.item not in self._met:
+            self._script.pop(briefing.item, None)
+        self._met.add(briefing.item)
+        phases = self._script.setdefault(briefing.item, {})
+        turns = phases.get(briefing.phase, [])
+        kept = [old for place, old in enumerate(turns, 1) if old.get("number", place) < briefing.run]
+        number = {} if briefing.run == len(kept) + 1 else {"number": briefing.run}
+        phases[briefing.phase] = [*kept, {**number, **_each_text(turn, self._redact)}]
+        self._save()
+
+    def _save(self) -> None:
+        write_atomically(self._file, as_script(self._script))
+
+
+def opened(file: Path) -> dict[str, Any] | None:
+    """The recording to go on with; None where there is none yet. Nothing else is ever overwritten."""
+    try:
+        data = read_regular(file, LARGEST_FILE)
+    except FileNotFoundError:
+        return None
+    except (NotRegular, TooLarge) as fault:
+        raise UsageError(f"{file} cannot be recorded into: it is {fault.strerror}.", "Name another file.") from None
+    except OSError as fault:
+        raise UsageError(f"{file} cannot be read: {fault.strerror}.", "Name a file that you may write.") from None
+    if not data.strip():
+        return None
+    try:
+        script: Any = parse_yaml(data.decode())
+    except ValueError:  # neither YAML nor UTF-8
+        script = None
+    if not isinstance(script, dict) or RECORDING not in script:
+        raise UsageError(f"{file} is no recording.", "Name another file: this one is left as it is.")
+    found: dict[str, Any] = script
+    return found
+
+
+def as_script(script: dict[str, Any]) -> str:
+    """YAML that reads back as the same; where some strange text does not, JSON, which is YAML too."""
+    text = _ABOUT + format_yaml(script) + "\n"
+    try:
+        same = parse_yaml(text) == script
+    except ValueError:
+        same = False
+    return text if same else _ABOUT + json.dumps(script, indent=1) + "\n"
+
+
+def _words(transcript: Transcript) -> Acts:
+    """What it said, and what it complained of."""
+    said, complaint = _cut(transcript.text), _cut(transcript.stderr)
+    return {name: text for name, text in (("say", said), ("stderr", complaint)) if text}
+
+
+def _cut(data: bytes) -> str:
+    """The end of it, where a signal stands."""
+    left_out = len(data) - _LONGEST_ANSWER
+    note = f"[the first {left_out} bytes were not recorded]\n" if left_out > 0 else ""
+    return note + data[-_LONGEST_ANSWER:].decode(errors="replace")
+
+
+def _ending(transcript: Transcript) -> Acts:
+    """How it ended, as far as that is worth a word."""
+    ending: Acts = {"exit": transcript.exit_code} if transcript.exit_code else {}
+    if transcript.why != "exited":
+        ending["ended"] = transcript.why
+    ending["seconds"] = round(transcript.seconds, 3)
+    usage = msgspec.to_builtins(msgspec.structs.replace(transcript.usage or Usage(), seconds=None))
+    if usage:
+        ending["usage"] = usage
+    if transcript.failure:
+        ending["failure"] = msgspec.to_builtins(transcript.failure)
+    return ending
+
+
+def _result(path: str) -> Acts:
+    try:
+        return {"result": read_regular(Path(path), _LARGEST_RESULT).decode(errors="replace")} if path else {}
+    except OSError:  # none, or nothing that anybody would read
+        return {}
+
+
+def _with_worklog(acts: Acts, before: str, after: str) -> Acts:
+    """The worklog is no part of the tree. What is added at its end fits one with other stamps, too."""
+    if after == before:
+        return acts
+    if after.startswith(before):
+        return {**acts, "append": {"worklog.md": after.removeprefix(before)}}
+    return {**acts, "write": {**acts.get("write", {}), "worklog.md": after}}
+
+
+def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {change(key): _each_text(part, change) for key, part in value.items()}
+    return [_each_text(part, change) for part in value] if isinstance(value, list) else value
+
+
+def about(file: Path) -> dict[str, Any]:
+    """What a recording says about itself, for whoever is to replay it."""
+    script = opened(file)
+    if script is None:
+        raise CapsuleError(f"{file} holds no recording.", "Make one: capsule run ID --record FILE")
+    head = script[RECORDING]
+    return head if isinstance(head, dict) else {}

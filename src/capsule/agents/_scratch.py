@@ -1,0 +1,95 @@
+"""A folder for one agent run, and only for it: where it keeps its temporary files, and settings that it litters.
+
+Its name follows from the project and the mission, so that the next run finds what a killed one left, and removes it.
+The system's temp folder is everybody's: a folder of that name that is not ours is left alone, and another is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from capsule.core.errors import CapsuleError
+from capsule.system.files import read_regular, write_atomically
+
+_LARGEST_BORROWED = 4 * 1024 * 1024
+
+
+@contextmanager
+def private_folder(project: Path, mission: str, temp: str = "") -> Iterator[Path]:
+    """Only ours to enter, gone at the end."""
+    digest = hashlib.sha256(os.fsencode(f"{project.absolute()}\0{mission}")).hexdigest()[:12]
+    try:
+        place = _placed(temp, f"capsule-{os.getuid()}-{digest}")
+    except OSError as fault:
+        hint = "Set TMPDIR to one that can be written."
+        raise CapsuleError(f"No folder for temporary files: {fault}.", hint) from None
+    try:
+        yield place
+    finally:
+        remove(place)
+
+
+def _placed(temp: str, name: str) -> Path:
+    """Where the user's environment says; a place that cannot be used is no reason not to work."""
+    if Path(temp).is_absolute():
+        with contextlib.suppress(OSError):
+            return _made(Path(temp) / name)
+    return _made(Path(tempfile.gettempdir()).absolute() / name)
+
+
+def _made(place: Path) -> Path:
+    remove(place)
+    try:
+        place.mkdir(mode=0o700)
+    except FileExistsError:
+        return Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
+    return place
+
+
+def remove(place: Path) -> None:
+    """A folder of ours with all that an agent put there, whatever rights it gave it; nobody else's, and no link."""
+    with contextlib.suppress(OSError):
+        found = place.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            return
+        for folder, names, _ in os.walk(place):
+            for child in (Path(folder, name) for name in names):
+                if not child.is_symlink():
+                    child.chmod(0o700)
+        shutil.rmtree(place)
+
+
+@contextmanager
+def borrowed(source: Path, target: Path, names: Sequence[str], *, returned: Sequence[str] = ()) -> Iterator[Path]:
+    """The user's files in a folder of the run's own. Those to be returned go back where the agent has changed them."""
+    target.mkdir(parents=True, exist_ok=True, mode=0o700)
+    seeds = {name: content for name in names if (content := _content((source / name).resolve())) is not None}
+    for name, content in seeds.items():
+        _put(target / name, content)
+    try:
+        yield target
+    finally:
+        for name in returned:
+            after = _content(target / name)
+            if after is not None and after != seeds.get(name):
+                _put((source / name).resolve(), after)
+
+
+def _put(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_atomically(path, content, mode=0o600)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return read_regular(path, _LARGEST_BORROWED)
+    except OSError:
+        return None

@@ -1,0 +1,118 @@
+"""What CLIs and their providers say when something goes wrong, in plain words, and which kind of failure that is.
+
+Most CLIs hand on what the provider said, with a status code in it or without. The words come first: they know more than
+the code (a 429 may mean a spent budget, a 400 a key that is not valid or a prompt that is too long). The telling ones
+stand before the vague ones.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from capsule.agents._stream import in_short
+from capsule.core.failure import Failure, Kind
+from capsule.system.process import Ended
+
+_LONGEST_WAIT = timedelta(hours=6)
+"""A limit that is lifted later than this is not worth waiting for: a person had better know."""
+
+_PHRASES: tuple[tuple[str, Kind], ...] = (
+    (r"context.window|context.length|context_length|contextoverflow|input token count|input_too_large", Kind.CONTEXT),
+    (r"prompt is too long|maximum number of tokens|413 payload", Kind.CONTEXT),
+    (r"content.?filter|usage policy|flagged|blocked due to safety|prohibited", Kind.REFUSAL),
+    (r"max_output_tokens|max session turns|turnlimited", Kind.CUT_SHORT),
+    (r"api key not valid|incorrect api key|invalid.{0,4}api.{0,2}key|unauthenticated|unauthorized", Kind.AUTH),
+    (r"missing environment variable|not logged in|log ?in again|token.{0,40}(expired|revoked|refresh)", Kind.AUTH),
+    (r"must specify the \w+ environment variable|set an auth method|default credentials|forbidden", Kind.AUTH),
+    (r"invalid auth method|no api key|api key is missing|loadapikeyerror|providerautherror", Kind.AUTH),
+    (r"daily quota|quota exceeded|insufficient.?(quota|credit|balance|fund)|billing hard limit", Kind.QUOTA),
+    (r"(exceeded your current quota)(?!.*retry (in|after))|credit balance|payment required", Kind.QUOTA),
+    (
+        r"rate.?limit|too many requests|resource.{0,12}exhausted|usage limit|exceeded your current quota",
+        Kind.RATE_LIMIT,
+    ),
+    (r"overloaded|high demand|at capacity|service unavailable|internal server error|bad gateway", Kind.OVERLOAD),
+    (r"stream (disconnected|ended|closed)|fetch failed|connection|network|econn|socket|terminated$", Kind.CONNECTION),
+    (
+        r"model.{0,40}not.{0,8}found|no such model|unknown (argument|option|flag)|unexpected argument",
+        Kind.CONFIGURATION,
+    ),
+    (r"error loading config|modelnotfound|trusted directory|invalid configuration", Kind.CONFIGURATION),
+)
+_BEFORE_IT_BEGINS = (Kind.AUTH, Kind.CONFIGURATION, Kind.CONTEXT)
+_STATUS = re.compile(r"(?:status:?|code\D{0,3}) ?([45]\d\d)\b")
+_STATUSES = {402: Kind.QUOTA, 408: Kind.CONNECTION, 413: Kind.CONTEXT, 429: Kind.RATE_LIMIT}
+_CLASSES = {4: Kind.CONFIGURATION, 5: Kind.OVERLOAD}
+_LATER = "It should pass by itself."
+_HINTS: Mapping[Kind, str] = {
+    Kind.CONTEXT: "Make the item smaller, or the prompt shorter.",
+    Kind.REFUSAL: "Put the item into other words, or name another model.",
+    Kind.CUT_SHORT: "Make the item smaller, or raise the limit in the CLI's own settings.",
+    Kind.QUOTA: "Add credit, or use another key or agent, then run the same command again.",
+    Kind.RATE_LIMIT: _LATER,
+    Kind.OVERLOAD: _LATER,
+    Kind.CONNECTION: "Check the network, the proxy and the address of the provider.",
+}
+_PAUSE = re.compile(r"(?:try again|retry)(?: in| after) (\d+(?:\.\d+)?) ?(ms|s|m|h)", re.IGNORECASE)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_MOMENT = re.compile(r"try again at (?:(\w{3} \d+)(?:st|nd|rd|th), (\d{4}) )?(\d+:\d\d [AP]M)", re.IGNORECASE)
+
+
+def failure(
+    name: str, said: str, hints: Mapping[Kind, str], *, status: int | None = None, now: datetime | None = None
+) -> Failure:
+    """What an agent's words about its failure mean; `hints` are the ones that only the adapter can give."""
+    kind, pause = kind_of(said, status), _pause(said, now or datetime.now())
+    if kind is Kind.RATE_LIMIT and pause is not None and pause > _LONGEST_WAIT:
+        kind = Kind.QUOTA
+    waits = pause.total_seconds() if pause is not None and kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) else None
+    return Failure(kind, f"{name}: {in_short(said)}", hints.get(kind, _HINTS.get(kind, "")), waits)
+
+
+def false_start(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:
+    """Why a CLI that has printed no event did not even begin: the first line of stderr that says so.
+
+    Anything may stand there, and what stands in the CLI's place may be a wrapper: only what must stop the run counts.
+    """
+    if ended.why != "exited" or not ended.exit_code:
+        return None
+    found = (line.strip() for line in stderr.splitlines() if kind_of(line) in _BEFORE_IT_BEGINS)
+    line = next(found, "")
+    return failure(name, line, hints) if line else None
+
+
+def kind_of(said: str, status: int | None = None) -> Kind:
+    words = said.lower()
+    for phrase, kind in _PHRASES:
+        if re.search(phrase, words):
+            return kind
+    found = _STATUS.search(words)
+    return _by_status(status or (int(found[1]) if found else 0))
+
+
+def _by_status(status: int) -> Kind:
+    if status in (401, 403):
+        return Kind.AUTH
+    return _STATUSES.get(status) or _CLASSES.get(status // 100, Kind.CRASH)
+
+
+def _pause(said: str, now: datetime) -> timedelta | None:
+    """How long the provider asks us to wait: as a span, or until a moment of local time."""
+    span, moment = _PAUSE.search(said), _MOMENT.search(said)
+    try:
+        if span:
+            return timedelta(seconds=float(span[1]) * _UNITS[span[2].lower()])
+        return _until(now, *moment.groups()) if moment else None
+    except OverflowError:  # longer than any calendar
+        return timedelta.max
+    except ValueError:
+        return None
+
+
+def _until(now: datetime, day: str | None, year: str | None, clock: str) -> timedelta:
+    """Without a day, it is the next time that the clock shows this."""
+    date = datetime.strptime(f"{day} {year}", "%b %d %Y") if day else now
+    at = datetime.combine(date, datetime.strptime(clock, "%I:%M %p").time())
+    return max(timedelta(), at - now if day or at >= now else at + timedelta(days=1) - now)

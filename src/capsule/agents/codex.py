@@ -1,0 +1,174 @@
+"""Codex, headless: `codex exec --json`, its events as JSON lines, its home a folder of the run's own.
+
+Measured with 0.166.0:
+
+- It trusts the directory it works in by itself, and then starts the repository's own tool servers (`.codex/`). Said to
+  be untrusted, a directory takes no part, and no entry for it is added to the settings.
+- Everything it knows lives in CODEX_HOME, which tools may write to: an agent could leave commands there that run when
+  its user next starts codex. So each run gets a home with copies. Only the login is shared, by a link: codex rewrites
+  it in place, and of two copies one would be refused once the other has been renewed.
+- `error` events and items are remarks; only `turn.failed` is a failure. It tells its kind in words.
+- Providers of the user's own retry as often as we say. The built-in one cannot be told: about half a minute.
+- While there is no network it waits without end, and says so now and then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from capsule.agents import _words
+from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin
+from capsule.agents._scratch import borrowed
+from capsule.agents._stream import Event, Events, Reading, StreamAgent, called, count, table, tables, word
+from capsule.core.briefing import Briefing
+from capsule.core.event import Usage
+from capsule.core.failure import Failure, Kind
+from capsule.system.process import Ended
+
+_HEADLESS = (
+    *("exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "--skip-git-repo-check", "--color", "never"),
+    *("--disable", "plugins", "--disable", "apps"),
+    *("-c", "analytics.enabled=false", "-c", 'otel.metrics_exporter="none"', "-c", "check_for_update_on_startup=false"),
+)
+_OWN_RETRIES = 1
+_SEEDS = ("config.toml", "AGENTS.md", "models_cache.json", "version.json")
+_LOGIN = "auth.json"
+_PLAIN_KEY = re.compile(r"[\w-]+")
+_SHELL = re.compile(r"^\S*/(?:ba|z|da)?sh -l?c (['\"]?)(.*)\1$", re.DOTALL)
+_HINTS = {
+    Kind.AUTH: "Run `codex login`, or set CODEX_API_KEY. A login kept in a keyring is not found: codex must keep it in "
+    'a file (cli_auth_credentials_store = "file").',
+    Kind.CONFIGURATION: "Check the model, agents.codex.args and ~/.codex/config.toml.",
+}
+_WAITING = "waiting for network"
+
+
+class Agent(StreamAgent):
+    binary = "codex"
+    apart = True
+    how_to_get_it = "Get it with `npm install -g @openai/codex`, or name another agent with --agent."
+    passes = ("CODEX_*", "OPENAI_*", "AZURE_*")
+    home = (f".codex/{_LOGIN}",)
+
+    def invocation(self, briefing: Briefing) -> Invocation:
+        argument, stdin = by_argument_or_stdin(briefing.prompt)
+        model = self.model(briefing)
+        argv = (
+            self.program(),
+            *_HEADLESS,
+            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd))),
+            *(part for name in self._providers() for part in _few_retries(name)),
+            *(("-m", model) if model else ()),
+            *self.args(briefing),
+            *(("--", argument) if argument is not None else ("-",)),
+        )
+        return Invocation(argv, stdin)
+
+    @contextmanager
+    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        """A home of its own, unless the settings name one; the keys that the user's own providers ask for."""
+        if "CODEX_HOME" in self.connection.env:
+            yield {}
+            return
+        theirs, ours = self._home(), scratch / "codex"
+        with borrowed(theirs, ours, _SEEDS):
+            if (theirs / _LOGIN).is_file():
+                (ours / _LOGIN).symlink_to(theirs / _LOGIN)
+            keys = {str(provider.get("env_key")) for provider in self._providers().values()}
+            yield {"CODEX_HOME": str(ours), **_known(keys - env.keys(), self.connection.base_env)}
+
+    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+        thread = next((event for event in events.head if event.get("type") == "thread.started"), None)
+        if thread is None:
+            false_start = _words.false_start("codex", stderr, ended, _HINTS)
+            return Reading("", false_start) if false_start else None
+        usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
+        return Reading(_last_message(events), _failure(events), usage)
+
+    def activity(self, event: Event) -> str:
+        if event.get("type") == "error":
+            return word(event.get("message"))
+        return _shown(_item(event)) if word(event.get("type")).startswith("item.") else ""
+
+    def _home(self) -> Path:
+        env = {**self.connection.base_env, **self.connection.env}
+        return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex").absolute()
+
+    def _providers(self) -> dict[str, dict[str, Any]]:
+        """Those of the user's own."""
+        try:
+            found = tomllib.loads((self._home() / "config.toml").read_text(encoding="utf-8")).get("model_providers")
+        except (OSError, ValueError):
+            return {}
+        tables = found.items() if isinstance(found, dict) else ()
+        return {name: table for name, table in tables if isinstance(table, dict)}
+
+
+def _untrusted(cwd: str) -> str:
+    """A path is a quoted key here: codex takes a dotted one apart."""
+    places = dict.fromkeys((cwd, str(Path(cwd).resolve())))
+    entries = (json.dumps(place, ensure_ascii=False) + '={trust_level="untrusted"}' for place in places)
+    return f"projects={{{','.join(entries)}}}"
+
+
+def _few_retries(provider: str) -> tuple[str, ...]:
+    if not _PLAIN_KEY.fullmatch(provider):
+        return ()
+    names = ("request_max_retries", "stream_max_retries")
+    return tuple(part for name in names for part in ("-c", f"model_providers.{provider}.{name}={_OWN_RETRIES}"))
+
+
+def _known(names: set[str], env: Mapping[str, str]) -> dict[str, str]:
+    return {name: env[name] for name in names if name in env}
+
+
+def _last_message(events: Events) -> str:
+    items = (_item(event) for event in events.backwards(b'"agent_message"') if event.get("type") == "item.completed")
+    return next((word(item.get("text")) for item in items if item.get("type") == "agent_message"), "")
+
+
+def _failure(events: Events) -> Failure | None:
+    failed = events.last("turn.failed")
+    if failed is not None:
+        error = failed.get("error")
+        return _words.failure("codex", word(error) or word(table(error).get("message")), _HINTS)
+    last = next(events.backwards(), {})
+    said = word(last.get("message"))
+    return _words.failure("codex", said, _HINTS) if last.get("type") == "error" and _WAITING in said else None
+
+
+def _usage(completed: Event, session: str) -> Usage:
+    """What was read includes what came from a cache; what was thought is part of what was written."""
+    used = table(completed.get("usage"))
+    return Usage(
+        tokens_in=count(used.get("input_tokens")), tokens_out=count(used.get("output_tokens")), session=session
+    )
+
+
+def _item(event: Event) -> dict[str, Any]:
+    return table(event.get("item"))
+
+
+def _shown(item: dict[str, Any]) -> str:
+    match item.get("type"):
+        case "command_execution":
+            return "Bash: " + _SHELL.sub(r"\2", word(item.get("command")))
+        case "file_change":
+            return f"Edit {', '.join(word(change.get('path')) for change in tables(item.get('changes')))}"
+        case "mcp_tool_call":
+            return f"{called(item.get('server'))}: {called(item.get('tool'))}"
+        case "web_search":
+            return f"Search: {word(item.get('query'))}"
+        case "agent_message":
+            return word(item.get("text"))
+    return ""
+
+
+def connect(connection: Connection) -> Agent:
+    return Agent(connection)

@@ -1,0 +1,202 @@
+"""Gemini CLI, headless: `gemini --yolo -o stream-json`, its events as JSON lines, its home a folder of the run's own.
+
+Measured with 0.61.0:
+
+- It works only where it trusts the directory, and a trusted directory's `.gemini/settings.json` starts tool servers,
+  hooks and discovery commands. `--skip-trust` is heard after those settings were passed over, and before its check: so
+  it works, and they do not. `.env` files of the repository could still send the key elsewhere; two settings stop that
+  (one for `.env`, and `useExternal`, without which it reads `.gemini/.env` once more when it checks the login). They
+  would also stop it from reading the user's own `~/.gemini/.env`: that is read here.
+- It retries for minutes unless `maxAttempts` says otherwise, and only the settings can: each run has a copy of them.
+- An empty answer, a torn stream and a refusal leave exit code 0; `result.status` tells. What went wrong is said in the
+  result, or in the `error` event before it. The exit code of an API error is its status modulo 256.
+- An answer that was cut for its length is reported as a success: nothing tells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from capsule.agents import _words
+from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin, exit_code
+from capsule.agents._scratch import borrowed
+from capsule.agents._stream import Event, Events, Reading, StreamAgent, called, count, table, tool_line, word
+from capsule.core.briefing import Briefing
+from capsule.core.event import Usage
+from capsule.core.failure import Failure, Kind
+from capsule.system.files import write_atomically
+from capsule.system.process import Ended
+
+_DEFAULT_MODEL = "gemini-2.5-pro"
+"""Without a name it asks another model first which one to use."""
+_OWN_ATTEMPTS = 2
+_FOLDER = ".gemini"
+_LOGINS = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json", "mcp-oauth-tokens.json")
+_SEEDS = ("settings.json", "installation_id", "GEMINI.md", *_LOGINS)
+_KINDS = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
+_ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(G(?:EMINI|OOGLE)_\w+)\s*=\s*(['\"]?)(.*?)\2\s*$", re.MULTILINE)
+_API_ERROR = re.compile(r"^\[API Error: (.*?)\]", re.DOTALL)
+_HTTP_ERRORS = {status % 256: status for status in (400, 401, 403, 429, 500, 502, 503, 504)}
+_TELLING = ("command", "file_path", "path", "pattern", "query", "url", "prompt", "dir_path")
+_HINTS = {
+    Kind.AUTH: "Run `gemini` once and log in, or set GEMINI_API_KEY.",
+    Kind.CONFIGURATION: "Check the model, agents.gemini.args and ~/.gemini/settings.json.",
+    Kind.CUT_SHORT: "Give it more turns with model.maxSessionTurns in ~/.gemini/settings.json, or split the item.",
+}
+
+
+class Agent(StreamAgent):
+    binary = "gemini"
+    apart = True
+    how_to_get_it = "Get it with `npm install -g @google/gemini-cli`, or name another agent with --agent."
+    passes = ("GEMINI_*", "GOOGLE_*", "GCLOUD_*", "CLOUDSDK_*")
+    home = (".config/gcloud",)
+
+    def invocation(self, briefing: Briefing) -> Invocation:
+        argument, stdin = by_argument_or_stdin(briefing.prompt)
+        argv = (
+            self.program(),
+            *("--yolo", "-o", "stream-json", "-m", self.model(briefing) or _DEFAULT_MODEL),
+            *(() if self.connection.trust_project else ("--skip-trust",)),
+            *self.args(briefing),
+            *((f"--prompt={argument}",) if argument is not None else ()),
+        )
+        return Invocation(argv, stdin)
+
+    def defaults(self) -> Mapping[str, str]:
+        trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true"} if self.connection.trust_project else {}
+        return {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1", **trust}
+
+    @contextmanager
+    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        """A home of its own, unless the settings name one; the user's login, settings and keys are taken along."""
+        if "GEMINI_CLI_HOME" in self.connection.env:
+            yield {}
+            return
+        theirs = Path(env.get("GEMINI_CLI_HOME") or env.get("HOME") or Path.home()).absolute()
+        ours = scratch / "gemini"
+        with borrowed(theirs / _FOLDER, ours / _FOLDER, _SEEDS, returned=_LOGINS) as folder:
+            keys = _keys_on_file(theirs, env)
+            settings = self._settings(folder / "settings.json", has_key="GEMINI_API_KEY" in {*env, *keys})
+            write_atomically(folder / "settings.json", json.dumps(settings))
+            yield {"GEMINI_CLI_HOME": str(ours), **keys}
+
+    def _settings(self, path: Path, *, has_key: bool) -> dict[str, Any]:
+        """The user's, with few retries, no updates, and nothing of the repository's unless it is trusted."""
+        settings = _loaded(path)
+        if has_key:  # with another address for the API it would look for a gateway's login
+            _section(_section(settings, "security"), "auth").setdefault("selectedType", "gemini-api-key")
+        general = {"maxAttempts": _OWN_ATTEMPTS, "disableAutoUpdate": True, "enableAutoUpdate": False}
+        _section(settings, "general").update(general)
+        if not self.connection.trust_project:
+            _section(settings, "advanced")["ignoreLocalEnv"] = True
+            _section(_section(settings, "security"), "auth")["useExternal"] = True
+        return settings
+
+    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+        result = events.last("result")
+        if result is None and not any(event.get("type") in _KINDS for event in events.head):
+            false_start = _words.false_start("gemini", stderr, ended, _HINTS)
+            return Reading("", false_start) if false_start else None
+        return Reading(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
+
+    def activity(self, event: Event) -> str:
+        if event.get("type") == "message":
+            return word(event.get("content")) if event.get("role") == "assistant" else ""
+        if event.get("type") == "error":
+            return word(event.get("message"))
+        return _shown(event) if event.get("type") == "tool_use" else ""
+
+
+def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(settings.get(name), dict):
+        settings[name] = {}
+    section: dict[str, Any] = settings[name]
+    return section
+
+
+def _loaded(path: Path) -> dict[str, Any]:
+    """Settings that we cannot read (they may hold comments) are those of a new user: the login may still be known."""
+    try:
+        found = json.loads(_without_comments(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _without_comments(text: str) -> str:
+    strings_or_comments = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
+    return re.sub(strings_or_comments, lambda found: found[1] or "", text, flags=re.DOTALL)
+
+
+def _keys_on_file(home: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """What the user keeps in `~/.gemini/.env`, or else in `~/.env`; what is set already stays as it is."""
+    for path in (home / _FOLDER / ".env", home / ".env"):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            continue
+        return {name: value for name, _, value in _ASSIGNMENT.findall(text) if name not in env}
+    return {}
+
+
+def _final_text(events: Events) -> str:
+    """What it said after its last tool, piece by piece."""
+    pieces: list[str] = []
+    for event in events.backwards():
+        if event.get("type") in ("tool_use", "tool_result"):
+            break
+        if event.get("type") == "message" and event.get("role") == "assistant":
+            pieces.append(word(event.get("content")))
+    return "".join(reversed(pieces))
+
+
+def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
+    if not result and ended.why == "exited" and not ended.exit_code:  # as after a SIGTERM
+        return Failure(Kind.CRASH, "gemini broke off before it was done.")
+    if result.get("status") != "error":
+        return None
+    error = result.get("error")
+    said = word((error if isinstance(error, dict) else events.last("error") or {}).get("message"))
+    if "empty response" in said:
+        return Failure(Kind.SILENT, "gemini: the model gave an empty answer.")
+    found = _API_ERROR.search(said)
+    return _words.failure("gemini", _message(found[1]) if found else said, _HINTS, status=_status(ended))
+
+
+def _status(ended: Ended) -> int | None:
+    return _HTTP_ERRORS.get(exit_code(ended) or 0)
+
+
+def _message(said: str) -> str:
+    """A provider's error is handed on as it came, or as its message alone."""
+    try:
+        return word(json.loads(said)["error"]["message"]) or said
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return said
+
+
+def _usage(events: Events, result: Event) -> Usage:
+    """It counts from zero: a run that never reached a model reports nothing."""
+    started = next((event for event in events.head if event.get("type") == "init"), {})
+    stats = table(result.get("stats"))
+    used = stats if stats.get("total_tokens") else {}
+    return Usage(
+        tokens_in=count(used.get("input_tokens")),
+        tokens_out=count(used.get("output_tokens")),
+        model=called(started.get("model")),
+        session=called(started.get("session_id")),
+    )
+
+
+def _shown(event: Event) -> str:
+    return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
+
+
+def connect(connection: Connection) -> Agent:
+    return Agent(connection)

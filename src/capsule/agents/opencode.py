@@ -1,0 +1,243 @@
+"""opencode, headless: `opencode run --format json`, its events as JSON lines.
+
+Measured with 1.18.33:
+
+- The prompt always goes by stdin: an argument with spaces in it reaches the model in quotes, those inside it escaped.
+- OPENCODE_DISABLE_PROJECT_CONFIG leaves out the repository's `opencode.json` and what `.opencode/` configures, but not
+  plugins: `.opencode/plugin/*.js` runs inside opencode whatever is set. Where there are any, it is not started at all.
+- It retries a rate limit, an overload and a torn stream without end, and prints nothing about it: its log goes to
+  stderr, so that whoever ends it can say why it was not done.
+- There is no last event. What the last step says (`length`, `content-filter`) or an error after it is how it ended.
+- Each run leaves a library of 5.6 MB in the temp folder; ours is removed with the run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from capsule.agents import _words
+from capsule.agents._cli import Connection, Invocation, not_started
+from capsule.agents._stream import (
+    Event,
+    Events,
+    Reading,
+    StreamAgent,
+    amount,
+    called,
+    count,
+    table,
+    tool_line,
+    word,
+)
+from capsule.core.briefing import Briefing, Transcript
+from capsule.core.event import Usage
+from capsule.core.failure import Failure, Kind
+from capsule.system.files import read_regular
+from capsule.system.process import Ended
+
+_HEADLESS = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR")
+_CONTENT = "OPENCODE_CONFIG_CONTENT"
+_UNATTENDED = {"permission": "allow", "share": "disabled", "autoupdate": False}
+_KINDS = frozenset({"step_start", "step_finish", "text", "tool_use", "reasoning", "error"})
+_LARGEST_SETTINGS = 1024 * 1024
+_PLUGINS = ("plugin/*.js", "plugin/*.ts", "plugins/*.js", "plugins/*.ts")
+_SETTINGS = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc")
+_NAMES_PLUGINS = re.compile(rb'"plugins?"|\\u')
+_LOGGED = re.compile(r'error\.error="((?:\\.|[^"\\])*)"|error="((?:\\.|[^"\\])*)"')
+_UNAVAILABLE = 503
+_REJECTED = re.compile(r"rejected permission|rule which prevents")
+_TELLING = ("command", "filePath", "path", "pattern", "query", "url", "description", "prompt")
+_HINTS = {
+    Kind.AUTH: "Run `opencode auth login`, or set the key of your provider.",
+    Kind.CONFIGURATION: "Check the model (provider/model), agents.opencode.args and opencode's own settings.",
+}
+_ENDINGS: Mapping[str, tuple[Kind, str]] = {
+    "length": (Kind.CUT_SHORT, "the answer was cut at the length that one answer may have"),
+    "content-filter": (Kind.REFUSAL, "the provider's content filter blocked the answer"),
+}
+
+
+class Agent(StreamAgent):
+    binary = "opencode"
+    apart = True
+    how_to_get_it = "Get it with `npm install -g opencode-ai`, or name another agent with --agent."
+    passes = (
+        *("OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "OPENROUTER_*", "GEMINI_*", "GOOGLE_*", "GROQ_*", "MISTRAL_*"),
+        *("XAI_*", "DEEPSEEK_*", "CEREBRAS_*", "TOGETHER_*", "AWS_*", "AZURE_*", "VERTEX_*"),
+    )
+    home = (".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode")
+
+    def invocation(self, briefing: Briefing) -> Invocation:
+        model = self.model(briefing)
+        argv = (self.program(), *_HEADLESS, *(("-m", model) if model else ()), *self.args(briefing))
+        return Invocation(argv, briefing.prompt)
+
+    def defaults(self) -> Mapping[str, str]:
+        ours = {} if self.connection.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
+        return {"NO_COLOR": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", **ours}
+
+    @contextmanager
+    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
+        """Nobody is there to be asked. What else the user's settings say, in files or by this variable, stays."""
+        yield {_CONTENT: json.dumps({**_loaded(env.get(_CONTENT, "")), **_UNATTENDED})}
+
+    def run(self, briefing: Briefing) -> Transcript:
+        """Not where it would run the repository's own code inside itself, keys and all."""
+        plugin = None if self.connection.trust_project else _plugin_of_the_project(Path(briefing.cwd))
+        if plugin is None:
+            return super().run(briefing)
+        failure = Failure(
+            Kind.CONFIGURATION,
+            f"opencode would run the repository's own plugins ({plugin}), and has no switch against it.",
+            "If you trust them, set agents.opencode.trust_project; else remove them, or name another agent.",
+        )
+        return not_started(failure)
+
+    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+        known = any(event.get("type") in _KINDS for event in events.head)
+        failure = _failure(events, ended, _last_logged(stderr))
+        if not known and failure is None:
+            return None
+        return Reading(_final_text(events), failure, _usage(events))
+
+    def activity(self, event: Event) -> str:
+        match event.get("type"):
+            case "tool_use":
+                return _shown(_part(event))
+            case "text":
+                return word(_part(event).get("text"))
+            case "error":
+                return _said(event)
+        return ""
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _plugin_of_the_project(cwd: Path) -> str | None:
+    """The first file that would bring code along; settings with escapes in them might name one, and count as such."""
+    for pattern in _PLUGINS:
+        for found in (cwd / ".opencode").glob(pattern):
+            return str(found.relative_to(cwd))
+    for name in _SETTINGS:
+        try:
+            if _NAMES_PLUGINS.search(read_regular(cwd / name, _LARGEST_SETTINGS)):
+                return name
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return name
+    return None
+
+
+def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
+    last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), {})
+    if last.get("type") == "error":
+        return _by_error(last, logged)
+    kind, said = _ENDINGS.get(word(_part(last).get("reason")), (None, ""))
+    if kind:
+        return _words.failure("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
+    if ended.why in ("timeout", "idle") and logged:
+        return _still_trying(logged)
+    if ended.why == "exited" and ended.exit_code and logged:
+        return _words.failure("opencode", logged, _HINTS)
+    return _rejected(events)
+
+
+def _by_error(event: Event, logged: str) -> Failure:
+    """Some errors say only that more stands in the log."""
+    status = count(table(table(event.get("error")).get("data")).get("statusCode"))
+    said = _said(event)
+    return _words.failure("opencode", f"{said} {logged}" if "server logs" in said else said, _HINTS, status=status)
+
+
+def _still_trying(logged: str) -> Failure | None:
+    """It was ended while it tried again and again, which it does only with what its provider is to blame for."""
+    status = _UNAVAILABLE if logged.startswith("AI_") else None
+    found = _words.failure("opencode", logged, _HINTS, status=status)
+    return None if found.kind is Kind.CRASH else found
+
+
+def _said(event: Event) -> str:
+    error = event.get("error")
+    if not isinstance(error, dict):
+        return word(error)
+    name, message = word(error.get("name")), word(table(error.get("data")).get("message"))
+    return message or name if name in ("APIError", "UnknownError") else f"{name}: {message}"
+
+
+def _last_logged(stderr: str) -> str:
+    """The last error of the main conversation in its log; titles and summaries are asked for on the side."""
+    for line in reversed(stderr.splitlines()):
+        found = _LOGGED.search(line) if "level=ERROR" in line and "small=true" not in line else None
+        if found:
+            return found[1] or found[2]
+    return ""
+
+
+def _rejected(events: Events) -> Failure | None:
+    """A tool that asked for leave, with nobody there to give it; the run itself ends as if all were well."""
+    for event in events.backwards(b"permission"):
+        part = _part(event)
+        if _REJECTED.search(word(table(part.get("state")).get("error"))):
+            return Failure(
+                Kind.PERMISSION,
+                f"opencode was not allowed to use {called(part.get('tool'))}, and went on without.",
+                "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
+            )
+    return None
+
+
+def _final_text(events: Events) -> str:
+    """What it said after its last tool."""
+    parts: list[str] = []
+    for event in events.backwards():
+        if event.get("type") in ("tool_use", "step_start"):
+            break
+        if event.get("type") == "text":
+            parts.append(word(_part(event).get("text")))
+    return "\n".join(reversed(parts))
+
+
+def _usage(events: Events) -> Usage:
+    """It reports step by step. A price of nothing means that it knows none."""
+    steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
+    used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
+    session = next((called(event["sessionID"]) for event in events.head if "sessionID" in event), "")
+    return Usage(
+        tokens_in=count(sum(map(_tokens_read, used))) if used else None,
+        tokens_out=count(sum(map(_tokens_written, used))) if used else None,
+        usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
+        session=session,
+    )
+
+
+def _tokens_read(tokens: dict[str, Any]) -> int:
+    cache = table(tokens.get("cache"))
+    return sum(count(part) or 0 for part in (tokens.get("input"), cache.get("read"), cache.get("write")))
+
+
+def _tokens_written(tokens: dict[str, Any]) -> int:
+    return sum(count(tokens.get(part)) or 0 for part in ("output", "reasoning"))
+
+
+def _part(event: Event) -> dict[str, Any]:
+    return table(event.get("part"))
+
+
+def _shown(part: dict[str, Any]) -> str:
+    return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
+
+
+def connect(connection: Connection) -> Agent:
+    return Agent(connection)

@@ -1,0 +1,63 @@
+"""What must not reach anybody's main branch, whoever says that it is fine: told from what a change brings.
+
+Each hazard is a sentence about one file. It never holds what was found there: it is read by agents and kept in logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+GITLINK, LINK = "160000", "120000"
+
+# Forms that nothing else has: few false alarms are worth more than many patterns.
+_KEYS = {
+    "a private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----",
+    "an AWS access key": r"\b(?:AKIA|ASIA)(?!\w*EXAMPLE)[0-9A-Z]{16}\b",
+    "a GitHub token": r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{60,})\b",
+    "a GitLab token": r"\bglpat-[A-Za-z0-9_-]{20,}\b",
+    "an Anthropic key": r"\bsk-ant-[A-Za-z0-9_-]{24,}",
+    "an OpenAI key": r"\bsk-(?:proj-)?[A-Za-z0-9_-]{20}T3BlbkFJ[A-Za-z0-9_-]{20}",
+    "a Slack token": r"\bxox[abprs]-[0-9]{8,}-[A-Za-z0-9-]{10,}",
+    "a Google key": r"\bAIza[0-9A-Za-z_-]{35}\b",
+    "a Stripe key": r"\b[rs]k_live_[0-9A-Za-z]{20,}\b",
+}
+_KNOWN = {what: re.compile(pattern) for what, pattern in _KEYS.items()}
+
+
+class Brought(msgspec.Struct, frozen=True):
+    """One file that a change brings: its mode, and the lines it adds; where a link leads is a line too."""
+
+    path: str
+    mode: str
+    added: str = ""
+
+
+def hazards(files: Iterable[Brought], redact: Callable[[str], str] = str) -> list[str]:
+    """In words, each once. `redact` knows the secrets of this machine."""
+    found = (words for file in files if (words := _hazard(file, redact)))
+    return list(dict.fromkeys(found))
+
+
+def _hazard(file: Brought, redact: Callable[[str], str]) -> str:
+    if any(part.lower() == ".git" for part in file.path.split("/")):
+        return f"{file.path} lies in a folder called .git"
+    if file.mode == GITLINK:
+        return f"{file.path} is a pointer to another repository, not files"
+    if file.mode == LINK:
+        return f"{file.path} is a symbolic link that leads out of the repository" if leads_out(file) else ""
+    if redact(file.added) != file.added:
+        return f"{file.path} holds the value of a secret variable of this machine"
+    kind = next((what for what, form in _KNOWN.items() if form.search(file.added)), "")
+    return f"{file.path} holds {kind}" if kind else ""
+
+
+def leads_out(link: Brought) -> bool:
+    """Also where it goes up again after it went down: another link on the way would decide where that ends."""
+    parts = [part for part in link.added.split("/") if part not in ("", ".")]
+    ups = next((n for n, part in enumerate(parts) if part != ".."), len(parts))
+    rest = parts[ups:]
+    too_high = ups > link.path.count("/")
+    return link.added.startswith("/") or too_high or ".." in rest or ".git" in (part.lower() for part in rest)

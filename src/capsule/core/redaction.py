@@ -1,0 +1,51 @@
+"""Keeping secrets out of everything that is remembered or shown: one `Redactor`, asked at every sink."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from capsule.core.sieve import MARK, without
+
+T = TypeVar("T")
+
+
+class Redactor:
+    """Knows every spelling of every secret. Without any it hands back what it is given."""
+
+    def __init__(self, spellings: Iterable[str] = ()) -> None:
+        self.spellings = tuple(spellings)
+        self._bytes = tuple(spelling.encode(errors="surrogateescape") for spelling in self.spellings)
+
+    def text(self, text: str) -> str:
+        return without(text, self.spellings, MARK)
+
+    def data(self, data: bytes) -> bytes:
+        return without(data, self._bytes, MARK.encode())
+
+    def event(self, event: T) -> T:
+        """An event, or any other struct, whose texts are safe; the same object where nothing had to be changed.
+
+        Only texts are looked at, never the encoded form: a secret of digits must not break a number, nor one that
+        ends in an n the end of a line.
+        """
+        redacted: T = self._value(event) if self.spellings else event
+        return redacted
+
+    def _value(self, value: Any) -> Any:
+        if type(value) is str:
+            return self.text(value)
+        if isinstance(value, msgspec.Struct):
+            return self._struct(value)
+        if isinstance(value, tuple):
+            return tuple(map(self._value, value))
+        if isinstance(value, dict):
+            return {key: self._value(part) for key, part in value.items()}
+        return value
+
+    def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
+        old = {name: getattr(value, name) for name in value.__struct_fields__}
+        new = {name: self._value(part) for name, part in old.items()}
+        return value if new == old else msgspec.structs.replace(value, **new)

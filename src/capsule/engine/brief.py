@@ -1,0 +1,92 @@
+"""What one agent run is told: its prompt, its place, its limits, its environment."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from capsule.core.briefing import Briefing, compose, fitting, prompt_values, with_parts
+from capsule.core.documents import own_documents
+from capsule.core.workflow import Contract
+from capsule.engine.job import Job, commit_message
+
+
+def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
+    """Everything the agent needs; a dry one makes nothing on the way."""
+    world, state, phase = job.world, job.state, job.phase
+    cwd = job.workspace.path
+    result = str(world.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
+    return Briefing(
+        mission=state.mission,
+        item=state.item.id,
+        phase=phase.name,
+        run=job.step.run,
+        prompt=_prompt(job, result, dry=dry),
+        cwd=str(cwd),
+        log=str(cwd / ".capsule" / "output" / log_name(phase.name, world.clock.now(), job.step.run, world.pid)),
+        keep="" if dry else str(world.archive.working_folder(state.mission) / "outputs"),
+        timeout=timeout_of(job),
+        idle_timeout=(phase.idle_timeout_minutes or 0) * 60 or world.limits.idle_seconds,
+        model=model,
+        env=exported(job, cwd) | ({"CAPSULE_RESULT": result} if result else {}),
+        result_path=result,
+    )
+
+
+def log_name(phase: str, at: str, run: int, pid: int) -> str:
+    """`capsule logs` knows the phase by it; the run is in it, because two may begin in the same second."""
+    return f"{phase}-{re.sub(r'[^0-9]', '', at)}{run:03}-{pid}.log"
+
+
+def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
+    words, state, phase = job.world.words, job.state, job.phase
+    inline = state.workflow.prompts.get(phase.prompt)
+    text = inline if inline is not None else words.prompt(phase.prompt)
+    values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.world.skills)
+    values["SIGNAL_CONTRACT"] = words.part("signal").strip()
+    if answers_by_file(job):
+        parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
+        values = with_parts(values, parts | _artefact_form(job, text))
+    feedback = state.feedback.get(phase.name, "")
+    if feedback and not dry:
+        full_text = job.world.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
+        feedback = fitting(feedback, str(full_text))
+    return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
+
+
+def _artefact_form(job: Job, prompt: str) -> dict[str, str]:
+    """The form of the document to be written, where the prompt has a place for it."""
+    if "{{TEMPLATE}}" not in prompt:
+        return {}
+    return {"TEMPLATE": job.world.words.template(job.phase.form)}
+
+
+def _documents(job: Job) -> list[str]:
+    """What there is of the item's documents when the phase begins; only agents that answer by file write any."""
+    if not answers_by_file(job):
+        return []
+    state, workspace = job.state, job.workspace
+    tree = workspace.delivered(state.checkpoint) if state.checkpoint else state.base
+    return own_documents(state.item.id, workspace.files(tree)) if tree else []
+
+
+def exported(job: Job, cwd: Path) -> dict[str, str]:
+    """What agents and commands are told by environment."""
+    item = job.state.item
+    return {
+        **job.world.exported,
+        "CAPSULE_MISSION": job.mission,
+        "CAPSULE_ITEM": item.id,
+        "CAPSULE_PHASE": job.phase.name,
+        "CAPSULE_RUN": str(job.step.run),
+        "CAPSULE_WORKTREE": str(cwd),
+        "CAPSULE_COMMIT_MSG": commit_message(item.id, item.title),
+    }
+
+
+def timeout_of(job: Job) -> float:
+    return (job.phase.timeout_minutes or 0) * 60 or job.world.limits.phase_seconds
+
+
+def answers_by_file(job: Job) -> bool:
+    return job.state.workflow.contract is Contract.RESULT

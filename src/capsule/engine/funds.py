@@ -1,0 +1,52 @@
+"""Money, tokens and time: looked at before an agent is started, never after it was paid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from capsule.core.budget import Allowance, Budget, Spending, least, left, overdrawn, total
+from capsule.core.errors import BudgetSpent
+from capsule.core.state import MissionState, children_of
+from capsule.engine.job import standing
+from capsule.world import World
+
+
+def require_funds(state: MissionState, phase: str, world: World) -> None:
+    """Raise where nothing is left for another agent; the mission stays where it is."""
+    for whose, (spent, allowed) in _accounts(state, phase, world).items():
+        used = overdrawn(spent, allowed)
+        if used:
+            raise BudgetSpent(
+                f"The budget of the {whose} is spent: {used}.",
+                f"Raise budget.{whose} in the settings; `capsule run {state.parent or state.mission}` then goes on.",
+                of_the_run=whose == "run",
+            )
+
+
+def funds(state: MissionState, phase: str, world: World) -> Allowance:
+    """What the next agent may use up at most."""
+    rest = [left(spent, allowed) for spent, allowed in _accounts(state, phase, world).values()]
+    return Allowance(usd=least(*(each.usd for each in rest)), seconds=least(*(each.seconds for each in rest)))
+
+
+def _accounts(state: MissionState, phase: str, world: World) -> dict[str, tuple[Spending, Allowance]]:
+    """Who has spent what, of what. A mission that is started by itself is a run of its own."""
+    budget = world.limits.budget
+    if budget == Budget():
+        return {}
+    mission = total(_family(state, world))
+    run = world.leash.spending()
+    return {
+        "phase": (state.spent.get(phase, Spending()), budget.phase),
+        "mission": (mission, budget.mission),
+        "run": (mission if run is None else run, budget.run),
+    }
+
+
+def _family(state: MissionState, world: World) -> Iterator[Spending]:
+    """What a mission and its child missions have spent, whichever of them asks."""
+    root = standing(world, state.parent) if state.parent else state
+    yield from root.spent.values()
+    for child in children_of(root, partial(standing, world)):
+        yield from (state if child.mission == state.mission else child).spent.values()

@@ -1,0 +1,157 @@
+"""What a base says: its words, and the rules by which missions that start from it are judged.
+
+Prompts, workflows, settings and the test command are read from the commit a mission starts from, never from an agent's
+worktree, so that no agent can change the rules it is judged by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import SettingsError
+from capsule.system.files import NotRegular, TooLarge, read_regular
+from capsule.wiring import Project, tracker_name
+
+if TYPE_CHECKING:
+    from capsule.catalog import Catalog
+    from capsule.core.decide import Guardrails
+    from capsule.core.event import Policy
+    from capsule.core.item import Item
+    from capsule.core.workflow import Phase, Workflow
+    from capsule.settings import Settings
+
+_LARGEST_FILE = 4 * 1024 * 1024
+
+
+def words_at(project: Project, base: str) -> Catalog:
+    """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
+    from capsule.catalog import Catalog
+
+    return Catalog(base_reader(project, base), lambda: _words_of(project, base))
+
+
+def _words_of(project: Project, base: str) -> set[str]:
+    """Paths of the project that may hold words, in the base or on disk."""
+    from capsule.catalog import listing
+
+    held = project.git.list_tree(base, recursive=True) if base else []
+    return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
+
+
+def base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
+    """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
+
+    tracked = {entry.path for entry in project.git.list_tree(base, recursive=True)} if base else set()
+
+    def read(path: str) -> bytes | None:
+        held = project.git.read_file(base, path) if path.encode() in tracked else None
+        return held if held is not None else _from_disk(project.root / path)
+
+    return read
+
+
+def _from_disk(path: Path) -> bytes | None:
+    try:
+        return read_regular(path, _LARGEST_FILE)
+    except (NotRegular, TooLarge) as fault:
+        raise SettingsError(f"{path} cannot be read: {fault}", "Replace it by an ordinary file.") from None
+    except OSError:
+        return None
+
+
+def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]:
+    """The settings that evidence depends on, as the base has them, and what differs on disk."""
+    from capsule.settings import PROJECT_YAML, load_settings
+
+    read = base_reader(project, base)
+    judging = load_settings(project.root, env=project.env, flags=project.flags, read_project=read).settings
+    differs = (judging.evidence, judging.verify) != (project.settings.evidence, project.settings.verify)
+    note = f"{PROJECT_YAML} on disk differs from the base in what is checked; the base's version is used. Commit it."
+    return judging, (note,) if differs else ()
+
+
+def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
+    """How missions that start from this base are judged."""
+    from capsule.core.event import Policy
+
+    judging, warnings = settings_at(project, base)
+    test, globs, in_sources = _tests(project, base, judging)
+    policy = Policy(
+        verify=judging.verify,
+        test=test,
+        test_globs=globs,
+        tests_in_sources=in_sources,
+        debris=judging.evidence.debris,
+        test_timeout_minutes=judging.evidence.test_timeout_minutes,
+        guardrails=guardrails_of(judging),
+        hooks=judging.git.hooks,
+    )
+    return policy, warnings
+
+
+def guardrails_of(settings: Settings) -> Guardrails:
+    from capsule.core.decide import Guardrails
+
+    limits = settings.guardrails
+    return Guardrails(limits.max_size, limits.max_complexity, limits.max_risk)
+
+
+def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
+    """The test command, the globs of test files, and whether tests live inside source files."""
+    from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
+
+    files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
+
+    def read(path: str) -> str:
+        return (project.git.read_file(base, path) or b"").decode(errors="replace") if path in files else ""
+
+    chosen = judging.evidence.test
+    if chosen == "auto":
+        found = detect(files, read)
+        test, globs, in_sources = (
+            (detected_command(found, files), found.globs, found.tests_in_sources) if found else ("", (), False)
+        )
+    else:
+        test = "" if chosen == "none" else chosen
+        globs, in_sources = globs_for(test, files, read)
+    if judging.evidence.test_globs != "auto":
+        return test, tuple(judging.evidence.test_globs), in_sources
+    return test, (*globs, *judges_of(test, files, read)), in_sources
+
+
+def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
+    """By flag, by tag, by type, by default: beads walk through `tdd`, items of a backlog through `change`."""
+    choice = project.settings.workflow
+    by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
+    usual = "change" if tracker_name(project) == "backlog" else "tdd"
+    default = usual if choice.default == "auto" else choice.default
+    return _as_set(project.settings, words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default))
+
+
+def _as_set(settings: Settings, workflow: Workflow) -> Workflow:
+    """The workflow with what the settings say about it: retries, where it works, who builds."""
+    from msgspec.structs import replace
+
+    retries, kind = settings.execution.max_retries, settings.workspace.kind
+    if retries is not None:
+        workflow = replace(workflow, retries=retries)
+    if kind != "auto":
+        workflow = replace(workflow, workspace=kind)
+    if settings.build == "tdd":
+        child = {"prompt": "", "skill": "", "checks": (), "workflow": "tdd"}
+        phases = (replace(p, **child) if p.name == "build" and p.prompt else p for p in workflow.phases)
+        workflow = replace(workflow, phases=tuple(phases))
+    if workflow.workspace == "worktree" and not any(phase.do == "publish" for phase in workflow.phases):
+        workflow = replace(workflow, phases=_merged_before_the_end(workflow.phases))
+    return workflow
+
+
+def _merged_before_the_end(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
+    """What is made in a worktree has to get out of it: a merge before the closing phases."""
+    from capsule.core.workflow import Phase, Role
+
+    last = max((n for n, phase in enumerate(phases) if not phase.closing), default=-1) + 1
+    merge = Phase(name="merge", role=Role.ACTION, do="publish", stage="Merge")
+    return (*phases[:last], merge, *phases[last:])

@@ -1,0 +1,28 @@
+"""Time and chance, for those who may have them."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from capsule.system.stop import Stop
+
+
+class SystemClock:
+    def __init__(self, stop: Stop | None = None) -> None:
+        self._stop = stop
+
+    def now(self) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    def seconds(self) -> float:
+        return time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        if self._stop is None:
+            time.sleep(seconds)
+            return True
+        return self._stop.wait(seconds)
+
+    def chance(self) -> float:
+        return random.random()  # noqa: S311 (nobody gains by foreseeing it)

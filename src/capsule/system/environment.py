@@ -1,0 +1,82 @@
+"""What others see of our environment.
+
+Agents get what is on a list: whatever else is set here is none of their business, and a name that nobody thought of is
+better missing than leaked. The project's own commands are the user's, and get everything but what looks like a secret,
+because tests run what an agent wrote. Both are given more where the settings (`environment.allow`) or the agent's own
+adapter name it, and neither is ever told what Capsule tells itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from capsule.system import git_environment
+from capsule.system.secrets import is_secret
+
+OURS = "CAPSULE_"
+
+_PERSON = ("HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "XDG_*", "EDITOR", "VISUAL", "PAGER")
+_TERMINAL = ("TERM", "TERMINFO*", "COLORTERM", "NO_COLOR", "FORCE_COLOR", "CLICOLOR*", "COLUMNS", "LINES", "CI")
+_MACHINE = (
+    *("PATH", "MANPATH", "INFOPATH", "HOSTNAME", "OSTYPE", "MACHTYPE", "HOSTTYPE", "WSL*", "__CF*", "SYSTEMROOT"),
+    *("TMPDIR", "TMP", "TEMP", "LD_LIBRARY_PATH", "DYLD_*", "LIBRARY_PATH", "CPATH", "NIX_*", "HOMEBREW_*"),
+)
+_NETWORK = (
+    *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "FTP_PROXY"),
+    *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy"),
+    *("SSL_CERT_*", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "AWS_CA_BUNDLE"),
+)
+_TOOLCHAINS = (
+    *("VIRTUAL_ENV*", "CONDA_*", "PYTHON*", "PIP_*", "UV_*", "POETRY_*", "PDM_*", "PYENV_*", "TOX_*", "PYTEST_*"),
+    *("GO*", "CGO_*", "CARGO_*", "RUSTUP_*", "RUST*", "ZIG_*"),
+    *("JAVA_*", "JDK*", "_JAVA_OPTIONS", "M2_HOME", "MAVEN_*", "GRADLE_*", "ANDROID_*", "SDKMAN_*", "KOTLIN_*"),
+    *("NVM_*", "NODE_*", "npm_config_*", "NPM_CONFIG_*", "YARN_*", "PNPM_*", "COREPACK_*", "BUN_*", "DENO_*"),
+    *("FNM_*", "VOLTA_*", "ASDF_*", "MISE_*", "RBENV_*", "GEM_*", "BUNDLE_*", "RUBY*", "DOTNET_*", "NUGET_*"),
+    *("PERL*", "PHP*", "COMPOSER_*", "MIX_*", "ERL_*", "ELIXIR_*", "GHCUP_*", "STACK_*", "OPAM*", "SWIFT*"),
+    *("CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "PKG_CONFIG*", "CMAKE_*"),
+    *("MAKEFLAGS", "CCACHE_*", "SCCACHE_*", "CUDA_*", "SDKROOT", "DEVELOPER_DIR", "MACOSX_DEPLOYMENT_TARGET"),
+)
+_KNOWN = (*_PERSON, *_TERMINAL, *_MACHINE, *_NETWORK, *_TOOLCHAINS, "GIT_*")
+
+
+def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
+    """What is known to be needed and harmless, and what `passes` (names, or patterns such as AWS_*) lets through."""
+    asked = tuple(passes)
+    return {
+        name: value
+        for name, value in _for_others(env).items()
+        if _named(name, asked) or (_named(name, _KNOWN) and not _withheld(name, value))
+    }
+
+
+def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
+    """Everything but what looks like a secret, unless `passes` names it."""
+    asked = tuple(passes)
+    return {
+        name: value for name, value in _for_others(env).items() if _named(name, asked) or not _withheld(name, value)
+    }
+
+
+def _for_others(env: Mapping[str, str]) -> dict[str, str]:
+    """Without the relative entries of PATH: what others run in is a repository that may bring a `git` of its own."""
+    theirs = git_environment.for_others(env)
+    path = {"PATH": git_environment.absolute_entries(theirs["PATH"])} if "PATH" in theirs else {}
+    return {name: value for name, value in theirs.items() if not name.startswith(OURS)} | path
+
+
+def _withheld(name: str, value: str) -> bool:
+    """A proxy's password goes along: without the proxy there is no network at all. It is kept out of every log."""
+    return is_secret(name, value) and not name.lower().endswith("_proxy")
+
+
+def _named(name: str, patterns: Iterable[str]) -> bool:
+    return any(_suits(name, pattern) for pattern in patterns)
+
+
+def _suits(name: str, pattern: str) -> bool:
+    """Nearly all are a name or a beginning: compiling a hundred patterns for each agent would be felt."""
+    beginning, star, rest = pattern.partition("*")
+    if rest or "?" in beginning or "[" in beginning:
+        return fnmatchcase(name, pattern)
+    return name.startswith(beginning) if star else name == pattern

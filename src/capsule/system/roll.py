@@ -1,0 +1,58 @@
+"""Who runs commands in a project right now: one locked file per keeper, named by the marker its processes carry.
+
+A runner that is killed takes nobody with it, and if its keeper is killed too, nobody is left who knows what they had
+started. Their file is: the kernel has freed its lock, so whoever comes next can tell it from that of a living runner,
+and look for the marker in its name. A file gets its name only once it is locked, so a living one never looks dead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+
+_NOT_YET = ".new"
+
+
+class Entry:
+    """One file, held open and locked."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.marker = path.name
+        self._fd = fd
+
+    def strike(self) -> None:
+        """Everything it told of has ended."""
+        with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
+            self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def enter(folder: Path, marker: str) -> Entry:
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = folder / f"{marker}{_NOT_YET}"
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    draft.rename(folder / marker)
+    return Entry(folder / marker, fd)
+
+
+def dead(folder: Path) -> list[Entry]:
+    """Those whose runner is gone."""
+    paths = [path for path in sorted(folder.glob("*")) if path.suffix != _NOT_YET]
+    return [entry for path in paths if (entry := _taken_over(path))]
+
+
+def _taken_over(path: Path) -> Entry | None:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return Entry(path, fd)

@@ -1,0 +1,313 @@
+"""Agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
+
+`Sandbox.around` turns a command line into one that runs inside. What is seen there is a table of mounts, one per path,
+laid down from the outermost to the innermost, so that the narrower rule always wins:
+
+    /                        read-only, with a /dev and a /proc of its own
+    the home, /tmp, /run     empty folders in memory, gone with the command
+    tools, git's settings    read-only again, where they lie in what is hidden (`tools`)
+    the project              read-only
+    grounds.writable         as it is: the one place where work leaves a trace
+    grounds.protected        read-only again
+    grounds.stand_ins        something else in its place
+
+**A mount point cannot be moved away, its parents can.** `mv .git x && cp -r x .git` would leave a read-only
+`.git/config` behind in `x` and put a writable one in its place. So every folder between a writable place and what is
+protected in it is made a mount point of its own.
+
+**Root is not special inside.** Bubblewrap leaves root its capabilities, and with them the means to mount everything
+writable again. They are dropped, but for those that `tar`, `install` and package managers need on files of their own.
+
+**Stopping is two-fold.** Bubblewrap has to die with the keeper, and takes everything in its process namespace along.
+A polite SIGTERM, though, is for the command: bubblewrap itself is told to ignore it, or no agent would ever get the
+time to say its last words. And the namespace's first process is a shell that ends with the command: bubblewrap's own
+one is still there when bubblewrap has gone, and would be counted as something that the agent left running.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from capsule.core.briefing import Grounds
+from capsule.core.errors import CapsuleError, PrerequisiteMissing
+from capsule.system import tools
+from capsule.system.git_environment import absolute_entries
+
+PROGRAM = "bwrap"
+_HOW_TO_GET_IT = "Install bubblewrap (apt, dnf, pacman, apk: `bubblewrap`)."
+_HOW_TO_MAKE_IT_WORK = (
+    "Allow user namespaces (an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0; "
+    "in a container, a seccomp profile that lets it)."
+)
+_IN_MEMORY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 (a fresh one is put over them)
+_NAMES = "/etc/resolv.conf"
+"""Often a link into a folder that is hidden."""
+_TRY_SECONDS = 10
+_NO_ANSWER = f"it did not answer within {_TRY_SECONDS} s"
+_KEPT_BY_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+_POLITE = ("env", "--ignore-signal=TERM")
+_POLITE_INSIDE = ("env", "--default-signal=TERM")
+_FIRST = ("sh", "-c", 'exec 3>&2 2>/dev/null; ("$@") 2>&3 3>&-; exit $?', "sh")
+_OURSELVES = str(Path(__file__).resolve().parents[1])
+
+
+@dataclass(frozen=True)
+class Level:
+    """What stands between an agent and the machine."""
+
+    program: str = ""
+    """The bubblewrap that is used; '' where none is."""
+    why: str = ""
+    """Why there is none."""
+    hint: str = ""
+    polite: bool = False
+    """SIGTERM can be kept from bubblewrap itself."""
+
+    @property
+    def name(self) -> str:
+        return "bubblewrap" if self.program else "none"
+
+
+class Mount(NamedTuple):
+    """What is to be seen at a path: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
+
+    how: str
+    source: str = ""
+
+
+_ROOT = Mount("--ro-bind", "/")
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """What stays the same from one command to the next."""
+
+    level: Level
+    shown: Sequence[str]
+    """The project and its repository: read-only, wherever they lie."""
+    homes: Sequence[str] = ()
+    readable: Sequence[str] = ()
+    writable: Sequence[str] = ()
+    network: bool = True
+
+    def around(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: str | Path,
+        env: Mapping[str, str],
+        grounds: Grounds,
+        home: Sequence[str] = (),
+        readable: Sequence[str] = (),
+    ) -> tuple[str, ...]:
+        """The command line that runs `argv` inside.
+
+        `home`: what the command keeps under the user's home and may change there (or absolute paths). `readable`: what
+        it needs to read although it lies in what is hidden.
+        """
+        program = shutil.which(_from(cwd, argv[0]), path=absolute_entries(env.get("PATH", "")))
+        if program is None:
+            return tuple(argv)  # whoever starts it is told what is missing, and by whom
+        own = (*home, *self._own_places(env))
+        table = _standing(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
+        table = table | self._reopened("--ro-bind", readable) | self._reopened("--bind", own)
+        table |= {path: Mount("--ro-bind", path) for path in _there(self.shown)} | self._of(grounds)
+        mounts = [word for path, mount in _in_order(table) for word in _words(path, mount)]
+        place = ("--chdir", os.path.realpath(cwd))
+        first = (*_first_process(self.level), program, *argv[1:])
+        return (*_beginning(self.level, network=self.network), *mounts, *place, *first)
+
+    def hidden(self, temporary: str) -> dict[str, Mount]:
+        names = [path for path in _there([_NAMES]) if _is_below(path, self._tops)]
+        tops = [*self._tops, *_there({temporary} & {*_shared_temporaries()})]
+        return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
+
+    def opened(self, path: str, program: str) -> dict[str, Mount]:
+        """What every command finds of the home: tools, and what the settings name."""
+        prefixes = (sys.prefix, sys.base_prefix)
+        found = tools.needed(path, program, tuple(_there(self.homes)), tuple(self._tops), prefixes)
+        readable = self._reopened("--ro-bind-try", (*found, _OURSELVES, *self.readable))
+        return readable | self._reopened("--bind-try", self.writable)
+
+    @cached_property
+    def _tops(self) -> list[str]:
+        """The folders that are empty inside; a home that is the whole machine cannot be."""
+        return [path for path in _there((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
+
+    def _reopened(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
+        """What is to be seen in hidden folders nevertheless, by the name it is looked for, though that be a link's."""
+        tops, home = self._tops, Path(self.homes[0] if self.homes else "/")
+        named = [home / path.removeprefix("~/") for path in paths]
+        return {_name_in(tops, path): Mount(how, os.path.realpath(path)) for path in named if _is_there(path)}
+
+    def _own_places(self, env: Mapping[str, str]) -> list[str]:
+        """A home or a folder for temporary files that was made for this command alone."""
+        shared = {"/", *_there((*_shared_temporaries(), *self.homes))}
+        asked = (place for place in _there(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
+        return [place for place in asked if not any(_is_below(shown, [place]) for shown in _there(self.shown))]
+
+    def _of(self, grounds: Grounds) -> dict[str, Mount]:
+        table = {path: Mount("--bind", path) for path in self._plain(grounds.writable)}
+        table |= {path: Mount("--ro-bind", path) for path in self._plain(grounds.protected)}
+        named, instead = zip(*grounds.stand_ins, strict=True) if grounds.stand_ins else ((), ())
+        found = zip(self._plain(named), self._plain(instead), strict=True)
+        return table | {path: Mount("--bind", source) for path, source in found}
+
+    def _plain(self, paths: Iterable[str]) -> Iterator[str]:
+        """Without links on the way: below the project an agent may have made them, to be let in elsewhere."""
+        tops = [(top, os.path.realpath(top)) for top in self.shown]
+        for path in filter(os.path.lexists, paths):
+            real = os.path.realpath(path)
+            wanted = next((_moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
+            if real != wanted:
+                raise CapsuleError(f"{path} leads to {real} by a symbolic link.", "Put a folder in its place.")
+            yield real
+
+
+def _from(cwd: str | Path, program: str) -> str:
+    """As whoever starts it will look for it: by name, or from where it is to run."""
+    return str(Path(cwd, program)) if "/" in program else program
+
+
+def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
+    """Why bubblewrap did not get as far as the command, in its own words; '' where it did.
+
+    What it prints stands before anything that the command prints. A command that says the same fools nobody to its
+    own advantage: the run stops.
+    """
+    first = printed.partition(b"\n")[0].decode(errors="replace")
+    return first if exit_code == 1 and first.startswith(f"{PROGRAM}: ") else ""
+
+
+def level(wanted: str, env: Mapping[str, str]) -> Level:
+    """What is in force for `sandbox: auto`, `required` or `off`; PrerequisiteMissing where it is less than required."""
+    if wanted == "off":
+        return Level(why="the settings say `sandbox: off`")
+    found = _tried(_find(env.get("PATH", os.defpath)))
+    if wanted == "required" and not found.program:
+        hint = f"{found.hint.rstrip('.')}, or set `sandbox: auto` to run without."
+        raise PrerequisiteMissing(f"The settings require a sandbox, and {found.why}.", hint)
+    return found
+
+
+def homes(env: Mapping[str, str]) -> tuple[str, ...]:
+    """The user's home by the environment and by the password file: what is hidden is in both."""
+    import pwd  # noqa: PLC0415 (only Unix has it)
+
+    try:
+        recorded = pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        recorded = ""
+    return tuple(dict.fromkeys(path for path in (env.get("HOME", ""), recorded) if Path(path).is_absolute()))
+
+
+def _find(path: str) -> str:
+    folders = filter(None, absolute_entries(path).split(os.pathsep))
+    return next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), "")
+
+
+@cache
+def _tried(program: str) -> Level:
+    """Installed is not enough: many systems forbid what it needs. So it is tried, once, and with SIGTERM kept away."""
+    if not program:
+        return Level(why="bubblewrap is not installed", hint=_HOW_TO_GET_IT)
+    best = Level(program, polite=True)
+    fault = _fault(best)
+    if not fault:
+        return best
+    fault = fault if fault == _NO_ANSWER else _fault(Level(program))
+    why = f"bubblewrap does not work here ({fault})"
+    return Level(why=why, hint=_HOW_TO_MAKE_IT_WORK) if fault else Level(program)
+
+
+def _fault(candidate: Level) -> str:
+    """In bubblewrap's own words; '' where everything that a sandbox needs can be had."""
+    begins, first = _beginning(candidate, network=True), _first_process(candidate)
+    argv = (*begins, "--tmpfs", _IN_MEMORY[0], *first, "true")
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
+        )
+    except subprocess.TimeoutExpired:
+        return _NO_ANSWER
+    except OSError as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+    return said[0].removeprefix(f"{PROGRAM}: ") if done.returncode else ""
+
+
+def _beginning(found: Level, *, network: bool) -> tuple[str, ...]:
+    kept = [word for name in _KEPT_BY_ROOT for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
+    return (
+        *(_POLITE if found.polite else ()),
+        found.program,
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"),
+        *(() if network else ("--unshare-net",)),
+        *("--cap-drop", "ALL", *kept),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+    )
+
+
+def _first_process(found: Level) -> tuple[str, ...]:
+    return ("--as-pid-1", "--", *_FIRST, *(_POLITE_INSIDE if found.polite else ()))
+
+
+@cache
+def _standing(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
+    """The part of the table that is the same for every phase: a hundred questions to the file system, asked once."""
+    return sandbox.hidden(temporary) | sandbox.opened(path, program)
+
+
+def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
+    """Outer before inner. The folders on the way from a writable place to a narrower one are mounts of their own."""
+    whole: dict[str, Mount] = {}
+    for path, mount in table.items():
+        parents = [str(parent) for parent in Path(path).parents]
+        nearest = next((parent for parent in parents if parent in table), "/")
+        around = table.get(nearest, _ROOT)
+        if mount.source == path and (mount.how, nearest) == (around.how, around.source):
+            continue  # it is like that already
+        if around.how.startswith("--bind") and not mount.how.startswith("--bind"):
+            whole |= {parent: Mount("--bind", parent) for parent in parents[: parents.index(nearest)]}
+        whole[path] = mount
+    return sorted(whole.items(), key=lambda row: row[0].count("/"))
+
+
+def _words(path: str, mount: Mount) -> tuple[str, ...]:
+    return (mount.how, mount.source, path) if mount.source else (mount.how, path)
+
+
+def _there(paths: Iterable[str]) -> list[str]:
+    """By their real names; what does not exist is left out."""
+    return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_there(path)]
+
+
+def _is_there(path: Path) -> bool:
+    """What we may not even look for is not there for us."""
+    return os.access(path, os.F_OK)
+
+
+def _name_in(tops: Sequence[str], path: Path) -> str:
+    """As it is called, with the folder's real name where only that lies in what is hidden; else its real name."""
+    names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
+    return next((name for name in names if _is_below(name, tops)), os.path.realpath(path))
+
+
+def _is_below(path: str, tops: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(top) for top in tops)
+
+
+def _moved(path: str, top: str, real_top: str) -> str:
+    return os.path.normpath(Path(real_top, Path(path).relative_to(top)))
+
+
+def _shared_temporaries() -> tuple[str, ...]:
+    return (*_IN_MEMORY, os.environ.get("TMPDIR", ""))

@@ -1,0 +1,121 @@
+"""Which parts of an environment are secret: told by their names, by their form, or by the settings.
+
+A name is read as its words (DB_PASSWORD, githubToken, PGPASSWORD); a URL with a password in it is one whatever it is
+called. What is found is withheld from whoever has no need of it (`environment`), and its value never reaches a file or
+a screen of ours, however it is spelled (`values_of`, `spelled`, then `core.redaction`).
+
+A value shorter than SHORTEST, or one that is a word of everyday language, is not looked for: a log in which every
+"password" is blacked out hides what happened and protects nobody. Whoever has such a secret names its variable in the
+settings; then even four characters are enough.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from urllib.parse import quote, unquote
+
+SHORTEST = 8
+SHORTEST_NAMED = 4
+_SHORTEST_LINE = 20
+_BASE64_LINE = 76
+_SCHEMES = ("bearer", "basic", "token")
+
+_SECRET_NAME = re.compile(
+    r"""TOKEN(?!IZ) | SECRET | PASSW(OR)?D | PASSPHRASE | CREDENTIAL | API_?KEY | COOKIE | PRIVATE_?KEY
+    | (^|_)(KEYS? | AUTH | PASS | PAT | PWD | CREDS? | DSN | JWT | BEARER)(_|$)""",
+    re.VERBOSE,
+)
+_HARMLESS_NAMES = (
+    *("PWD", "OLDPWD", "SSH_AUTH_SOCK", "*MAX*TOKENS*", "*TOKENS*LIMIT*", "*TOKEN*BUDGET*", "*_KEY_PATH", "*_KEY_FILE"),
+    *("*KEYMAP*", "*KEYBOARD*", "*HOTKEY*", "*PUBLIC_KEY*", "GIT_CONFIG_KEY_*", "*COOKIE_JAR", "*COOKIE*NAME"),
+)
+_WITH_PASSWORD = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@]*:([^/\s@]+)@")
+_EVERYDAY = frozenset(
+    (
+        *("password", "passw0rd", "postgres", "postgresql", "changeme", "changeit", "anonymous", "username"),
+        *("disabled", "required", "optional", "enabled", "automatic", "default", "undefined", "localhost", "127.0.0.1"),
+        *("development", "production", "staging", "12345678", "123456789", "1234567890", "00000000"),
+    )
+)
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable is to be kept from whoever has no need of it."""
+    return bool(_looks_secret(name) and value) or bool(_WITH_PASSWORD.match(value))
+
+
+def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, ...]:
+    """The secret values of an environment: each one once, the lines of those that have several among them."""
+    patterns = tuple(named)
+    found: dict[str, None] = {}
+    for name, value in env.items():
+        for secret in _secrets_in(name, value, patterns):
+            found |= dict.fromkeys((secret, *_bare(secret), *_long_lines(secret)))
+    return tuple(found)
+
+
+def _bare(value: str) -> list[str]:
+    """The secret itself, where the value has something around it: quotes, a line end, `Bearer`, a URL's escapes."""
+    stripped = value.strip().strip("\"'").strip()
+    scheme, _, rest = stripped.partition(" ")
+    forms = (stripped, rest.strip() if scheme.lower() in _SCHEMES else "", unquote(stripped))
+    return [form for form in forms if form != value and "\n" not in form and _worth_hiding(form)]
+
+
+def _secrets_in(name: str, value: str, named: tuple[str, ...]) -> Iterable[str]:
+    if any(fnmatchcase(name, pattern) for pattern in named):
+        return [value] if len(value.strip()) >= SHORTEST_NAMED else []
+    password = _WITH_PASSWORD.match(value)
+    candidate = password[1] if password else value if _looks_secret(name) else ""
+    return [candidate] if _worth_hiding(candidate) else []
+
+
+def _looks_secret(name: str) -> bool:
+    upper = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).upper()
+    return bool(_SECRET_NAME.search(upper)) and not any(fnmatchcase(upper, known) for known in _HARMLESS_NAMES)
+
+
+def _worth_hiding(value: str) -> bool:
+    """A path that is there (a key file, a socket) says where a secret is, and is none itself."""
+    long_enough = len(value.strip()) >= SHORTEST
+    return long_enough and value.lower() not in _EVERYDAY and not (value.startswith(("/", "~/")) and _is_there(value))
+
+
+def _is_there(path: str) -> bool:
+    try:
+        return os.path.exists(os.path.expanduser(path))  # noqa: PTH110, PTH111 (any text at all, also with a NUL)
+    except ValueError:
+        return False
+
+
+def _long_lines(value: str) -> list[str]:
+    """A private key is secret line by line too, as `grep` shows it; but all keys share their first and last line."""
+    lines = [line.strip() for line in value.splitlines()]
+    several = lines if len(lines) > 1 else []
+    return [line for line in several if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
+
+
+def spelled(values: Iterable[str]) -> tuple[str, ...]:
+    """Each value with all its other spellings: in JSON (also inside a text in JSON), in a URL, in base64."""
+    return tuple(dict.fromkeys(spelling for value in values for spelling in _spellings(value)))
+
+
+def _spellings(value: str) -> Iterable[str]:
+    escaped = [value]
+    for _ in range(2):
+        escaped += [json.dumps(text, ensure_ascii=ascii)[1:-1] for text in escaped for ascii in (True, False)]
+    raw = value.encode(errors="surrogateescape")
+    in_url = [quote(raw, safe=kept) for kept in ("", "/", "!'()*")]
+    return [*escaped, *in_url, *_in_base64(b64encode(raw), len(raw)), *_in_base64(urlsafe_b64encode(raw), len(raw))]
+
+
+def _in_base64(encoded: bytes, length: int) -> list[str]:
+    """The characters that no following byte can change, line by line as the `base64` program writes them."""
+    certain = encoded.decode()[: length * 8 // 6]
+    lines = [certain[at : at + _BASE64_LINE] for at in range(0, len(certain), _BASE64_LINE)]
+    return [line for line in lines if len(line) >= SHORTEST]

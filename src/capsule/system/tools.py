@@ -1,0 +1,87 @@
+"""Programs that people install in their homes, for a sandbox that hides the rest of it.
+
+By allow-list: what a search path names, with the libraries beside it and what its links lead to, and the folders of
+well-known version managers. Folders that also hold credentials are named by their harmless parts only.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+_MANAGERS = (
+    *(".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/env", ".cargo/config.toml", ".rustup"),
+    *(".nvm", ".volta", ".bun/bin", ".bun/install", ".deno/bin", ".pyenv", ".rbenv", ".asdf", ".sdkman", "go"),
+    *(".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/mise", ".local/share/fnm"),
+    *(".local/share/pnpm", ".local/share/claude"),
+)
+_GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
+_BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
+_OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
+"""Kept by a package manager, which links to nobody's home."""
+_MOST_FOLDERS = 200
+"""Of programs: more than any search path has; a loop of links ends somewhere."""
+
+
+@cache
+def needed(
+    path: str, program: str, homes: tuple[str, ...], hidden: tuple[str, ...], prefixes: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Everything in hidden folders that programs on a search path, and this one, cannot do without."""
+    entries = [Path(entry) for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117 (a str)
+    bins = [*entries, *(Path(prefix, "bin") for prefix in prefixes)]
+    named = (Path(home, name) for home in homes for name in (*_MANAGERS, *_GIT))
+    alone = [Path(program), *_with_its_own([program])] if program else []
+    found = dict.fromkeys((*named, *alone, *_installed([*bins, *alone], hidden)))
+    return _outermost(str(file) for file in found if _is_below(file, hidden) and os.access(file, os.R_OK))
+
+
+def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:
+    """Folders of programs, the libraries beside them, and the same for whatever their links lead to."""
+    waiting = [folder for folder in bins if os.access(folder, os.R_OK) and folder.is_dir()]
+    seen: set[Path] = set()
+    while waiting and len(seen) < _MOST_FOLDERS:
+        folder = waiting.pop()
+        if folder in seen or str(folder) in _OF_THE_SYSTEM:
+            continue
+        seen.add(folder)
+        yield folder
+        if folder.name in ("bin", "sbin"):
+            yield from (folder.parent / name for name in _BESIDE_BIN)
+        for found in _with_its_own(_links(folder)):
+            if _is_below(found, hidden):
+                waiting += [found] if found.name == "bin" else []
+                yield found
+
+
+def _links(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.path for entry in entries if entry.is_symlink()]
+    except OSError:
+        return []
+
+
+def _with_its_own(programs: Iterable[str]) -> Iterator[Path]:
+    """What each cannot do without: its `node_modules`, its `bin`, else nothing but itself."""
+    for program in programs:
+        real = Path(os.path.realpath(program))
+        packages = next((parent for parent in reversed(real.parents) if parent.name == "node_modules"), None)
+        yield packages or (real.parent if real.parent.name == "bin" else real)
+
+
+def _is_below(file: Path, tops: tuple[str, ...]) -> bool:
+    """By its name or by what it really is, and never the whole of a hidden folder."""
+    names = (str(file), os.path.realpath(file))
+    return any(name.startswith(f"{top}/") for top in tops for name in names) and not {*names} & {*tops}
+
+
+def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
+    """Without what lies in a folder that is there anyway."""
+    kept: list[str] = []
+    for path in sorted(paths):
+        if not (kept and path.startswith(f"{kept[-1]}/")):
+            kept.append(path)
+    return tuple(kept)

@@ -1,0 +1,111 @@
+"""Which of git's settings can start a program, redirect it or blind it, and how a file of settings gets rid of them.
+
+A user may well change settings while a mission runs: who they are, a branch's upstream, a remote. Those stay, whatever
+else is found beside them. Only the settings of this list are compared, by their values and not by their bytes, so that
+whoever sets again what was set already has changed nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from capsule.core.text import without_controls
+from capsule.system.files import read_regular, temp_path, write_atomically
+from capsule.system.git import Git
+
+Row = tuple[str, str]
+
+_LARGEST = 4 * 1024 * 1024
+_LONGEST_KEY = 80
+_DANGEROUS = re.compile(
+    r"""
+    core\.(fsmonitor|hookspath|sshcommand|editor|pager|askpass|gitproxy|worktree|bare|alternaterefscommand|attributesfile)
+    | filter\..+\.(clean|smudge|process|required)
+    | merge\..+\.driver | diff\.external | diff\..+\.(command|textconv)
+    | gpg\..+ | (commit|tag)\.gpgsign
+    | include\.path | includeif\..+\.path | extensions\..+
+    | credential\..+ | url\..+ | protocol\..+
+    | remote\..+\.(uploadpack|receivepack|vcs|proxy) | uploadpack\.packobjectshook
+    | pager\..+ | sequence\.editor | interactive\.difffilter | trailer\..+\.(command|cmd) | init\.templatedir
+    | (difftool|mergetool|guitool|browser|man)\..+\.(cmd|path) | instaweb\..+
+    | alias\..+ | tar\..+\.command | hook\..+ | gc\.recentobjectshook
+    | sendemail\..+ | imap\.tunnel | lfs\.(customtransfer|extension)\..+ | lfs\.(.+\.)?standalonetransferagent
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_DANGEROUS_BY_VALUE = {
+    re.compile(r"submodule\..+\.update", re.IGNORECASE | re.DOTALL): re.compile(r"\s*!.*", re.DOTALL),
+    re.compile(r"remote\..+\.(url|pushurl)", re.IGNORECASE | re.DOTALL): re.compile(
+        r"\s*(file:|\w[\w+.-]*::|(?!\w[\w+.-]*://)(?![^/]+:)).*", re.IGNORECASE | re.DOTALL
+    ),
+}
+"""Harmless unless the value is a command line, or a repository on this machine, whose own hooks a push would run."""
+_OF_A_NEW_MODULE = re.compile(r"core\.(worktree|bare)|remote\..+\.url", re.IGNORECASE | re.DOTALL)
+_WORKTREE_CONFIG = "extensions.worktreeconfig"
+"""Turned on by git's own `sparse-checkout`: no harm in it as long as the files that it makes count hold none."""
+
+
+def rows_of(git: Git, content: bytes) -> list[Row] | None:
+    """Every setting of a file, in order; None where git cannot read it."""
+    answer = git.content("config", "--file", "-", "--list", "-z", input=content, ok=range(256))
+    if answer.code:
+        return None
+    split = (row.decode(errors="surrogateescape").partition("\n") for row in answer.out.split(b"\0") if row)
+    return [(key, value if equals else "true") for key, equals, value in split]
+
+
+def is_dangerous(row: Row) -> bool:
+    key, value = row
+    by_value = any(keys.fullmatch(key) and bad.fullmatch(value) for keys, bad in _DANGEROUS_BY_VALUE.items())
+    return by_value or _goes_by_its_name(key)
+
+
+def _goes_by_its_name(key: str) -> bool:
+    """Whatever its value is, it is dangerous; so may be to take it away."""
+    return bool(_DANGEROUS.fullmatch(key))
+
+
+def mended(
+    git: Git, before: bytes, now: bytes, scratch: Path, *, strict: bool, new_module: bool = False
+) -> tuple[bytes, list[str]]:
+    """The file without what is dangerous and was not so before, and the names of those settings.
+
+    `strict`: that every worktree may have a file of its own counts as dangerous too. `new_module`: of a submodule that
+    somebody has just added, with what `git submodule add` writes.
+    """
+    were, are = rows_of(git, before) or [], rows_of(git, now)
+    if are is None:
+        return before, ["all of it, which git cannot read any more"]
+    old, new = (_by_key(rows, strict=strict) for rows in (were, are))
+    due = [key for key in dict.fromkeys((*old, *new)) if key in new or _goes_by_its_name(key)]
+    due = [key for key in due if not (new_module and _OF_A_NEW_MODULE.fullmatch(key))]
+    changed = [key for key in due if old.get(key) != new.get(key)]
+    if not changed:
+        return now, []
+    others = [[row for row in rows if row[0] not in changed] for rows in (were, are)]
+    wanted = {key: [value for name, value in were if name == key] for key in changed}
+    content = before if others[0] == others[1] else _without(git, now, wanted, scratch)
+    return content, [without_controls(key)[:_LONGEST_KEY] for key in changed]
+
+
+def _by_key(rows: list[Row], *, strict: bool) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if is_dangerous(row) and (strict or row[0] != _WORKTREE_CONFIG):
+            found.setdefault(row[0], []).append(row[1])
+    return found
+
+
+def _without(git: Git, content: bytes, wanted: dict[str, list[str]], scratch: Path) -> bytes:
+    """The file as it is, these settings aside, which get the values they had."""
+    file = temp_path(scratch)
+    try:
+        write_atomically(file, content)
+        for key, values in wanted.items():
+            git.content("config", "--file", str(file), "--unset-all", key, ok=(0, 5))
+            for value in values:
+                git.content("config", "--file", str(file), "--add", key, value)
+        return read_regular(file, _LARGEST)
+    finally:
+        file.unlink(missing_ok=True)

@@ -1,0 +1,259 @@
+"""A git directory for one agent, for as long as it works: it can commit, and change nothing of the repository.
+
+    <common>/capsule/private/<id>/git     what the agent finds in the place of `<common>/worktrees/<id>`
+    <common>/capsule/private/<id>/was     where the mission's branch stood then
+
+In there it is alone: refs, index and settings are copies, its objects are its own, and those of the repository can be
+read through `alternates`. Nothing of it is ever believed. When the agent has gone, no git of ours runs in there, or by
+settings from there. Two files are read, HEAD and the mission's branch, and they are taken for nothing but ids. Its
+objects are sorted out (plain files with the names of objects; no graph, no index, no alternates), and what is missing
+in the repository to make up those commits goes into a pack, which is checked as if it came from a stranger over the
+network: each object by its name, by what it says (no tree with a `.git`), and by what it points to.
+
+**Everything can be repeated.** The directory is there from the moment it is whole until its commits are ours. Whoever
+finds one takes it over, after a crash as after a phase. The branch moves from where it was, and from nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from capsule.core.errors import WorkspaceBroken
+from capsule.system import git_environment
+from capsule.system.files import read_regular
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import RefMove
+from capsule.workspaces.linked import make_writable, remove_tree
+from capsule.workspaces.salvage import keep_commit, shelve
+
+_SEEN = ("refs/heads", "refs/tags", "refs/remotes")
+_SETTINGS: tuple[git_environment.Setting, ...] = (
+    ("core.hooksPath", os.devnull),
+    ("core.fsmonitor", "false"),
+    ("commit.gpgSign", "false"),
+    ("tag.gpgSign", "false"),
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+)
+_OID = r"[0-9a-f]{40}|[0-9a-f]{64}"
+_LOOSE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38,62}")
+_PACK = re.compile(r"pack/pack-[0-9a-f]{40,64}\.pack")
+_LONGEST_REF = 4096
+_LARGEST_LIST = 64 * 1024 * 1024
+_MOST_STEPS = 5
+"""From one symbolic ref to the next."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """Where an agent left the mission's branch and its HEAD; '' is nowhere, or on the branch."""
+
+    was: str
+    branch: str
+    stray: str
+
+    @property
+    def tips(self) -> list[str]:
+        return [oid for oid in dict.fromkeys((self.branch, self.stray)) if oid and oid != self.was]
+
+
+class PrivateGit:
+    def __init__(self, git: Git, mission: str, branch: str) -> None:
+        self._git = git
+        self._mission = mission
+        self._ref = f"refs/heads/{branch}"
+        self._home = git.capsule_dir / "private" / mission
+        self._was = self._home / "was"
+        self.path = self._home / "git"
+
+    def exists(self) -> bool:
+        return self.path.is_dir()
+
+    # Before
+
+    def make(self, entry: Path) -> None:
+        """Filled beside its place, and put there when it is whole."""
+        self.remove()
+        half = self._home / "half"
+        refs = self._git.refs(*_SEEN)
+        for folder in ("objects/info", "refs", "info"):
+            (half / folder).mkdir(parents=True)
+        for name, content in self._files(refs).items():
+            (half / name).write_bytes(content)
+        for name, source in (("index", entry / "index"), ("shallow", self._git.common_dir / "shallow")):
+            if source.exists():
+                shutil.copy2(source, half / name)  # with its age: see `Snapshots.copy_index`
+        self._was.write_text(refs[self._ref])
+        half.rename(self.path)
+
+    def _files(self, refs: dict[str, str]) -> dict[str, bytes]:
+        common = self._git.common_dir
+        return {
+            "HEAD": f"ref: {self._ref}\n".encode(),
+            "config": self._settings(),
+            "packed-refs": "".join(f"{oid} {name}\n" for name, oid in refs.items()).encode(),
+            "objects/info/alternates": os.fsencode(common / "objects") + b"\n",
+            "info/exclude": _content(common / "info/exclude"),
+            "info/attributes": _content(common / "info/attributes"),
+        }
+
+    def _settings(self) -> bytes:
+        """Whose commits they are, and what decides how files are stored; no remote, no hook, no key to sign with."""
+        person, ours = self._git.identity, self._git.capsule_dir / "git"
+        kept = git_environment.about_content(_content(ours / "settings"))
+        settings = (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email))
+        return _content(ours / "config") + b"".join(map(_as_lines, settings))
+
+    # After
+
+    def left(self) -> Left:
+        """What the agent's git says, read as text: no git of ours goes in there."""
+        head = self._read("HEAD")
+        name = head.removeprefix("ref:").strip()
+        home = head.startswith("ref:") and name == self._ref
+        was = _content(self._was).decode()
+        return Left(
+            was if re.fullmatch(_OID, was) else "", self._follow(self._ref), "" if home else self._follow("HEAD")
+        )
+
+    def take_over(self, left: Left) -> None:
+        """The commits are in the repository, and the branch is where the agent left it."""
+        self._import(left)
+        if left.branch in ("", left.was):
+            return
+        try:
+            self._git.move_refs(RefMove(self._ref, left.branch, left.was), why="capsule: an agent's commits")
+        except GitFailed:
+            now = self._git.refs(self._ref).get(self._ref, "")
+            if now == left.was:
+                raise
+            if now != left.branch:
+                keep_commit(self._git, self._mission, left.branch, "commits on a branch that was moved meanwhile")
+
+    def remove(self) -> None:
+        """In one step out of the way; what is half made or half removed is nobody's."""
+        if not self._home.exists():
+            return
+        if self.exists():
+            self.path.rename(self._spare("gone"))
+        remove_tree(self._home)
+
+    def put_on_the_shelf(self) -> None:
+        """For whoever wants to know what was in it."""
+        shelve(self._git, self.path, f"{self._mission}-{os.urandom(4).hex()}.git")
+        self.remove()
+
+    def _spare(self, name: str) -> Path:
+        remove_tree(self._home / name)
+        return self._home / name
+
+    # What it says
+
+    def _follow(self, name: str) -> str:
+        """The id behind a ref, as far as there is one."""
+        for _ in range(_MOST_STEPS):
+            told = self._read(name)
+            if re.fullmatch(_OID, told):
+                return told
+            if not told.startswith("ref:"):
+                return self._packed(name)
+            name = told.removeprefix("ref:").strip()
+        return ""
+
+    def _read(self, name: str) -> str:
+        if name != "HEAD" and (not name.startswith("refs/") or ".." in name or "\0" in name):
+            return ""
+        with contextlib.suppress(OSError):
+            return read_regular(self.path / name, _LONGEST_REF).decode(errors="replace").strip()
+        return ""
+
+    def _packed(self, name: str) -> str:
+        with contextlib.suppress(OSError):
+            listed = read_regular(self.path / "packed-refs", _LARGEST_LIST).decode(errors="replace")
+            found = re.search(rf"(?m)^({_OID}) {re.escape(name)}$", listed)
+            return found[1] if found else ""
+        return ""
+
+    # What it holds
+
+    def _import(self, left: Left) -> None:
+        if not left.tips:
+            return
+        try:
+            for pack in self._sorted_out():
+                self._git.content("index-pack", str(pack), env=self._theirs)
+            self._fetch(left)
+        except (GitFailed, OSError) as fault:
+            raise WorkspaceBroken(
+                f"What the agent committed is refused: {fault}.", "Its files are still there."
+            ) from fault
+
+    @property
+    def _theirs(self) -> dict[str, str]:
+        return {"GIT_OBJECT_DIRECTORY": str(self.path / "objects")}
+
+    def _sorted_out(self) -> list[Path]:
+        """Plain files by the names of objects stay, and of packs only the packs. Returns those."""
+        objects = self.path / "objects"
+        if objects.is_symlink() or not objects.is_dir() or not _content(self._was):
+            raise OSError("it is not as it was made")
+        make_writable(objects)
+        packs = []
+        for file in _everything_in(objects):
+            name = file.relative_to(objects).as_posix()
+            plain = file.is_file() and not file.is_symlink()
+            if plain and _PACK.fullmatch(name):
+                packs.append(file)
+            elif not (plain and _LOOSE.fullmatch(name)):
+                file.unlink()
+        (objects / "info").mkdir(exist_ok=True)
+        (objects / "info/alternates").write_bytes(os.fsencode(self._git.common_dir / "objects") + b"\n")
+        return packs
+
+    def _fetch(self, left: Left) -> None:
+        """Only what the repository lacks: commits of others that the agent merged are there already."""
+        asked = "".join(f"{oid}\n" for oid in left.tips) + f"^{left.was}\n"
+        command = ("pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", str(self._home / "pack"))
+        name = self._git.content(*command, env=self._theirs, input=asked.encode()).out.decode().strip()
+        if not name:
+            return
+        pack, index = self._home / f"pack-{name}.pack", self._home / "checked.idx"
+        index.unlink(missing_ok=True)
+        self._git.content("index-pack", "--strict", "--threads=1", "-o", str(index), str(pack))
+        target = self._git.common_dir / "objects" / "pack"
+        target.mkdir(exist_ok=True)
+        pack.replace(target / pack.name)
+        index.replace((target / pack.name).with_suffix(".idx"))
+
+
+def _as_lines(setting: git_environment.Setting) -> bytes:
+    """As git's settings are written in a file; what stands between the first dot and the last may hold anything."""
+    name, value = setting
+    section, _, rest = name.partition(".")
+    inner, _, key = rest.rpartition(".")
+    header = f"[{section} {_quoted(inner)}]" if inner else f"[{section}]"
+    return f"{header}\n\t{key} = {_quoted(value)}\n".encode(errors="surrogateescape")
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
+
+
+def _everything_in(top: Path) -> Iterator[Path]:
+    """All that is no folder; links are not followed."""
+    for folder, folders, files in os.walk(top):
+        links = (name for name in folders if Path(folder, name).is_symlink())
+        yield from (Path(folder, name) for name in (*files, *links))
+
+
+def _content(file: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return read_regular(file, _LARGEST_LIST)
+    return b""

@@ -1,0 +1,88 @@
+"""Every door, chosen, and the bounds of what happens behind them. `wiring` makes a World; the engine is handed it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from capsule.core.briefing import Briefing, Transcript
+from capsule.core.budget import Budget, Spending
+from capsule.core.event import Event
+from capsule.core.state import MissionState, Step
+from capsule.doors import Agent, Archive, Books, Clock, Journal, Observer, Shell, Tracker, Trunk, Words, Workspace
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a phase may take where it does not say so itself, and what agents may use up."""
+
+    phase_seconds: float = 1800
+    idle_seconds: float = 600
+    wait_seconds: float = 7200
+    """How long it waits in all for a provider that turns its agent away."""
+    budget: Budget = field(default_factory=Budget)
+
+
+Scribe = Callable[[Workspace, str], Callable[[Briefing, Transcript], None]]
+"""Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""
+
+
+def unrecorded(_place: Workspace, _before: str) -> Callable[[Briefing, Transcript], None]:
+    return lambda _briefing, _transcript: None
+
+
+class Leash(Protocol):
+    """How far missions may go this time, and who counts."""
+
+    def holds(self, state: MissionState, *, spawns: bool) -> bool:
+        """Whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
+
+    def beside(self, step: Step) -> tuple[str, Event] | None:
+        """What a start of an agent writes into the run's own stream, in the same breath as the step's beginning."""
+
+    def spending(self) -> Spending | None:
+        """What the run has used up so far; None where nobody counts."""
+
+
+class Free:
+    """As far as it goes."""
+
+    def holds(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
+        return False
+
+    def beside(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
+        return None
+
+    def spending(self) -> Spending | None:
+        return None
+
+
+@dataclass(frozen=True)
+class World:
+    """Every door, chosen. `wiring` makes one; the engine is handed it."""
+
+    tracker: Tracker
+    journal: Journal
+    agent: Callable[[str, str], Agent]
+    """By name and model; empty names mean the settings' default."""
+    workspace: Callable[[str, str], Workspace]
+    """By mission, and by the kind that its workflow asks for."""
+    trunk: Callable[[str], Trunk]
+    shell: Shell
+    words: Words
+    archive: Archive
+    clock: Clock
+    observer: Observer
+    books: Books | None = None
+    """Where the tracker's state is kept in the project."""
+    leash: Leash = field(default_factory=Free)
+    redact: Callable[[str], str] = str
+    """Takes secrets out of what is written where journal and archive do not see it."""
+    pid: int = 0
+    limits: Limits = Limits()
+    exported: Mapping[str, str] = field(default_factory=dict)
+    """Environment that agents and commands are given on top of their own."""
+    skills: bool = False
+    """The project has skills of its own for the phases that name one, and they are to be used."""
+    scribe: Scribe = unrecorded

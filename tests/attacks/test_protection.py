@@ -1,0 +1,220 @@
+"""The same attacks in a whole mission, at each level of protection: nothing of it runs as us, nothing reaches main.
+
+`off` is the level without a sandbox: what steers git is compared after each phase and put back, and the item is
+quarantined. With bubblewrap an agent cannot reach it in the first place, and the mission goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from signal import Signals
+
+import pytest
+
+from ..commands.conftest import COMMIT, ITEM, Project, Said, honest, said
+from .attacks import CONTENT, FORGED, HOOKS, LEFT_BEHIND, PIPES, POINTERS, REFS, SETTINGS
+from .conftest import SECRET, Evil, steering, use_git_as_ever
+
+THE_WORK = "rm -f .gitattributes; echo 'The answer.' > README.md; echo 42 > answer"
+OTHERS = {name: script for name, script in REFS.items() if name != "a flag that hides an edit"}
+IN_THE_REPOSITORY: Mapping[str, Mapping[str, str]] = {
+    "settings": SETTINGS,
+    "hooks": HOOKS,
+    "refs, objects and flags": REFS,
+    "forged files of ours": FORGED,
+    "pipes": PIPES,
+    **{name: {"it": script} for name, script in POINTERS.items()},
+}
+NAMED = {
+    "settings": ("core.fsmonitor", "core.hookspath", "filter.zz.clean", "include.path", "info/attributes appeared"),
+    "hooks": tuple(f".git/hooks/{hook} appeared" for hook in HOOKS),
+    "refs, objects and flags": ("were replaced", "main was moved", "not to look at README.md", "alternates", "exclude"),
+    "forged files of ours": ("capsule/git/config", "capsule/git/settings", "capsule/git/commondir", "/base"),
+    "another repository": (".git of the worktree",),
+    "another common folder": ("/commondir was changed",),
+    "another common folder for everybody": (".git/commondir appeared",),
+    "a repository elsewhere": (".git was moved to", "core.fsmonitor"),
+    "pipes": (".git/HEAD was changed", *(f".git/{name}" for name in PIPES)),
+}
+HARMS_ITSELF = ("refs, objects and flags",)
+"""In a git directory of its own, an agent can still confuse its own git."""
+
+
+def attacked(project: Project, evil: Evil, attacks: Mapping[str, str], level: Mapping[str, str]) -> Said:
+    """A mission whose agent attacks while it writes the code, and says that all is well."""
+    scripts = evil.scripts(project.path, attacks.values())
+    project.play(honest(execute=[said("PASS", run=[*scripts, THE_WORK])]))
+    return project.run(**level)
+
+
+def assert_harmless(project: Project, evil: Evil, before: Mapping[str, bytes], main: str) -> None:
+    """Nothing ran, nothing stayed; main is as it was, or holds the work and nothing else."""
+    assert evil.has_run() == ""
+    assert steering(project) == before
+    merged = project.git("diff", "--name-only", main, "main", "--", ".", ":!.beads").split()
+    assert merged in ([], ["answer", "tests/test_answer.sh"])
+    use_git_as_ever(project.path)
+    assert evil.has_run() == ""
+    project.fsck()
+
+
+@pytest.mark.parametrize("what", IN_THE_REPOSITORY)
+def test_what_is_planted_in_the_repository_neither_runs_nor_stays(
+    a_project: Project, evil: Evil, level: dict[str, str], what: str
+) -> None:
+    before, main = steering(a_project), a_project.head("main")
+    answer = attacked(a_project, evil, IN_THE_REPOSITORY[what], level)
+    if level["CAPSULE_SANDBOX"] == "off":
+        assert answer.code == 1, answer
+        told = " ".join(answer.out.split())
+        assert all(words in told for words in ("Quarantined", *NAMED[what], "if it was you, do it again now")), told
+        assert a_project.head("main") == main
+    elif what not in HARMS_ITSELF:
+        assert answer.code == 0, answer
+        assert a_project.answer() == "42"
+    assert_harmless(a_project, evil, before, main)
+
+
+def test_a_commit_that_may_be_the_users_stays_and_is_told(a_project: Project, evil: Evil) -> None:
+    """Nothing tells an agent that commits in the checkout from the user who does."""
+    commit = {"it": 'cd "$ROOT"; echo x > theirs; git add theirs; git commit -qm theirs'}
+    answer = attacked(a_project, evil, commit, {"CAPSULE_SANDBOX": "off"})
+    assert answer.code == 0, answer
+    theirs = a_project.git("log", "--format=%H", "-1", "main", "--", "theirs")
+    assert f"main moved to {theirs[:12]} while it ran, not by Capsule" in " ".join(answer.err.split())
+
+
+def test_tests_that_attack_are_no_better(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
+    """They are an agent's code, and run where claims are checked."""
+    before, main = steering(a_project), a_project.head("main")
+    attacks = {**SETTINGS, **HOOKS, **OTHERS, **FORGED}
+    lines = "\n".join(evil.scripts(a_project.path, attacks.values()))
+    a_project.play(honest(test_writer=[said("PASS", write={"tests/test_answer.sh": f"{lines}\ngrep -qx 42 answer\n"})]))
+    answer = a_project.run(**level)
+    if level["CAPSULE_SANDBOX"] == "off":
+        assert answer.code == 1, answer
+        assert "Quarantined" in answer.out
+    assert_harmless(a_project, evil, before, main)
+
+
+def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_project: Project, evil: Evil) -> None:
+    """The user commits something at the last moment, so the tests run once more, on the merge result."""
+    before, main = steering(a_project), a_project.head("main")
+    lines = "\n".join(evil.scripts(a_project.path, {**SETTINGS, **HOOKS, **FORGED}.values()))
+    test = f"if [ -e other ]; then :\n{lines}\nfi\ngrep -qx 42 answer\n"
+    meanwhile = f"cd {a_project.path} && echo x > other && git add other && git commit -qm other"
+    script = honest(test_writer=[said("PASS", write={"tests/test_answer.sh": test})])
+    a_project.play(script | {"merge": [said("PASS", run=[COMMIT, meanwhile])]})
+    answer = a_project.run(CAPSULE_SANDBOX="off")
+    assert answer.code == 1, answer
+    assert a_project.walked()[-1] == "publish NEEDS_WORK"
+    assert a_project.git("diff", "--name-only", main, "main") == "other"
+    assert steering(a_project) == before
+    assert evil.has_run() == ""
+
+
+def test_what_must_not_be_merged_is_sent_back(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
+    """By name, and never with the secret in the words."""
+    before, main = steering(a_project), a_project.head("main")
+    bad = evil.scripts(
+        a_project.path, [CONTENT[name] for name in ("a secret", "a link out", "a bare repository inside")]
+    )
+    clean = said("PASS", run=["rm -rf notes.txt id_rsa out up hooks bare"])
+    a_project.play(honest(execute=[said("PASS", run=bad, write={"answer": "42\n"}), clean]))
+    answer = a_project.run(**level, MY_TOKEN=SECRET)
+    assert answer.code == 0, answer
+    worklog = (a_project.path / ".capsule" / "logs" / ITEM / "worklog.md").read_text()
+    assert "execute REFUTED" in a_project.walked()
+    for words in ("notes.txt holds the value of a secret", "id_rsa holds a private key", "out is a symbolic link"):
+        assert words in worklog
+    assert SECRET not in worklog + answer.out
+    assert_harmless(a_project, evil, before, main)
+
+
+def test_a_secret_in_an_earlier_commit_is_not_merged_with_its_history(
+    a_project: Project, evil: Evil, level: dict[str, str]
+) -> None:
+    hidden = [
+        *evil.scripts(a_project.path, [CONTENT["a secret"]]),
+        "git add -A",
+        "git commit -qm one",
+        "git rm -qf id_rsa notes.txt",
+    ]
+    a_project.play(honest(execute=[said("PASS", run=[*hidden, "git commit -qm two"], write={"answer": "42\n"})]))
+    answer = a_project.run(**level, MY_TOKEN=SECRET)
+    assert answer.code == 1, answer
+    assert "execute REFUTED" in a_project.walked()
+    assert a_project.answer() == "41"
+    assert SECRET not in a_project.git("log", "-p", "main")
+
+
+def test_a_repository_inside_the_worktree_is_not_entered(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
+    before, main = steering(a_project), a_project.head("main")
+    answer = attacked(a_project, evil, {"it": CONTENT["a repository inside"]}, level)
+    assert answer.code == 2, answer
+    assert "git repository inside the worktree: sub" in answer.out
+    assert_harmless(a_project, evil, before, main)
+
+
+def test_nothing_is_left_behind(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
+    """Daemons end with their phase, with or without their keeper; links in our papers' place lead nowhere."""
+    before, main = steering(a_project), a_project.head("main")
+    answer = attacked(a_project, evil, LEFT_BEHIND, level)
+    assert answer.code in (0, 2), answer
+    assert "Traceback" not in answer.err
+    time.sleep(1.2)
+    assert not list((evil.out / "papers").glob("*")) if evil.out.exists() else True
+    assert_harmless(a_project, evil, before, main)
+
+
+def test_objects_that_are_gone_stop_the_mission_and_move_nothing(
+    a_project: Project, evil: Evil, level: dict[str, str]
+) -> None:
+    main = a_project.head("main")
+    attacked(a_project, evil, {"it": 'rm -rf "$COMMON"/objects/[0-9a-f][0-9a-f]'}, level)
+    assert evil.has_run() == ""
+    if level["CAPSULE_SANDBOX"] == "off":
+        assert (a_project.path / ".git/refs/heads/main").read_text().strip() == main
+    else:
+        a_project.fsck()
+
+
+def cut_short(project: Project, evil: Evil, done: Path, signal: Signals) -> None:
+    """A mission that gets this signal when its agent has planted what it had to plant."""
+    attack = evil.scripts(project.path, [SETTINGS["fsmonitor"], *HOOKS.values(), REFS["main at its own commit"]])
+    project.play(honest(execute=[said("PASS", run=[*attack, f"touch {done}", "sleep 60"])]))
+    with project.running(CAPSULE_SANDBOX="off") as process:
+        deadline = time.monotonic() + 60
+        while not done.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal)
+        process.wait(30)
+    project.play(honest())
+
+
+def test_a_killed_mission_leaves_its_agents_plants_to_the_next_start(
+    a_project: Project, evil: Evil, tmp_path: Path
+) -> None:
+    """Whatever command comes first puts things right; the mission itself is quarantined when it goes on."""
+    before = steering(a_project)
+    cut_short(a_project, evil, tmp_path / "done", Signals.SIGKILL)
+    assert (a_project.path / ".git/config").read_bytes() != before["config"]
+    assert a_project.say("show", ITEM).code == 0
+    assert steering(a_project) == before
+    answer = a_project.run(CAPSULE_SANDBOX="off")
+    assert answer.code == 1, answer
+    assert "core.fsmonitor" in answer.out
+    again = a_project.run(CAPSULE_SANDBOX="off")
+    assert again.code == 0, again
+    assert a_project.answer() == "42"
+    assert evil.has_run() == ""
+
+
+def test_a_mission_that_is_stopped_is_quarantined_all_the_same(a_project: Project, evil: Evil, tmp_path: Path) -> None:
+    before = steering(a_project)
+    cut_short(a_project, evil, tmp_path / "done", Signals.SIGINT)
+    assert steering(a_project) == before
+    assert a_project.walked()[-1] == "execute BLOCKED"
+    assert evil.has_run() == ""

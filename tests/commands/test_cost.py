@@ -1,0 +1,75 @@
+"""What agents cost, as people meet it: a claude that says what it took, in the queue, in `show`, against a budget."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from capsule.core.event import RunEnded, StepEnded
+
+from .backlog_project import BacklogProject
+
+RECORDED = Path(__file__).parents[1] / "contracts" / "recorded" / "claude"
+ASKS = {"result": "BLOCKED", "summary": "which colour?", "phase": "triage"}
+
+
+@pytest.fixture
+def a_claude_that_asks(a_backlog: BacklogProject, tmp_path: Path) -> BacklogProject:
+    """It takes its time and its dollars, and has a question about every item."""
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    answer = json.dumps(ASKS)[:-1]
+    program.write_text(
+        f'#!/bin/sh\nprintf \'{answer}, "item_id": "%s"}}\' "$CAPSULE_ITEM" > "$CAPSULE_RESULT"\n'
+        f"cat {RECORDED / 'ok.jsonl'}\n"
+    )
+    program.chmod(0o755)
+    a_backlog.always = {"CAPSULE_AGENT": "claude", "PATH": f"{program.parent}:{a_backlog.environment()['PATH']}"}
+    a_backlog.hold({}, {}, {})
+    return a_backlog
+
+
+def cost_of_one_run() -> float:
+    last = json.loads((RECORDED / "ok.jsonl").read_text().splitlines()[-1])
+    return float(last["total_cost_usd"])
+
+
+def test_every_way_to_look_at_it_knows_what_was_spent(a_claude_that_asks: BacklogProject) -> None:
+    project = a_claude_that_asks
+    answer = project.run()
+    assert answer.code == 0, answer
+    assert "agents   used $" in answer.out
+    ended = next(event for event in project.events() if isinstance(event, StepEnded))
+    assert ended.outcome.usage is not None
+    assert ended.outcome.usage.usd == pytest.approx(cost_of_one_run())
+    spent = json.loads(project.say("show", "WRK-001", "--json").out)["spent"]
+    assert (spent["runs"], spent["without_usd"]) == (1, 0)
+    assert spent["usd"] == pytest.approx(cost_of_one_run(), abs=1e-6)
+    assert "agents used $" in project.say("show", "WRK-001").out
+    run = next(event for event in project.events("_queue") if isinstance(event, RunEnded))
+    assert run.spent["usd"] == pytest.approx(3 * cost_of_one_run(), abs=1e-6)
+
+
+def test_the_budget_of_a_run_stops_the_queue_and_the_next_run_has_its_own(a_claude_that_asks: BacklogProject) -> None:
+    project = a_claude_that_asks
+    limit = str(1.5 * cost_of_one_run())
+    answer = project.run(CAPSULE_BUDGET__RUN__USD=limit)
+    assert answer.code == 3, answer
+    assert "The budget of the run is spent" in answer.err
+    assert "Raise budget.run" in answer.err
+    assert [project.spawns(f"WRK-00{n}") for n in (1, 2, 3)] == [1, 1, 0]
+    project.run(CAPSULE_BUDGET__RUN__USD=limit)
+    assert project.spawns("WRK-003") == 1
+
+
+def test_an_item_whose_budget_is_spent_is_set_aside_and_the_others_go_on(a_claude_that_asks: BacklogProject) -> None:
+    project = a_claude_that_asks
+    project.run("WRK-001")
+    project.say("unblock", "WRK-001", "--notes", "red")
+    answer = project.run(CAPSULE_BUDGET__MISSION__USD=str(cost_of_one_run()))
+    assert answer.code == 0, answer
+    assert "WRK-001: The budget of the mission is spent" in answer.out
+    assert "  go on    raise budget.mission, then: capsule run WRK-001\n" in answer.out
+    assert [project.spawns(f"WRK-00{n}") for n in (1, 2, 3)] == [1, 1, 1]

@@ -1,0 +1,73 @@
+"""What is never merged, and what looks like it and is harmless."""
+
+from __future__ import annotations
+
+import pytest
+
+from capsule.core.hazards import GITLINK, LINK, Brought, hazards, leads_out
+
+FILE = "100644"
+KEYS = {
+    "a private key": "-----BEGIN " + "OPENSSH PRIVATE KEY-----",
+    "an AWS access key": "id = AKIA" + "Q3EGRZ7XJ2MVWN4T",
+    "a GitHub token": "ghp_" + "a1B2" * 9,
+    "a GitLab token": "glpat-" + "a1B2" * 5,
+    "an Anthropic key": "sk-ant-" + "api03-" + "a1B2" * 6,
+    "a Slack token": "xoxb-" + "123456789012-abcdefghijkl",
+    "a Google key": "AIza" + "a1B2c" * 7,
+    "a Stripe key": "sk_live_" + "a1B2" * 6,
+}
+
+
+@pytest.mark.parametrize("what", KEYS)
+def test_keys_of_well_known_forms_are_named_and_not_shown(what: str) -> None:
+    (words,) = hazards([Brought("src/settings.py", FILE, f"x = 1\nkey = {KEYS[what]}\n")])
+    assert words == f"src/settings.py holds {what}"
+
+
+def test_the_value_of_a_secret_is_found_and_not_shown() -> None:
+    (words,) = hazards([Brought("notes", FILE, "the password is hunter2hunter2")], lambda t: t.replace("hunter2", "…"))
+    assert words == "notes holds the value of a secret variable of this machine"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "AKIAIOSFODNN7EXAMPLE",
+        "-----BEGIN PUBLIC KEY-----",
+        "-----BEGIN CERTIFICATE-----",
+        "ghp_short",
+        "mask-ant-design is a library",
+        "xoxb-your-token-here",
+        "class Task_live_updates: pass",
+    ],
+)
+def test_what_only_looks_like_a_key_is_let_pass(text: str) -> None:
+    assert hazards([Brought("README.md", FILE, text)]) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "target"),
+    [
+        ("a", "/etc/passwd"),
+        ("a", "../b"),
+        ("deep/er/a", "../../../b"),
+        ("deep/a", "b/../../.."),
+        ("deep/er/a", "b/.."),
+        ("a", ".git/hooks"),
+        ("deep/a", "../.GIT/config"),
+        ("a", ".."),
+    ],
+)
+def test_links_that_lead_out_are_told(path: str, target: str) -> None:
+    assert hazards([Brought(path, LINK, target)]) == [f"{path} is a symbolic link that leads out of the repository"]
+
+
+@pytest.mark.parametrize(("path", "target"), [("a", "b"), ("deep/a", "../b"), ("deep/a", ".."), ("a", ".gitignore")])
+def test_links_inside_are_nobodys_business(path: str, target: str) -> None:
+    assert not leads_out(Brought(path, LINK, target))
+
+
+def test_other_repositories_and_their_insides_are_told() -> None:
+    found = hazards([Brought("sub", GITLINK), Brought("a/.git/config", FILE), Brought("a/.Git/x", FILE)])
+    assert [words.split()[0] for words in found] == ["sub", "a/.git/config", "a/.Git/x"]

@@ -1,0 +1,51 @@
+"""What agents and the project's commands see of our environment."""
+
+from __future__ import annotations
+
+import pytest
+
+from capsule.system.environment import for_agents, for_commands
+
+OURS = {
+    "PATH": "/usr/bin",
+    "HOME": "/home/me",
+    "LC_TIME": "C",
+    "VIRTUAL_ENV": "/venv",
+    "HTTPS_PROXY": "http://me:s3cr3t-s3cr3t@proxy:3128",
+    "GIT_AUTHOR_NAME": "Me",
+    "GIT_DIR": "/elsewhere/.git",
+    "CAPSULE_AGENT": "claude",
+    "ANTHROPIC_API_KEY": "sk-0123456789",
+    "DATABASE_URL": "postgres://app:s3cr3t-s3cr3t@db/shop",
+    "NODE_AUTH_TOKEN": "npm-0123456789",
+    "SOMETHING_ELSE": "1",
+}
+HARMLESS = {"PATH", "HOME", "LC_TIME", "VIRTUAL_ENV", "HTTPS_PROXY", "GIT_AUTHOR_NAME"}
+
+
+def test_an_agent_sees_what_is_on_the_list_and_nothing_else() -> None:
+    assert set(for_agents(OURS)) == HARMLESS
+
+
+def test_a_command_sees_all_but_secrets() -> None:
+    assert set(for_commands(OURS)) == HARMLESS | {"SOMETHING_ELSE"}
+
+
+@pytest.mark.parametrize("for_whom", [for_agents, for_commands])
+def test_what_is_asked_for_is_given_secret_or_not(for_whom: object) -> None:
+    assert callable(for_whom)
+    given = for_whom(OURS, ["ANTHROPIC_*", "SOMETHING_ELSE"])
+    assert given["ANTHROPIC_API_KEY"] == "sk-0123456789"
+    assert given["SOMETHING_ELSE"] == "1"
+    assert "NODE_AUTH_TOKEN" not in given
+
+
+@pytest.mark.parametrize("for_whom", [for_agents, for_commands])
+def test_what_capsule_tells_itself_and_which_repository_it_is_in_are_never_given(for_whom: object) -> None:
+    assert callable(for_whom)
+    assert {"CAPSULE_AGENT", "GIT_DIR"} & set(for_whom(OURS, ["*"])) == set()
+
+
+def test_a_relative_entry_of_the_search_path_is_passed_on_to_nobody() -> None:
+    for given in (for_agents, for_commands):
+        assert given({"PATH": "tools:/usr/bin:.:/bin"})["PATH"] == "/usr/bin:/bin"
