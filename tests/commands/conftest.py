@@ -26,6 +26,8 @@ import pytest
 from capsule.cli import main
 from capsule.core.event import Event, StepEnded
 from capsule.journals.sqlite import SqliteJournal
+from tests import warm
+from tests.costs import LONG
 
 from ..conftest import Repo
 
@@ -99,16 +101,9 @@ class Project(Repo):
         }
 
     def capsule(self, *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Said:
-        done = subprocess.run(
-            [sys.executable, "-m", "capsule", *words],
-            cwd=cwd or self.path,
-            env=self.environment(**(env or {})),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=90,
-            check=False,
-        )
-        return Said(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+        process = warm.Forked(["-m", "capsule", *words], cwd or self.path, self.environment(**(env or {})))
+        out, err = process.communicate(timeout=5 * LONG)
+        return Said(process.returncode, out, err)
 
     def say(
         self, *words: str, stdin: bytes = b"", cwd: Path | None = None, env: Mapping[str, str] | None = None
@@ -145,7 +140,7 @@ class Project(Repo):
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(LONG)
 
     @property
     def worktree(self) -> Path:
@@ -259,11 +254,21 @@ def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repo.path
 
 
+def _begun(prepared: Path, folder: Path) -> Project:
+    shutil.copytree(prepared, folder / "project", symlinks=True)
+    return Project(folder / "project", folder)
+
+
 @pytest.fixture
 def a_project(_prepared: Path, tmp_path: Path) -> Project:
     """One commit on main, green tests, one open task."""
-    shutil.copytree(_prepared, tmp_path / "project", symlinks=True)
-    return Project(tmp_path / "project", tmp_path)
+    return _begun(_prepared, tmp_path)
+
+
+@pytest.fixture
+def a_new_project(_prepared: Path, tmp_path: Path) -> Project:
+    """The same, in a file whose projects are further on."""
+    return _begun(_prepared, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -284,13 +289,72 @@ def a_backlog(_prepared_backlog: Path, tmp_path: Path) -> BacklogProject:
     return BacklogProject(tmp_path / "project", tmp_path)
 
 
+class Stage:
+    """A project in which a mission has come somewhere, made once and copied for each test that begins there.
+
+    Every copy is worked on in the same place: git and the journal know a project by its path.
+    """
+
+    def __init__(self, folder: Path, prepared: Path) -> None:
+        self._place, self._kept = folder / "place", folder / "kept"
+        self._prepared = prepared
+        self.answer = Said(0, "", "")
+        """What was said when it came there."""
+
+    def begin(self, script: Script, code: int, *words: str, times: int = 1) -> Project:
+        if not self._kept.exists():
+            project = self._copy_of(self._prepared, script)
+            for _ in range(times):
+                self.answer = project.capsule(*words)
+                assert self.answer.code == code, self.answer
+            shutil.copytree(project.path, self._kept, symlinks=True)
+        return self._copy_of(self._kept, script)
+
+    def _copy_of(self, path: Path, script: Script) -> Project:
+        shutil.rmtree(self._place, ignore_errors=True)
+        shutil.copytree(path, self._place / "project", symlinks=True)
+        project = Project(self._place / "project", self._place)
+        project.play(script)
+        return project
+
+
+@pytest.fixture(scope="session")
+def _halted(_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("halted"), _prepared)
+
+
 @pytest.fixture
-def a_halted_mission(a_project: Project) -> Project:
+def a_halted_mission(_halted: Stage) -> Project:
     """The execute agent gave up; the tests are written, the worktree is kept."""
-    a_project.play(honest(execute=[said("ERROR", "the disk is full"), *honest()["execute"]]))
-    answer = a_project.run()
-    assert answer.code == 2, answer
-    return a_project
+    return _halted.begin(honest(execute=[said("ERROR", "the disk is full"), *honest()["execute"]]), 2, "run", ITEM)
+
+
+@pytest.fixture(scope="session")
+def _tests_written(_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("tests-written"), _prepared)
+
+
+@pytest.fixture
+def a_mission_at_execute(_tests_written: Stage) -> Project:
+    """The tests are written and reviewed; the execute agent is next."""
+    return _tests_written.begin(honest(), 0, "step", ITEM, times=2)
+
+
+@pytest.fixture(scope="session")
+def _merged(_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    return Stage(tmp_path_factory.mktemp("merged"), _prepared)
+
+
+@pytest.fixture
+def a_merged_mission(_merged: Stage) -> Project:
+    """Everything went well; the answer is on main."""
+    return _merged.begin(honest(), 0, "run", ITEM)
+
+
+@pytest.fixture
+def merged_saying(a_merged_mission: Project, _merged: Stage) -> Said:
+    """What `run` said of it."""
+    return _merged.answer
 
 
 @pytest.fixture

@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 
 from capsule.core.event import StepEnded
+from tests.costs import LONG
 
 from .conftest import COMMIT, ITEM, PASS, Project, Turn, honest, said
 
 FLOOD = 200 * 1024 * 1024
 WORK = honest()["execute"]
 REVIEW = "execute-review#1"
+
+
+@pytest.fixture
+def a_project(a_mission_at_execute: Project) -> Project:
+    return a_mission_at_execute
 
 
 def stops_once(project: Project, turn: Turn, **env: str) -> str:
@@ -190,7 +196,7 @@ def test_a_runner_told_to_stop_ends_its_agent_and_goes_on_later(a_project: Proje
     with a_project.running() as process:
         _wait_for(sign)
         process.terminate()
-        assert process.wait(20) == 130
+        assert process.wait(LONG) == 130
     assert not Path(f"/proc/{sign.read_text().strip()}").exists()
     a_project.play(honest())
     assert a_project.run().code == 0
@@ -198,7 +204,7 @@ def test_a_runner_told_to_stop_ends_its_agent_and_goes_on_later(a_project: Proje
 
 
 def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LONG
     while not (path.exists() and path.read_text().strip()):
         assert time.monotonic() < deadline, f"{path} never came"
         time.sleep(0.02)
@@ -270,17 +276,17 @@ def test_what_an_agent_says_steers_no_terminal(a_project: Project) -> None:
     assert not set(answer.out) & {"\x1b", "\x07"}
 
 
-def test_a_merge_on_red_says_so_in_the_end(a_project: Project) -> None:
+def test_a_merge_on_red_says_so_in_the_end(a_new_project: Project) -> None:
     """`verify: warn` lets it through, but nobody may believe that it was green."""
     words = "NOT GREEN: the gate was red on the merge result (verify: warn)"
-    a_project.play(honest(execute=[said("PASS", write={"answer": "1\n"})]))
-    answer = a_project.run("--verify=warn")
+    a_new_project.play(honest(execute=[said("PASS", write={"answer": "1\n"})]))
+    answer = a_new_project.run("--verify=warn")
     assert answer.code == 0, answer
     assert words in answer.out
-    assert words in a_project.capsule("show", ITEM).out
+    assert words in a_new_project.capsule("show", ITEM).out
 
 
-def test_a_merge_on_green_says_nothing_of_the_kind(a_project: Project) -> None:
-    answer = a_project.run("--verify=warn")
+def test_a_merge_on_green_says_nothing_of_the_kind(a_new_project: Project) -> None:
+    answer = a_new_project.run("--verify=warn")
     assert answer.code == 0, answer
-    assert "NOT GREEN" not in answer.out + a_project.capsule("show", ITEM).out
+    assert "NOT GREEN" not in answer.out + a_new_project.capsule("show", ITEM).out

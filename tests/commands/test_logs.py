@@ -23,6 +23,7 @@ from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.engine.brief import log_name
 from capsule.journals.sqlite import SqliteJournal
+from tests.costs import LONG
 
 from .conftest import ITEM, Project
 
@@ -91,7 +92,7 @@ def mission(a_repo: Any) -> Iterator[Mission]:
 
 
 def logs(mission: Mission, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *words], cwd=mission.root, capture_output=True, check=False, timeout=60)
+    return subprocess.run([*COMMAND, *words], cwd=mission.root, capture_output=True, check=False, timeout=2 * LONG)
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def following(mission: Mission, *words: str) -> Iterator[subprocess.Popen[bytes]
             process.kill()
 
 
-def read_until(process: subprocess.Popen[bytes], wanted: bytes, seconds: float = 20) -> bytes:
+def read_until(process: subprocess.Popen[bytes], wanted: bytes, seconds: float = LONG) -> bytes:
     """What comes up to and including the wanted text; fails when it does not come in time."""
     assert process.stdout
     seen, deadline = b"", time.monotonic() + seconds
@@ -202,7 +203,7 @@ def on_a_terminal(mission: Mission, *words: str) -> bytes:
         while chunk := _read_terminal(ours):
             seen += chunk
         os.close(ours)
-        assert process.wait(20) == 0
+        assert process.wait(LONG) == 0
     return seen.replace(b"\r\n", b"\n")
 
 
@@ -241,7 +242,7 @@ def test_following_goes_on_in_the_archive_and_ends_with_the_mission(mission: Mis
         mission.archive()
         running.close()
         assert read_until(process, b"last words\n") == b"last words\n"
-        assert process.wait(20) == 0
+        assert process.wait(LONG) == 0
 
 
 EVENTS = b'{"type":"system"}\n{"type":"assistant"}\n'
@@ -286,7 +287,7 @@ def test_an_agent_at_work_that_prints_events_is_seen(a_project: Project, tmp_pat
 
 
 def _once_there_is_something(project: Project) -> str:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LONG
     while not (shown := project.say("logs", ITEM).out) and time.monotonic() < deadline:
         time.sleep(0.1)
     return shown
@@ -301,7 +302,7 @@ def test_ctrl_c_ends_the_following_quietly(mission: Mission) -> None:
         while (line := process.stdout.readline()) != b"half way\n":
             assert line
         process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=20)
+        out, errors = process.communicate(timeout=LONG)
     assert (process.returncode, out, errors) == (130, b"", b"")
 
 
@@ -309,7 +310,7 @@ def test_a_reader_that_leaves_is_no_fault(mission: Mission) -> None:
     with mission.journal.claim(MISSION):
         mission.begin("merge", 1, b"line\n" * 1_000_000)
     script = f"{' '.join(COMMAND)} | head -n 1"
-    done = subprocess.run(["sh", "-c", script], cwd=mission.root, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(["sh", "-c", script], cwd=mission.root, capture_output=True, check=False, timeout=2 * LONG)
     assert (done.stdout, done.stderr) == (b"==> test-writer#1 PASS 1.2 s\n", b"")
 
 
@@ -319,7 +320,7 @@ def test_memory_does_not_grow_with_the_output(mission: Mission) -> None:
         log = next(mission.outputs.glob("execute-*.log"))
         os.truncate(log, megabytes * 1024 * 1024)
         measured = [sys.executable, "-c", MEASURED, *COMMAND]
-        done = subprocess.run(measured, cwd=mission.root, capture_output=True, check=True, timeout=60)
+        done = subprocess.run(measured, cwd=mission.root, capture_output=True, check=True, timeout=2 * LONG)
         code, peak = map(int, done.stdout.split())
         assert code == 0
         peaks.append(peak)

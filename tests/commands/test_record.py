@@ -14,6 +14,7 @@ from yaml12 import format_yaml, parse_yaml
 
 import capsule
 from capsule.core.event import StepEnded, Waiting
+from tests.costs import LONG
 
 from .backlog_project import BacklogProject
 from .conftest import COMMIT, ITEM, Project, Said, assert_clear, honest, nothing_changes, said
@@ -241,13 +242,13 @@ def test_a_mission_that_was_killed_leaves_a_recording_that_can_be_gone_on_with(
     a_project: Project, tmp_path: Path, new_tape: Path
 ) -> None:
     elsewhere = another(a_project, tmp_path / "elsewhere")
-    a_project.play(honest(execute=[{"sleep": 60}]))
+    a_project.play(honest(execute=[{"sleep": 300}]))
     with a_project.running("--record", str(new_tape)) as process:
         until = time.monotonic() + 60
         while "execute#1" not in str(a_project.events()) and time.monotonic() < until:
             time.sleep(0.05)
         process.kill()
-        process.wait(10)
+        process.wait(LONG)
     assert set(read(new_tape)[ITEM]) == {"test-writer", "test-review"}
     assert set(record(a_project, new_tape)[ITEM]) == set(honest())
     replay(elsewhere, new_tape)

@@ -43,6 +43,10 @@ class Bench:
         log = self.place / ".capsule" / "output" / "code-1-2.log"
         return Briefing(**{"prompt": "Do it.", "cwd": str(self.place), "log": str(log), **about, **more})
 
+    def printed(self) -> bool:
+        """Whether it has got as far as to say something."""
+        return any(file.stat().st_size for file in (self.place / ".capsule" / "output").glob("code-1-2.log*"))
+
     def log(self, ending: str = "") -> str:
         return (self.place / ".capsule" / "output" / f"code-1-2.log{ending}").read_text()
 

@@ -7,7 +7,6 @@ on the PATH needs no rig of its own: `Rig` puts the script there under the name 
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +21,7 @@ from capsule.core.failure import Kind
 from capsule.doors import Agent
 from capsule.system.process import Keeper
 from capsule.system.stop import Stop
+from tests.costs import LONG, as_soon_as, given_time
 
 MISLEADING = {"GIT_DIR": "/misleading", "CAPSULE_VERIFY": "off", "CAPSULE_PHASE": "misleading", "UNASKED": "yes"}
 """What the user's shell may hold, and an agent must not take for its own, or is not to know."""
@@ -155,7 +155,7 @@ def test_a_prompt_too_long_for_an_argument_arrives_by_stdin_or_file(rig: Rig) ->
 
 
 def test_stdin_is_closed(rig: Rig) -> None:
-    transcript = run(rig, "cat > /dev/null; echo read to the end", timeout=10.0)
+    transcript = run(rig, "cat > /dev/null; echo read to the end", timeout=LONG)
     assert transcript.text == b"read to the end\n"
 
 
@@ -307,9 +307,9 @@ def test_a_signal_is_told_as_a_shell_would(rig: Rig) -> None:
 
 
 def test_it_is_ended_when_its_time_is_up(rig: Rig) -> None:
-    transcript = run(rig, "echo some; sleep 60", timeout=0.4)
+    transcript = given_time(lambda seconds: run(rig, "echo some; sleep 60", timeout=seconds), lambda seen: seen.text)
     assert (transcript.why, transcript.text) == ("timeout", b"some\n")
-    assert transcript.seconds < 10
+    assert transcript.seconds < 50
     assert transcript.failure is not None
     assert transcript.failure.kind is Kind.TIMEOUT
 
@@ -322,12 +322,12 @@ def test_it_is_ended_when_it_falls_silent(rig: Rig) -> None:
 
 
 def test_it_is_ended_when_somebody_says_stop(rig: Rig) -> None:
-    timer = threading.Timer(0.3, rig.stop.request)
-    timer.start()
-    transcript = run(rig, "sleep 60")
-    timer.join()
+    at_work = rig.folder / "at-work"
+    somebody = as_soon_as(at_work.exists, rig.stop.request)
+    transcript = run(rig, f"touch {at_work}; sleep 300", timeout=3 * LONG)
+    somebody.join()
     assert transcript.why == "stopped"
-    assert transcript.seconds < 10
+    assert transcript.seconds < 2 * LONG
 
 
 def test_what_it_leaves_running_is_ended_and_counted(rig: Rig) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from capsule.core.briefing import Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import Keeper
 from tests.contracts.recordings import Bench, Endings, recorded
+from tests.costs import given_time
 
 ENDINGS: Endings = {
     "ok": (0, None, ""),
@@ -78,15 +80,21 @@ def test_a_pause_that_the_provider_asks_for_is_told(bench: Bench) -> None:
     assert failure.resets_in == pytest.approx(11.054)
 
 
+def ended_while_it_slept(bench: Bench, recording: str) -> Transcript:
+    return given_time(
+        lambda seconds: bench.plays(recording, then="sleep 60", timeout=seconds), lambda _: bench.printed()
+    )
+
+
 def test_an_agent_ended_while_it_waits_for_the_network_is_not_to_blame(bench: Bench) -> None:
-    transcript = bench.plays("no-network", then="sleep 20", timeout=0.5)
+    transcript = ended_while_it_slept(bench, "no-network")
     assert transcript.why == "timeout"
     assert transcript.failure is not None
     assert transcript.failure.kind is Kind.CONNECTION
 
 
 def test_an_agent_ended_in_the_middle_of_its_work_timed_out(bench: Bench) -> None:
-    failure = bench.plays("ok", then="sleep 20", timeout=0.5).failure
+    failure = ended_while_it_slept(bench, "ok").failure
     assert failure is not None
     assert failure.kind is Kind.TIMEOUT
 

@@ -11,6 +11,7 @@ import pytest
 from capsule.core.failure import Kind, Reaction
 from capsule.system.process import Keeper
 from tests.contracts.recordings import RECORDINGS, Bench, Endings, recorded
+from tests.costs import given_time
 
 ENDINGS: Endings = {
     "ok": (0, None, ""),
@@ -80,8 +81,10 @@ def test_the_costs_of_the_steps_are_added_up(bench: Bench) -> None:
 )
 def test_an_agent_ended_while_it_tried_again_and_again_says_why(bench: Bench, logged: str, kind: Kind) -> None:
     log = LOG.format("false", logged) + LOG.format("true", "AI_APICallError: incorrect api key")
-    bench.does(f"cat >&2 <<'END'\n{log}END\nsleep 20")
-    failure = bench.agent().run(bench.briefing(timeout=0.5)).failure
+    bench.does(f"cat >&2 <<'END'\n{log}END\nsleep 60")
+    failure = given_time(
+        lambda seconds: bench.agent().run(bench.briefing(timeout=seconds)), lambda _: bench.printed()
+    ).failure
     assert failure is not None
     assert failure.kind is kind
 

@@ -28,6 +28,7 @@ from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
 from capsule.system.process import Ended, Keeper
+from tests.costs import given_time
 
 MEGABYTE = 1024 * 1024
 Stream = Callable[..., Events]
@@ -237,13 +238,17 @@ def test_a_bad_end_is_a_failure_even_if_the_events_do_not_say_so(
 
 
 def test_what_we_ended_is_not_called_a_crash(stage: Stage) -> None:
-    assert kind_of(stage.prints({"say": "x"}, then="sleep 60", timeout=0.4)) is Kind.TIMEOUT
-    assert kind_of(stage.prints({"say": "x"}, then="sleep 60", idle_timeout=0.4)) is Kind.SILENT
+    for limit, kind in (("timeout", Kind.TIMEOUT), ("idle_timeout", Kind.SILENT)):
+
+        def ended_after(seconds: float, limit: str = limit) -> Transcript:
+            return stage.prints({"say": "x"}, then="sleep 60", **{limit: seconds})
+
+        assert kind_of(given_time(ended_after, lambda seen: seen.text)) is kind
 
 
 def test_what_it_is_about_is_told_in_one_short_line(stage: Stage) -> None:
     place = "/home/ada/project/.capsule/worktrees/m-1/"
-    stage.prints({"do": f"Edit {place}src/a.py\n\x1b[31m" + "x" * 500}, then="sleep 0.5")
+    stage.prints({"do": f"Edit {place}src/a.py\n\x1b[31m" + "x" * 500})
     (told,) = stage.told
     assert told.startswith("Edit src/a.py [31mxxx")
     assert len(told) == 200

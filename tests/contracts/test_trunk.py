@@ -18,6 +18,7 @@ from capsule.doors import Candidate, Published, Trunk
 from capsule.system import git_locks
 from capsule.system.git import Git
 from capsule.workspaces.trunk import GitTrunk
+from tests.costs import LONG
 
 from ..conftest import Repo
 from .test_workspaces import NAMES, a_git_that_dies, can_trace
@@ -393,7 +394,7 @@ def test_main_does_not_move_under_an_index_that_somebody_is_using(merge: Merge, 
 
 def test_a_user_who_lets_go_of_the_index_is_waited_for(merge: Merge, locked_index: Path) -> None:
     merge.work(README="new\n")
-    git_locks.PATIENCE = 5  # put back by the fixture
+    git_locks.PATIENCE = LONG  # put back by the fixture
     letting_go = threading.Timer(0.3, locked_index.unlink)
     letting_go.start()
     assert merge.publish() == Published(moved=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable
 
 import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.costs import costs_below, grows_linearly
 
 from capsule.core.json_scan import DEEPEST, WINDOW, last_object
 
@@ -256,23 +256,17 @@ def test_only_the_window_is_searched() -> None:
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
-def seconds(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
 def test_a_hundred_megabytes_with_the_signal_at_the_end_cost_half_a_second() -> None:
     line = b'12:00:01 INFO "GET /items" -> {"n": 1, "tags": ["a"]} [ok]\n'
     log = line * (100_000_000 // len(line)) + COMPACT + b"\n"
     assert last_object(log) == SIGNAL
-    assert seconds(lambda: last_object(log)) < 0.5
+    assert costs_below(0.5, lambda: last_object(log))
 
 
 @pytest.mark.parametrize("unit", [b"{", b'{"a":', b"}", b"{}", b'"', b"\\", b"[{", b"\x1b[", b"\x1b]", b'"}'])
 def test_sixteen_hostile_mebibytes_cost_seconds_at_most(unit: bytes) -> None:
     hostile = unit * (WINDOW // len(unit))
-    assert seconds(lambda: last_object(hostile)) < 3
+    assert costs_below(3, lambda: last_object(hostile))
 
 
 NESTS: list[Callable[[int], bytes]] = [
@@ -290,7 +284,8 @@ NESTS: list[Callable[[int], bytes]] = [
 
 @pytest.mark.parametrize("nest", NESTS)
 def test_cost_grows_in_proportion_to_the_input(nest: Callable[[int], bytes]) -> None:
-    small, large = nest(20_000), nest(160_000)
-    base = min(seconds(lambda: last_object(small)) for _ in range(3))
-    # Eight times the input; a quadratic scan would take sixty-four times as long.
-    assert min(seconds(lambda: last_object(large)) for _ in range(3)) < 24 * base + 0.05
+    def work(size: int) -> Callable[[], object]:
+        text = nest(size)
+        return lambda: last_object(text)
+
+    assert grows_linearly(work, 20_000, 160_000)

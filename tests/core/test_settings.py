@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.costs import grows_linearly
 
 from capsule.core.errors import SettingsError
 from capsule.plain_files import parse_yaml
@@ -317,14 +317,11 @@ def test_no_duplicate_is_seen_where_there_is_none(data: object) -> None:
 
 
 def test_a_large_file_costs_linear_time() -> None:
-    def seconds(count: int) -> float:
+    def work(count: int) -> Callable[[], object]:
         text = "".join(f"key{number}: {{a: 1, b: [x, y]}}\n" for number in range(count)).encode()
-        start = time.perf_counter()
-        parse_yaml(text, "file")
-        return time.perf_counter() - start
+        return lambda: parse_yaml(text, "file")
 
-    seconds(100)
-    assert seconds(16_000) < 24 * max(seconds(2_000), 0.005)
+    assert grows_linearly(work, 2_000, 16_000)
 
 
 # ---- the command

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from capsule.system.process import Command, Keeper
+from tests.costs import LONG
 
 HOSTILE_TREE = Path(__file__).parent / "hostile_tree.py"
 
@@ -25,17 +25,8 @@ def is_alive(pid: int) -> bool:
 
 def output_of(*argv: str, **options: Any) -> str:
     """What it printed, errors included, whatever its exit code."""
-    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": 30}
+    options |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "timeout": LONG}
     return str(subprocess.run(argv, check=False, **options).stdout)
-
-
-def eventually(promise: Callable[[], object], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not promise():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 @dataclass

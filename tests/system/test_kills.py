@@ -21,8 +21,9 @@ from pathlib import Path
 import pytest
 
 from capsule.system.process import Command, Keeper, end_leftovers
+from tests.costs import LONG, eventually
 
-from .conftest import eventually, output_of
+from .conftest import output_of
 
 RESTLESS = Path(__file__).parent / "restless_tree.py"
 KILLS = 1000 if os.environ.get("CAPSULE_CRASH_ALL") else 16
@@ -103,7 +104,7 @@ def act(kill: Kill, folder: Path) -> list[int]:
 
 def left_at_last(kill: Kill) -> list[int]:
     """Nobody for a while is nobody: a keeper may have been about to start the command when its runner was killed."""
-    deadline, seen = time.monotonic() + GRACE + 2, time.monotonic()
+    deadline, seen = time.monotonic() + LONG, time.monotonic()
     survivors = kill.survivors()
     while time.monotonic() < min(deadline, seen + QUIET):
         time.sleep(0.05)

@@ -16,6 +16,7 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.process import Keeper
 from capsule.system.sandbox import PROGRAM, Level, Sandbox, homes, level
+from tests.costs import given_time
 
 from .conftest import Place
 
@@ -341,7 +342,11 @@ def test_nothing_survives_and_nothing_counts_as_left_running(room: Room, keeper:
 def test_it_is_given_time_for_its_last_words(room: Room, place: Place) -> None:
     script = "trap 'echo last words; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
     with Keeper(grace=3) as keeper:
-        ended = keeper.run(place.command(*room.argv("sh", "-c", script), env=room.env, timeout=0.5))
+        argv = room.argv("sh", "-c", script)
+        ended = given_time(
+            lambda seconds: keeper.run(place.command(*argv, env=room.env, timeout=seconds)),
+            lambda _: place.out.startswith("begun\n"),
+        )
     assert (ended.why, ended.exit_code) == ("timeout", 7)
     assert place.out == "begun\nlast words\n"
 

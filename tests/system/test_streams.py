@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from capsule.system.process import Command, Keeper
+from tests.costs import LONG, eventually, given_time
 
-from .conftest import Place, eventually, output_of
+from .conftest import Place, output_of
 
 SECRET = "hunter22-hunter22"
 SPLIT = f"""
@@ -51,9 +51,15 @@ def test_a_secret_across_the_pieces_of_a_flood_is_found(discreet: Keeper, place:
 
 def test_what_is_printed_is_there_while_the_command_runs(discreet: Keeper, place: Place) -> None:
     seen: list[str] = []
-    command = place.shell("echo one; printf 'two h'; sleep 1.2; echo i")
-    assert discreet.run(command, on_output=lambda: seen.append(place.out)).ok
-    assert seen[0] == "one\ntwo "
+    script = "echo one; printf 'two h'; until [ -e seen ]; do sleep 0.02; done; echo i"
+
+    def look() -> None:
+        seen.append(place.out)
+        if seen[-1] == "one\ntwo ":
+            (place.path / "seen").touch()
+
+    assert discreet.run(place.shell(script, timeout=LONG), on_output=look).ok
+    assert "one\ntwo " in seen
     assert place.out == "one\ntwo hi\n"
 
 
@@ -65,18 +71,20 @@ def test_in_one_file_the_order_of_both_outputs_is_kept(discreet: Keeper, place: 
 
 
 def test_last_words_after_a_polite_end_are_kept(discreet: Keeper, place: Place) -> None:
-    script = "trap 'head -c 3000000 /dev/zero; echo bye; exit 0' TERM; while :; do sleep 0.05; done"
-    ended = discreet.run(place.shell(script, timeout=0.3))
+    script = "trap 'head -c 3000000 /dev/zero; echo bye; exit 0' TERM; echo trapped; while :; do sleep 0.05; done"
+    ended = given_time(
+        lambda seconds: discreet.run(place.shell(script, timeout=seconds)), lambda _: place.out.endswith("bye\n")
+    )
     assert ended.why == "timeout"
     assert place.out.endswith("bye\n")
 
 
 def test_a_daemon_that_holds_the_pipe_is_ended_and_what_it_said_is_kept(discreet: Keeper, place: Place) -> None:
-    began = time.monotonic()
-    ended = discreet.run(place.shell("(trap '' TERM; echo daemon; sleep 300) & echo main; sleep 0.1"))
+    daemon = "(trap '' TERM; echo daemon; touch ready; sleep 300)"
+    ended = discreet.run(place.shell(f"{daemon} & until [ -e ready ]; do sleep 0.01; done; echo main"))
     assert ended.leftovers >= 1
     assert sorted(place.out.split()) == ["daemon", "main"]
-    assert time.monotonic() - began < 5
+    assert ended.seconds < LONG
 
 
 @pytest.mark.parametrize("sign", ["TERM", "HUP"])

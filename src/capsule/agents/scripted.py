@@ -54,7 +54,9 @@ class Agent(CliAgent):
 
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)
-        argv = (sys.executable, str(_PLAYER), str(self._script()), "-p", *((argument,) if argument is not None else ()))
+        script = str(self._script())
+        flags = ("-I", "-S") if script.endswith(".json") else ("-I",)  # only YAML is read with an installed package
+        argv = (sys.executable, *flags, str(_PLAYER), script, "-p", *((argument,) if argument is not None else ()))
         return Invocation(argv, stdin)
 
     def _script(self) -> Path:
