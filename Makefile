@@ -36,7 +36,7 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-live: $(VENV)/.dev ## the real agent CLIs, pinned, on a scripted model; attacks, and all that wants bubblewrap
+live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, all pinned; attacks, and all that wants bubblewrap
 	@path="$$(tools/live $(BIN)/python)" && PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1 \
 	    $(BIN)/pytest -n 2 --dist worksteal -rs tests/live $(CONFINED)
 

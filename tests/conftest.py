@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from capsule.system.git import Git
+from tests import warm
 
-_NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_")
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile(
+    "on any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("on any machine")
+
+_NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_")
 
 
 class Repo:
@@ -51,14 +61,34 @@ class Repo:
         self.git("fsck", "--strict", "--no-dangling")
 
 
+@pytest.fixture(scope="session")
+def path_without_bd(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A `bd` of whoever runs the tests changes what `tracker: auto` means: a test that wants one brings its own.
+
+    A folder of the PATH that holds one is replaced by links to all else in it.
+    """
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for position, folder in enumerate(folders):
+        if (Path(folder) / "bd").exists():
+            stand_in = tmp_path_factory.mktemp("bin")
+            for program in Path(folder).iterdir():
+                if program.name != "bd":
+                    (stand_in / program.name).symlink_to(program)
+            folders[position] = str(stand_in)
+    return os.pathsep.join(folders)
+
+
 @pytest.fixture(autouse=True)
-def unreachable_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def unreachable_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, path_without_bd: str
+) -> Path:
     """An empty home, empty git settings, and an identity by environment."""
     home = tmp_path_factory.mktemp("home")
     for name in [name for name in os.environ if name.startswith(_NOBODY_ELSES)]:
         monkeypatch.delenv(name)
     (home / "gitconfig").touch()
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", path_without_bd)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for role in ("AUTHOR", "COMMITTER"):
@@ -67,10 +97,30 @@ def unreachable_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.T
     return home
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _servers_end() -> Iterator[None]:
+    yield
+    warm.end_server()
+
+
 @pytest.fixture
-def a_repo(tmp_path: Path) -> Repo:
+def a_repo(_two_commits: list[Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Repo:
     """Two commits on main, a folder, an ignored name."""
-    path = tmp_path / "project"
+    if not _two_commits:
+        _two_commits.append(_make_two_commits(tmp_path_factory.mktemp("two-commits") / "project"))
+    shutil.copytree(_two_commits[0], tmp_path / "project", symlinks=True)
+    repo = Repo(tmp_path / "project")
+    repo.git("update-index", "-q", "--refresh")
+    return repo
+
+
+@pytest.fixture(scope="session")
+def _two_commits() -> list[Path]:
+    """What the first test made for those after it; a home that nobody can reach is there only within a test."""
+    return []
+
+
+def _make_two_commits(path: Path) -> Path:
     path.mkdir()
     repo = Repo(path)
     repo.git("init", "-q", "-b", "main")
@@ -78,7 +128,7 @@ def a_repo(tmp_path: Path) -> Repo:
     repo.write("src/app.py", "print('one')\n")
     repo.commit("first")
     repo.commit("second", README="hello\n")
-    return repo
+    return path
 
 
 @pytest.fixture

@@ -65,6 +65,10 @@ SETTINGS = {
     "budget.run.usd": "Dollars for one run of the queue.",
     "budget.run.tokens": "Tokens for one run of the queue.",
     "budget.run.minutes": "Minutes of agents' time for one run of the queue.",
+    "campaign.on_failure": "What an epic does when one of its items does not come to its end: `stop` there, or "
+    "`continue` with what does not depend on it; `--on-failure` says it for one run.",
+    "campaign.file_discovered": "Whether work that agents notice on the way, and that is not their item's, is put into "
+    "the tracker as items of its own. For every mission whose item is a bead.",
     "notify": LATER,
     "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about work in the checkout. One that refuses "
     "makes the claim REFUTED.",
@@ -201,4 +205,9 @@ EXAMPLES: tuple[event.Event, ...] = (
     event.RunStarted(at=AT, cap=100),
     event.Spawned(at=AT, mission="WRK-001", key="prd#1"),
     event.RunEnded(at=AT, why="nothing is left to do"),
+    event.Advanced(at=AT, item="demo-1.1", title="Add input validation", done=1, of=2),
+    event.ParentClosed(
+        at=AT, item="demo-1.1", title="Add input validation", reason="all 2 items it holds are done"
+    ),
+    event.Discovered(at=AT, items={"demo-2": "Reject a negative price"}),
 )  # fmt: skip

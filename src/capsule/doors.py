@@ -17,7 +17,7 @@ from capsule.core.briefing import Briefing, Grounds, Transcript
 from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import Brought
-from capsule.core.item import Item, Lineage
+from capsule.core.item import Item, Lineage, NewItem
 from capsule.core.state import Step
 from capsule.core.workflow import Workflow
 
@@ -51,11 +51,29 @@ class Tracker(Protocol):
     def release(self, item_id: str) -> None:
         """Take the claim back; a closed item stays closed. Safe to repeat."""
 
+    def reopen(self, item_id: str) -> None:
+        """Put what it calls blocked back among what can be worked on; anything else stays. Safe to repeat."""
+
     def close(self, item_id: str, reason: str) -> None:
         """Say that it is done. Safe to repeat."""
 
     def knows(self, item_id: str) -> bool:
         """Whether there is, or ever was, an item with this id."""
+
+    def under(self, item_id: str) -> Sequence[Item]:
+        """All that it holds, at any depth, closed ones included: a parent before what it holds, else in order.
+
+        Without an id: everything there is, read once.
+        """
+
+    def add(self, new: NewItem) -> str:
+        """One more item; its id. A reference that is there already is not added again.
+
+        Not for a tracker that keeps phases: that one is changed by what is committed.
+        """
+
+    def comment(self, item_id: str, text: str) -> None:
+        """A remark for the people who read the item, where the tracker has a place for it."""
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:
         """The pieces that a phase run as child missions is made of; by default the item itself."""

@@ -87,6 +87,7 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         test_timeout_minutes=judging.evidence.test_timeout_minutes,
         guardrails=guardrails_of(judging),
         hooks=judging.git.hooks,
+        file_discovered=judging.campaign.file_discovered,
     )
     return policy, warnings
 

@@ -145,6 +145,15 @@ class Confinement(_Section, frozen=True):
     """Paths that agents and tests may change besides their own place."""
 
 
+class Campaign(_Section, frozen=True):
+    """An epic or a feature that is run as a whole."""
+
+    on_failure: Literal["stop", "continue"] = "stop"
+    """Whether the first item that does not come to its end is the last that is tried."""
+    file_discovered: bool = False
+    """Whether work that agents notice on the way is put into the tracker; also for missions of their own."""
+
+
 class GitOptions(_Section, frozen=True):
     hooks: bool = False
 
@@ -170,6 +179,7 @@ class Settings(_Section, frozen=True):
     skills: Literal["auto", "always", "never"] = "auto"
     build: Literal["agent", "tdd"] = "agent"
     budget: Budget = Budget()
+    campaign: Campaign = Campaign()
     notify: str = "none"
     git: GitOptions = GitOptions()
     merge: MergeOptions = MergeOptions()

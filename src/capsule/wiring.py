@@ -119,12 +119,16 @@ def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
 
 
 def open_tracker(project: Project) -> Tracker:
-    """As the settings say; `auto` looks for BACKLOG.yaml and for the JSONL of a `.beads` folder."""
-    locks = project.state_folder / "locks"
-    if tracker_name(project) == "backlog":
+    """As the settings say; `auto` looks for BACKLOG.yaml and for a `.beads` folder."""
+    locks, name = project.state_folder / "locks", tracker_name(project)
+    if name == "backlog":
         from capsule.trackers import backlog
 
         return backlog.connect(project.root, locks / "backlog.lock", project.settings.project.prefix)
+    if name == "beads":
+        from capsule.trackers import beads
+
+        return beads.connect(project.root, locks / "tracker.lock")
     from capsule.trackers import beads_file
 
     return beads_file.connect(project.root, locks / "tracker.lock")
@@ -132,17 +136,24 @@ def open_tracker(project: Project) -> Tracker:
 
 def tracker_name(project: Project) -> str:
     """Which tracker this project has. Both at once is a question, not a guess."""
-    chosen = project.settings.tracker
-    if chosen != "auto":
-        return _known_tracker(chosen)
-    found = _trackers_there(project.root)
+    if project.settings.tracker != "auto":
+        return _known_tracker(project.settings.tracker)
+    from capsule.trackers import backlog
+
+    found = [*(["backlog"] if backlog.find(project.root) else []), *_beads_in(project)]
     if len(found) > 1:
         hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
         raise TrackerError("This project has both BACKLOG.yaml and a .beads folder.", hint)
-    if not found:
-        hint = "Make a backlog with `capsule init`, or put issues into .beads/issues.jsonl."
-        raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor .beads/*.jsonl is there.", hint)
-    return found[0]
+    if found:
+        return found[0]
+    if (project.root / ".beads").is_dir():
+        hint = f"Get it: {GET_BD}. Or write the items down where it is: `bd export -o .beads/issues.jsonl`."
+        raise TrackerError("The items are in .beads, which only `bd` can read, and bd is not on the PATH.", hint)
+    hint = "Make a backlog with `capsule init`, or beads with `bd init`."
+    raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
+
+
+GET_BD = "https://github.com/steveyegge/beads"
 
 
 def _known_tracker(name: str) -> str:
@@ -154,18 +165,20 @@ def _known_tracker(name: str) -> str:
     raise SettingsError(f"There is no tracker {name!r}.", f"There are: auto, {', '.join(known)}.")
 
 
-def _trackers_there(root: Path) -> list[str]:
-    from capsule.trackers import backlog
+def _beads_in(project: Project) -> list[str]:
+    """By `bd` where it made the folder and is there to be asked, else by the file that it wrote."""
+    folder = project.root / ".beads"
+    if not folder.is_dir():
+        return []
+    from shutil import which
 
-    return [name for name, there in (("backlog", backlog.find(root)), ("beads-file", _beads_in(root))) if there]
-
-
-def _beads_in(root: Path) -> Path | None:
-    if not (root / ".beads").exists():
-        return None
     from capsule.trackers import beads_file
 
-    return beads_file.find(root)
+    file = beads_file.find(project.root)
+    made_by_bd = any(path.suffix != ".jsonl" for path in folder.iterdir())  # it keeps settings beside its tables
+    if (made_by_bd or not file) and which("bd", path=project.env.get("PATH")):
+        return ["beads"]
+    return ["beads-file"] if file else []
 
 
 def open_books(project: Project, tracker: Tracker) -> Books | None:

@@ -557,12 +557,12 @@ def test_an_unknown_id_is_named_with_the_nearest(a_backlog: BacklogProject, word
         assert_clear(answer, 1, "There is no item APP-2x.", "Did you mean APP-1x?")
 
 
-@pytest.mark.parametrize(
-    "words", [("add", "x"), ("advance", "demo-1.1"), ("unblock", "demo-1.1"), ("approve", "demo-1.1")]
-)
-def test_beads_are_changed_where_they_live(a_project: Project, words: tuple[str, ...]) -> None:
-    answer = a_project.say(*words)
-    assert_clear(answer, 1, "not in a backlog: beads-file has them", "`bd create`, `bd update` and `bd close`")
+@pytest.mark.parametrize("option", ["--type=bug", "--priority=1", "--parent=WRK-001"])
+def test_what_only_a_bead_has_is_refused(a_backlog: BacklogProject, option: str) -> None:
+    a_backlog.hold({})
+    with unchanged(a_backlog):
+        cause = f"{option.partition('=')[0]} is for beads, and this project has a backlog."
+        assert_clear(a_backlog.say("add", "x", option), 2, cause, "--size, --complexity, --risk and --impact")
 
 
 @pytest.mark.parametrize("words", [("complete",), ("close", "--reason=no")], ids=lambda words: words[0])

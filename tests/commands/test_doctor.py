@@ -187,8 +187,8 @@ def test_no_test_command_is_a_warning(a_repo: Any, path_with_claude: str) -> Non
 def test_a_bd_that_is_passed_over_is_mentioned(healthy: Path, path_with_claude: str) -> None:
     program(Path(path_with_claude), "bd")
     found = findings(healthy, PATH=path_with_claude)
-    assert found["tracker"]["state"] == "warning"
-    assert found["tracker"]["found"].startswith("bd is installed, but the JSONL file")
+    assert (found["tracker"]["state"], found["beads"]["state"]) == ("ok", "optional")
+    assert found["beads"]["found"].startswith("bd is installed, and has no database here: the JSONL file")
 
 
 def test_what_was_left_half_done_is_found(healthy: Path, path_with_claude: str) -> None:

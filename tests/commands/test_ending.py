@@ -5,8 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+
+from capsule.commands.ending import _release
+from capsule.core.errors import TrackerError
+from capsule.trackers.memory import MemoryTracker
 
 from .conftest import ITEM, Project, assert_clear, honest, nothing_changes
 
@@ -206,3 +211,19 @@ def test_the_output_of_a_phase_run_by_hand_is_archived_too(a_project: Project) -
     assert a_project.capsule("clean", ITEM).code == 0
     kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs" / "test-writer-1-2.log"
     assert kept.read_text() == "by hand\n"
+
+
+class _Locked(MemoryTracker):
+    """A tracker whose database somebody else holds."""
+
+    def release(self, item_id: str) -> None:
+        raise TrackerError(f"{item_id}: the database is locked.", "Try again.")
+
+
+@pytest.mark.parametrize(("tracker", "told"), [(_Locked(), "is still claimed in its tracker"), (MemoryTracker(), "")])
+def test_a_claim_that_cannot_be_taken_back_is_told(
+    tracker: MemoryTracker, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _release(SimpleNamespace(books=None, tracker=tracker), "demo-1")  # type: ignore[arg-type]
+    err = capsys.readouterr().err
+    assert (told in err) if told else (err == "")

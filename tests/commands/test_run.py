@@ -10,43 +10,41 @@ import pytest
 
 from capsule.core.event import Abandoned
 
-from .conftest import COMMIT, ITEM, PHASES, Project, assert_clear, bead, honest, nothing_changes, said
+from .conftest import COMMIT, ITEM, PHASES, Project, Said, assert_clear, bead, honest, nothing_changes, said
 
 
-def test_a_mission_ends_on_main(a_project: Project) -> None:
-    answer = a_project.run()
-    assert answer.code == 0, answer
-    assert a_project.answer() == "42"
-    assert (a_project.path / "answer").read_text() == "42\n"
-    assert a_project.dirt() == ""
-    assert a_project.status_of() == "closed"
-    assert not a_project.worktree.exists()
-    assert a_project.git("branch", "--list", "capsule-*") == ""
-    assert f"{ITEM} is merged into main" in answer.out
+def test_a_mission_ends_on_main(a_merged_mission: Project, merged_saying: Said) -> None:
+    project = a_merged_mission
+    assert project.answer() == "42"
+    assert (project.path / "answer").read_text() == "42\n"
+    assert project.dirt() == ""
+    assert project.status_of() == "closed"
+    assert not project.worktree.exists()
+    assert project.git("branch", "--list", "capsule-*") == ""
+    assert f"{ITEM} is merged into main" in merged_saying.out
     assert {"worklog.md", "journal.jsonl", "summary.md", "phase-outputs"} <= {
-        path.name for path in (a_project.path / ".capsule" / "logs" / ITEM).iterdir()
+        path.name for path in (project.path / ".capsule" / "logs" / ITEM).iterdir()
     }
-    a_project.fsck()
+    project.fsck()
 
 
-def test_the_summary_names_the_line_that_undoes_it(a_project: Project) -> None:
-    out = a_project.run().out
-    undo = next(line for line in out.splitlines() if "to undo it:" in line).partition(":")[2].split()
-    a_project.git("-c", "core.editor=true", *undo[1:])
-    assert a_project.answer() == "41"
+def test_the_summary_names_the_line_that_undoes_it(a_merged_mission: Project, merged_saying: Said) -> None:
+    lines = merged_saying.out.splitlines()
+    undo = next(line for line in lines if "to undo it:" in line).partition(":")[2].split()
+    a_merged_mission.git("-c", "core.editor=true", *undo[1:])
+    assert a_merged_mission.answer() == "41"
 
 
-def test_progress_is_on_stderr_and_the_summary_on_stdout(a_project: Project) -> None:
-    answer = a_project.run()
+def test_progress_is_on_stderr_and_the_summary_on_stdout(merged_saying: Said) -> None:
+    answer = merged_saying
     for line in ("[1/5] prep PASS", "[2/5] test-writer PASS", "[4/5] sign-off PASS", "[5/5] merge PASS"):
         assert line in answer.err
         assert line not in answer.out
 
 
-def test_run_again_after_the_end_changes_nothing(a_project: Project) -> None:
-    assert a_project.run().code == 0
-    with nothing_changes(a_project):
-        answer = a_project.run()
+def test_run_again_after_the_end_changes_nothing(a_merged_mission: Project) -> None:
+    with nothing_changes(a_merged_mission):
+        answer = a_merged_mission.run()
     assert answer.code == 0
     assert "is done: merged as" in answer.out
 
@@ -338,17 +336,6 @@ def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: P
     said = "note: not sandboxed: bubblewrap is not installed; control files of .git are compared after each phase.\n"
     assert answer.err.startswith(said)
     assert "not sandboxed" not in a_project.run("--fresh", CAPSULE_SANDBOX="off").err
-
-
-def test_whoever_has_bd_is_told_that_the_file_is_read(a_project: Project, tmp_path: Path) -> None:
-    bd = tmp_path / "bin" / "bd"
-    bd.parent.mkdir()
-    bd.write_text("#!/bin/sh\nexit 1\n")
-    bd.chmod(0o755)
-    a_project.play(honest())
-    answer = a_project.run(PATH=f"{bd.parent}:{os.environ['PATH']}")
-    assert answer.code == 0
-    assert "although bd is installed" in answer.err
 
 
 def test_fresh_starts_over_from_a_worktree_that_was_only_prepared(a_project: Project) -> None:

@@ -13,6 +13,7 @@ import pytest
 from capsule.core.event import MovedByHand, Observed, RunEnded, Salvaged, StepEnded
 from capsule.core.item import Status
 from capsule.system.lock import FileLock
+from tests.costs import LONG
 
 from .backlog_project import BacklogProject
 from .backlog_script import HALF, SPEC, honest, says, stem, turn
@@ -470,7 +471,7 @@ def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(a_backlog: Bac
 
 
 def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogProject) -> None:
-    slow = {**honest()["prd"][0], "sleep": 20}
+    slow = {**honest()["prd"][0], "sleep": 300}
     a_backlog.play(honest(prd=[slow, *honest()["prd"]]))
     a_backlog.add()
     process = subprocess.Popen(
@@ -481,11 +482,11 @@ def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogPr
         stderr=subprocess.DEVNULL,
     )
     paper = a_backlog.path / f"{STEM}_PRD.md"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LONG
     while not paper.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(LONG) == 130
     assert a_backlog.status() == "" and not paper.exists()
     kept = [event for event in a_backlog.events() if isinstance(event, Salvaged)]
     assert kept and a_backlog.git("show", f"{kept[0].ref}:{STEM}_PRD.md") == "# Words"

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from capsule.commands.setup_template import PROJECT_FILES, TEMPLATE, make_project
+from capsule.core.errors import CapsuleError
 from capsule.trackers import beads_file
 
-Done = subprocess.CompletedProcess[str]
+from ..contracts import fake_bd
+from ..costs import eventually, given_time
+from ..system.conftest import is_alive
 
-FAKE_BD = """#!/bin/sh
-echo "$@" >> "$BD_CALLS"
-case "$1" in
-  init) mkdir -p .beads && echo '{}' > .beads/metadata.json ;;
-  import) %s ;;
-esac
-"""
+Done = subprocess.CompletedProcess[str]
 
 
 def setup_template(*words: str | Path, cwd: Path | None = None, **env: str) -> Done:
@@ -40,23 +40,24 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def without_bd(tmp_path: Path) -> str:
     """A PATH with git and python3, and no bd."""
-    return path_with(tmp_path / "bin", "git", "python3", "sh", "mkdir", "echo")
+    return path_with(tmp_path / "bin", "git", "python3", "sh")
 
 
 def path_with(folder: Path, *programs: str) -> str:
     folder.mkdir()
     for name in programs:
-        found = subprocess.run(["sh", "-c", f"command -v {name}"], capture_output=True, text=True, check=True)
-        target = found.stdout.strip()
-        if target.startswith("/"):
-            (folder / name).symlink_to(target)
+        (folder / name).symlink_to(str(shutil.which(name)))
     return str(folder)
 
 
-def fake_bd(folder: Path, on_import: str = "echo imported") -> None:
-    """Not ours: a stand-in for somebody else's program."""
-    (folder / "bd").write_text(FAKE_BD % on_import)
-    (folder / "bd").chmod(0o755)
+@pytest.fixture
+def with_bd(tmp_path: Path) -> Callable[..., str]:
+    """A PATH that begins with a `bd` of this era, which behaves like this."""
+
+    def install(era: str = "1.0.5", **behaviour: object) -> str:
+        return os.pathsep.join([str(fake_bd.install(tmp_path / f"bd-{era}", era, **behaviour)), os.environ["PATH"]])
+
+    return install
 
 
 def test_the_path_alone_is_printed(tmp_path: Path) -> None:
@@ -180,32 +181,95 @@ def test_a_missing_git_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "demo").exists()
 
 
-def test_bd_is_asked_to_init_and_to_import(tmp_path: Path, without_bd: str) -> None:
-    fake_bd(Path(without_bd))
-    done = setup_template(tmp_path / "demo", PATH=without_bd, BD_CALLS=str(tmp_path / "calls"))
-    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'demo'}\n"), done.stderr
-    init, imported = (tmp_path / "calls").read_text().splitlines()
-    assert init == "init --prefix=demo"
-    assert imported.startswith("import -i ")
-    assert ".beads/metadata.json" in git(tmp_path / "demo", "ls-files")
+@pytest.mark.parametrize(
+    ("era", "options", "by_flag"),
+    [
+        ("0.47.1", ["--quiet", "--skip-hooks"], True),
+        ("1.0.0", ["--quiet", "--skip-hooks", "--skip-agents", "--non-interactive"], False),
+        ("1.0.5", ["--quiet", "--skip-hooks", "--skip-agents", "--non-interactive"], True),
+    ],
+)
+def test_bd_is_asked_to_init_and_to_import_with_what_it_knows(
+    tmp_path: Path, with_bd: Callable[..., str], era: str, options: list[str], by_flag: bool
+) -> None:
+    place = tmp_path / "demo"
+    done = setup_template(place, PATH=with_bd(era))
+    assert (done.returncode, done.stdout) == (0, f"{place}\n"), done.stderr
+    assert [row["status"] for row in fake_bd.beads(place).values()] == ["open"] * 4
+    init, imported = (call["argv"] for call in fake_bd.calls(place))
+    assert init == ["init", "--prefix=demo", *options]
+    assert imported[:-1] == (["import", "-i"] if by_flag else ["import"])
+    assert "src/contact.py" in git(place, "ls-files")
 
 
-def test_a_bd_that_takes_the_file_as_an_argument_is_served_too(tmp_path: Path, without_bd: str) -> None:
-    fake_bd(Path(without_bd), on_import='if [ "$2" = -i ]; then exit 1; fi')
-    done = setup_template(tmp_path / "demo", PATH=without_bd, BD_CALLS=str(tmp_path / "calls"))
+INTRUSIVE = """
+echo be like bd > AGENTS.md; mkdir .claude; echo '{}' > .claude/settings.json; echo '*.db' > .gitignore
+git add -A && git commit -q -m 'bd init: initialize' && git config test.hooks "$(git config core.hooksPath)"
+git config test.database "${BEADS_DB:-none}" && git config test.daemon "${BEADS_NO_DAEMON:-yes}"
+"""
+
+
+def test_what_else_bd_brings_is_left_out_and_its_commit_is_taken_back(
+    tmp_path: Path, with_bd: Callable[..., str]
+) -> None:
+    """Instructions for agents would bend the demo; the one commit that is promised is ours."""
+    place, path = tmp_path / "demo", with_bd(after={"init": ["sh", "-c", INTRUSIVE]})
+    done = setup_template(place, PATH=path, BEADS_DB="/elsewhere.db", GIT_DIR=str(tmp_path / "other"))
     assert done.returncode == 0, done.stderr
-    assert len((tmp_path / "calls").read_text().splitlines()) == 3
+    assert fake_bd.calls(place, "init")[0]["after"]["exit"] == 0
+    assert git(place, "log", "--all", "--format=%s|%an") == "Add template project and bead fixtures|Capsule Demo"
+    assert git(place, "status", "--porcelain") == ""
+    assert {path.name for path in place.iterdir()} == {".git", ".beads", *PROJECT_FILES}
+    assert all((place / name).read_bytes() == (TEMPLATE / name).read_bytes() for name in ("CLAUDE.md", ".gitignore"))
+    seen = [git(place, "config", f"test.{name}") for name in ("hooks", "database", "daemon")]
+    assert seen == ["/dev/null", "none", "1"]
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", ".claude", ".gitattributes"])
+def test_what_bd_would_change_must_not_be_there(tmp_path: Path, with_bd: Callable[..., str], name: str) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / name).write_text("mine\n")
+    done = setup_template(tmp_path / "mine", PATH=with_bd())
+    assert (done.returncode, f"has {name} already" in done.stderr) == (1, True)
+    assert contents(tmp_path / "mine") == {name: b"mine\n"}
 
 
 @pytest.mark.parametrize("was_there", [False, True])
-def test_a_failure_half_way_leaves_no_trace(tmp_path: Path, without_bd: str, was_there: bool) -> None:
-    fake_bd(Path(without_bd), on_import="echo no database >&2; exit 3")
+def test_a_failure_half_way_leaves_no_trace(tmp_path: Path, with_bd: Callable[..., str], was_there: bool) -> None:
     place = tmp_path / "deep" / "demo"
     if was_there:
         place.mkdir(parents=True)
         (place / "notes.txt").write_text("mine\n")
-    done = setup_template(place, PATH=without_bd, BD_CALLS=str(tmp_path / "calls"))
+    done = setup_template(place, PATH=with_bd(fail={"import": "no space left"}))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "`bd import` failed: no database" in done.stderr
+    assert "`bd import` failed: " in done.stderr
+    assert "no space left" in done.stderr
+    assert "--tracker=file" in done.stderr
     assert contents(place) == ({"notes.txt": b"mine\n"} if was_there else {})
     assert (tmp_path / "deep").exists() is was_there
+
+
+def test_a_bd_without_import_is_named(tmp_path: Path, with_bd: Callable[..., str]) -> None:
+    done = setup_template(tmp_path / "demo", PATH=with_bd("0.60.0"))
+    assert (done.returncode, (tmp_path / "demo").exists()) == (1, False)
+    assert 'capsule: `bd import` failed: unknown command "import" for "bd"\n' in done.stderr
+
+
+def test_a_bd_that_hangs_is_ended_with_all_it_started(
+    tmp_path: Path, with_bd: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / "started"
+    hang = f"sleep 600 & echo $! > {note}; sleep 600"
+    monkeypatch.setenv("PATH", with_bd(before={"init": ["sh", "-c", hang]}))
+
+    def attempt(seconds: float) -> CapsuleError:
+        monkeypatch.setattr("capsule.commands.setup_template.PATIENCE", seconds)
+        with pytest.raises(CapsuleError) as refused:
+            make_project(tmp_path / "demo", "bd")
+        return refused.value
+
+    refused = given_time(attempt, lambda _: note.exists() and note.read_text())
+    assert refused.message.startswith("`bd init` did not end within")
+    assert "--tracker=file" in refused.hint
+    assert not (tmp_path / "demo").exists()
+    assert eventually(lambda: not is_alive(int(note.read_text())))

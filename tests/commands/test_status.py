@@ -16,7 +16,7 @@ from capsule.reports.table import column, fit, width_of
 from capsule.system.lock import FileLock
 
 from .backlog_project import STAMP, BacklogProject, blocked
-from .conftest import Project, assert_clear
+from .conftest import assert_clear
 
 FULL: dict[str, Any] = {"size": "small", "complexity": "low", "risk": "low", "impact": "high", "tags": "[ui]"}
 
@@ -193,11 +193,6 @@ def test_looking_makes_no_journal(a_backlog: BacklogProject) -> None:
     for verb in ("status", "explain"):
         assert a_backlog.say(verb).code == 0
     assert not (a_backlog.path / ".git/capsule/journal.db").exists()
-
-
-def test_beads_are_shown_too(a_project: Project) -> None:
-    out = a_project.say("status").out
-    assert "demo-1.1  ready   -      Find the answer" in out
 
 
 def test_columns_line_up_in_every_script() -> None:

@@ -36,7 +36,7 @@ TEMPLATED_PHASES = ("triage", "idea-research", "prd", "research", "design", "spe
 
 PREAMBLE_NAMES = {
     *("ITEM_ID", "ITEM_TITLE", "ITEM_ORIGIN", "ITEM_DESCRIPTION", "ITEM_ACCEPTANCE", "ASSESSMENTS", "DEPTH", "SKILL"),
-    *("PREVIOUS_SUMMARY", "UNBLOCK_NOTES", "FAILURE_CONTEXT"),
+    *("PREVIOUS_SUMMARY", "EARLIER_WORK", "UNBLOCK_NOTES", "FAILURE_CONTEXT"),
 }
 CHANGE_NAMES = {
     *("PREAMBLE", "RESULT_CONTRACT", "TEMPLATE"),
@@ -47,9 +47,10 @@ WORKLOG_NAMES = {
     *("TASK_ID", "TASK_TITLE", "TASK_DESCRIPTION", "ACCEPTANCE_CRITERIA", "TIMESTAMP"),
 }
 KNOWN_NAMES = {
-    "prompts/tdd": {"SIGNAL_CONTRACT"},
+    "prompts/tdd": {"SIGNAL_CONTRACT", "EARLIER_WORK"},
     "prompts/change": CHANGE_NAMES,
     "prompts/parts/signal.md": set[str](),
+    "prompts/parts/discovered.md": set[str](),
     "prompts/parts/feedback.md": {"FEEDBACK"},
     "prompts/parts/result.md": {"RESULT_PATH", "ITEM_ID", "PHASE"},
     "prompts/parts/preamble.md": PREAMBLE_NAMES,
@@ -199,7 +200,7 @@ def test_the_result_contract_explains_every_code() -> None:
 
 
 def test_feedback_comes_last_and_may_hold_braces() -> None:
-    values = {"SIGNAL_CONTRACT": prompt("parts/signal")}
+    values = {"SIGNAL_CONTRACT": prompt("parts/signal"), "EARLIER_WORK": ""}
     text = compose(prompt("tdd/execute"), values, prompt("parts/feedback"), "Mend {{THIS}} first.")
     assert text.endswith("\n\n```text\nMend {{THIS}} first.\n```\n")
     assert text.index("## Signal") < text.index("\n---\n\n## Previous Feedback\n")
@@ -209,7 +210,7 @@ def test_an_empty_preamble_field_leaves_no_heading_behind() -> None:
     bare = fill(prompt("parts/preamble"), dict.fromkeys(PREAMBLE_NAMES, "") | {"ITEM_ID": "WRK-001"})
     full = fill(prompt("parts/preamble"), dict.fromkeys(PREAMBLE_NAMES, "something"))
     assert re.findall(r"^#+ .*", bare, re.MULTILINE) == ["## Item"]
-    assert len(re.findall(r"^### .*", full, re.MULTILINE)) == 6
+    assert len(re.findall(r"^### .*", full, re.MULTILINE)) == 7
     assert "\n\n\n" not in bare + full
 
 

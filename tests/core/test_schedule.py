@@ -8,7 +8,7 @@ import pytest
 
 from capsule.core.decide import Decision, Guardrails, Move
 from capsule.core.item import Assessment, Blocked, Item, Status, as_shown
-from capsule.core.schedule import Tally, choose, queue
+from capsule.core.schedule import Line, Tally, choose, in_order, queue
 from capsule.core.signal import Verdict
 
 
@@ -55,9 +55,122 @@ def test_a_blocked_item_says_what_it_waits_for() -> None:
     assert choose(queue([blocked])) is None
 
 
-def test_epics_and_features_are_not_worked_on_themselves() -> None:
-    assert choose(queue([item("e", type="epic"), item("f", type="feature"), item("t")])) == item("t")
+def test_what_holds_others_is_not_worked_on_itself() -> None:
+    feature, task = item("f", type="feature", holds=("t",)), item("t", parent="f")
+    assert choose(queue([item("e", type="epic"), feature, task])) == task
     assert why(item("e", type="epic"))["e"] == "it is an epic: what it holds is worked on"
+    assert why(feature)["f"] == "it is a feature: what it holds is worked on"
+    assert not queue([item("t", holds=("gone",))])[0].actionable, "also where all it holds is closed"
+
+
+def test_a_feature_that_holds_nothing_is_work_like_any_other() -> None:
+    assert choose(queue([item("f", type="feature")])) == item("f", type="feature")
+
+
+def test_urgent_beads_come_first_then_old_ones() -> None:
+    late = item("late", priority=0, created="2026-02-02T00:00:00Z")
+    early = item("early", priority=0, created="2026-01-01T00:00:00Z")
+    assert order(item("calm", priority=3), late, early, item("usual")) == ["early", "late", "usual", "calm"]
+
+
+def test_how_urgent_it_is_is_said_where_nobody_has_assessed_it() -> None:
+    assert why(item("a", priority=1), by_priority=True) == {"a": "is ready, priority P1"}
+    assert why(item("a", priority=1, impact="high"), by_priority=True) == {"a": "is ready, impact high"}
+
+
+# ---- what those depend on that hold it
+
+
+def two_features(**second: Any) -> list[Item]:
+    return [
+        item("e", type="epic", holds=("a", "b")),
+        item("a", type="feature", parent="e", holds=("a1",)),
+        item("a1", parent="a", priority=4),
+        item("b", type="feature", parent="e", holds=("b1",), **second),
+        item("b1", parent="b", priority=0),
+    ]
+
+
+def test_a_task_waits_for_what_its_feature_depends_on() -> None:
+    places = {place.item.id: place for place in queue(two_features(dependencies=("a",)))}
+    assert places["b1"].why == "waits for a (ready), as b does"
+    assert places["b1"].waits_for == ("a",)
+    assert choose(queue(two_features(dependencies=("a",)))) == two_features()[2]
+    done = [each for each in two_features(dependencies=("a",)) if each.id not in ("a", "a1")]
+    assert choose(queue(done)) == two_features()[4], "what is closed holds nobody up"
+
+
+def test_a_parent_that_depends_on_what_it_holds_holds_nobody_up() -> None:
+    parent = item("f", type="feature", holds=("one", "two"), dependencies=("one", "two"))
+    found = why(parent, item("one", parent="f"), item("two", parent="f"))
+    assert found["one"] == found["two"] == "is ready, impact unknown"
+
+
+@pytest.mark.parametrize(
+    ("items", "who", "circle"),
+    [
+        ([item("a", dependencies=("b",)), item("b", dependencies=("a",))], "a", "a → b → a"),
+        ([item("a", dependencies=("a",))], "a", "a → a"),
+        (
+            [item("a", dependencies=("b",)), item("b", dependencies=("c",)), item("c", dependencies=("a",))],
+            "b",
+            "b → c → a → b",
+        ),
+        ([item("f", type="feature", holds=("t",)), item("t", parent="f", dependencies=("f",))], "t", "t → f → t"),
+        (
+            [
+                item("f", type="feature", holds=("f1",), dependencies=("g",)),
+                item("f1", parent="f"),
+                item("g", type="feature", holds=("g1",), dependencies=("f",)),
+                item("g1", parent="g"),
+            ],
+            "f1",
+            "f1 → g → f → f1",
+        ),
+    ],
+)
+def test_a_circle_is_named(items: list[Item], who: str, circle: str) -> None:
+    assert why(*items)[who] == f"waits for itself: {circle}"
+    assert choose(queue(items)) is None
+
+
+def test_whoever_waits_for_a_circle_is_not_in_it() -> None:
+    circle = [item("a", dependencies=("b",)), item("b", dependencies=("a",))]
+    assert why(*circle, item("c", dependencies=("a",)))["c"] == "waits for a (ready)"
+
+
+def test_a_family_in_a_circle_ends() -> None:
+    assert why(item("a", parent="b", holds=("b",)), item("b", parent="a", holds=("a",))).keys() == {"a", "b"}
+
+
+def test_the_order_to_come_takes_dependencies_first_and_names_the_rest_last() -> None:
+    items = [*two_features(dependencies=("a",)), item("c", parent="e", dependencies=("elsewhere",)), item("elsewhere")]
+    blocked = item("stuck", Status.BLOCKED, blocked=Blocked(Status.READY, "Which?"), parent="e")
+    found = in_order([*items, blocked], {"a1", "b1", "c", "stuck"}, queue)
+    assert [(place.item.id, place.actionable) for place in found] == [
+        ("a1", True), ("b1", True), ("c", False), ("stuck", False)
+    ]  # fmt: skip
+
+
+def test_a_long_queue_of_families_is_looked_at_once() -> None:
+    """A chain of tasks in features of one epic: what each waits for costs no look at all the others."""
+
+    class Counted(dict[str, Item]):
+        looks = 0
+
+        def get(self, *args: Any) -> Any:
+            self.looks += 1
+            return super().get(*args)
+
+    def cost(number: int) -> int:
+        chain = [item(f"t{n}", parent=f"f{n // 10}", dependencies=(f"t{n - 1}",)) for n in range(number)]
+        features = [item(f"f{n}", type="feature", parent="e") for n in range(number // 10)]
+        known = Counted({each.id: each for each in [item("e", type="epic"), *features, *chain]})
+        line = Line(known, {}, Guardrails(), by_priority=True)
+        assert all(line.place(each) for each in known.values())
+        return known.looks
+
+    assert cost(2000) < 2.5 * cost(1000)
 
 
 def test_what_this_run_has_tried_is_left_alone() -> None:

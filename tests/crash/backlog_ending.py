@@ -65,11 +65,12 @@ def streams_of(project: BacklogProject) -> list[str]:
 
 def check_backlog(project: BacklogProject) -> None:
     """At any instant: an item is in the backlog or was archived; and the files are as committed, or it is noted why."""
-    for number in range(1, _last_id(project.file(BACKLOG, "main")) + 1):
-        _check_in_one_place(project, f"WRK-{number:03}", "main")
+    backlog, worklog = project.file(BACKLOG, "main"), _worklog(project, "main")
+    for number in range(1, _last_id(backlog) + 1):
+        _check_in_one_place(f"WRK-{number:03}", backlog, worklog)
     if not (project.path / _NOTE).exists():
-        assert project.file(BACKLOG) == project.file(BACKLOG, "main")
-        assert _worklog(project) == _worklog(project, "main")
+        assert project.file(BACKLOG) == backlog
+        assert _worklog(project) == worklog
 
 
 def check_count(project: BacklogProject) -> None:
@@ -100,10 +101,10 @@ def _check_run(run: list[Event], begun: Counter[str]) -> None:
     assert counted == +begun
 
 
-def _check_in_one_place(project: BacklogProject, item: str, commit: str) -> None:
-    waiting = item in re.findall(r"\bid: ([\w-]+)", project.file(BACKLOG, commit))
-    archived = re.findall(rf"\| {item} \| archive \| (\w+)", _worklog(project, commit))
-    assert waiting + len(archived) == 1, f"{item} in {commit or 'the files'}: {waiting=} {archived=}"
+def _check_in_one_place(item: str, backlog: str, worklog: str) -> None:
+    waiting = item in re.findall(r"\bid: ([\w-]+)", backlog)
+    archived = re.findall(rf"\| {item} \| archive \| (\w+)", worklog)
+    assert waiting + len(archived) == 1, f"{item}: {waiting=} {archived=}"
 
 
 def _last_id(backlog: str) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from capsule.core.event import Event, StepEnded, kind
 from capsule.journals.sqlite import SqliteJournal
 from capsule.system.lock import holder
+from tests.costs import LONG
 
 from .driver import event_name
 from .project import ITEM, Project
@@ -74,9 +75,9 @@ def check_nothing_lost(project: Project, merged: Ending) -> None:
     tree = project.git("rev-parse", "main^{tree}")
     first = project.git("rev-list", "--max-parents=0", "main")
     assert project.git("rev-parse", "main") == first or tree == merged.tree
-    for event in events_of(project):
-        if isinstance(event, StepEnded) and event.outcome.checkpoint:
-            project.git("cat-file", "-e", event.outcome.checkpoint.commit)
+    ended = [event.outcome.checkpoint for event in events_of(project) if isinstance(event, StepEnded)]
+    if named := [checkpoint.commit for checkpoint in ended if checkpoint]:
+        project.git("rev-list", "--no-walk", "--quiet", *named)
 
 
 def check_papers(project: Project, item: str = ITEM) -> None:
@@ -116,7 +117,7 @@ def survivors(mark: str) -> list[str]:
     return found
 
 
-def gone_soon(mark: str, within: float = 2.0) -> bool:
+def gone_soon(mark: str, within: float = LONG) -> bool:
     deadline = time.monotonic() + within
     while survivors(mark):
         if time.monotonic() > deadline:

@@ -14,6 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests import warm
+from tests.costs import LONG
+
 ITEM, OTHER = "mend-1.1", "mend-1.2"
 STAMP = "2026-01-05T09:00:00Z"
 _CONFIG = """\
@@ -112,18 +115,16 @@ class Project:
 
     def run(self, item: str = ITEM) -> subprocess.CompletedProcess[str]:
         """The command as people type it."""
-        return self._finished(self.start(item))
+        return self._finished(self._start(["-m", "capsule"], item, {}))
 
     def drive(self, item: str = ITEM, **told: str) -> subprocess.CompletedProcess[str]:
         """The same, watched."""
         return self._finished(self._start([str(Path(__file__).with_name("driver.py"))], item, told))
 
     def start(self, item: str = ITEM, **told: str) -> subprocess.Popen[str]:
-        return self._start(["-m", "capsule"], item, told)
-
-    def _start(self, program: list[str], item: str, told: dict[str, str]) -> subprocess.Popen[str]:
+        """Under way, to be talked to by signals."""
         return subprocess.Popen(
-            [sys.executable, *program, "run", *([item] if item else [])],
+            [sys.executable, "-m", "capsule", *_words(item)],
             cwd=self.path,
             env=self._environment | told,
             stdout=subprocess.PIPE,
@@ -131,10 +132,17 @@ class Project:
             text=True,
         )
 
+    def _start(self, program: list[str], item: str, told: dict[str, str]) -> subprocess.Popen[str]:
+        return warm.Forked([*program, *_words(item)], self.path, self._environment | told)
+
     @staticmethod
     def _finished(runner: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-        said, explained = runner.communicate(timeout=120)
+        said, explained = runner.communicate(timeout=5 * LONG)
         return subprocess.CompletedProcess(runner.args, runner.returncode, said, explained)
 
     def remove(self) -> None:
         shutil.rmtree(self.path)
+
+
+def _words(item: str) -> list[str]:
+    return ["run", *([item] if item else [])]

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.costs import LONG
+
 from .backlog_ending import BacklogEnding, backlog_ending_of, check_backlog, check_count, streams_of
 from .ending import check_no_strays, events_of, gone_soon, names_of, survivors
 from .every_turn import HALF_DONE, WALKED, BacklogProject, make_backlog_project, waiting_script
@@ -285,7 +287,7 @@ def test_what_an_agent_was_doing_when_it_was_killed_is_kept(a_backlog: MakeProje
     project, sign, script = a_backlog(), tmp_path / "agent-is-there", tmp_path / "script.json"
     script.write_text(json.dumps(waiting_script("prd", sign)))
     runner = project.start("", CAPSULE_AGENTS__SCRIPTED__ARGS=json.dumps([str(script)]))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LONG
     while not sign.exists():
         assert runner.poll() is None, runner.communicate()[1]
         assert time.monotonic() < deadline

@@ -20,7 +20,7 @@ from .points import ALL, between_effects, is_effect, is_event, sample
 from .project import Project
 
 GROUPS = 24
-MISSIONS = 8
+MISSIONS = 24 if ALL else 4
 DOORS_TRIED = 4
 EFFECTS_TRIED = 3
 CHAINS = 1

@@ -132,6 +132,7 @@ def test_workflows_shown_are_sound(where: str, text: str) -> None:
 # ---- promises and their tests
 
 
+@cache
 def _tests_in(file: Path) -> set[str]:
     return {
         node.name

@@ -1,4 +1,4 @@
-"""The real agent CLIs against a scripted model. `make live` gets them and runs this; `make test` leaves it alone."""
+"""The real agent CLIs against a scripted model, and the real bd: got and run by `make live`, no part of `make test`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.install import PINS, programs, search_path
+from tests.live.install import BD, PINS, bd, programs, search_path
 
 collect_ignore_glob = [] if os.environ.get("CAPSULE_LIVE") else ["test_*.py"]
 
 # Looked up before any test changes the environment.
 _PROGRAMS = {name: programs(name) / name for name in PINS}
+_BD = {version: bd(version) for version in BD}
 _SEARCH_PATH = search_path()
 _BUBBLEWRAP = shutil.which("bwrap", path=f"{_SEARCH_PATH}:{os.environ.get('PATH', '')}")
 
@@ -30,3 +31,16 @@ def bubblewrap() -> Path:
     if _BUBBLEWRAP is None:
         pytest.skip("bwrap is not installed: see `make live`")
     return Path(_BUBBLEWRAP)
+
+
+def real_bd(version: str) -> Path:
+    """bd itself; whoever needs a version that is not there is skipped, by name."""
+    if not _BD[version].exists():
+        pytest.skip(f"bd {version} is not built: see `make live`")
+    return _BD[version]
+
+
+@pytest.fixture(params=BD, ids=lambda version: f"bd-{version}")
+def any_bd(request: pytest.FixtureRequest) -> Path:
+    """The real bd of each era."""
+    return real_bd(request.param)

@@ -1,10 +1,13 @@
-"""Gets the real agent CLIs, pinned, into a cache of their own: never globally, never into anybody's home.
+"""Gets the real agent CLIs and bd, pinned, into a cache of their own: never globally, never into anybody's home.
 
 The cache is `.cache/live` in this repository, or the folder that CAPSULE_LIVE_CACHE names.
 
 `python -m tests.live.install` says on stderr what it has and what it cannot get, and prints the folders that belong on
-the PATH. Each CLI is installed beside its place and moved there when it is whole, so a run that is cut short leaves
+the PATH. Each program is installed beside its place and moved there when it is whole, so a run that is cut short leaves
 nothing that looks finished. What cannot be had is skipped by name in the tests.
+
+bd is built from source, with Go, once: the one of the Dolt era takes some twelve minutes of a processor. It is not put
+on the PATH, because a project with beads is read otherwise where there is a bd; the tests that want it put it there.
 """
 
 from __future__ import annotations
@@ -14,13 +17,17 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 _PATIENCE = 600
+_PATIENCE_WITH_GO = 3600
+_SIGN_OF_LIFE = 20
 
 
 @dataclass(frozen=True)
@@ -37,10 +44,42 @@ PINS = {
     "gemini": Pin("@google/gemini-cli", "0.61.0"),
     "opencode": Pin("opencode-ai", "1.18.33"),
 }
+_MODULE = "github.com/steveyegge/beads"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A release of bd, as the Go module proxy has it."""
+
+    go: str
+    """The release of the language that it asks for."""
+    cgo: bool
+    """Its database is built with a C compiler."""
+    sums: tuple[str, str]
+    """Of the module and of its go.mod: what was built once is what is built."""
+
+
+BD = {
+    "0.47.1": Source(
+        go="1.24.0",
+        cgo=False,
+        sums=("2y5dFWwubAmjffP76Sx3n3B4n8S6nkuU7u9SsQdOhwg=", "YfL1Wqx5ap12cU5OUJeukc1p8C8Pw7gZJbODYg2Ixfc="),
+    ),
+    "1.0.5": Source(
+        go="1.26.2",
+        cgo=True,
+        sums=("QTq03ptLLYIuTuDEqcRX45fz9/QfNAGOTUWUG90dDpI=", "CodbEZdY9w+nAXlkm4A+sPTD2tmn4B6tQL+ZI3pW8W8="),
+    ),
+}
+"""One of the SQLite era and one of the Dolt era, of those that can be built from the proxy alone."""
 
 
 class NotToBeHad(Exception):
     """Said to whoever asked for it; the tests that need it are skipped."""
+
+
+class BuildFailed(NotToBeHad):
+    """It was begun: what it has downloaded and compiled so far is kept for the next try."""
 
 
 def cache() -> Path:
@@ -53,6 +92,10 @@ def place(name: str) -> Path:
 
 def programs(name: str) -> Path:
     return place(name) / "node_modules" / ".bin"
+
+
+def bd(version: str) -> Path:
+    return cache() / f"bd-{version}" / "bd"
 
 
 def bubblewrap() -> Path:
@@ -68,13 +111,29 @@ def search_path() -> str:
 def main() -> int:
     cache().mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
-    for what, get in {**jobs, "bubblewrap": _get_bubblewrap}.items():
-        try:
-            print(f"{what}: {get()}", file=sys.stderr)
-        except NotToBeHad as why:
-            print(f"{what}: not to be had, its tests will be skipped: {why}", file=sys.stderr)
+    meanwhile = ThreadPoolExecutor(1)
+    try:
+        told = [meanwhile.submit(_tell, what, get) for what, get in {**jobs, "bubblewrap": _get_bubblewrap}.items()]
+        _get_bds()
+        for one in told:
+            one.result()
+    finally:
+        meanwhile.shutdown(cancel_futures=True)
     print(search_path())
     return 0
+
+
+def _tell(what: str, get: Callable[[], str]) -> Exception | None:
+    try:
+        _say(f"{what}: {get()}")
+    except NotToBeHad as why:
+        _say(f"{what}: not to be had, its tests will be skipped: {why}")
+        return why
+    return None
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
 
 
 def _get(name: str) -> str:
@@ -106,6 +165,92 @@ def _check(name: str, program: Path) -> None:
         raise NotToBeHad(f"it says that it is {said.strip()!r}")
 
 
+def _get_bds() -> None:
+    """One after the other: they have much in common. What Go leaves behind is large, and of no use afterwards."""
+    failures = [_tell(f"bd {version}", partial(_get_bd, version)) for version in BD]
+    if not any(isinstance(failure, BuildFailed) for failure in failures):
+        shutil.rmtree(cache() / "go", ignore_errors=True)
+
+
+def _get_bd(version: str) -> str:
+    if bd(version).exists():
+        _check_bd(version, bd(version))
+        return "there already"
+    go, source = shutil.which("go"), BD[version]
+    if go is None:
+        raise NotToBeHad("go is not on the PATH")
+    if source.cgo and not shutil.which("gcc"):
+        raise NotToBeHad("gcc is not on the PATH")
+    with _beside(bd(version).parent) as folder, tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        _write_module(Path(scratch), version)
+        words = (go, "build", "-v", "-o", str(folder / "bd"), f"{_MODULE}/cmd/bd")
+        _build(f"bd {version}", words, Path(scratch), _go_environment(go, source))
+        _check_bd(version, folder / "bd")
+        folder.rename(bd(version).parent)
+    return "built"
+
+
+def _write_module(folder: Path, version: str) -> None:
+    """`go install` wants each package from the proxy as a module of its own; a module that requires bd's does not."""
+    source = BD[version]
+    code, requirements = source.sums
+    (folder / "go.mod").write_text(f"module bd.test\n\ngo {source.go}\n\nrequire {_MODULE} v{version}\n")
+    (folder / "go.sum").write_text(f"{_MODULE} v{version} h1:{code}\n{_MODULE} v{version}/go.mod h1:{requirements}\n")
+
+
+def _go_environment(go: str, source: Source) -> dict[str, str]:
+    """Where the user gets modules and tools from is as they have it; what Go writes goes into the cache."""
+    own = cache() / "go"
+    return {
+        "GOENV": _run(go, "env", "GOENV", cwd=cache(), at_home=True).strip(),
+        "GOPATH": str(own),
+        "GOMODCACHE": str(own / "modules"),
+        "GOCACHE": str(own / "build"),
+        "GOFLAGS": "-mod=mod -modcacherw -trimpath -buildvcs=false -tags=gms_pure_go",
+        "GOWORK": "off",
+        "CGO_ENABLED": str(int(source.cgo)),
+    }
+
+
+def _build(what: str, words: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> None:
+    """Says now and then how far it is."""
+    began, log = time.monotonic(), cwd / "log"
+    with log.open("wb") as out:
+        build = subprocess.Popen(
+            words,
+            cwd=cwd,
+            env={**_environment(), **env},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        while (code := _ended(build)) is None:
+            passed, packages = time.monotonic() - began, log.read_bytes().count(b"\n")
+            if passed > _PATIENCE_WITH_GO:
+                raise BuildFailed(f"go build has not ended after {passed:.0f} s")
+            _say(f"{what}: being built, {passed:.0f} s, {packages} steps so far")
+    finally:
+        build.kill()
+        build.wait()
+    if code:
+        said = log.read_text(errors="replace").strip() or "it said nothing"
+        raise BuildFailed(f"go build exited with {code}: {' | '.join(said.splitlines()[-3:])}")
+
+
+def _ended(build: subprocess.Popen[bytes]) -> int | None:
+    try:
+        return build.wait(_SIGN_OF_LIFE)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _check_bd(version: str, program: Path) -> None:
+    said = _run(str(program), "version", cwd=cache())
+    if f" {version} " not in f"{said.strip()} ":
+        raise NotToBeHad(f"it says that it is {said.strip()!r}")
+
+
 def _get_bubblewrap() -> str:
     if found := shutil.which("bwrap"):
         return f"{found} is used"
@@ -132,13 +277,19 @@ def _beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(*words: str, cwd: Path) -> str:
+def _environment() -> dict[str, str]:
     home = cache() / "home"
     home.mkdir(exist_ok=True)
-    env = {**os.environ, "HOME": str(home), "npm_config_cache": str(cache() / "npm"), "DISABLE_AUTOUPDATER": "1"}
+    own = {"HOME": str(home), "npm_config_cache": str(cache() / "npm"), "DISABLE_AUTOUPDATER": "1"}
+    env = {**os.environ, **own, "BEADS_NO_DAEMON": "1"}
     settings = Path.home() / ".npmrc"
     if settings.is_file():
         env.setdefault("npm_config_userconfig", str(settings))
+    return env
+
+
+def _run(*words: str, cwd: Path, at_home: bool = False) -> str:
+    env = None if at_home else _environment()
     try:
         nothing = subprocess.DEVNULL
         ran = subprocess.run(

@@ -70,7 +70,7 @@ def killed_in_the_middle(cli: Cli, folder: Path, **settings: str) -> bool:
         with subprocess.Popen(words, cwd=project, env=env, stderr=subprocess.DEVNULL) as runner:
             assert _wait_until(lambda: any("tail -f" in process for process in survivors(folder)))
             runner.kill()
-        return _wait_until(lambda: not survivors(folder), GRACE + 2)
+        return _wait_until(lambda: not survivors(folder), GRACE + 60)
 
 
 def _wait_until(come_true: Callable[[], bool], seconds: float = 60) -> bool:

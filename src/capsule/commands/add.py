@@ -1,4 +1,4 @@
-"""`capsule add TITLE`: one more item in the backlog."""
+"""`capsule add TITLE`: one more item, in the backlog or among the beads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from capsule.commands.arguments import project_option
 from capsule.commands.moving import commit_option
 from capsule.core.errors import CapsuleError, UsageError
-from capsule.core.item import Status, Value, check_id
+from capsule.core.item import NewItem, Status, Value, check_id
 from capsule.core.text import one_line
 
 if TYPE_CHECKING:
@@ -17,16 +17,19 @@ if TYPE_CHECKING:
     from capsule.wiring import Project
 
 DESCRIPTION = """\
-Put an item into the backlog, as new. What you know of it helps the triage, and none of it is needed; a title is
-enough. It works while a run is going, which then takes the item up too. The backlog is committed, unless
-something else in the tree is not.
+Put an item into the tracker. A title is enough. It works while a run is going, which then takes the item up too.
+
+In a backlog it is new, and what you know of it helps the triage; the backlog is committed, unless something else in the
+tree is not. --size, --complexity, --risk and --impact are for a backlog. In beads it is open: --type, --priority and
+--parent are for beads, and tags become labels.
 
   capsule add "Sort the list by name"
   capsule add "Fix the clock" --size small --risk low --impact high --tag ui --tag bug
   capsule add "Ship it" --depends-on WRK-003 --description - < notes.md
+  capsule add "Validate fax numbers" --type task --priority 1 --parent demo-1.1
 
-Prints the new id and the title. Exit code: 0 added; 1 an item it depends on is unknown, or the items are not in a
-backlog; 2 usage.
+Prints the new id and the title. Exit code: 0 added; 1 an item it depends on or belongs to is unknown, or the tracker
+refuses it; 2 usage.
 """
 
 LEVELS = {
@@ -35,6 +38,8 @@ LEVELS = {
     "risk": ("low", "medium", "high"),
     "impact": ("low", "medium", "high"),
 }
+FOR_BEADS = ("type", "priority", "parent")
+PRIORITIES = ("0", "1", "2", "3", "4")
 _PATIENCE = 60.0
 
 
@@ -42,7 +47,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("title", metavar="TITLE", help="what is to be done, on one line")
     parser.add_argument("--description", metavar="TEXT", help="more about it; - reads it from stdin")
     for name, levels in LEVELS.items():
-        parser.add_argument(f"--{name}", metavar="LEVEL", help=", ".join(levels))
+        parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)} (backlog)")
+    parser.add_argument("--type", metavar="TYPE", help="task, bug, feature, epic, or what else your beads know (beads)")
+    parser.add_argument("--priority", metavar="N", help="0, which is the most urgent, to 4 (beads; default: 2)")
+    parser.add_argument("--parent", metavar="ID", help="the epic or feature that it belongs to (beads)")
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="may be given several times")
     parser.add_argument("--depends-on", metavar="ID", action="append", default=[], help="an item that comes first")
     commit_option(parser)
@@ -50,17 +58,56 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import books_of
     from capsule.wiring import open_project, open_tracker
 
     values = _values(args)
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    books_of(project, tracker)
+    _check_options(tracker, args)
     for other in args.depends_on:
-        _check_known(tracker, other)
-    print(f"{_add(project, tracker, values, no_commit=args.no_commit)}  {values['title']}")
+        _check_known(tracker, other, "to depend on")
+    if tracker.keeps_phases:
+        name = _add(project, tracker, values, no_commit=args.no_commit)
+    else:
+        name = tracker.add(_new_bead(tracker, args, values))
+    print(f"{name}  {values['title']}")
     return 0
+
+
+def _check_options(tracker: Tracker, args: argparse.Namespace) -> None:
+    """Whoever says something that this tracker has no place for is told so, before anything is made."""
+    from capsule.commands.moving import refuse_no_commit
+
+    given = [name for name in (FOR_BEADS if tracker.keeps_phases else LEVELS) if getattr(args, name)]
+    if given and tracker.keeps_phases:
+        hint = "An item of a backlog has --size, --complexity, --risk and --impact."
+        raise UsageError(f"--{given[0]} is for beads, and this project has a backlog.", hint)
+    if given:
+        hint = "A bead has --type, --priority (0 to 4) and --parent."
+        raise UsageError(f"--{given[0]} is for a backlog, and this project has beads.", hint)
+    refuse_no_commit(tracker, args)
+
+
+def _new_bead(tracker: Tracker, args: argparse.Namespace, values: dict[str, Value]) -> NewItem:
+    """The reference makes it ours: should the tracker be asked twice, it is added once."""
+    from capsule.commands.moving import plain
+
+    priority = (args.priority or "2").lower().removeprefix("p")
+    if priority not in PRIORITIES:
+        raise UsageError(f"--priority is {args.priority!a}; it must be 0 to 4.", "0 is the most urgent, 2 the usual.")
+    if args.parent:
+        _check_known(tracker, check_id(args.parent), "to belong to")
+    known = {name: value for name, value in values.items() if isinstance(value, list)}
+    return NewItem(
+        title=str(values["title"]),
+        description=str(values.get("description", "")),
+        type=plain(args.type or "").lower() or "task",
+        priority=int(priority),
+        parent=args.parent or "",
+        tags=tuple(known.get("tags", ())),
+        dependencies=tuple(known.get("dependencies", ())),
+        reference=f"capsule/add/{os.urandom(8).hex()}",
+    )
 
 
 def _add(project: Project, tracker: Tracker, values: dict[str, Value], *, no_commit: bool) -> str:
@@ -116,11 +163,11 @@ def _level(name: str, given: str) -> str:
     raise UsageError(f"--{name} is {given!a}; it must be {', '.join(levels[:-1])} or {levels[-1]}.", hint)
 
 
-def _check_known(tracker: Tracker, other: str) -> None:
+def _check_known(tracker: Tracker, other: str, why: str) -> None:
     if tracker.knows(other):
         return
     from difflib import get_close_matches
 
     near = get_close_matches(other, [item.id for item in tracker.items()], 1)
     hint = f"Did you mean {near[0]}?" if near else "`capsule status` lists what there is."
-    raise CapsuleError(f"There is no item {other} to depend on.", hint, exit_code=1)
+    raise CapsuleError(f"There is no item {other} {why}.", hint, exit_code=1)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 Move an item one step on: new and researching ones become scoped, scoped ones ready, ready ones are begun, and one that
 is in progress goes to its next phase. With --to it goes to that phase: forwards where the documents of every phase in
-between are written, backwards always.
+between are written, backwards always. It is for the items of a backlog: beads have no phases to be moved between.
 
   capsule advance WRK-003
   capsule advance WRK-003 --to build      the PRD, TECH_RESEARCH, DESIGN and SPEC are there already
@@ -45,12 +45,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import books_of, grip, move
+    from capsule.commands.moving import grip, move, refuse_beads
     from capsule.wiring import open_project, open_tracker
 
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    books_of(project, tracker)
+    refuse_beads(tracker, "advance", f"Go on with a bead: capsule run {args.item}, or capsule step {args.item}")
     with grip(project, tracker, args.item) as held:
         before, values = held.item, _values(held, args.to)
         move(held, "ADVANCE", _way(before, with_values(before, values)), values, no_commit=args.no_commit)

@@ -8,7 +8,8 @@ from capsule.commands import unblock
 
 DESCRIPTION = """\
 Say yes to an item that was blocked for a decision: a guardrail that it exceeds, a review that it requires. It goes back
-to where it was, and is not asked about again. An item that waits for an answer is left alone: that is for unblock.
+to where it was, and is not asked about again. An item that waits for an answer is left alone: that is for unblock, and
+so are beads, which wait for no decisions.
 
   capsule approve WRK-003
   capsule approve WRK-003 --notes "Fine, but keep the old name."
@@ -20,4 +21,10 @@ arguments = unblock.arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    return unblock.let_go(args, only_decisions=True)
+    from capsule.commands.moving import refuse_beads
+    from capsule.wiring import open_project, open_tracker
+
+    project = open_project(args.project_dir)
+    tracker = open_tracker(project)
+    refuse_beads(tracker, "approve", f"Let a bead go on: capsule unblock {args.item}, or capsule run {args.item}")
+    return unblock.let_go(args, project, tracker, only_decisions=True)

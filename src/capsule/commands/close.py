@@ -7,13 +7,15 @@ import argparse
 from capsule.commands import complete
 
 DESCRIPTION = """\
-Say that an item will not be done, and why: it leaves the backlog, and the worklog of this month remembers both. A
-mission that was under way ends; what it left uncommitted is salvaged first.
+Say that an item will not be done, and why. A mission that was under way ends; what it left uncommitted is salvaged
+first. An item of a backlog leaves it, and the worklog of this month remembers both; a bead is closed with the reason.
+Where beads refuses that (it is blocked, it has open children) nothing is changed, and you are told why.
 
   capsule close WRK-003 --reason "the customer has left"
+  capsule close demo-1.1.2 --reason "nobody phones any more"
 
 For an item that is done there is `capsule complete`.
-Exit code: 0 archived; 1 there is no such item; 2 no reason is given; 3 it is running.
+Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 2 no reason is given; 3 it is running.
 """
 
 

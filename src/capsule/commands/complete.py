@@ -7,18 +7,22 @@ from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import item_argument, project_option
 from capsule.commands.moving import commit_option
+from capsule.core.errors import Refused
+from capsule.core.item import Status
 
 if TYPE_CHECKING:
     from capsule.commands.moving import Grip
 
 DESCRIPTION = """\
-Say that an item is done, whatever its status: it leaves the backlog, and the worklog of this month remembers it. Its id
-is never given again. A mission that was under way ends; what it left uncommitted is salvaged first.
+Say that an item is done, whatever its status. A mission that was under way ends; what it left uncommitted is salvaged
+first. An item of a backlog leaves it, and the worklog of this month remembers it; its id is never given again. A bead
+is closed; where beads refuses that (it is blocked, it has open children) nothing is changed, and you are told why.
 
   capsule complete WRK-003
+  capsule complete demo-1.1.1
 
 For an item that will not be done there is `capsule close`.
-Exit code: 0 archived; 1 there is no such item; 3 it is running.
+Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 3 it is running.
 """
 
 
@@ -33,15 +37,19 @@ def run(args: argparse.Namespace) -> int:
 
 
 def archive(args: argparse.Namespace, why: str = "") -> int:
-    """Out of the backlog first: whoever finds the mission without its item ends it too."""
-    from capsule.commands.moving import grip
+    """Out of the tracker first: it may refuse, and whoever finds the mission without its item ends it too."""
+    from capsule.commands.moving import grip, refuse_no_commit
     from capsule.reports.style import clean
     from capsule.wiring import open_project, open_tracker
 
     project = open_project(args.project_dir)
-    with grip(project, open_tracker(project), args.item) as held:
-        _take_out(held, why, no_commit=args.no_commit)
+    tracker = open_tracker(project)
+    refuse_no_commit(tracker, args)
+    with grip(project, tracker, args.item) as held:
         item, left = held.item, held.mission.under_way
+        if item.status is Status.DONE and not tracker.keeps_phases and not left:
+            raise Refused(f"{item.id} is closed already.", f"Reopen it if there is more to do: bd reopen {item.id}")
+        _take_out(held, why, no_commit=args.no_commit)
     print(f"{item.id} is {'closed' if why else 'completed'}: {clean(item.title)}")
     if left:
         from capsule.commands.ending import end_mission
@@ -55,10 +63,9 @@ def _take_out(held: Grip, why: str, *, no_commit: bool) -> None:
     from capsule.commands.moving import record
     from capsule.core.ledger import archive_subject, archived
     from capsule.system.clock import SystemClock
-    from capsule.wiring import open_books
 
     item = held.item
-    if open_books(held.project, held.tracker) is None:
+    if not held.tracker.keeps_phases:
         held.tracker.close(item.id, why or "completed by hand")
         return
     assignments = archived(item, SystemClock().now(), "archive", why)

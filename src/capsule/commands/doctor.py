@@ -389,19 +389,9 @@ def _count(number: int, thing: str) -> str:
 
 
 def _tracker(patient: Patient) -> Iterator[Finding]:
-    from capsule.wiring import open_tracker
+    from capsule.commands.doctor_tracker import tracker_findings
 
-    try:
-        tracker = open_tracker(patient.project)
-        items = tracker.items()
-    except CapsuleError as fault:
-        yield Finding("tracker", "missing", fault.message, fault.hint)
-        return
-    yield Finding("tracker", "ok", f"{tracker.name}, with {_count(len(items), 'open item')}")
-    for warning in tracker.warnings:
-        yield Finding("tracker", "warning", warning)
-    if patient.loaded.settings.tracker == "auto" and tracker.name == "beads-file" and shutil.which("bd"):
-        yield Finding("tracker", "warning", "bd is installed, but the JSONL file is what is read and written")
+    yield from tracker_findings(patient.project)
 
 
 def _tests(patient: Patient) -> Iterator[Finding]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from typing import TYPE_CHECKING
 
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import check_id
 
@@ -76,8 +77,11 @@ def _release(world: World, mission: str) -> None:
         return  # nothing is claimed in a tracker that keeps the phase itself
     try:
         world.tracker.release(mission)
-    except CapsuleError:
+    except (UnknownItem, InvalidId):
         return  # the item is gone from its tracker: nothing is claimed any more
+    except CapsuleError as fault:
+        print(f"warning: {mission} is still claimed in its tracker: {fault.message}", file=sys.stderr)
+        print(f"  Take the claim back there, such as with: bd update {mission} --status=open", file=sys.stderr)
 
 
 def stop_runner(project: Project, mission: str) -> bool:

@@ -53,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from capsule.commands.moving import find_item
-    from capsule.commands.status import NOTHING_YET
+    from capsule.commands.status import nothing_yet
     from capsule.wiring import open_project, open_tracker
 
     project = open_project(args.project_dir)
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     for line in _lines(answers, args.item):
         print(line)
     if not answers:
-        print(f"{args.item} is closed." if args.item else NOTHING_YET)
+        print(f"{args.item} is closed." if args.item else nothing_yet(tracker))
     return 0
 
 
@@ -112,12 +112,13 @@ def _places(project: Project, tracker: Tracker) -> Sequence[Place]:
 
 
 WAYS = {
+    "waits for itself": "take one of these off the dependencies: nothing in the circle can come first",
     "waits for ": "{others} must be done first, or be taken off its dependencies",
     "it is running": "wait for it: capsule logs {id} -f",
     "its mission stopped": "see why with capsule show {id}, then capsule run {id}",
     "blocked (decision)": "capsule approve {id}, or capsule close {id} --reason TEXT",
     "blocked ": "capsule unblock {id} --notes TEXT",
-    "it is a": "what belongs to it has to be done",
+    "it is a": "capsule run {id} works through what it holds",
 }
 """What would make an item move, by how the queue begins to say why it cannot."""
 
@@ -126,4 +127,4 @@ def _way_on(place: Place) -> str:
     if place.actionable:
         return f"capsule run {place.item.id}"
     way = next((way for start, way in WAYS.items() if place.why.startswith(start)), "capsule show {id}")
-    return way.format(id=place.item.id, others=" and ".join(place.item.dependencies))
+    return way.format(id=place.item.id, others=" and ".join(place.waits_for))

@@ -1,8 +1,9 @@
-"""What the commands that change the backlog share.
+"""What the commands that change items share.
 
-An item is looked up, its mission is held so that nobody else moves it meanwhile, the change is committed where the tree
-is otherwise clean, and a mission that is under way is told that it was a human: whatever is changed while a step runs
-and nobody says so may have been the agent, and would be put back.
+An item is looked up, and its mission is held so that nobody else moves it meanwhile. Beads are changed through their
+tracker, and that is all. A change to a backlog is committed where the tree is otherwise clean, and a mission that is
+under way is told that it was a human: whatever is changed while a step runs and nobody says so may have been the agent,
+and would be put back.
 """
 
 from __future__ import annotations
@@ -40,7 +41,22 @@ class Grip(NamedTuple):
 
 
 def commit_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--no-commit", action="store_true", help="only change the files; commit them yourself")
+    parser.add_argument(
+        "--no-commit", action="store_true", help="only change the files; commit them yourself (backlog)"
+    )
+
+
+def refuse_no_commit(tracker: Tracker, args: argparse.Namespace) -> None:
+    if args.no_commit and not tracker.keeps_phases:
+        raise UsageError(
+            "--no-commit is for a backlog, and this project has beads.", "Leave it out: nothing is committed."
+        )
+
+
+def refuse_beads(tracker: Tracker, verb: str, instead: str) -> None:
+    """For what only a backlog has: phases to be moved between, decisions to be waited for."""
+    if not tracker.keeps_phases:
+        raise Refused(f"`capsule {verb}` is for the items of a backlog, and this project has beads.", instead)
 
 
 def find_item(tracker: Tracker, item_id: str) -> Item:
@@ -135,7 +151,7 @@ def books_of(project: Project, tracker: Tracker) -> Books:
     if books is None:
         raise Refused(
             f"The items of this project are not in a backlog: {tracker.name} has them.",
-            "Change them there, such as with `bd create`, `bd update` and `bd close`.",
+            "Change them there, such as with `bd update` and `bd close`.",
         )
     return books
 

@@ -5,28 +5,33 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from capsule.commands.common import mission_state, on_tape
+from capsule.core.campaign import is_container
 from capsule.core.errors import LockHeld, Refused, UsageError
 from capsule.core.event import RUN
 from capsule.core.item import Item
 
 if TYPE_CHECKING:
+    from capsule.commands.run import Plan
     from capsule.core.decide import Guardrails
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
     from capsule.doors import Observer, Tracker
-    from capsule.engine.dispatch import Errand, RunReport
+    from capsule.engine.dispatch import Desk, Errand, RunReport
     from capsule.engine.job import Order
     from capsule.reports.queue_lines import QueueReport
     from capsule.wiring import Project
     from capsule.world import World
+
+    SetUp = Callable[[World], tuple[Errand, Desk]]
+    """What is to be done, and where the queue lies, once the world is open."""
 
 QUEUE = f"{RUN}queue"
 """The stream of a run; no item can have this name."""
@@ -48,19 +53,28 @@ def run_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only
 
 
 def carry_out(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> int:
+    """Of those items, in this order, with a summary at the end."""
+
+    def set_up(world: World) -> tuple[Errand, Desk]:
+        return errand, ProjectDesk(project, tracker, world, args, errand.only or ())
+
+    report = go_through(set_up, project, tracker, args, lambda report: summary(report, errand.cap, tracker))
+    return max([report.exit_code, *report.halts]) if errand.only else report.exit_code
+
+
+def go_through(
+    set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Namespace, sum_up: Callable[[RunReport], str]
+) -> RunReport:
     """The summary is printed however the run ends, once there is something to sum up."""
     from capsule.engine.dispatch import RunReport
 
     report = RunReport()
     try:
-        _work(errand, project, tracker, args, report)
+        _work(set_up, project, tracker, args, report)
     finally:
         if args.output != "json" and report.ended_because and (report.spawns or report.exit_code != 2):
-            print(summary(report, errand.cap, tracker), flush=True)
-    if errand.only:
-        halts = [state.halt.exit_code for state in report.states.values() if state.halt]
-        return max([report.exit_code, *halts])
-    return report.exit_code
+            print(sum_up(report), flush=True)
+    return report
 
 
 def cap_of(project: Project, args: argparse.Namespace) -> int:
@@ -75,6 +89,8 @@ def _make_way(project: Project, tracker: Tracker, item: Item, args: argparse.Nam
     """A named item is run, or it is said why not."""
     from capsule.commands.restarting import rebuild, start_anew
 
+    if is_container(item) and not tracker.keeps_phases:
+        raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
     if args.dry_run:
         return
     if args.fresh:
@@ -103,7 +119,7 @@ def way_on(item_id: str, item: Item | None, why: str = "") -> str:
     return f'Answer it: capsule unblock {item_id} --notes "..."'
 
 
-def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace, report: RunReport) -> None:
+def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Namespace, report: RunReport) -> None:
     from capsule.engine.dispatch import work_through
     from capsule.engine.run_mission import close_what_is_merged
     from capsule.reports.queue_lines import QueueReport
@@ -127,7 +143,7 @@ def _work(errand: Errand, project: Project, tracker: Tracker, args: argparse.Nam
         world = on_tape(opened, project, tracker, args)
         if not world.books:
             close_what_is_merged(world)
-        work_through(errand, ProjectDesk(project, tracker, world, args, errand.only or ()), world, report)
+        work_through(*set_up(world), world, report)
 
 
 @contextmanager
@@ -192,10 +208,18 @@ class ProjectDesk:
         base = self._project.git.resolve("HEAD")
         return choose_workflow(self._project, item, words_at(self._project, base), self._args.workflow)
 
-    def order(self, item: Item) -> tuple[Order, World]:
-        from capsule.commands.run import check_agents, make_place_ready, plan_mission
+    def plan(self, item: Item) -> Plan:
+        from capsule.commands.run import plan_mission
 
-        plan = plan_mission(self._project, self._tracker, item.id, self._args)
+        return plan_mission(self._project, self._tracker, item.id, self._args)
+
+    def order(self, item: Item) -> tuple[Order, World]:
+        from capsule.commands.run import check_agents, make_place_ready
+
+        plan = self.plan(item)
+        if plan.merged_already:  # a mission of its own would do it all again
+            hint = "Close it by hand, or run it again once the tracker lets it be closed."
+            raise Refused(f"{item.id} is merged, and its tracker did not let it be closed.", hint)
         for note in plan.notes:
             if note not in self._told:
                 self._told.add(note)
@@ -223,16 +247,29 @@ def states_of(project: Project, items: Sequence[Item]) -> dict[str, MissionState
 def places(
     project: Project, tracker: Tracker, states: Mapping[str, MissionState], left_alone: Mapping[str, str] | None = None
 ) -> list[Place]:
+    """The queue as it stands."""
+    return queued(project, tracker, states, tracker.everything(), left_alone)
+
+
+def queued(
+    project: Project,
+    tracker: Tracker,
+    states: Mapping[str, MissionState],
+    items: Sequence[Item],
+    left_alone: Mapping[str, str] | None = None,
+) -> list[Place]:
+    """These items as a queue."""
     from capsule.core.schedule import queue
     from capsule.rules import guardrails_of
 
     halted = {} if tracker.keeps_phases else {name: _halted(state) for name, state in states.items() if state.halt}
     return queue(
-        tracker.everything(),
+        items,
         under_way={name for name, state in states.items() if state.begun and not state.halt},
         halted=halted,
         left_alone=left_alone,
         guardrails=guardrails_of(project.settings),
+        by_priority=not tracker.keeps_phases,
     )
 
 
@@ -261,6 +298,18 @@ def _show_queue(project: Project, tracker: Tracker, args: argparse.Namespace, on
 
 def summary(report: RunReport, cap: int, tracker: Tracker) -> str:
     """What the run came to, and what to type next."""
+    rows = rows_of(report, cap)
+    waiting = [*report.blocked, *report.failed]
+    if waiting and tracker.keeps_phases:
+        item = next((item for item in tracker.items() if item.id == waiting[0]), None)
+        why = report.blocked.get(waiting[0], "")
+        rows.append(("go on", way_on(waiting[0], item, why)))
+    elif waiting:
+        rows.append(("go on", f"capsule run {waiting[0]}"))
+    return laid_out(f"Run ended: {report.ended_because}.", rows)
+
+
+def rows_of(report: RunReport, cap: int) -> list[tuple[str, str]]:
     from capsule.core.budget import duration, in_words
     from capsule.reports.style import clean
 
@@ -274,12 +323,8 @@ def summary(report: RunReport, cap: int, tracker: Tracker) -> str:
     rows.append(("time", duration(report.seconds)))
     if report.spent.priced or report.spent.counted:
         rows.append(("agents", f"used {in_words(report.spent)}"))
-    waiting = [*report.blocked, *report.failed]
-    if waiting and tracker.keeps_phases:
-        item = next((item for item in tracker.items() if item.id == waiting[0]), None)
-        why = report.blocked.get(waiting[0], "")
-        rows.append(("go on", way_on(waiting[0], item, why)))
-    elif waiting:
-        rows.append(("go on", f"capsule run {waiting[0]}"))
-    lines = [f"Run ended: {report.ended_because}."]
-    return "\n".join([*lines, *(f"  {name:<8} {text}" for name, text in rows)])
+    return rows
+
+
+def laid_out(head: str, rows: Sequence[tuple[str, str]]) -> str:
+    return "\n".join([head, *(f"  {name:<8} {text}" for name, text in rows)])

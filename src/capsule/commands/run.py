@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -31,20 +30,25 @@ Take an item through its workflow: each phase a fresh agent, each claim checked 
 to a tree on which the tests were green. Without an item, work through the queue until nothing is left to do, the cap is
 reached, or two items in a row have used up their retries.
 
+An epic, or anything else that holds items, is run by running what it holds, dependencies first: each item starts from
+the main that holds the work of those before it, is told what they did, and whatever holds only what is done is closed.
+
 Run it again after a failure, a crash or Ctrl-C, and it goes on where it stood, keeping what was done.
 
   capsule run                                the queue: what is under way, what is ready, what is new
   capsule run --cap 10                       at most ten agents, retries included
-  capsule run demo-1.1.1
+  capsule run demo-1.1.1                     one task
+  capsule run demo-1                         all that the epic holds; stops at the first that fails
+  capsule run demo-1 --on-failure continue   goes on with what does not depend on it
   capsule run demo-1.1.1 --agent scripted --max-retries 1
   capsule run demo-1.1.1 --dry-run           what would be said and run, nothing done
   capsule run demo-1.1.1 --record bug.yaml   write down what agents are told and do
   capsule run demo-1.1.1 --replay bug.yaml   the same again, without any agent
 
 Progress goes to stderr, the closing summary to stdout. Exit code: 0 merged, or the queue ended in order; 1 stopped for
-a human (retries exhausted, conflict, red gate, parked), or an item of the queue failed; 2 an agent or a prerequisite
-failed; 3 the circuit breaker tripped, a budget is spent, a provider has had enough, or somebody else is at it; 130
-stopped by a signal.
+a human (retries exhausted, conflict, red gate, parked), an item of the queue failed, or an epic is not done; 2 an agent
+or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, a provider has had enough, or somebody else
+is at it; 130 stopped by a signal.
 """
 
 
@@ -56,6 +60,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     judging_options(parser)
     recording_options(parser)
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
+    parser.add_argument(
+        "--on-failure", choices=("stop", "continue"), help="for an epic: whether the first item that fails is the last"
+    )
     parser.add_argument("--max-retries", metavar="N", type=int, help="how often each review may send work back")
     parser.add_argument("--base", metavar="REF", help="start from this commit instead of HEAD")
     parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")
@@ -76,8 +83,25 @@ def run(args: argparse.Namespace) -> int:
     if not items or tracker.keeps_phases:
         from capsule.commands.queue import run_queue
 
+        _refuse_on_failure(args)
         return run_queue(project, tracker, args, items)
-    return max(_run_one(project, tracker, item, args) for item in items)
+    return max(_run_named(project, tracker, item, args) for item in items)
+
+
+def _run_named(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> int:
+    from capsule.commands.campaign import is_campaign, run_campaign
+
+    item = tracker.item(item_id)
+    if is_campaign(tracker, item):
+        return run_campaign(project, tracker, item, args)
+    _refuse_on_failure(args)
+    return _run_one(project, tracker, item_id, args)
+
+
+def _refuse_on_failure(args: argparse.Namespace) -> None:
+    if args.on_failure:
+        hint = "Name the epic or the feature: capsule run ID --on-failure HOW"
+        raise UsageError("--on-failure is for an item that holds others.", hint)
 
 
 def _run_one(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> int:
@@ -126,8 +150,13 @@ class Plan:
         return unclosed and self.item.status is Status.IN_PROGRESS
 
 
-def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> Plan:
-    """What is missing is named here, with how to get it; nothing has been created yet."""
+def plan_mission(
+    project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace, *, start: str = ""
+) -> Plan:
+    """What is missing is named here, with how to get it; nothing has been created yet.
+
+    `start` is the ref that a mission with a worktree of its own starts from, where it is not what is checked out.
+    """
     from capsule.engine.job import Order
     from capsule.rules import choose_workflow, policy_at, words_at
     from capsule.system.git import check_version
@@ -143,7 +172,7 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
     repository.refuse_if_under_way(project.git)
     going_on = state.under_way and not args.fresh
     prepared = "" if state.started or args.fresh else _prepared_base(project, item_id)
-    base = state.base if going_on else prepared or repository.base_of(project.git, args.base or "HEAD")
+    base = state.base if going_on else prepared or repository.base_of(project.git, args.base or start or "HEAD")
     words = words_at(project, base)
     policy, warnings = policy_at(project, base)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
@@ -154,8 +183,9 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
             _refuse_dirty(project, tracker)
     elif workflow.workspace == "checkout":
         into, notes = _in_the_checkout(project, tracker, args)
+        base = repository.base_of(project.git) if start else base
     else:
-        into, notes = _beside_the_checkout(project, tracker, base, args, held=bool(prepared or args.base))
+        into, notes = _beside_the_checkout(project, tracker, base, args, held=bool(prepared or args.base or start))
     order = Order(
         mission=item_id,
         item=item,
@@ -174,7 +204,7 @@ def plan_mission(project: Project, tracker: Tracker, item_id: str, args: argpars
         item,
         state,
         order,
-        (*project.loaded.warnings, *_which_tracker(project), *_unheard(project, words, workflow), *notes, *warnings),
+        (*project.loaded.warnings, *_unheard(project, words, workflow), *notes, *warnings),
     )
 
 
@@ -210,12 +240,6 @@ def _every_phase(words: Catalog) -> Iterator[str]:
 def _meant(name: str, known: Iterable[str]) -> str:
     near = nearest(name, known)
     return f" Did you mean {near[0]}?" if near else ""
-
-
-def _which_tracker(project: Project) -> tuple[str, ...]:
-    """Whoever has bd installed may expect it to be asked."""
-    beside = project.settings.tracker == "auto" and shutil.which("bd")
-    return ("items are read from the JSONL in .beads, although bd is installed.",) if beside else ()
 
 
 def _fixed_at_the_start(args: argparse.Namespace) -> tuple[str, ...]:
@@ -367,6 +391,8 @@ def closing_words(state: MissionState, project: Project) -> str:
         lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")
     if not state.item_closed:
         lines.append("  its item could not be closed in the tracker; the next run tries again")
+    if state.discovered:
+        lines.append(f"  new items:   {', '.join(state.discovered)}")
     if not state.policy.test or state.policy.verify == "off":
         lines.append("  UNVERIFIED: no test command was run on it")
     if merged and state.policy.verify == "warn":

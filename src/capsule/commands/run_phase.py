@@ -114,7 +114,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
 
     execution = loaded.settings.execution
     stamp = re.sub(r"\D", "", SystemClock().now())
-    values = {"SIGNAL_CONTRACT": words.part("signal").strip()}
+    values = {"SIGNAL_CONTRACT": words.part("signal").strip(), "EARLIER_WORK": ""}
     prompt = compose(
         words.prompt(args.phase, args.workflow), values, words.part("feedback"), args.feedback, source=args.phase
     )

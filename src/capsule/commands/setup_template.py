@@ -7,11 +7,13 @@ this command made is taken away again, and nothing else.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
@@ -20,11 +22,12 @@ DESCRIPTION = """\
 Make a small project to try the pipeline on: a contact list in Python whose tracker asks for two functions that do not
 exist yet. It becomes a git repository with one commit, and its path is all that is printed on stdout.
 
+  capsule setup-template my-demo                    the items in beads, by `bd init` and `bd import`
   capsule setup-template --tracker=file my-demo     the items in a JSONL file; needs nothing but git
-  capsule setup-template my-demo                    the items in beads, by `bd`
   cd "$(capsule setup-template --tracker=file)"     in a fresh temporary directory
 
-A directory that is a git repository already, or holds files of the same names, is refused and left as it is.
+What else `bd init` would bring (git hooks, instructions for agents) is left out: nothing bends the demo. A directory
+that is a git repository already, or holds files of the same names, is refused and left as it is.
 Exit code: 0 made, 1 not made.
 """
 
@@ -34,6 +37,13 @@ FIXTURES = "issues.jsonl"
 COMMIT_MESSAGE = "Add template project and bead fixtures"
 OWN_SETTINGS = {"user.name": "Capsule Demo", "user.email": "demo@example.com", "commit.gpgSign": "false"}
 """A test user, and no signing: an agent's commit in here must not wait for a passphrase."""
+ELSEWHERE = ("BEADS_", "BD_", "DOLT_")
+"""How variables begin that could send bd to another database than the one it is to make."""
+INIT_OPTIONS = ("--quiet", "--skip-hooks", "--skip-agents", "--skip-merge-driver", "--non-interactive")
+"""No version of bd knows all of them; those that one does not know are left out."""
+BY_BD = ("AGENTS.md", ".agents", ".claude", ".codex", ".gitattributes")
+"""What `bd init` writes or changes outside of `.beads`, if it is not kept from it."""
+WITHOUT_BD = "Try `capsule setup-template --tracker=file`, which needs no bd."
 PATIENCE = 120.0
 
 
@@ -60,13 +70,13 @@ def make_project(target: Path | None, tracker: str, prefix: str = "capsule-templ
     """The demo project, committed; its absolute path."""
     _check_prerequisites(tracker)
     if target is not None:
-        _check_target(target.absolute())
+        _check_target(target.absolute(), (*PROJECT_FILES, ".beads", *(BY_BD if tracker == "bd" else ())))
     try:
         place = target.absolute() if target else Path(tempfile.mkdtemp(prefix=prefix)).resolve()
         with all_or_nothing(place, fresh=target is None):
-            _copy(place)
             start_repository(place)
             _TRACKERS[tracker](place)
+            _copy(place)
             _commit(place)
     except OSError as fault:
         raise CapsuleError(
@@ -88,13 +98,13 @@ def _check_prerequisites(tracker: str) -> None:
         raise PrerequisiteMissing(f"The template lacks {', '.join(missing)}.", "Install Capsule again.")
 
 
-def _check_target(place: Path) -> None:
+def _check_target(place: Path, names: Sequence[str]) -> None:
     if place.is_symlink() or place.exists():
         if not place.is_dir():
             raise Refused(f"{place} is not a directory.", "Name one that does not exist yet.")
         if _is_repository(place):
             raise Refused(f"{place} is a git repository already.", "Name a directory that does not exist yet.")
-        taken = [name for name in (*PROJECT_FILES, ".beads") if (place / name).exists() or (place / name).is_symlink()]
+        taken = [name for name in names if (place / name).exists() or (place / name).is_symlink()]
         if taken:
             raise Refused(f"{place} has {', '.join(taken)} already.", "Name a directory that does not exist yet.")
 
@@ -147,12 +157,44 @@ def _file_tracker(place: Path) -> None:
 
 
 def _bd_tracker(place: Path) -> None:
-    _bd(place, "init", "--prefix=demo")
+    """Before there is anything else: some versions commit what they find, and change files that have usual names."""
+    there = set(place.iterdir())
+    _bd_init(place)
+    if not (place / ".beads").is_dir():
+        raise CapsuleError("`bd init` ended well, and made no .beads folder.", WITHOUT_BD)
+    _bd_import(place)
+    for path in set(place.iterdir()) - there - {place / ".beads"}:
+        _remove(path)
+    _take_back_commits(place)
+
+
+def _bd_init(place: Path) -> None:
+    options = list(INIT_OPTIONS)
+    while True:
+        try:
+            return _bd(place, "init", "--prefix=demo", *options)
+        except CapsuleError as fault:
+            strange = [option for option in options if f"unknown flag: {option}" in fault.message]
+            if not strange:
+                raise
+            options.remove(strange[0])
+
+
+def _bd_import(place: Path) -> None:
     fixtures = str(TEMPLATE / FIXTURES)
     try:
         _bd(place, "import", "-i", fixtures)
-    except CapsuleError:  # some versions take the file as an argument instead
+    except CapsuleError as fault:  # some versions take the file as an argument instead
+        if "unknown shorthand flag" not in fault.message:
+            raise
         _bd(place, "import", fixtures)
+
+
+def _take_back_commits(place: Path) -> None:
+    """Some versions of bd commit what they made. Here everything is in one commit, which is ours."""
+    run_git(place, "symbolic-ref", "HEAD", "refs/heads/main")
+    run_git(place, "update-ref", "-d", "refs/heads/main")
+    run_git(place, "read-tree", "--empty")
 
 
 _TRACKERS = {"bd": _bd_tracker, "file": _file_tracker}
@@ -173,23 +215,44 @@ def run_git(place: Path, *args: str) -> None:
 
 
 def _bd(place: Path, *args: str) -> None:
-    _call(("bd", *args), place, None, "Try `capsule setup-template --tracker=file`, which needs no bd.")
+    """Without a daemon, questions, or another database: git's own variables are ours, bd's are nobody's."""
+    from capsule.system.git_environment import hardened
+
+    env = {name: value for name, value in hardened().items() if not name.startswith(ELSEWHERE)}
+    _call(("bd", *args), place, env | {"BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}, WITHOUT_BD)
 
 
-def _call(argv: Sequence[str], place: Path, env: dict[str, str] | None, hint: str) -> None:
+def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> None:
+    """Run it to its end, and end whatever it leaves running. Its output goes to a file, which nobody can hold open."""
     name = f"`{' '.join(argv[:2])}`"
-    try:
-        done = subprocess.run(
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
             argv,
             cwd=place,
             env=env,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
-    except subprocess.TimeoutExpired:
-        raise CapsuleError(f"{name} did not end within {PATIENCE:.0f} s.", hint) from None
-    if done.returncode:
-        said = (done.stderr or done.stdout).decode(errors="replace").strip().splitlines()
-        raise CapsuleError(f"{name} failed: {said[-1] if said else f'exit code {done.returncode}'}", hint)
+        try:
+            code = process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise CapsuleError(f"{name} did not end within {PATIENCE:.0f} s.", hint) from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if code:
+            output.seek(0)
+            said = _complaint(output.read().decode(errors="replace"))
+            raise CapsuleError(f"{name} failed: {said or f'exit code {code}'}", hint)
+
+
+def _complaint(output: str) -> str:
+    """The line that says what is wrong: bd has its usage follow it."""
+    from capsule.core.text import one_line
+
+    lines = [line for line in map(one_line, output.splitlines()) if line]
+    errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
+    return next(errors, lines[-1] if lines else "")

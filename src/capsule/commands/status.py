@@ -1,39 +1,58 @@
-"""`capsule status`: the backlog at a glance."""
+"""`capsule status`: what there is to do, at a glance.
+
+A backlog is a list, sorted by what people look at first. Beads are a tree, and shown as one: an epic, its features,
+their tasks, and then whatever belongs to nothing.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.commands.arguments import project_option, terminal_width
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
 
 if TYPE_CHECKING:
+    from capsule.doors import Tracker
     from capsule.reports.style import Style
     from capsule.wiring import Project
 
 DESCRIPTION = """\
-Show every item: what is in progress first, then what is blocked and why, what is ready (by impact, then age), and what
-has still to be scoped, researched or triaged. Nothing is changed, so it is safe while a run is going.
+Show every item that is open. A backlog: what is in progress first, then what is blocked and why, what is ready (by
+impact, then age), and what has still to be scoped, researched or triaged. Beads: the tree of epics, features and tasks,
+with how much of each is done, and what a task waits for. Below them stands which missions run, were interrupted, or
+wait for a human. Nothing is changed, so it is safe while a run is going.
 
   capsule status
   capsule status --only status=new,blocked,tag=ui     new or blocked ones, of those the ones with this tag
+  capsule status --only type=task,priority=P0,P1      the urgent ones of the beads
   capsule status --json | jq '.[] | select(.blocked)'
 
---only takes status, phase, type, tag, size, complexity, risk and impact.
+--only takes status, phase, type, tag, priority, parent, size, complexity, risk and impact.
 Exit code: 0 shown; 2 usage, or the tracker cannot be read.
 """
 
-HEADINGS = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
-TITLE = HEADINGS.index("Title")
+LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
+TREE = ("ID", "Status", "Pri", "Done", "Title")
 NARROWEST_TITLE = 12
 GAP = "  "
+STEP = "  "
+DEEPEST = 8
+"""From there on nothing is indented further: families that deep are a mistake, or drawn in a circle."""
 COLOURS = {Status.IN_PROGRESS: "green", Status.BLOCKED: "yellow", Status.NEW: "dim"}
-FIELDS = ("status", "phase", "type", "tag", "size", "complexity", "risk", "impact")
+FIELDS = ("status", "phase", "type", "tag", "priority", "parent", "size", "complexity", "risk", "impact")
+
+
+class Row(NamedTuple):
+    """An item as it is shown: its cells, and a line below it where there is something to explain."""
+
+    item: Item
+    cells: tuple[str, ...]
+    why: str = ""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    every = tracker.everything()
+    known = tracker.everything() if tracker.keeps_phases else tracker.under("")  # a tree needs what is closed, too
+    every = [item for item in known if tracker.keeps_phases or item.status is not Status.DONE]
     items = [item for item in as_shown(every) if _suits(item, wanted)]
     for warning in tracker.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -57,24 +77,28 @@ def run(args: argparse.Namespace) -> int:
 
         print(json.dumps([_plain(item) for item in items], indent=2, ensure_ascii=False))
         return 0
-    print("\n".join(_page(project, items, len(every), filtered=bool(wanted))))
+    if items:
+        rows = _listed(items) if tracker.keeps_phases else _as_tree(items, {item.id: item for item in known})
+        print("\n".join(_page(project, tracker, rows, len(every))))
+    else:
+        print("Nothing here is of that kind." if every else nothing_yet(tracker))
     return 0
 
 
-def _page(project: Project, items: Sequence[Item], all_of_them: int, *, filtered: bool) -> Iterator[str]:
+def _page(project: Project, tracker: Tracker, rows: Sequence[Row], all_of_them: int) -> Iterator[str]:
     from capsule.reports.style import Style
 
-    if not items:
-        yield "Nothing here is of that kind." if filtered and all_of_them else NOTHING_YET
-        return
-    width = terminal_width()
-    yield from _table(items, Style(sys.stdout), width)
+    items = [row.item for row in rows]
+    yield from _table(LIST if tracker.keeps_phases else TREE, rows, Style(sys.stdout), terminal_width())
     yield ""
     yield _counts(items, all_of_them)
-    yield from _missions(project, {item.id for item in items})
+    yield from _missions(project, {item.id for item in items}, halted=not tracker.keeps_phases)
 
 
-NOTHING_YET = 'The backlog is empty. Put something into it: capsule add "Sort the list by name"'
+def nothing_yet(tracker: Tracker) -> str:
+    if tracker.keeps_phases:
+        return 'The backlog is empty. Put something into it: capsule add "Sort the list by name"'
+    return 'No bead is open. Make one: capsule add "Sort the list by name", or bd create'
 
 
 # ---- which items
@@ -121,33 +145,91 @@ def _suits(item: Item, wanted: dict[str, set[str]]) -> bool:
 def _values(item: Item, name: str) -> set[str]:
     if name == "tag":
         return set(item.tags)
-    held = item if name in ("status", "phase", "type") else item.assessment
+    if name == "priority":
+        return {str(item.priority), f"p{item.priority}"}
+    held = item if name in ("status", "phase", "type", "parent") else item.assessment
     return {str(getattr(held, name)).lower()}
 
 
 # ---- for people
 
 
-def _table(items: Sequence[Item], style: Style, width: int) -> Iterator[str]:
+def _listed(items: Sequence[Item]) -> list[Row]:
     from capsule.reports.style import clean
-    from capsule.reports.table import column, fit, widest
 
-    rows = [(item.id, item.status.value, clean(item.phase) or "-", clean(item.title), *_levels(item)) for item in items]
-    widths = [widest(cells) for cells in zip(HEADINGS, *rows, strict=True)]
-    room = width - sum(widths) + widths[TITLE] - len(GAP) * (len(widths) - 1)
-    widths[TITLE] = min(widths[TITLE], max(room, NARROWEST_TITLE))
-    indent = " " * sum(cell + len(GAP) for cell in widths[:TITLE])
-    yield style.paint("bold", GAP.join(map(column, HEADINGS, widths)).rstrip())
-    for item, row in zip(items, rows, strict=True):
-        yield style.paint(COLOURS.get(item.status, ""), GAP.join(map(column, row, widths)).rstrip())
-        if item.blocked:
-            why = f"{item.blocked.kind}: {clean(item.blocked.reason)}"
-            yield indent + fit(why, max(width - len(indent), NARROWEST_TITLE))
+    return [
+        Row(
+            item,
+            (item.id, item.status.value, clean(item.phase) or "-", clean(item.title), *_levels(item)),
+            f"{item.blocked.kind}: {clean(item.blocked.reason)}" if item.blocked else "",
+        )
+        for item in items
+    ]
 
 
 def _levels(item: Item) -> tuple[str, str, str]:
     levels = item.assessment
     return levels.impact or "-", levels.size or "-", levels.risk or "-"
+
+
+def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
+    """In the order of the tracker, each below what holds it, and indented by its depth in what is shown."""
+    from capsule.core.campaign import is_container
+    from capsule.reports.style import clean
+
+    shown, counts = {item.id for item in items}, _progress(known)
+    depths: dict[str, int] = {}
+    rows = []
+    for item in sorted(known.values(), key=lambda item: not (item.parent in known or is_container(item))):
+        if item.id not in shown:
+            continue
+        depth = depths[item.id] = depths.get(item.parent, -1) + 1
+        done, of = counts.get(item.id, (0, 0)) if is_container(item) else (0, 0)
+        cells = (
+            STEP * min(depth, DEEPEST) + item.id,
+            item.status.value,
+            f"P{item.priority}",
+            f"{done}/{of}" if of else "-",
+            clean(item.title),
+        )
+        rows.append(Row(item, cells, clean(_what_holds_it_up(item, known))))
+    return rows
+
+
+def _progress(known: dict[str, Item]) -> dict[str, tuple[int, int]]:
+    """What is done and what there is below each, at any depth; from the leaves up, so that each is looked at once."""
+    from capsule.core.campaign import is_container
+
+    counts: dict[str, tuple[int, int]] = {}
+    for item in reversed(known.values()):
+        own = (0, 0) if is_container(item) else (int(item.status is Status.DONE), 1)
+        done, of = (sum(pair) for pair in zip(own, counts.get(item.id, (0, 0)), strict=True))
+        counts[item.id] = done, of
+        above = counts.get(item.parent, (0, 0))
+        counts[item.parent] = above[0] + done, above[1] + of
+    return counts
+
+
+def _what_holds_it_up(item: Item, known: Mapping[str, Item]) -> str:
+    if item.blocked:
+        return item.blocked.reason
+    waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
+    return f"waits for {', '.join(waits)}" if waits else ""
+
+
+def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
+    from capsule.reports.table import column, fit, widest
+
+    title = headings.index("Title")
+    widths = [widest(cells) for cells in zip(headings, *(row.cells for row in rows), strict=True)]
+    room = width - sum(widths) + widths[title] - len(GAP) * (len(widths) - 1)
+    widths[title] = min(widths[title], max(room, NARROWEST_TITLE))
+    indent = " " * sum(cell + len(GAP) for cell in widths[:title])
+    yield style.paint("bold", GAP.join(map(column, headings, widths)).rstrip())
+    for row in rows:
+        yield style.paint(COLOURS.get(row.item.status, ""), GAP.join(map(column, row.cells, widths)).rstrip())
+        if row.why:
+            yield indent + fit(row.why, max(width - len(indent), NARROWEST_TITLE))
 
 
 def _counts(items: Sequence[Item], all_of_them: int) -> str:
@@ -156,9 +238,10 @@ def _counts(items: Sequence[Item], all_of_them: int) -> str:
     return f"{shown} item{'' if all_of_them == 1 else 's'}: {', '.join(f'{n} {word}' for word, n in counts.items())}"
 
 
-def _missions(project: Project, ids: set[str]) -> Iterator[str]:
-    """What runs now, by its lock, and what was begun and is held by nobody."""
+def _missions(project: Project, ids: set[str], *, halted: bool) -> Iterator[str]:
+    """What runs now, by its lock, and what was begun and is held by nobody. A backlog says itself what has halted."""
     from capsule.commands.moving import running, under_way
+    from capsule.reports.style import clean
 
     pids = running(project, ids)
     for name, pid in pids.items():
@@ -166,6 +249,8 @@ def _missions(project: Project, ids: set[str]) -> Iterator[str]:
     for name, state in under_way(project, ids - pids.keys()).items():
         if state.begun:
             yield f"‖ {name} was interrupted at {state.begun.phase}: capsule run {name}"
+        elif halted and state.halt:
+            yield f"■ {name} halted at {state.halt.phase}: {clean(state.halt.reason)}: capsule show {name}"
 
 
 # ---- for programs

@@ -6,12 +6,12 @@ import argparse
 
 from capsule.commands.arguments import agent_options, project_option
 from capsule.commands.common import flags_of
-from capsule.core.errors import Refused
 from capsule.core.item import Status
 
 DESCRIPTION = """\
 Have an agent assess each new item of the backlog: size, complexity, risk, impact, and whether a human should decide.
-Small items of low risk are ready afterwards, others get an idea file to be researched. Nothing is built.
+Small items of low risk are ready afterwards, others get an idea file to be researched. Nothing is built. Beads need no
+triage: they are ready as soon as nothing blocks them.
 
   capsule triage
   capsule triage --cap 5        at most five agents, retries included
@@ -38,6 +38,7 @@ def limits(parser: argparse.ArgumentParser, *, cap: bool = True) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from capsule.commands.moving import refuse_beads
     from capsule.commands.queue import cap_of, carry_out
     from capsule.core.event import RUN
     from capsule.engine.dispatch import Errand
@@ -45,7 +46,6 @@ def run(args: argparse.Namespace) -> int:
 
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
-    if not tracker.keeps_phases:
-        raise Refused("Triage is for the items of a backlog; beads are ready as they are.", "Start with `capsule run`.")
+    refuse_beads(tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
     errand = Errand(f"{RUN}triage", cap_of(project, args), statuses=(Status.NEW,))
     return carry_out(errand, project, tracker, args)

@@ -1,4 +1,4 @@
-"""`capsule unblock ID`: the item goes back to exactly where it was."""
+"""`capsule unblock ID`: what waited for a human may go on."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from capsule.core.errors import Refused
 from capsule.core.item import Blocked, Item, Status, stands_at
 
 if TYPE_CHECKING:
-    pass
+    from capsule.commands.moving import Grip
+    from capsule.doors import Tracker
+    from capsule.wiring import Project
 
 DESCRIPTION = """\
-Put a blocked item back to exactly the status it was blocked from, so that the next run takes it up again. Notes are
-handed to the next agent, and stay until a phase succeeds with them. Where a guardrail or a required review had stopped
-it, this is your word that it may go on: that much is let pass from now on, for this item.
+Let an item go on that waits for a human, so that the next run takes it up again. Notes are handed to the next agent,
+and stay until a phase succeeds with them.
+
+An item of a backlog goes back to exactly the status it was blocked from. Where a guardrail or a required review had
+stopped it, this is your word that it may go on: that much is let pass from now on, for this item. A bead whose mission
+has halted goes on from there, with its retries afresh and what you changed in its worktree until now; one that beads
+calls blocked is put back to open.
 
   capsule unblock WRK-003
   capsule unblock WRK-003 --notes "Use the second API; the first is being retired."
-  capsule unblock WRK-003 --notes - < answers.md
+  capsule unblock demo-1.1.2 --notes - < answers.md
 
 Exit code: 0 unblocked; 1 it is not blocked, or there is no such item; 3 it is running.
 """
@@ -34,19 +40,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return let_go(args)
-
-
-def let_go(args: argparse.Namespace, *, only_decisions: bool = False) -> int:
-    from capsule.commands.moving import books_of, grip, move, text_of
-    from capsule.core.ledger import DECISION, unblocked
-    from capsule.rules import guardrails_of
+    from capsule.commands.moving import refuse_no_commit
     from capsule.wiring import open_project, open_tracker
 
-    notes = text_of(args.notes)
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    books_of(project, tracker)
+    if tracker.keeps_phases:
+        return let_go(args, project, tracker)
+    refuse_no_commit(tracker, args)
+    return _let_bead_go(args, project, tracker)
+
+
+def let_go(args: argparse.Namespace, project: Project, tracker: Tracker, *, only_decisions: bool = False) -> int:
+    """An item of a backlog."""
+    from capsule.commands.moving import grip, move, text_of
+    from capsule.core.ledger import DECISION, unblocked
+    from capsule.rules import guardrails_of
+
+    notes = text_of(args.notes)
     with grip(project, tracker, args.item) as held:
         block = _block_of(held.item)
         if only_decisions and block.kind != DECISION:
@@ -66,3 +77,63 @@ def _block_of(item: Item) -> Blocked:
     raise Refused(
         f"{item.id} is not blocked: it is {item.status.value}.", f"See what it waits for: capsule explain {item.id}"
     )
+
+
+# ---- beads
+
+
+def _let_bead_go(args: argparse.Namespace, project: Project, tracker: Tracker) -> int:
+    """The tracker first: where it refuses, the mission stays halted, and nothing was said of notes."""
+    from capsule.commands.moving import grip, text_of
+
+    notes = text_of(args.notes)
+    with grip(project, tracker, args.item) as held:
+        item, halt = held.item, held.mission.halt if held.mission.under_way else None
+        if not halt:
+            _block_of(item)
+        if item.status is Status.BLOCKED:
+            _reopen(held)
+        if notes and not halt:
+            tracker.comment(item.id, notes)
+    if halt:
+        _reopen_mission(project, tracker, item, notes)
+        print(f"{item.id} goes on from {halt.phase}{' with your notes' if notes else ''}: capsule run {item.id}")
+        return 0
+    print(f"{item.id} is open again: capsule run {item.id}")
+    if notes:
+        print(
+            "  No mission waits for your notes: they are a comment now. What an agent must know is in the description."
+        )
+    return 0
+
+
+def _reopen(held: Grip) -> None:
+    held.tracker.reopen(held.item.id)
+    after = held.tracker.item(held.item.id)
+    if after.blocked:
+        raise Refused(
+            f"{after.id} is blocked still: {after.blocked.reason}.", f"See what it waits for: bd show {after.id}"
+        )
+
+
+def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -> None:
+    """Written into the journal now, so that whoever runs it next, the queue too, goes on with it."""
+    from capsule.commands.common import mission_state
+    from capsule.engine.job import Order
+    from capsule.engine.run_mission import let_go as let_mission_go
+    from capsule.reports.live import Several
+    from capsule.rules import words_at
+    from capsule.wiring import open_world
+
+    state = mission_state(project, item.id)
+    order = Order(
+        mission=item.id,
+        item=item,
+        workflow=state.workflow,
+        base=state.base,
+        into=state.into,
+        policy=state.policy,
+        notes=notes,
+    )
+    with open_world(project, tracker, words_at(project, state.base), Several(), None) as world:
+        let_mission_go(order, world)

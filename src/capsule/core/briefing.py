@@ -124,6 +124,7 @@ def prompt_values(
     values = {
         **_item_values(item),
         "PREVIOUS_SUMMARY": fenced(state.summary),
+        "EARLIER_WORK": fenced(state.earlier),
         "FAILURE_CONTEXT": fenced(cut(state.feedback.get(phase, ""), LONGEST_FEEDBACK)),
         "RESULT_PATH": result_path,
         "CHANGE_FOLDER": change_folder(item, paths),

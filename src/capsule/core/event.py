@@ -35,6 +35,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guardrails: Guardrails = Guardrails()
     hooks: bool = False
     """The user's own commit hooks have a say."""
+    file_discovered: bool = False
+    """Work that agents notice on the way becomes items of its own, where the tracker can be added to."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,6 +85,8 @@ class MissionStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, t
     lineage: Lineage = Lineage()
     policy: Policy = Policy()
     parent: str = ""
+    earlier: str = ""
+    """What was done before it in the same campaign."""
 
 
 class StepBegun(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
@@ -218,9 +222,34 @@ class RunEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="ru
     done: tuple[str, ...] = ()
     blocked: dict[str, str] = {}
     failed: dict[str, str] = {}
+    waiting: dict[str, str] = {}
+    """Of a campaign: what was not run, and why."""
     follow_ups: tuple[str, ...] = ()
     spent: dict[str, float | None] = {}
     """What its agents used up; None is unknown."""
+
+
+class ParentClosed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
+    """What held only what is done was closed in the tracker; in the stream of the campaign."""
+
+    item: str
+    title: str
+    reason: str
+
+
+class Advanced(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
+    """How far a campaign is: of one that holds others, how many of these are done, at any depth."""
+
+    item: str
+    title: str
+    done: int
+    of: int
+
+
+class Discovered(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
+    """Work that agents noticed and that is not this item's was put into the tracker: titles by id."""
+
+    items: dict[str, str]
 
 
 class Abandoned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
@@ -252,6 +281,9 @@ Event = (
     | RunStarted
     | Spawned
     | RunEnded
+    | ParentClosed
+    | Advanced
+    | Discovered
 )
 
 RUN = "_"

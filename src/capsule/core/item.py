@@ -84,8 +84,26 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     tags: tuple[str, ...] = ()
     dependencies: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
+    """Ids of the items right below it, closed ones included: it is done when they are."""
     created: str = ""
     updated: str = ""
+
+
+class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody knows of a piece of work that is to be put into a tracker."""
+
+    title: str
+    description: str = ""
+    type: str = "task"
+    priority: int = 2
+    parent: str = ""
+    tags: tuple[str, ...] = ()
+    dependencies: tuple[str, ...] = ()
+    found_in: str = ""
+    """The item during whose mission it was discovered."""
+    reference: str = ""
+    """A name that is given only once: whoever adds the same again gets the item that is there."""
 
 
 Value = str | bool | list[str] | dict[str, str] | None
@@ -192,6 +210,18 @@ def acceptance_criteria(item: Item) -> str:
         or _section(item.description, "acceptance criteria")
         or _section(item.description, "requirements")
     )
+
+
+def with_holders(items: Mapping[str, Item]) -> dict[str, Item]:
+    """The items, each with the ids of those right below it."""
+    held: dict[str, list[str]] = {}
+    for item in items.values():
+        if item.parent in items and item.parent != item.id:
+            held.setdefault(item.parent, []).append(item.id)
+    return {
+        name: msgspec.structs.replace(item, holds=tuple(held[name])) if name in held else item
+        for name, item in items.items()
+    }
 
 
 def lineage_of(item: Item, find: dict[str, Item]) -> Lineage:

@@ -1,23 +1,23 @@
-"""Which item is next, and why every other is not: pure, and the same for the queue and for `explain`.
+"""Which item is next, and why every other is not: pure, and the same for the queue, for a campaign and for `explain`.
 
-What is under way comes first, then what is ready (impact, then age), then what still has to be scoped, researched or
-triaged. The breaker and the cap are counted here too: from what a run has started, and how that ended.
+What is under way comes first, then what is ready (impact, priority, then age), then what still has to be scoped,
+researched or triaged. An item waits for what it depends on, and for what those depend on that hold it. The breaker and
+the cap are counted here too: from what a run has started, and how that ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from capsule.core.campaign import ancestors, is_container
 from capsule.core.decide import PROGRESS, Decision, Guardrails, objections
 from capsule.core.item import LEVELS, Item, Status
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
 BREAKER = 2
 """So many items in a row that used up their retries, and the run stops: it is not the items."""
-CONTAINERS = ("epic", "feature")
-"""Kinds of items that are done when what they hold is done."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -26,6 +26,8 @@ class Place(msgspec.Struct, frozen=True):
     item: Item
     actionable: bool
     why: str
+    waits_for: tuple[str, ...] = ()
+    """What has to be done first, where that is the reason."""
 
 
 def queue(
@@ -35,16 +37,21 @@ def queue(
     halted: Mapping[str, str] | None = None,
     left_alone: Mapping[str, str] | None = None,
     guardrails: Guardrails | None = None,
+    by_priority: bool = False,
 ) -> list[Place]:
     """Every item in the order in which it would be taken.
 
     `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that this
-    run has tried already; each with the reason.
+    run has tried already; each with the reason. `by_priority` says how urgent an item is where nobody assessed it.
     """
-    open_ids = {item.id: item for item in items}
     ranked = sorted(enumerate(items), key=lambda pair: _rank(pair[1], pair[0], under_way))
-    objections = {**(halted or {}), **(left_alone or {})}
-    return [_place(item, open_ids, objections, guardrails or Guardrails()) for _, item in ranked]
+    line = Line(
+        {item.id: item for item in items},
+        {**(halted or {}), **(left_alone or {})},
+        guardrails or Guardrails(),
+        by_priority=by_priority,
+    )
+    return [line.place(item) for _, item in ranked]
 
 
 def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item | None:
@@ -53,44 +60,154 @@ def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item 
     return next(fit, None)
 
 
+def in_order(
+    items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[Place]]
+) -> list[Place]:
+    """The items asked for as they would be taken, if each came to its end; those that would not be, after them.
+
+    `queued` makes a queue of what is left, as it would be found then.
+    """
+    left = {item.id: item for item in items}
+    taken: list[Place] = []
+    while True:
+        places = [place for place in queued(list(left.values())) if place.item.id in only]
+        chosen = next((place for place in places if place.actionable), None)
+        if chosen is None:
+            return taken + places
+        taken.append(chosen)
+        _end(chosen.item, left)
+
+
+def _end(item: Item, left: dict[str, Item]) -> None:
+    """It is done, and so is whoever holds nothing else."""
+    family = [item, *ancestors(item, left)]
+    for each in family:
+        if any(other in left for other in each.holds):
+            return
+        del left[each.id]
+
+
 def _rank(item: Item, position: int, under_way: Container[str]) -> tuple[object, ...]:
     lane = Status.IN_PROGRESS if item.id in under_way and item.status is not Status.BLOCKED else item.status
     return LANES.index(lane), -LEVELS.get(item.assessment.impact, 0), item.priority, item.created, position
 
 
-def _place(item: Item, known: Mapping[str, Item], objections: Mapping[str, str], guardrails: Guardrails) -> Place:
-    objection = _objection(item, known, objections)
-    if objection:
-        return Place(item, actionable=False, why=objection)
-    return Place(item, actionable=True, why=_because(item, guardrails))
+class Line:
+    """All who stand in the queue, and what each of them waits for."""
 
+    def __init__(
+        self, known: Mapping[str, Item], objections: Mapping[str, str], guardrails: Guardrails, *, by_priority: bool
+    ) -> None:
+        self._known, self._objections, self._guardrails, self._by_priority = known, objections, guardrails, by_priority
+        self._stuck = _never_done({name: tuple(self._before(item)) for name, item in known.items()})
 
-def _objection(item: Item, known: Mapping[str, Item], objections: Mapping[str, str]) -> str:
-    if item.blocked:
-        return f"blocked ({item.blocked.kind}): {item.blocked.reason}"
-    if item.type in CONTAINERS:
-        return f"it is {'an' if item.type[0] in 'aeiou' else 'a'} {item.type}: what it holds is worked on"
-    if item.id in objections:
-        return objections[item.id]
-    waits = [f"{other} ({known[other].status.value})" for other in item.dependencies if other in known]
-    return f"waits for {', '.join(waits)}" if waits else ""
+    def place(self, item: Item) -> Place:
+        objection = self._objection(item)
+        if objection:
+            return Place(item, actionable=False, why=objection)
+        waits = dict(self._awaited(item))
+        if waits:
+            return Place(item, actionable=False, why=self._waiting(item, waits), waits_for=tuple(waits))
+        return Place(item, actionable=True, why=self._because(item))
+
+    def _objection(self, item: Item) -> str:
+        if item.blocked:
+            return f"blocked ({item.blocked.kind}): {item.blocked.reason}"
+        if is_container(item):
+            return f"it is {'an' if item.type[:1] in 'aeiou' else 'a'} {item.type}: what it holds is worked on"
+        return self._objections.get(item.id, "")
+
+    def _awaited(self, item: Item) -> Iterator[tuple[str, str]]:
+        """What is not done yet and has to be, each with who it is that depends on it: the item, or one that holds it.
+
+        What a holder depends on and holds itself says only when the holder is done.
+        """
+        for other in item.dependencies:
+            if other in self._known:
+                yield other, item.id
+        for holder in ancestors(item, self._known):
+            for other in holder.dependencies:
+                if other in self._known and not self._is_under(other, holder.id):
+                    yield other, holder.id
+
+    def _is_under(self, name: str, holder: str) -> bool:
+        return name == holder or any(above.id == holder for above in ancestors(self._known[name], self._known))
+
+    def _before(self, item: Item) -> Iterator[str]:
+        """All that has to be done before this is: what it waits for, and what it holds."""
+        yield from (other for other, _ in self._awaited(item))
+        yield from (other for other in item.holds if other in self._known)
+
+    def _waiting(self, item: Item, waits: Mapping[str, str]) -> str:
+        circle = _circle(item.id, self._stuck)
+        if circle:
+            return f"waits for itself: {' → '.join(circle)}"
+        named = (
+            f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
+            for other, holder in waits.items()
+        )
+        return f"waits for {', '.join(named)}"
+
+    def _because(self, item: Item) -> str:
+        trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()
+        if trips:
+            return f"is scoped, and a human will be asked: {'; '.join(trips)}"
+        impact = item.assessment.impact
+        worth = f"priority P{item.priority}" if self._by_priority and not impact else f"impact {impact or 'unknown'}"
+        return _NEXT[item.status].format(phase=item.phase or "its first phase", worth=worth)
 
 
 _NEXT = {
     Status.DONE: "is done and only has to be archived",
     Status.IN_PROGRESS: "goes on at {phase}",
-    Status.READY: "is ready, impact {impact}",
+    Status.READY: "is ready, {worth}",
     Status.SCOPED: "is scoped and will be made ready",
     Status.RESEARCHING: "its idea is to be researched",
     Status.NEW: "is to be triaged",
 }
 
 
-def _because(item: Item, guardrails: Guardrails) -> str:
-    trips = objections(item, guardrails) if item.status is Status.SCOPED else ()
-    if trips:
-        return f"is scoped, and a human will be asked: {'; '.join(trips)}"
-    return _NEXT[item.status].format(phase=item.phase or "its first phase", impact=item.assessment.impact or "unknown")
+def _never_done(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Those who wait in a circle, or for one, each with what it waits for: who is left when all others are done."""
+    missing = {name: len(others) for name, others in before.items()}
+    after: dict[str, list[str]] = {}
+    for name, others in before.items():
+        for other in others:
+            after.setdefault(other, []).append(name)
+    done = [name for name, number in missing.items() if not number]
+    for name in done:
+        for later in after.get(name, ()):
+            missing[later] -= 1
+            if not missing[later]:
+                done.append(later)
+    finished = set(done)
+    return {
+        name: tuple(other for other in others if other not in finished)
+        for name, others in before.items()
+        if name not in finished
+    }
+
+
+def _circle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]:
+    """The shortest way from an item through what it waits for back to itself; empty where there is none."""
+    came_from: dict[str, str] = {}
+    reached = [start]
+    for name in reached:  # grows as we go
+        for other in stuck.get(name, ()):
+            if other == start:
+                return [start, *reversed(_way_back(name, start, came_from)), start]
+            if other not in came_from:
+                came_from[other] = name
+                reached.append(other)
+    return []
+
+
+def _way_back(name: str, start: str, came_from: Mapping[str, str]) -> list[str]:
+    way = []
+    while name != start:
+        way.append(name)
+        name = came_from[name]
+    return way
 
 
 class Tally(msgspec.Struct, frozen=True):

@@ -105,6 +105,7 @@ def _as_signal(found: Mapping[str, object]) -> Signal:
         files_changed=tuple(map(_text, _list(found["files_changed"]))),
         summary=_text(found["summary"]),
         extra=_others(found, SIGNAL_FIELDS),
+        follow_ups=_follow_ups(found),
     )
 
 
@@ -186,7 +187,7 @@ def _from_result(found: Mapping[str, object]) -> Signal:
         block_type=block_type if blocked else "",
         requires_human_review=_flag(found.get("requires_human_review")),
         assessments=_assessments(found.get("updated_assessments")),
-        follow_ups=tuple(filter(None, map(_follow_up, _list(found.get("follow_ups"))))),
+        follow_ups=_follow_ups(found),
         duplicate_of=_text(found.get("duplicate_of")).strip(),
         already_done=_flag(found.get("already_done")),
     )
@@ -196,6 +197,11 @@ def _assessments(value: object) -> dict[str, str]:
     """A word that is not in the vocabulary says nothing."""
     given = value if isinstance(value, dict) else {}
     return {name: level for name, levels in ASSESSED.items() if (level := _word(given.get(name))) in levels}
+
+
+def _follow_ups(found: Mapping[str, object]) -> tuple[FollowUp, ...]:
+    """What has no title is nothing that anybody could do."""
+    return tuple(filter(None, map(_follow_up, _list(found.get("follow_ups")))))
 
 
 def _follow_up(value: object) -> FollowUp | None:

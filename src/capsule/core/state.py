@@ -15,6 +15,7 @@ from capsule.core.budget import Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move, refutation_key
 from capsule.core.event import (
     Abandoned,
+    Discovered,
     Event,
     ItemClosed,
     MissionStarted,
@@ -77,6 +78,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     base: str = ""
     into: str = ""
     parent: str = ""
+    earlier: str = ""
     to_do: tuple[str, ...] = ()
     runs: dict[str, int] = {}
     """How often each phase has ended, ever: keys are made of it."""
@@ -106,6 +108,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     halt: Halt | None = None
     closed_as: str = ""
     item_closed: bool = False
+    discovered: dict[str, str] = {}
     abandoned: str = ""
 
     @property
@@ -185,6 +188,7 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
         base=event.base,
         into=event.into,
         parent=event.parent,
+        earlier=event.earlier,
         to_do=event.workflow.remaining(event.item),
         runs=state.runs,  # a mission started over keeps counting: its keys stay unique
         spent=state.spent,  # and what was paid stays paid
@@ -437,4 +441,5 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     MovedByHand: _moved_by_hand,
     Abandoned: _abandoned,
     ItemClosed: _item_closed,
+    Discovered: lambda state, event: msgspec.structs.replace(state, discovered=event.items),
 }

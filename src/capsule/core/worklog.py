@@ -124,8 +124,17 @@ def summary(events: Sequence[Event], state: MissionState | None = None) -> str:
         "",
         *(f"- {event.key}: {_evidence_line(piece)[2:]}" for event in ended for piece in event.outcome.evidence),
         *(f"- Salvaged: `{event.ref}` ({event.why})" for event in events if isinstance(event, Salvaged)),
+        *(f"- Noticed by {event.key}: {_one_line(str(what))}" for event in ended for what in _noticed(event)),
     ]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _noticed(event: StepEnded) -> Sequence[object]:
+    """Titles of work that is not this item's, also where nobody files it."""
+    given = event.outcome.signal.extra.get("follow_ups", [])
+    told = given if isinstance(given, list) else []
+    titles = [follow_up.title for follow_up in event.outcome.signal.follow_ups]
+    return titles or [each.get("title", "") if isinstance(each, dict) else each for each in told]
 
 
 def _with_attempts(ended: Iterable[StepEnded]) -> Iterable[tuple[StepEnded, int]]:

@@ -18,6 +18,7 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.worklog import open_worklog, summary
 from capsule.doors import Candidate, Draft, Trunk
+from capsule.engine.discovered import file_discovered
 from capsule.engine.job import Job, Report, books_of, claims_its_item, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
 from capsule.world import World
@@ -161,7 +162,7 @@ def archive(job: Job) -> Report:
     kept = _salvage(job)
     workspace.remove(branch=True)
     world.archive.drop_working_folder(job.mission)
-    warnings = kept + _close_item(job)
+    warnings = kept + file_discovered(job) + _close_item(job)
     return Report(passed(f"archived in {place.name}"), warnings=warnings, facts={"archive": str(place)})
 
 

@@ -43,7 +43,7 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     inline = state.workflow.prompts.get(phase.prompt)
     text = inline if inline is not None else words.prompt(phase.prompt)
     values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.world.skills)
-    values["SIGNAL_CONTRACT"] = words.part("signal").strip()
+    values["SIGNAL_CONTRACT"] = _signal_contract(job)
     if answers_by_file(job):
         parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
         values = with_parts(values, parts | _artefact_form(job, text))
@@ -52,6 +52,13 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
         full_text = job.world.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
     return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
+
+
+def _signal_contract(job: Job) -> str:
+    """How to answer; and how to report work that is not the item's, where somebody makes use of it."""
+    heard = job.state.policy.file_discovered and not job.state.parent
+    names = ("signal", "discovered") if heard else ("signal",)
+    return "\n\n".join(job.world.words.part(name).strip() for name in names)
 
 
 def _artefact_form(job: Job, prompt: str) -> dict[str, str]:

@@ -14,7 +14,18 @@ from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
 from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, Paused, Refused
-from capsule.core.event import Event, Recorded, RunEnded, RunStarted, Spawned, Spent, StepEnded, Warned
+from capsule.core.event import (
+    Advanced,
+    Discovered,
+    Event,
+    Recorded,
+    RunEnded,
+    RunStarted,
+    Spawned,
+    Spent,
+    StepEnded,
+    Warned,
+)
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.schedule import Place, Tally, choose
@@ -44,6 +55,25 @@ class Desk(Protocol):
     def workflow(self, item: Item) -> Workflow: ...
 
 
+class Undertaking(Protocol):
+    """Items that belong together, where a run is for these (engine/campaign.py)."""
+
+    root: str
+    """The item that holds them."""
+
+    def wanted(self) -> Collection[str]:
+        """What is to be worked on, as things stand now."""
+
+    def cut_short(self) -> Sequence[Place]:
+        """Missions that were interrupted after their item was closed: they come first."""
+
+    def settle(self) -> list[Advanced]:
+        """Close whatever holds only what is done; how far each is that holds something."""
+
+    def left_over(self, places: Sequence[Place]) -> Mapping[str, str]:
+        """What is not done yet, and why."""
+
+
 @dataclass
 class RunReport:
     """How a run went, for the summary at its end."""
@@ -53,6 +83,10 @@ class RunReport:
     done: list[str] = field(default_factory=list)
     blocked: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    waiting: dict[str, str] = field(default_factory=dict)
+    """Of a campaign: what was not run, and why."""
+    progress: list[Advanced] = field(default_factory=list)
+    """Of a campaign: how far each is that holds something."""
     follow_ups: list[str] = field(default_factory=list)
     ended_because: str = ""
     seconds: float = 0.0
@@ -61,6 +95,16 @@ class RunReport:
 
     def left_alone(self) -> dict[str, str]:
         return {**self.blocked, **self.failed, **dict.fromkeys(self.done, "done")}
+
+    @property
+    def stuck(self) -> dict[str, str]:
+        """What was tried and did not come to its end."""
+        return {**self.failed, **self.blocked}
+
+    @property
+    def halts(self) -> list[int]:
+        """The exit codes of missions that stopped."""
+        return [state.halt.exit_code for state in self.states.values() if state.halt]
 
 
 @dataclass(frozen=True)
@@ -73,6 +117,10 @@ class Errand:
     statuses: Collection[Status] | None = None
     to_the_end: bool = False
     """An item is taken through all its phases; otherwise it goes back into the queue once it is scoped."""
+    undertaking: Undertaking | None = None
+    """What it is for, where it is a campaign: only what that wants is taken."""
+    stops_at_failure: bool = False
+    """The first item that does not come to its end is the last."""
 
 
 @dataclass
@@ -126,10 +174,12 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
             report.done += _recorded_at_last(spawned, world)
         run = _Run(errand, desk, replace(world, leash=meter), meter, report)
         try:
+            run.settle()
             while item := run.next():
                 run.take(item)
                 meter.settle()
-            report.exit_code = 3 if meter.tally.tripped else 1 if report.failed else 0
+                run.settle()
+            run.conclude()
         except CapsuleError as stop:
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
@@ -151,22 +201,58 @@ class _Run:
 
     def next(self) -> Item | None:
         """The next item; where there is none, the report says why."""
-        item = None if self.meter.tally.tripped else choose(self._places(), self.errand.only)
+        item = None if self._over else choose(self._places(), self._wanted())
         if item and (item.status in _FREE or not self.meter.used_up):
             return item
         self.report.ended_because = self._why_it_ends(item)
         return None
 
+    @property
+    def _over(self) -> bool:
+        return self.meter.tally.tripped or (self.errand.stops_at_failure and bool(self.report.stuck))
+
+    def _wanted(self) -> Collection[str] | None:
+        return self.errand.undertaking.wanted() if self.errand.undertaking else self.errand.only
+
+    def settle(self) -> None:
+        """After each item, and before the first: a run may have been killed in between."""
+        if self.errand.undertaking:
+            self.report.progress = self.errand.undertaking.settle()
+
+    def conclude(self) -> None:
+        """What was not done, and the exit code."""
+        report, undertaking = self.report, self.errand.undertaking
+        report.exit_code = 3 if self.meter.tally.tripped else 1 if report.failed else 0
+        if undertaking is None:
+            return
+        known = report.left_alone()
+        left = undertaking.left_over(self._places())
+        report.waiting = {name: why for name, why in left.items() if name not in known}
+        halted = bool(report.stuck or report.waiting) and not self.meter.used_up
+        report.exit_code = max([report.exit_code, *report.halts, int(halted)])
+
     def _places(self) -> list[Place]:
         wanted = self.errand.statuses
-        found = self.desk.places(self.report.left_alone())
+        left_alone = self.report.left_alone()
+        first = self.errand.undertaking.cut_short() if self.errand.undertaking else ()
+        found = [*(place for place in first if place.item.id not in left_alone), *self.desk.places(left_alone)]
         return [place for place in found if wanted is None or place.item.status in wanted]
 
     def _why_it_ends(self, item: Item | None) -> str:
         tally = self.meter.tally
         if tally.tripped:
             return f"breaker: {tally.failures_in_a_row} items in a row used up their retries"
-        return f"cap: {tally.spawns} of {self.meter.cap} phases used" if item else "nothing is left to do"
+        if item:
+            return f"cap: {tally.spawns} of {self.meter.cap} phases used"
+        return self._how_it_went(self.errand.undertaking) if self.errand.undertaking else "nothing is left to do"
+
+    def _how_it_went(self, undertaking: Undertaking) -> str:
+        root, stuck = undertaking.root, list(self.report.stuck)
+        if self._over:
+            return f"{stuck[0]} did not come to its end, and {root} stops at the first that does not"
+        if undertaking.left_over(()):
+            return f"what is left of {root} cannot be worked on now"
+        return f"{root} is done"
 
     def take(self, item: Item) -> None:
         """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
@@ -179,9 +265,7 @@ class _Run:
             return
         events = [event for _, event in self.world.journal.events(item.id)]
         self.report.states[item.id] = state
-        self.report.follow_ups += [
-            new for event in events[known:] if isinstance(event, Recorded) for new in event.follow_ups
-        ]
+        self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
         moved = self.meter.tally.spawns > spawns or state.item.status is not item.status or self.meter.used_up
         self._write_up(item.id, state, events, moved=moved)
 
@@ -210,16 +294,21 @@ class _Run:
         except Paused:
             return None
         except LockHeld as held:
-            if self.errand.only:
+            if self._is_named:
                 raise
             self.report.blocked[item.id] = held.message
         except BudgetSpent as spent:
-            if spent.of_the_run or self.errand.only:
+            if spent.of_the_run or self._is_named:
                 raise
             self.report.blocked[item.id] = spent.message
         except Refused as refused:
             self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
         return None
+
+    @property
+    def _is_named(self) -> bool:
+        """There is nothing else to go on with: what stops the item stops the run, in its own words."""
+        return bool(self.errand.only) or self.errand.stops_at_failure
 
     def _write_up(self, item: str, state: MissionState, events: Sequence[Event], *, moved: bool) -> None:
         if state.finished:
@@ -232,6 +321,13 @@ class _Run:
             (self.report.failed if gave_up else self.report.blocked)[item] = state.halt.reason
         elif not moved:
             self.report.blocked[item] = "it made no progress"
+
+
+def _added(event: Event) -> tuple[str, ...]:
+    """The ids of items that were added."""
+    if isinstance(event, Discovered):
+        return tuple(event.items)
+    return event.follow_ups if isinstance(event, Recorded) else ()
 
 
 # ---- what a run remembers
@@ -298,6 +394,7 @@ def _ended(report: RunReport, at: str) -> RunEnded:
         done=tuple(report.done),
         blocked=report.blocked,
         failed=report.failed,
+        waiting=report.waiting,
         follow_ups=tuple(report.follow_ups),
         spent=as_facts(report.spent),
     )

@@ -35,6 +35,8 @@ class Order:
     """Rebuild the work on the branch it goes into, and go on from there."""
     notes: str = ""
     """What a human had to say when they let it go on."""
+    earlier: str = ""
+    """What was done before it in the same campaign."""
 
 
 Pursue = Callable[[Order, World], MissionState]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from capsule.core.errors import CapsuleError, Paused
 from capsule.core.event import (
     MissionStarted,
@@ -73,6 +75,19 @@ def move_to(order: Order, world: World, phase: str) -> None:
             approved=approved_with_edits(state, now, world),
         )
         note(world, order.mission, moved)
+
+
+def let_go(order: Order, world: World) -> None:
+    """A halted mission is reopened, with what the human changed and has to say; whoever runs it next goes on."""
+    with world.journal.claim(order.mission):
+        state = standing(world, order.mission)
+        if state.halt is None:
+            return
+        event = _reopened(order, state, world)
+        if state.halt.vetoed and order.notes:  # no phase is sent back, so the notes go with the item
+            told = msgspec.structs.replace(event.item or state.item, unblock_context=order.notes)
+            event = msgspec.structs.replace(event, item=told)
+        note(world, order.mission, event)
 
 
 def run(mission: str, world: World) -> MissionState:
@@ -174,6 +189,7 @@ def _start(order: Order, world: World) -> None:
         base=order.base,
         into=order.into,
         parent=order.parent,
+        earlier=order.earlier,
     )
     note(world, order.mission, started)
 

@@ -68,7 +68,8 @@ def run_command(job: Job) -> Report:
 
 def _signal(job: Job, transcript: Transcript) -> Signal:
     if not answers_by_file(job):
-        return signal_of(transcript)
+        signal = signal_of(transcript)
+        return signal if job.state.policy.file_discovered else replace(signal, follow_ups=())
     if transcript.why in _ENDINGS:
         return no_result(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
     written = job.world.archive.take_result(job.state.item.id, job.phase.name)

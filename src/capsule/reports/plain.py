@@ -12,12 +12,15 @@ from typing import TextIO
 from capsule.core.budget import duration, price
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
+    Advanced,
+    Discovered,
     Event,
     ItemClosed,
     MissionStarted,
     MovedByHand,
     Observed,
     Outcome,
+    ParentClosed,
     Rebased,
     Reopened,
     Salvaged,
@@ -180,6 +183,16 @@ class PlainReport:
     def _closed(self, mission: str, _: ItemClosed) -> None:
         self._say(f"{mission} is closed in the tracker", _INDENT)
 
+    def _advanced(self, _stream: str, event: Advanced) -> None:
+        self._say(f"{event.item} {event.title}: {event.done} of {event.of} done")
+
+    def _parent_closed(self, _stream: str, event: ParentClosed) -> None:
+        self._say(f"{event.item} {event.title} is closed: {event.reason}")
+
+    def _discovered(self, mission: str, event: Discovered) -> None:
+        named = "; ".join(f"{item} {title}" for item, title in event.items.items())
+        self._say(f"noticed by {mission}, now in the tracker: {named}", _INDENT)
+
     def _stage(self, mission: str, phase: str) -> str:
         workflow = self._states[mission].workflow
         stages = workflow.stages()
@@ -216,4 +229,7 @@ _LINES: dict[type, Callable[..., None]] = {
     Waiting: PlainReport._waiting,
     Warned: PlainReport._warned,
     ItemClosed: PlainReport._closed,
+    Advanced: PlainReport._advanced,
+    ParentClosed: PlainReport._parent_closed,
+    Discovered: PlainReport._discovered,
 }

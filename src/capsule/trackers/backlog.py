@@ -16,7 +16,7 @@ from pathlib import Path
 
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
-from capsule.core.item import Item, Lineage, Status, check_id, check_move
+from capsule.core.item import Item, Lineage, NewItem, Status, check_id, check_move
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import already_closed, unknown
@@ -108,6 +108,9 @@ class BacklogTracker:
             if not self._is_closed(item_id) and self.item(item_id).status is Status.IN_PROGRESS:
                 self._move(item_id, Status.READY)
 
+    def reopen(self, item_id: str) -> None:
+        raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule unblock {item_id}")
+
     def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - whoever closes it writes the worklog
         with held(self._lock, LOCK_WAIT):
             if not self._was_archived(item_id):
@@ -115,6 +118,18 @@ class BacklogTracker:
 
     def knows(self, item_id: str) -> bool:
         return item_id in self._backlog().items or self._was_archived(item_id)
+
+    def under(self, item_id: str) -> Sequence[Item]:
+        if not item_id:
+            return self.everything()
+        self.item(item_id)
+        return []  # a backlog is flat
+
+    def add(self, new: NewItem) -> str:
+        raise Refused(f"{new.title!a}: a backlog is added to by what is committed.", f'capsule add "{new.title}"')
+
+    def comment(self, item_id: str, text: str) -> None:
+        """There is no place for it: whatever is to be remembered is in the worklog."""
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - an item is done in one piece
         return [item]

@@ -12,39 +12,27 @@ read again under the lock before each write, so bd or a text editor may have cha
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from capsule.core.campaign import below
 from capsule.core.errors import CapsuleError, TrackerError
-from capsule.core.item import Blocked, Item, Lineage, Status, check_id, lineage_of
-from capsule.core.text import without_controls
+from capsule.core.item import Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import already_closed, unknown
+from capsule.trackers._beads import FOLDER, cleaned, is_work, item_of
+from capsule.trackers._beads_rows import child_id, new_comment, new_row, short_id, splice, with_element, with_line
 
-FOLDER = ".beads"
 LARGEST = 64 * 1024 * 1024
 LOCK_WAIT = 10.0
-
-STATUSES = {
-    "open": Status.READY,
-    "in_progress": Status.IN_PROGRESS,
-    "hooked": Status.IN_PROGRESS,
-    "closed": Status.DONE,
-}
-"""Every other status (blocked, deferred, pinned, a team's own) means: not now, and not by us."""
-
-PRIORITIES = range(5)
 
 _USUAL_NAMES = ("issues.jsonl", "beads.jsonl")
 _OTHER_TABLES = ("interactions.jsonl", "deletions.jsonl", "routes.jsonl")
 _CONFLICT = (b"<<<<<<<", b"=======", b">>>>>>>")
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
-_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def find(root: Path) -> Path | None:
@@ -81,6 +69,8 @@ class _Table:
     rows: Mapping[str, _Row]
     items: dict[str, Item]
     warnings: tuple[str, ...]
+    taken: frozenset[str] = frozenset()
+    """Every id in the file, of rows that are no beads any more too."""
 
 
 class BeadsFileTracker:
@@ -126,6 +116,11 @@ class BeadsFileTracker:
             if self.item(item_id).status is Status.IN_PROGRESS:
                 self._change(item_id, status="open")
 
+    def reopen(self, item_id: str) -> None:
+        with held(self._lock, LOCK_WAIT):
+            if self.item(item_id).status is Status.BLOCKED:
+                self._change(item_id, status="open")
+
     def close(self, item_id: str, reason: str) -> None:
         with held(self._lock, LOCK_WAIT):
             if self.item(item_id).status is not Status.DONE:
@@ -133,6 +128,32 @@ class BeadsFileTracker:
 
     def knows(self, item_id: str) -> bool:
         return item_id in self._table().items
+
+    def under(self, item_id: str) -> Sequence[Item]:
+        return below(self.item(item_id).id if item_id else "", self._table().items)
+
+    def add(self, new: NewItem) -> str:
+        with held(self._lock, LOCK_WAIT):
+            table = self._table()
+            beads = [row.bead for row in table.rows.values()]
+            known = [bead["id"] for bead in beads if new.reference and bead.get("external_ref") == new.reference]
+            if known:
+                return str(known[0])
+            for other in (new.parent, *new.dependencies):
+                if other and other not in table.items:
+                    raise unknown(other, table.items)
+            name = self._unused_id(new, table)
+            row = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
+            self._write(with_line(table.data, row))
+            return name
+
+    def comment(self, item_id: str, text: str) -> None:
+        with held(self._lock, LOCK_WAIT):
+            table, bead_id = self._table(), self.item(item_id).id
+            if words := cleaned(text).strip():
+                beads = [row.bead for row in table.rows.values()]
+                remark = new_comment(bead_id, words, self._now(), beads)
+                self._edit(bead_id, lambda line: with_element(line, "comments", remark))
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - a bead is done in one piece
         return [item]
@@ -151,14 +172,25 @@ class BeadsFileTracker:
             self._known = _read_table(data, self._path)
         return self._known
 
+    def _unused_id(self, new: NewItem, table: _Table) -> str:
+        """Below a parent the next number, else a short name that no row has, deleted ones included."""
+        if new.parent:
+            return child_id(new.parent, table.taken)
+        return short_id(table.items, table.taken, self._path.parent.parent.name, f"{new.title}\n{self._now()}")
+
     def _change(self, item_id: str, **fields: str) -> None:
+        self._edit(item_id, lambda line: splice(line, {**fields, "updated_at": self._now()}))
+
+    def _edit(self, item_id: str, changed: Callable[[str], str]) -> None:
         table = self._known
         lines = table.data.split(b"\n")
         number = table.rows[item_id].line
-        text = lines[number - 1].decode("utf-8")
-        lines[number - 1] = splice(text, {**fields, "updated_at": self._now()}).encode("utf-8")
+        lines[number - 1] = changed(lines[number - 1].decode("utf-8")).encode("utf-8")
+        self._write(b"\n".join(lines))
+
+    def _write(self, data: bytes) -> None:
         sweep_temps(self._path.parent)
-        write_atomically(self._path, b"\n".join(lines))
+        write_atomically(self._path, data)
 
 
 # ---- from bytes to items
@@ -167,8 +199,12 @@ class BeadsFileTracker:
 def _read_table(data: bytes, path: Path) -> _Table:
     rows: dict[str, _Row] = {}
     warnings: list[str] = []
+    taken: set[str] = set()
     for row in _rows(data, path):
         bead_id = row.bead["id"]
+        taken.add(bead_id)
+        if not is_work(row.bead):
+            continue
         try:
             check_id(bead_id)
         except CapsuleError as fault:
@@ -179,7 +215,8 @@ def _read_table(data: bytes, path: Path) -> _Table:
             raise TrackerError(f"{path} holds {bead_id} twice, on {where}.", "Remove one of the two lines.")
         rows[bead_id] = row
     beads = {bead_id: row.bead for bead_id, row in rows.items()}
-    return _Table(data, rows, {bead_id: _item(bead, beads) for bead_id, bead in beads.items()}, tuple(warnings))
+    items = with_holders({bead_id: item_of(bead, beads) for bead_id, bead in beads.items()})
+    return _Table(data, rows, items, tuple(warnings), frozenset(taken))
 
 
 def _rows(data: bytes, path: Path) -> Iterator[_Row]:
@@ -188,10 +225,10 @@ def _rows(data: bytes, path: Path) -> Iterator[_Row]:
         if not content.strip():
             continue
         bead = _bead(content, f"{path}, line {number}")
-        if bead.get("_type", "issue") == "issue" and bead.get("status") != "tombstone":
-            if not isinstance(bead.get("id"), str):
-                raise TrackerError(f"{path}, line {number}: the bead has no id.", "Give it one, or remove the line.")
+        if isinstance(bead.get("id"), str):
             yield _Row(number, bead)
+        elif is_work(bead):
+            raise TrackerError(f"{path}, line {number}: the bead has no id.", "Give it one, or remove the line.")
 
 
 def _bead(content: bytes, where: str) -> dict[str, Any]:
@@ -204,93 +241,3 @@ def _bead(content: bytes, where: str) -> dict[str, Any]:
     conflict = content.startswith(_CONFLICT)
     hint = "These are the marks of a merge conflict: settle it first." if conflict else "Mend or remove that line."
     raise TrackerError(f"{where}: this is not a JSON object.", hint)
-
-
-def _item(bead: Mapping[str, Any], beads: Mapping[str, Mapping[str, Any]]) -> Item:
-    status = _text(bead, "status") or "open"
-    ours = STATUSES.get(status, Status.BLOCKED)
-    priority = bead.get("priority")
-    return Item(
-        id=bead["id"],
-        title=_text(bead, "title"),
-        description=_text(bead, "description"),
-        acceptance=_text(bead, "acceptance_criteria"),
-        type=_text(bead, "issue_type") or "task",
-        status=ours,
-        priority=priority if type(priority) is int and priority in PRIORITIES else 2,
-        parent=_parent(bead, beads),
-        blocked=Blocked(Status.READY, f"beads says {status}") if ours is Status.BLOCKED else None,
-        tags=tuple(_clean(label) for label in _list(bead, "labels") if isinstance(label, str)),
-        dependencies=_blockers(bead, beads),
-        created=_text(bead, "created_at"),
-        updated=_text(bead, "updated_at"),
-    )
-
-
-def _text(bead: Mapping[str, Any], key: str) -> str:
-    value = bead.get(key)
-    return "" if value is None else _clean(value if isinstance(value, str) else json.dumps(value))
-
-
-def _clean(text: str) -> str:
-    """JSON can spell half a character, which nothing after us could write down, and a NUL, which nobody could pass."""
-    return _LONE_SURROGATE.sub("\ufffd", without_controls(text))
-
-
-def _list(bead: Mapping[str, Any], key: str) -> list[Any]:
-    value = bead.get(key)
-    return value if isinstance(value, list) else []
-
-
-def _edges(bead: Mapping[str, Any], kind: str) -> Iterator[str]:
-    """What this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
-    for edge in _list(bead, "dependencies"):
-        if isinstance(edge, dict) and edge.get("type") == kind and edge.get("issue_id", bead["id"]) == bead["id"]:
-            yield str(edge.get("depends_on_id", ""))
-
-
-def _parent(bead: Mapping[str, Any], beads: Mapping[str, Any]) -> str:
-    stated = [*_edges(bead, "parent-child"), _text(bead, "parent"), bead["id"].rpartition(".")[0]]
-    return next((parent for parent in stated if parent in beads and parent != bead["id"]), "")
-
-
-def _blockers(bead: Mapping[str, Any], beads: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we."""
-    wanted = dict.fromkeys(_edges(bead, "blocks"))
-    return tuple(other for other in wanted if other in beads and beads[other].get("status") != "closed")
-
-
-# ---- changing fields inside a line
-
-
-def splice(text: str, fields: Mapping[str, str]) -> str:
-    """The text of a JSON object with these top-level fields set; all its other characters stay as they are."""
-    spans = {key: (start, end) for key, start, end in _members(text)}
-    missing = [key for key in fields if key not in spans]
-    for key, (start, end) in sorted(spans.items(), key=lambda entry: entry[1], reverse=True):
-        if key in fields:
-            text = text[:start] + json.dumps(fields[key]) + text[end:]
-    closing = text.rindex("}")
-    head = text[:closing].rstrip()
-    colon = ": " if re.search(r'":\s', text) else ":"
-    comma = ", " if re.search(r'[\]}"\d],\s', text) else ","
-    added = comma.join(f"{json.dumps(key)}{colon}{json.dumps(fields[key])}" for key in missing)
-    return head + (comma if added and spans else "") + added + text[len(head) :]
-
-
-def _members(text: str) -> Iterator[tuple[str, int, int]]:
-    """Each top-level key of a valid JSON object, with where its value starts and ends."""
-    decoder = json.JSONDecoder()
-    at = text.index("{") + 1
-    while text[(at := _skip(text, at))] != "}":
-        key, at = decoder.raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
-        _, at = decoder.raw_decode(text, start)
-        yield key, start, at
-        at = _skip(text, at)
-        at += text[at] == ","
-
-
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at

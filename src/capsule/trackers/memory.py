@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from capsule.core.item import Item, Lineage, Status, check_id, lineage_of
+from capsule.core.campaign import below
+from capsule.core.item import Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
 from capsule.trackers import already_closed, unknown
 
 
@@ -18,7 +19,9 @@ class MemoryTracker:
     def __init__(
         self, items: Iterable[Item] = (), parts: Mapping[tuple[str, str], Sequence[Item]] | None = None
     ) -> None:
-        self._items = {check_id(item.id): item for item in items}
+        self._items = with_holders({check_id(item.id): item for item in items})
+        self._references: dict[str, str] = {}
+        self.comments: dict[str, list[str]] = {}
         self._parts = dict(parts or {})
         self.closed_because: dict[str, str] = {}
 
@@ -45,6 +48,10 @@ class MemoryTracker:
         if self.item(item_id).status is Status.IN_PROGRESS:
             self._set(item_id, Status.READY)
 
+    def reopen(self, item_id: str) -> None:
+        if self.item(item_id).status is Status.BLOCKED:
+            self._items[item_id] = msgspec.structs.replace(self._items[item_id], status=Status.READY, blocked=None)
+
     def close(self, item_id: str, reason: str) -> None:
         if self.item(item_id).status is not Status.DONE:
             self._set(item_id, Status.DONE)
@@ -52,6 +59,25 @@ class MemoryTracker:
 
     def knows(self, item_id: str) -> bool:
         return item_id in self._items
+
+    def under(self, item_id: str) -> Sequence[Item]:
+        return below(self.item(item_id).id if item_id else "", self._items)
+
+    def add(self, new: NewItem) -> str:
+        known = next((name for name, reference in self._references.items() if reference == new.reference), "")
+        if new.reference and known:
+            return known
+        for other in filter(None, (new.parent, *new.dependencies)):
+            self.item(other)
+        name = f"new-{len(self._items) + 1}"
+        fields = ("title", "description", "type", "priority", "parent", "tags", "dependencies")
+        self._items[name] = Item(id=name, **{field: getattr(new, field) for field in fields})
+        self._items = with_holders(self._items)
+        self._references[name] = new.reference
+        return name
+
+    def comment(self, item_id: str, text: str) -> None:
+        self.comments.setdefault(self.item(item_id).id, []).append(text)
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:
         return self._parts.get((item.id, phase), [item])

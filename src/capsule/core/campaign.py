@@ -1,0 +1,149 @@
+"""An epic or a feature as one undertaking: what it holds, what is left to do, how far it is, what can be closed.
+
+Items point to their parents and know whom they hold; everything here is worked out from that, each time anew. A family
+that is drawn in a circle ends where it began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from capsule.core.item import Item, Status
+from capsule.core.text import one_line
+
+LONGEST_ACCOUNT = 8 * 1024
+"""In bytes: what an agent is told of the work before its own."""
+_LONGEST_LINE = 600
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How much of what an item holds is done, at any depth: what is worked on is counted, not what holds it."""
+
+    item: Item
+    done: int
+    of: int
+
+
+class Deed(msgspec.Struct, frozen=True):
+    """What a finished mission did, in one line, and the merge that brought it."""
+
+    item: Item
+    summary: str
+    merged: str = ""
+    at: str = ""
+    """When it was finished."""
+
+
+def is_container(item: Item) -> bool:
+    """Done when what it holds is done: an epic, and everything else that holds something."""
+    return bool(item.holds) or item.type == "epic"
+
+
+def below(root: str, items: Mapping[str, Item]) -> list[Item]:
+    """All that an item holds, at any depth: a parent before what it holds, else in the order given. '' holds all."""
+    children: dict[str, list[Item]] = {}
+    for item in items.values():
+        children.setdefault(item.parent, []).append(item)
+    found: dict[str, Item] = {}
+    waiting = list(reversed(children.get(root, [])))
+    while waiting:
+        item = waiting.pop()
+        if item.id not in found and item.id != root:
+            found[item.id] = item
+            waiting += reversed(children.get(item.id, []))
+    if not root:  # a family that is drawn in a circle hangs from nobody
+        found |= {name: item for name, item in items.items() if name not in found}
+    return list(found.values())
+
+
+def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
+    """Whoever holds it, the nearest first."""
+    seen = {item.id}
+    above = known.get(item.parent)
+    while above and above.id not in seen:
+        seen.add(above.id)
+        yield above
+        above = known.get(above.parent)
+
+
+def to_do(members: Iterable[Item]) -> list[Item]:
+    """What is still to be worked on."""
+    return [item for item in members if item.status is not Status.DONE and not is_container(item)]
+
+
+def progress(root: Item, members: Sequence[Item]) -> list[Progress]:
+    """Of each that holds something, the outermost first."""
+    done: dict[str, int] = {}
+    of: dict[str, int] = {}
+    known = {item.id: item for item in (root, *members)}
+    for item in members:
+        if not is_container(item):
+            for above in ancestors(item, known):
+                of[above.id] = of.get(above.id, 0) + 1
+                done[above.id] = done.get(above.id, 0) + (item.status is Status.DONE)
+    return [Progress(item, done.get(item.id, 0), of.get(item.id, 0)) for item in (root, *members) if is_container(item)]
+
+
+def to_close(root: Item, members: Sequence[Item]) -> list[Item]:
+    """What holds only what is done, at any depth, and is not closed itself: the innermost first, as it can be done."""
+    below_it: dict[str, list[str]] = {}
+    for item in members:
+        below_it.setdefault(item.parent, []).append(item.id)
+    done: set[str] = set()
+    found = []
+    for item in reversed((root, *members)):  # a parent stands before what it holds
+        held = below_it.get(item.id, [])
+        if not done.issuperset(held):
+            continue
+        if item.status is Status.DONE or held:
+            done.add(item.id)
+        if item.status is not Status.DONE and held:
+            found.append(item)
+    return found
+
+
+def closing_words(item: Item, members: Sequence[Item]) -> str:
+    """Why something that holds others is closed: `all 2 items it holds are done`."""
+    held = sum(other.parent == item.id for other in members)
+    return "the one item it holds is done" if held == 1 else f"all {held} items it holds are done"
+
+
+# ---- what was done before
+
+
+def account(item: Item, deeds: Iterable[Deed], family: Mapping[str, Item], limit: int = LONGEST_ACCOUNT) -> str:
+    """What was done before this item, a line each: the nearest family first, in each the newest last.
+
+    What there is no room for is left out: of the family farthest away first, and there the oldest first.
+    """
+    ranked = sorted(deeds, key=lambda deed: (_distance(item, deed.item, family), deed.at))
+    lines = {deed.item.id: _line(deed) for deed in ranked}
+    nearest_and_newest = sorted(ranked, key=lambda deed: deed.at, reverse=True)
+    nearest_and_newest.sort(key=lambda deed: _distance(item, deed.item, family))
+    kept, room = set(), limit - len(_left_out(len(ranked)).encode())
+    for deed in nearest_and_newest:
+        room -= len(lines[deed.item.id].encode()) + 1
+        if room < 0:
+            break
+        kept.add(deed.item.id)
+    told = [lines[deed.item.id] for deed in ranked if deed.item.id in kept]
+    return "\n".join([*told, *([_left_out(len(ranked) - len(kept))] if len(kept) < len(ranked) else [])])
+
+
+def _left_out(number: int) -> str:
+    return f"({number} more {'was' if number == 1 else 'were'} finished before; left out here)"
+
+
+def _line(deed: Deed) -> str:
+    merge = f" (merged as {deed.merged[:12]})" if deed.merged else ""
+    did = one_line(deed.summary) or "no summary was given"
+    line = f"- {deed.item.id} {one_line(deed.item.title)}{merge}: {did}"
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
+
+
+def _distance(one: Item, other: Item, family: Mapping[str, Item]) -> int:
+    """How far up the first is that holds both."""
+    above = {each.id for each in ancestors(other, family)}
+    return next((steps for steps, each in enumerate(ancestors(one, family)) if each.id in above), len(family))

@@ -1,0 +1,156 @@
+"""An epic or a feature run as a whole: which items those are, what each is told of the others, who is closed at last.
+
+Nothing of a campaign is remembered but what the tracker and the journal say: it is asked anew after every item, so one
+that was killed goes on where it stood, and whoever adds or closes an item meanwhile is heard. A parent is closed by the
+tracker's own word that all it holds is closed, and only where the merges of those are where they were to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from capsule.core.campaign import Deed, account, below, closing_words, is_container, progress, to_close, to_do
+from capsule.core.decide import PROGRESS
+from capsule.core.errors import CapsuleError
+from capsule.core.event import Advanced, Event, ParentClosed, StepEnded, Warned
+from capsule.core.item import Item, Status
+from capsule.core.schedule import Place
+from capsule.core.signal import Verdict
+from capsule.core.state import MissionState, replay
+from capsule.core.workflow import Role
+from capsule.engine.job import note, standing
+from capsule.world import World
+
+
+class Campaign:
+    """What one item holds, worked through as an errand of the queue."""
+
+    def __init__(self, root: str, world: World, stream: str) -> None:
+        self.root, self._world, self._stream = root, world, stream
+        self._known: dict[str, tuple[int, int]] = {}
+        self._told: set[str] = set()
+        self._deeds: dict[str, Deed] = {}
+        self._in: set[str] = set()
+        self._over: set[str] = set()
+
+    def wanted(self) -> set[str]:
+        """What is to be worked on, as the tracker has it now."""
+        return {item.id for item in to_do(self._members())} | {place.item.id for place in self.cut_short()}
+
+    def cut_short(self) -> list[Place]:
+        """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
+        closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._over]
+        found = [each for each in closed if _only_to_be_archived(standing(self._world, each.id))]
+        self._over |= {each.id for each in closed} - {each.id for each in found}
+        return [Place(each, actionable=True, why="is merged and only has to be archived") for each in found]
+
+    def settle(self) -> list[Advanced]:
+        """How far everything is, told where it is news; then close what can be closed."""
+        at = self._world.clock.now()
+        found = [
+            Advanced(at=at, item=row.item.id, title=row.item.title, done=row.done, of=row.of)
+            for row in progress(self._world.tracker.item(self.root), self._members())
+        ]
+        for event in found:
+            seen = self._known.get(event.item)
+            if seen != (event.done, event.of) and (seen is not None or event.item == self.root):
+                note(self._world, self._stream, event)
+        self._known = {event.item: (event.done, event.of) for event in found}
+        self._close_parents()
+        return found
+
+    def left_over(self, places: Sequence[Place]) -> dict[str, str]:
+        """What is not done and was not tried, and why."""
+        why = {place.item.id: "its turn did not come" if place.actionable else place.why for place in places}
+        held = {item.id: item for item in self._members() if item.status is not Status.DONE}
+        empty = {name: "it holds nothing" for name, item in held.items() if is_container(item) and not item.holds}
+        return {name: empty.get(name) or why.get(name, "") for name in held if name in empty or not held[name].holds}
+
+    # ---- what has been done
+
+    def earlier(self, item: Item) -> str:
+        """What the finished missions of this campaign did, for the one that is about to start."""
+        members = self._members()
+        family = {each.id: each for each in (self._world.tracker.item(self.root), *members)}
+        done = [each for each in members if each.status is Status.DONE and not is_container(each)]
+        deeds = [deed for each in done if (deed := self._deed(each))]
+        return self._world.redact(account(item, deeds, family))
+
+    def _deed(self, item: Item) -> Deed | None:
+        if item.id not in self._deeds:
+            events = [event for _, event in self._world.journal.events(item.id)]
+            state = replay(events)
+            if state.finished and "merged" in state.facts:
+                self._deeds[item.id] = Deed(item, _what_was_done(state, events), state.facts["merged"], events[-1].at)
+        return self._deeds.get(item.id)
+
+    # ---- who is closed at last
+
+    def _close_parents(self) -> None:
+        root, members = self._world.tracker.item(self.root), self._members()
+        refused = {place.item.id for place in self.cut_short()}
+        known = {each.id: each for each in members}
+        for item in to_close(root, members):
+            held = below(item.id, known)
+            if not refused.isdisjoint(each.id for each in held) or not self._closed(item, held):
+                refused.add(item.id)
+
+    def _closed(self, item: Item, held: Sequence[Item]) -> bool:
+        world, reason = self._world, closing_words(item, held)
+        objection = next(filter(None, map(self._not_in_yet, (item, *held))), "")
+        if objection:
+            self._warn(f"{item.id} is not closed: {objection}")
+            return False
+        try:
+            world.tracker.close(item.id, reason)
+        except CapsuleError as refusal:
+            self._warn(f"{item.id} could not be closed in the tracker: {refusal.message}")
+            return False
+        closed = ParentClosed(at=world.clock.now(), item=item.id, title=item.title, reason=reason)
+        note(world, self._stream, closed)
+        return True
+
+    def _not_in_yet(self, item: Item) -> str:
+        """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
+        if item.id in self._in:
+            return ""
+        state = standing(self._world, item.id)
+        if state.under_way:
+            return (
+                f"the mission of {item.id} has not come to its end (capsule run {item.id}, or capsule abort {item.id})"
+            )
+        merged = state.facts.get("merged", "") if state.finished else ""
+        if merged and not self._world.trunk(state.into).holds(merged):
+            return f"the merge of {item.id}, {merged[:12]}, is not in {state.into}"
+        self._in.add(item.id)
+        return ""
+
+    def _warn(self, text: str) -> None:
+        """Once: it is tried again after every item."""
+        if text not in self._told:
+            self._told.add(text)
+            note(self._world, self._stream, Warned(at=self._world.clock.now(), text=text))
+
+    def _members(self) -> Sequence[Item]:
+        return self._world.tracker.under(self.root)
+
+
+def _only_to_be_archived(state: MissionState) -> bool:
+    """Closed by its own mission. One that somebody closed by hand is left to them."""
+    return state.under_way and not state.halt and bool(state.closed_as or "merged" in state.facts)
+
+
+def _what_was_done(state: MissionState, events: Sequence[Event]) -> str:
+    """In the words of the last who built something; else of the last who looked at it."""
+    told: Mapping[bool, str] = {
+        state.workflow.phase(event.phase).role is Role.REVIEW: event.outcome.signal.summary
+        for event in events
+        if isinstance(event, StepEnded) and _tells(state, event)
+    }
+    return told.get(False) or told.get(True) or ""
+
+
+def _tells(state: MissionState, event: StepEnded) -> bool:
+    passed = event.decision.verdict in (Verdict.PASS, Verdict.MORE) and event.decision.move in PROGRESS
+    known = event.phase in state.workflow.names() and state.workflow.phase(event.phase).role is not Role.ACTION
+    return passed and known and bool(event.outcome.signal.summary)

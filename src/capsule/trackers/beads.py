@@ -1,0 +1,365 @@
+"""beads through its own program, `bd`, of any version since 0.44.
+
+Everything there is comes from one `bd export`, whose rows are those of the beads file; what can be worked on is for bd
+to say (`bd ready`). One bead that is asked for again is read anew with `bd show`: a human may have closed it.
+
+Every change looks first, says it once, and is believed when reading back shows it, not because bd said so: older
+versions refuse with exit code 0. It is said again only where the database was locked and the change is not there. bd
+takes a part of an id for an id too, so nothing is changed that was not found under exactly the id we mean.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from capsule.core.campaign import below, is_container
+from capsule.core.errors import CapsuleError, Refused, TrackerError
+from capsule.core.item import Blocked, Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
+from capsule.core.text import sentence
+from capsule.system.git import Git
+from capsule.trackers import already_closed, unknown
+from capsule.trackers._bd import EVERYTHING, Bd, Patience
+from capsule.trackers._bd_answer import Answer
+from capsule.trackers._beads import FOLDER, FOUND_IN, Bead, cleaned, is_work, item_of, list_of, status_of, text_of
+
+_LONGEST_TITLE = 500
+_LONGEST_TEXT = 100_000
+"""In bytes: no system takes an argument of any length."""
+_SHOWN_AT_ONCE = 100
+
+
+def connect(root: Path, lock: Path | None = None) -> BeadsTracker:
+    return BeadsTracker(root, lock=lock)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """All beads as they were read at one moment, in the order of their ids."""
+
+    beads: dict[str, Bead]
+    items: dict[str, Item]
+    left_out: tuple[str, ...]
+
+
+class BeadsTracker:
+    name = "beads"
+    keeps_phases = False
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        lock: Path | None = None,
+        patience: Patience | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._root = root
+        self._env = os.environ if env is None else env
+        self._bd = Bd(root, lock=lock, patience=patience, env=env)
+        self._known: _Table | None = None
+
+    @property
+    def program(self) -> str:
+        return self._bd.program
+
+    @property
+    def version(self) -> str:
+        return self._bd.version
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """What was odd when beads were read last, and what is known about this version of bd."""
+        return [*self._bd.warnings, *self._known.left_out] if self._known else []
+
+    def items(self) -> Sequence[Item]:
+        return [item for item in self._as_bd_has_it().values() if item.status is not Status.DONE]
+
+    def everything(self) -> Sequence[Item]:
+        return self.items()
+
+    def item(self, item_id: str) -> Item:
+        check_id(item_id)
+        table = self._known
+        if table is None:
+            table = self._read()
+            if item_id in table.items:
+                return table.items[item_id]
+        return self._item_of(self._found(item_id))
+
+    def lineage(self, item: Item) -> Lineage:
+        return lineage_of(item, self._table().items)
+
+    def knows(self, item_id: str) -> bool:
+        return item_id in self._table().items or self._look(item_id) is not None
+
+    def under(self, item_id: str) -> Sequence[Item]:
+        items = self._as_bd_has_it()
+        if item_id and check_id(item_id) not in items:
+            raise unknown(item_id, items)
+        return below(item_id, items)
+
+    def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - a bead is done in one piece
+        return [item]
+
+    def own_files(self) -> Sequence[str]:
+        return [FOLDER]
+
+    # ---- changes
+
+    def claim(self, item_id: str) -> None:
+        bead = self._found(item_id)
+        if status_of(bead) is Status.DONE:
+            raise already_closed(item_id)
+        if not (self._is_claimed(bead) and text_of(bead, "assignee")):
+            self._make_so(bead, self._is_claimed, "update", item_id, "--claim", *self._by_us, "--json")
+
+    def release(self, item_id: str) -> None:
+        bead = self._found(item_id)
+        if status_of(bead) is Status.IN_PROGRESS and text_of(bead, "assignee") in ("", self._actor):
+            self._make_so(bead, _is_open, "update", item_id, "--status=open", "--assignee=", *self._by_us, "--json")
+
+    def reopen(self, item_id: str) -> None:
+        bead = self._found(item_id)
+        if status_of(bead) is Status.BLOCKED:
+            self._make_so(bead, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
+
+    def close(self, item_id: str, reason: str) -> None:
+        bead = self._found(item_id)
+        if status_of(bead) is not Status.DONE:
+            self._make_so(bead, _is_closed, "close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
+
+    def add(self, new: NewItem) -> str:
+        before = self._read().beads
+        known = (bead["id"] for bead in before.values() if new.reference and bead.get("external_ref") == new.reference)
+        if there := next(known, ""):
+            return str(there)
+        for other in (new.parent, *new.dependencies):
+            if other and other not in before:
+                raise unknown(other, before)
+        args = ("create", *_as_flags(new, before), *self._by_us, "--json")
+        added = self._persist(args, lambda answer: self._added(new, before, answer))
+        self._known = None
+        return added
+
+    def comment(self, item_id: str, text: str) -> None:
+        self._found(item_id)
+        if words := _fitting(text).strip():
+            args = ("comments", "add", *self._by_us, "--json", "--", item_id, words)
+            self._persist(args, lambda answer: self._remark(item_id, words, answer))
+
+    def _make_so(self, before: Bead, is_so: Callable[[Bead], bool], *args: str) -> None:
+        item_id = str(before["id"])
+
+        def now(_: Answer) -> str:
+            bead = self._found(item_id)
+            self._remember(bead)
+            return item_id if is_so(bead) else ""
+
+        self._persist(args, now)
+
+    def _persist(self, args: tuple[str, ...], done: Callable[[Answer], str]) -> str:
+        """Says it, looks whether it is so, and says it again only where it is not because the database was locked."""
+        answer = self._bd.run(*args)
+        for pause in self._bd.patience.pauses:
+            if not answer.busy:
+                break
+            time.sleep(pause)
+            if found := done(answer):
+                return found
+            answer = self._bd.run(*args)
+        if found := done(answer):
+            return found
+        if not self._bd.is_refusal(answer):
+            raise self._bd.fault(answer)
+        hint = "Nothing is forced: settle it in bd, then go on."
+        asked = " ".join(word for word in args[:2] if not word.startswith("-"))
+        raise Refused(f"`bd {asked}` was refused: {sentence(answer.words)}", hint)
+
+    def _is_claimed(self, bead: Bead) -> bool:
+        """In progress, and nobody else's."""
+        theirs = text_of(bead, "assignee")
+        if status_of(bead) is Status.IN_PROGRESS and theirs and self._actor and theirs != self._actor:
+            hint = f"Let them finish, or take it from them: `bd update {bead['id']} --status=open --assignee=`."
+            raise Refused(f"{bead['id']} is claimed by {theirs}.", hint)
+        return status_of(bead) is Status.IN_PROGRESS
+
+    @cached_property
+    def _actor(self) -> str:
+        """Whom bd takes us for, in the order in which it looks itself."""
+        try:
+            name = self._env.get("BEADS_ACTOR") or self._env.get("BD_ACTOR") or Git.find(self._root).identity.name
+        except CapsuleError:
+            name = self._env.get("USER", "")
+        return cleaned(name).strip()
+
+    @property
+    def _by_us(self) -> tuple[str, ...]:
+        return (f"--actor={self._actor}",) if self._actor else ()
+
+    def _added(self, new: NewItem, before: Mapping[str, Bead], answer: Answer) -> str:
+        """The id that bd says it gave; where it did not come to say so, the bead that was not there before."""
+        if not answer.failed and answer.rows:
+            return check_id(answer.rows[0]["id"])
+        beads = self._read().beads
+        title = _title(new)
+        fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
+        return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
+
+    def _remark(self, item_id: str, words: str, answer: Answer) -> str:
+        if not answer.failed and isinstance(answer.value, dict):
+            return item_id
+        remarks = list_of(self._read().beads.get(item_id, {}), "comments")
+        return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
+
+    # ---- reading
+
+    def _table(self) -> _Table:
+        return self._known or self._read()
+
+    def _read(self) -> _Table:
+        found: dict[str, Bead] = {}
+        left_out = []
+        for bead in sorted(filter(is_work, self._rows()), key=_place):
+            try:
+                found[check_id(bead["id"])] = bead
+            except CapsuleError as fault:
+                left_out.append(f"bd: {fault.message} The bead is left out.")
+        items = with_holders({name: item_of(bead, found) for name, bead in found.items()})
+        self._known = _Table(found, items, tuple(left_out))
+        return self._known
+
+    def _rows(self) -> list[Bead]:
+        answer = self._bd.ask("export")
+        if answer.failed and not answer.unknown_here:
+            raise self._bd.fault(answer)
+        rows = [row for row in answer.lines if isinstance(row.get("id"), str)]
+        return [*rows] if rows and not answer.failed else self._rows_by_list()
+
+    def _rows_by_list(self) -> list[Bead]:
+        """Where `export` has nothing to say. A list may leave out what a bead depends on: each is shown."""
+        names = [row["id"] for row in self._bd.read("list", "--all", EVERYTHING, "--json").rows]
+        asked = [name for name in names if not name.startswith("-")]
+        rows: list[Bead] = []
+        for start in range(0, len(asked), _SHOWN_AT_ONCE):
+            rows += self._bd.read("show", *asked[start : start + _SHOWN_AT_ONCE], "--json").rows
+        return rows
+
+    def _as_bd_has_it(self) -> dict[str, Item]:
+        """Everything as it is now, and not open what bd would not hand out."""
+        items = self._read().items
+        if not any(item.status is Status.READY for item in items.values()):
+            return items
+        answer = self._bd.read("ready", EVERYTHING, "--json")
+        if not isinstance(answer.value, list):
+            raise TrackerError("`bd ready` gave no list.", f"Try `bd ready --json` by hand in {self._root}.")
+        ready = {row["id"] for row in answer.rows}
+        beads = self._table().beads
+        return {
+            name: _held_back(item, beads[name]) if name not in ready and _needs_a_reason(item, items) else item
+            for name, item in items.items()
+        }
+
+    def _item_of(self, bead: Bead) -> Item:
+        self._remember(bead)
+        table = self._table()
+        known = table.items.get(bead["id"])
+        return msgspec.structs.replace(item_of(bead, table.beads), holds=known.holds if known else ())
+
+    def _remember(self, bead: Bead) -> None:
+        if self._known and bead["id"] in self._known.beads:
+            self._known.beads[bead["id"]] = bead
+
+    def _found(self, item_id: str) -> Bead:
+        bead = self._look(check_id(item_id))
+        if bead is None:
+            raise unknown(item_id, self._table().items)
+        return bead
+
+    def _look(self, item_id: str) -> Bead | None:
+        """The bead as it is now. bd may answer with another whose id only ends like this one."""
+        answer = self._bd.ask("show", item_id, "--json")
+        exact = next((row for row in answer.rows if row["id"] == item_id), None)
+        if exact is None and answer.failed and not answer.not_found:
+            raise self._bd.fault(answer)
+        return exact if exact and is_work(exact) else None
+
+
+def _is_open(bead: Bead) -> bool:
+    return status_of(bead) is Status.READY
+
+
+def _is_closed(bead: Bead) -> bool:
+    return status_of(bead) is Status.DONE
+
+
+def _place(bead: Bead) -> list[str | int]:
+    """`demo-1.10` comes after `demo-1.9`."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", bead["id"])]
+
+
+def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
+    """Open, and nothing that it or what it belongs to waits for tells why bd does not hand it out."""
+    if item.status is not Status.READY or is_container(item):
+        return False
+    seen: set[str] = set()
+    above: Item | None = item
+    while above and above.id not in seen:
+        if above.dependencies:
+            return False
+        seen.add(above.id)
+        above = items.get(above.parent)
+    return True
+
+
+def _held_back(item: Item, bead: Bead) -> Item:
+    until = text_of(bead, "defer_until")
+    reason = f"bd defers it until {until}" if until else "bd does not count it as ready"
+    return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason))
+
+
+def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
+    """Each with its value in one word, so that no value is ever taken for a flag.
+
+    A bare id is what the new bead depends on; `blocks:` has meant either direction.
+    """
+    found_in = new.found_in if new.found_in in known and new.found_in not in (new.parent, *new.dependencies) else ""
+    deps = [*new.dependencies, *[f"{FOUND_IN}:{found_in}"] * bool(found_in)]
+    given = {
+        "title": _title(new),
+        "description": _fitting(new.description),
+        "type": cleaned(new.type),
+        "priority": str(new.priority),
+        "labels": _as_list(new.tags),
+        "parent": new.parent,
+        "deps": _as_list(deps),
+        "external-ref": cleaned(new.reference),
+    }
+    return [f"--{name}={value}" for name, value in given.items() if value]
+
+
+def _title(new: NewItem) -> str:
+    return cleaned(new.title).strip()[:_LONGEST_TITLE]
+
+
+def _as_list(values: Sequence[str]) -> str:
+    """bd reads lists as a line of comma-separated values, in which a comma can be quoted."""
+    if not values:
+        return ""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([cleaned(value) for value in values])
+    return line.getvalue()
+
+
+def _fitting(text: str) -> str:
+    data = cleaned(text).encode()
+    return data.decode() if len(data) <= _LONGEST_TEXT else data[:_LONGEST_TEXT].decode("utf-8", "ignore") + " ..."

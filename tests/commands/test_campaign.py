@@ -1,0 +1,168 @@
+"""`capsule run EPIC`: all it holds, as a user sees it. Missions have one agent phase here, to be quick."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from capsule.core.event import MissionStarted
+
+from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
+
+FLOW = """\
+description: One agent, then the merge.
+phases:
+  - {name: prep, role: action, do: prep}
+  - {name: make, role: worker, prompt: make, checks: [green]}
+  - {name: publish, role: action, do: publish}
+  - {name: archive, role: action, do: archive, closing: true}
+prompts:
+  make: |
+    {{#EARLIER_WORK}}
+    Before you:
+    {{EARLIER_WORK}}
+    {{/EARLIER_WORK}}
+    Make it. {{SIGNAL_CONTRACT}}
+"""
+
+
+def row(name: str, kind: str = "task", parent: str = "", waits_for: str = "", **fields: Any) -> str:
+    edges = [(parent, "parent-child"), (waits_for, "blocks")]
+    links = [{"issue_id": name, "depends_on_id": other, "type": edge} for other, edge in edges if other]
+    bead = {"id": name, "title": f"The {name}", "status": "open", "issue_type": kind, "dependencies": links} | fields
+    return json.dumps(bead) + "\n"
+
+
+def makes(name: str, **signal: Any) -> dict[str, list[Turn]]:
+    commit = f'echo x > {name} && git add {name} && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+    return {"make": [{"run": [commit], "signal": {**PASS, "summary": f"made {name}", **signal}}]}
+
+
+FAILS = {"make": [said("ERROR", "no clay left")]}
+
+
+class Pottery(Project):
+    """An epic of three tasks: the lid waits for the pot, the sign for nobody."""
+
+    def plays(self, **by_item: dict[str, list[Turn]]) -> None:
+        self._script.write_text(json.dumps({"lid": makes("lid"), "pot": makes("pot"), "sign": makes("sign")} | by_item))
+
+    def statuses(self) -> dict[str, str]:
+        return {bead["id"]: bead["status"] for bead in map(json.loads, self.beads.read_text().splitlines())}
+
+
+@pytest.fixture
+def pottery(a_project: Project) -> Pottery:
+    a_project.__class__ = Pottery
+    assert isinstance(a_project, Pottery)
+    rows = [
+        row("kiln", "epic"),
+        row("ware", "feature", "kiln"),
+        row("lid", parent="ware", waits_for="pot", priority=0),
+        row("pot", parent="ware", priority=3),
+        row("sign", parent="kiln", priority=4),
+        row("bare", "epic"),
+    ]
+    a_project.write(".capsule/workflows/short.yaml", FLOW)
+    a_project.beads.write_text("".join(rows))
+    a_project.commit("a campaign")
+    a_project.always |= {"CAPSULE_WORKFLOW__DEFAULT": "short", "CAPSULE_TRACKER": "beads-file"}
+    a_project.plays()
+    return a_project
+
+
+def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> None:
+    """Whatever is checked out: the user's own branch stays as it is."""
+    pottery.git("switch", "-q", "-c", "mine")
+    pottery.commit("not on main", own="own\n")
+    answer = pottery.say("run", "kiln")
+    assert answer.code == 0, answer
+    assert set(pottery.statuses().items()) == {
+        *((name, "closed") for name in ("kiln", "ware", "lid", "pot", "sign")), ("bare", "open")
+    }  # fmt: skip
+    merges = pottery.git("log", "--first-parent", "--merges", "--reverse", "--format=%s", "main").splitlines()
+    assert merges == ["Merge pot: The pot", "Merge lid: The lid", "Merge sign: The sign"]
+    assert "own" not in pottery.git("ls-tree", "--name-only", "main").split()
+    lid, sign = (event for name in ("lid", "sign") for event in pottery.events(name)[:1])
+    assert isinstance(lid, MissionStarted) and isinstance(sign, MissionStarted)
+    assert lid.base == pottery.head("main~2"), "the main that holds the pot"
+    assert [line.split(" (")[0] for line in sign.earlier.splitlines()] == ["- pot The pot", "- lid The lid"]
+    assert "kiln The kiln: 2 of 3 done\nware The ware: 2 of 2 done\nware The ware is closed: all 2 items" in answer.err
+    assert answer.out.splitlines()[0] == "Campaign kiln ended: kiln is done."
+    assert answer.out.splitlines()[-2:] == ["  kiln  The kiln  3 of 3 done", "  ware  The ware  2 of 2 done"]
+    assert pottery.say("run", "kiln").out == "kiln is done: all 2 items it holds are done.\n"
+
+
+def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) -> None:
+    pottery.plays(pot=FAILS)
+    answer = pottery.say("run", "kiln")
+    assert answer.code == 2
+    head, *rows = answer.out.splitlines()
+    assert head == "Campaign kiln ended: pot did not come to its end, and kiln stops at the first that does not."
+    assert "  failed   pot: no clay left" in rows
+    assert "  not run  lid: waits for pot (in_progress)" in rows
+    assert "  not run  sign: its turn did not come" in rows
+    assert "  go on    capsule run kiln goes on with pot (see why with capsule show pot)" in rows
+    pottery.plays()
+    again = pottery.say("run", "kiln")
+    assert again.code == 0, again
+    assert "pot goes on where it stood" in again.err
+    assert "open" not in {status for name, status in pottery.statuses().items() if name != "bare"}
+
+
+def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
+    pottery.plays(pot=FAILS, sign=makes("sign", follow_ups=[{"title": "Fire it"}]))
+    answer = pottery.say("run", "kiln", "--on-failure", "continue", env={"CAPSULE_CAMPAIGN__FILE_DISCOVERED": "true"})
+    assert answer.code == 2
+    assert answer.out.startswith("Campaign kiln ended: what is left of kiln cannot be worked on now.\n")
+    assert "  done     sign\n" in answer.out and "  not run  lid: waits for pot (in_progress)\n" in answer.out
+    now = pottery.statuses()
+    assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
+    (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
+    assert f"  new      {new}\n" in answer.out
+    assert f"noticed by sign, now in the tracker: {new} Fire it" in answer.err
+
+
+def test_a_dry_run_shows_the_order_and_the_first_prompt(pottery: Pottery) -> None:
+    with nothing_changes(pottery):
+        answer = pottery.say("run", "kiln", "--dry-run")
+    assert answer.code == 0
+    assert answer.out.splitlines()[:3] == [
+        "pot  1. would run: is ready, priority P3",
+        "lid  2. would run: is ready, priority P0",
+        "sign  3. would run: is ready, priority P4",
+    ]
+    assert "=== make" in answer.out and "Make it." in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "cause", "what_next"),
+    [
+        (["run", "bare"], 1, "bare is an epic that holds nothing", "capsule add TITLE --parent bare"),
+        (["run", "kiln", "--fresh"], 2, "--fresh starts one task over", "capsule run lid --fresh"),
+        (["run", "kiln", "--rebase"], 2, "--rebase rebuilds the work of one task", "capsule run lid --rebase"),
+        (["run", "kiln", "--base", "main"], 2, "--base says where one task starts", "capsule run lid --base main"),
+        (["run", "kiln", "--into", "nowhere"], 2, "There is no branch nowhere", "git branch"),
+        (["run", "pot", "--on-failure", "stop"], 2, "--on-failure is for an item that holds others", "capsule run ID"),
+        (["run", "--on-failure", "stop"], 2, "--on-failure is for an item that holds others", "capsule run ID"),
+        (["step", "kiln"], 1, "kiln holds others", "capsule run kiln"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    pottery: Pottery, words: list[str], code: int, cause: str, what_next: str
+) -> None:
+    with nothing_changes(pottery):
+        assert_clear(pottery.say(*words), code, cause, what_next)
+
+
+def test_an_epic_that_was_closed_over_open_work_is_not_run(pottery: Pottery) -> None:
+    pottery.beads.write_text(pottery.beads.read_text().replace('"status": "open"', '"status": "closed"', 1))
+    assert_clear(pottery.say("run", "kiln"), 1, "kiln is closed already, and lid is not", "capsule run lid")
+
+
+def test_a_feature_that_holds_nothing_is_one_mission(pottery: Pottery) -> None:
+    pottery.beads.write_text(row("lone", "feature"))
+    answer = pottery.say("run", "lone", "--dry-run")
+    assert answer.out.startswith("lone: The lone\nworkflow short, ")
