@@ -119,19 +119,13 @@ def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
 
 
 def open_tracker(project: Project) -> Tracker:
-    """As the settings say; `auto` looks for BACKLOG.yaml and for a `.beads` folder."""
-    locks, name = project.state_folder / "locks", tracker_name(project)
-    if name == "backlog":
-        from capsule.trackers import backlog
-
-        return backlog.connect(project.root, locks / "backlog.lock", project.settings.project.prefix)
-    if name == "beads":
-        from capsule.trackers import beads
-
-        return beads.connect(project.root, locks / "tracker.lock")
-    from capsule.trackers import beads_file
-
-    return beads_file.connect(project.root, locks / "tracker.lock")
+    """The file of that name in trackers/, as the settings say; `auto` looks for BACKLOG.yaml and for `.beads`."""
+    name = tracker_name(project)
+    of_its_own = {"prefix": project.settings.project.prefix} if name == "backlog" else {}
+    lock = project.state_folder / "locks" / ("backlog.lock" if name == "backlog" else "tracker.lock")
+    module = import_module(f"capsule.trackers.{name.replace('-', '_')}")
+    tracker: Tracker = module.connect(project.root, lock, **of_its_own)
+    return tracker
 
 
 def tracker_name(project: Project) -> str:

@@ -88,7 +88,10 @@ def test_a_malformed_tracker_is_named_with_its_line_and_keeps_its_bytes(
 def test_a_project_without_a_tracker_says_how_to_get_one(a_project: Project) -> None:
     a_project.beads.unlink()
     with nothing_changes(a_project):
-        assert_clear(a_project.run(), 2, "no tracker", ".beads/issues.jsonl")
+        assert_clear(a_project.run(), 2, "only `bd` can read", ".beads/issues.jsonl")
+    a_project.beads.parent.rmdir()
+    with nothing_changes(a_project):
+        assert_clear(a_project.run(), 2, "no tracker", "capsule init")
 
 
 def test_an_item_that_is_closed_already_is_left_alone(a_project: Project) -> None:
@@ -162,3 +165,14 @@ def test_an_item_closed_by_hand_meanwhile_is_not_merged(a_project: Project) -> N
     assert "was closed in the tracker" in answer.out
     assert a_project.head("main") == before
     assert (a_project.worktree / "answer").read_text() == "42\n"
+
+
+def test_a_bead_that_has_to_wait_is_not_started(a_project: Project) -> None:
+    first, then = bead(id="demo-9", title="First"), bead()
+    then["dependencies"] = [{"issue_id": ITEM, "depends_on_id": "demo-9", "type": "blocks"}]
+    a_project.beads.write_text(f"{json.dumps(first)}\n{json.dumps(then)}\n")
+    with nothing_changes(a_project):
+        assert_clear(a_project.run(), 1, f"{ITEM} waits for demo-9 (ready).", "Run that first")
+    a_project.set_bead(status="blocked")
+    with nothing_changes(a_project):
+        assert_clear(a_project.run(), 1, f"{ITEM} is blocked", f"capsule unblock {ITEM}")

@@ -6,6 +6,7 @@ import json
 import signal
 from collections.abc import Callable
 
+from capsule.core.state import replay
 from capsule.journals.sqlite import SqliteJournal
 
 from .project import ITEM, OTHER, Project
@@ -55,4 +56,19 @@ def test_a_parent_is_closed_once_however_often_it_is_killed(a_project: Callable[
     journal = SqliteJournal(project.path / ".git" / "capsule", read_only=True)
     assert sum(name == OTHER for name in journal.streams()) == 1
     journal.close()
+    project.remove()
+
+
+def test_a_queue_ends_what_was_closed_when_it_was_killed(a_project: Callable[[], Project]) -> None:
+    project = a_project()
+    close_by_hand(project, ITEM)
+    cut = project.drive("--no-tui", CRASH_AT=f"before item_closed {OTHER}")
+    assert cut.returncode == -signal.SIGKILL, cut.stderr
+    assert statuses(project)[OTHER] == "closed" and merged(project)
+    again = project.run("--no-tui")
+    assert (again.returncode, f"done     {OTHER}" in again.stdout) == (0, True), again.stdout
+    journal = SqliteJournal(project.path / ".git" / "capsule", read_only=True)
+    state = replay(event for _, event in journal.events(OTHER))
+    journal.close()
+    assert state.finished and state.item_closed
     project.remove()

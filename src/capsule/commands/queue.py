@@ -99,11 +99,18 @@ def _make_way(project: Project, tracker: Tracker, item: Item, args: argparse.Nam
         rebuild(project, tracker, item)
     elif item.blocked and tracker.keeps_phases:
         raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", way_on(item.id, item))
-    known = {other.id: other for other in tracker.items()}
-    waits = [f"{other} ({known[other].status.value})" for other in item.dependencies if other in known]
-    if waits:
-        hint = f"Run that first, or take the dependency out of {item.id}."
-        raise Refused(f"{item.id} waits for {', '.join(waits)}.", hint)
+    refuse_what_has_to_wait(tracker, item.id)
+
+
+def refuse_what_has_to_wait(tracker: Tracker, item_id: str) -> None:
+    """Something else comes first, as somebody has said: a tracker would not let it be closed."""
+    from capsule.core.schedule import queue
+
+    place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
+    if place and place.waits_for:
+        raise Refused(f"{item_id} {place.why}.", f"Run that first, or take the dependency out of {item_id}.")
+    if place and place.item.blocked:
+        raise Refused(f"{item_id} is {place.why}.", f"Let it go on: capsule unblock {item_id}")
 
 
 _SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")

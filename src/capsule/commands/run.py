@@ -90,11 +90,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _run_named(project: Project, tracker: Tracker, item_id: str, args: argparse.Namespace) -> int:
     from capsule.commands.campaign import is_campaign, run_campaign
+    from capsule.commands.queue import refuse_what_has_to_wait
 
     item = tracker.item(item_id)
     if is_campaign(tracker, item):
         return run_campaign(project, tracker, item, args)
     _refuse_on_failure(args)
+    if not mission_state(project, item_id).under_way:  # one that is goes on: it was let start
+        refuse_what_has_to_wait(tracker, item_id)
     return _run_one(project, tracker, item_id, args)
 
 

@@ -27,11 +27,12 @@ class Campaign:
 
     def __init__(self, root: str, world: World, stream: str) -> None:
         self.root, self._world, self._stream = root, world, stream
-        self._known: dict[str, tuple[int, int]] = {}
-        self._told: set[str] = set()
+        self._read: dict[str, Item] = {}
+        self._counted: dict[str, tuple[int, int]] = {}
+        self._warned: set[str] = set()
         self._deeds: dict[str, Deed] = {}
-        self._in: set[str] = set()
-        self._over: set[str] = set()
+        self._merged: set[str] = set()
+        self._archived: set[str] = set()
 
     def wanted(self) -> set[str]:
         """What is to be worked on, as the tracker has it now."""
@@ -39,42 +40,46 @@ class Campaign:
 
     def cut_short(self) -> list[Place]:
         """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
-        closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._over]
-        found = [each for each in closed if _only_to_be_archived(standing(self._world, each.id))]
-        self._over |= {each.id for each in closed} - {each.id for each in found}
+        closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
+        found = [each for each in closed if standing(self._world, each.id).only_to_be_archived]
+        self._archived |= {each.id for each in closed} - {each.id for each in found}
         return [Place(each, actionable=True, why="is merged and only has to be archived") for each in found]
 
     def settle(self) -> list[Advanced]:
-        """How far everything is, told where it is news; then close what can be closed."""
+        """How far everything is, as the tracker has it now, told where it is news; then close what can be closed."""
+        self._read = {}
         at = self._world.clock.now()
         found = [
             Advanced(at=at, item=row.item.id, title=row.item.title, done=row.done, of=row.of)
-            for row in progress(self._world.tracker.item(self.root), self._members())
+            for row in progress(self._family[self.root], self._members())
         ]
         for event in found:
-            seen = self._known.get(event.item)
+            seen = self._counted.get(event.item)
             if seen != (event.done, event.of) and (seen is not None or event.item == self.root):
                 note(self._world, self._stream, event)
-        self._known = {event.item: (event.done, event.of) for event in found}
+        self._counted = {event.item: (event.done, event.of) for event in found}
         self._close_parents()
         return found
 
     def left_over(self, places: Sequence[Place]) -> dict[str, str]:
         """What is not done and was not tried, and why."""
         why = {place.item.id: "its turn did not come" if place.actionable else place.why for place in places}
-        held = {item.id: item for item in self._members() if item.status is not Status.DONE}
+        members = self._members()
+        held = {item.id: item for item in members if item.status is not Status.DONE}
         empty = {name: "it holds nothing" for name, item in held.items() if is_container(item) and not item.holds}
-        return {name: empty.get(name) or why.get(name, "") for name in held if name in empty or not held[name].holds}
+        root = self._family[self.root]
+        unclosed = {item.id: "all that it holds is done, and it is not closed" for item in to_close(root, members)}
+        left = {name: empty.get(name) or why.get(name, "") for name in held if name in empty or not held[name].holds}
+        return left | unclosed
 
     # ---- what has been done
 
     def earlier(self, item: Item) -> str:
         """What the finished missions of this campaign did, for the one that is about to start."""
         members = self._members()
-        family = {each.id: each for each in (self._world.tracker.item(self.root), *members)}
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
         deeds = [deed for each in done if (deed := self._deed(each))]
-        return self._world.redact(account(item, deeds, family))
+        return self._world.redact(account(item, deeds, self._family))
 
     def _deed(self, item: Item) -> Deed | None:
         if item.id not in self._deeds:
@@ -87,7 +92,7 @@ class Campaign:
     # ---- who is closed at last
 
     def _close_parents(self) -> None:
-        root, members = self._world.tracker.item(self.root), self._members()
+        root, members = self._family[self.root], self._members()
         refused = {place.item.id for place in self.cut_short()}
         known = {each.id: each for each in members}
         for item in to_close(root, members):
@@ -106,13 +111,14 @@ class Campaign:
         except CapsuleError as refusal:
             self._warn(f"{item.id} could not be closed in the tracker: {refusal.message}")
             return False
+        self._read = {}
         closed = ParentClosed(at=world.clock.now(), item=item.id, title=item.title, reason=reason)
         note(world, self._stream, closed)
         return True
 
     def _not_in_yet(self, item: Item) -> str:
         """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
-        if item.id in self._in:
+        if item.id in self._merged:
             return ""
         state = standing(self._world, item.id)
         if state.under_way:
@@ -122,22 +128,26 @@ class Campaign:
         merged = state.facts.get("merged", "") if state.finished else ""
         if merged and not self._world.trunk(state.into).holds(merged):
             return f"the merge of {item.id}, {merged[:12]}, is not in {state.into}"
-        self._in.add(item.id)
+        self._merged.add(item.id)
         return ""
 
     def _warn(self, text: str) -> None:
         """Once: it is tried again after every item."""
-        if text not in self._told:
-            self._told.add(text)
+        if text not in self._warned:
+            self._warned.add(text)
             note(self._world, self._stream, Warned(at=self._world.clock.now(), text=text))
 
     def _members(self) -> Sequence[Item]:
-        return self._world.tracker.under(self.root)
+        return below(self.root, self._family)
 
-
-def _only_to_be_archived(state: MissionState) -> bool:
-    """Closed by its own mission. One that somebody closed by hand is left to them."""
-    return state.under_way and not state.halt and bool(state.closed_as or "merged" in state.facts)
+    @property
+    def _family(self) -> Mapping[str, Item]:
+        """Everything there is, read once a round and whenever something was closed: it may be a long way to ask."""
+        if not self._read:
+            self._read = {item.id: item for item in self._world.tracker.under("")}
+            if self.root not in self._read:  # deleted meanwhile: that is for the tracker to say
+                self._read[self.root] = self._world.tracker.item(self.root)
+        return self._read
 
 
 def _what_was_done(state: MissionState, events: Sequence[Event]) -> str:

@@ -34,7 +34,7 @@ from capsule.core.workflow import Workflow
 from capsule.doors import BookEntry
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.job import Order, note, standing
-from capsule.engine.run_mission import pursue
+from capsule.engine.run_mission import pursue, run
 from capsule.world import World
 
 _FREE = (Status.SCOPED, Status.DONE)
@@ -172,6 +172,8 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
         if world.books:
             world.books.finish()
             report.done += _recorded_at_last(spawned, world)
+        else:
+            report.done += _archived_at_last(spawned, world)
         run = _Run(errand, desk, replace(world, leash=meter), meter, report)
         try:
             run.settle()
@@ -228,8 +230,7 @@ class _Run:
         known = report.left_alone()
         left = undertaking.left_over(self._places())
         report.waiting = {name: why for name, why in left.items() if name not in known}
-        halted = bool(report.stuck or report.waiting) and not self.meter.used_up
-        report.exit_code = max([report.exit_code, *report.halts, int(halted)])
+        report.exit_code = max([report.exit_code, *report.halts, int(bool(report.stuck or report.waiting))])
 
     def _places(self) -> list[Place]:
         wanted = self.errand.statuses
@@ -359,6 +360,17 @@ def _recorded_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[
         with world.journal.claim(state.mission):
             set_right(state, world)
     return [state.mission for state in due if state.finished]
+
+
+def _archived_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[str]:
+    """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
+    know yet that it has come to its end. The ids of those that have now."""
+    missions = dict.fromkeys(name for name, _ in spawned)
+    due = [mission for mission in missions if standing(world, mission).only_to_be_archived]
+    for mission in due:
+        with world.journal.claim(mission):
+            run(mission, world)
+    return due
 
 
 def _decisions(world: World, spawns: Sequence[tuple[str, str]]) -> list[Decision]:

@@ -14,7 +14,7 @@ from capsule.core.text import nearest
 
 def unknown(item_id: str, known: Iterable[str]) -> UnknownItem:
     near = nearest(item_id, known, 3)
-    hint = f"Did you mean {' or '.join(near)}?" if near else "`capsule run` without an id names what is open."
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`capsule status` lists what there is."
     return UnknownItem(f"There is no item {item_id}.", hint)
 
 

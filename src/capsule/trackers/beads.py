@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from capsule.core.campaign import below, is_container
+from capsule.core.campaign import ancestors, below, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.item import Blocked, Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
@@ -311,14 +311,7 @@ def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
     """Open, and nothing that it or what it belongs to waits for tells why bd does not hand it out."""
     if item.status is not Status.READY or is_container(item):
         return False
-    seen: set[str] = set()
-    above: Item | None = item
-    while above and above.id not in seen:
-        if above.dependencies:
-            return False
-        seen.add(above.id)
-        above = items.get(above.parent)
-    return True
+    return not any(each.dependencies for each in (item, *ancestors(item, items)))
 
 
 def _held_back(item: Item, bead: Bead) -> Item:
