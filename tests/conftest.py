@@ -13,6 +13,7 @@ import pytest
 
 from capsule.system.git import Git
 from tests import warm
+from tests.contracts.fake_bd import served
 
 # How long an example takes is the machine's affair.
 hypothesis.settings.register_profile(
@@ -101,6 +102,7 @@ def unreachable_home(
 def _servers_end() -> Iterator[None]:
     yield
     warm.end_server()
+    served.end_server()
 
 
 @pytest.fixture

@@ -15,6 +15,8 @@ import pytest
 import capsule
 from tests.costs import LONG, processor_seconds
 
+from ..house.pages import ROOT, blocks, pattern
+
 PACKAGE = Path(capsule.__file__).parent
 
 
@@ -59,6 +61,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
 def test_it_comes_out_as_promised_within_half_a_minute(played: Played) -> None:
     assert played.done.returncode == 0, played.done.stderr
     assert played.worked < 30
+
+
+def test_the_readme_shows_what_it_prints(played: Played) -> None:
+    """Its last words are all that goes to stdout."""
+    [shown] = blocks((ROOT / "README.md").read_text(), "demo")
+    said = played.done.stderr + played.done.stdout
+    assert pattern(f"...\n{shown}...\n").fullmatch(said), said
 
 
 def test_it_says_plainly_that_the_agent_is_scripted(played: Played) -> None:
@@ -123,16 +132,24 @@ def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:
 
 
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
-    """The lie taken out of a copy of the script: nothing is caught, and the demo does not pretend otherwise."""
+    """In a copy of the script the first agent gives up: nothing is caught, and the demo does not pretend otherwise."""
     source = tmp_path / "source"
     shutil.copytree(PACKAGE, source / "capsule")
     script = source / "capsule/templates/demo-capsule/demo.script.yaml"
     text = script.read_text()
-    script.write_text(text.replace("len(digits) >= 7", "7 <= len(digits) <= 15", 1))
+    script.write_text(text.replace("status: PASS", "status: ERROR", 1))
     assert script.read_text() != text
-    honest = play(tmp_path / "demo", PYTHONPATH=str(source))
-    assert honest.done.returncode == 1
-    assert "did not come out as promised: 0 of 2 lies were caught." in honest.done.stderr
+    other = play(tmp_path / "demo", PYTHONPATH=str(source))
+    assert other.done.returncode == 1
+    told = [line.partition(" promised: ")[2] for line in other.done.stderr.splitlines() if " promised: " in line]
+    assert told == [
+        "no review sent work back.",
+        "0 of 2 lies were caught.",
+        "demo-1.1.1 is not merged exactly once.",
+        "demo-1.1.1 is not closed.",
+        "demo-1.1.2 is not merged exactly once.",
+        "demo-1.1.2 is not closed.",
+    ]
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:

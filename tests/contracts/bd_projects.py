@@ -12,7 +12,7 @@ from capsule.core.item import Item, Status
 from capsule.trackers._bd import Patience
 from capsule.trackers.beads import BeadsTracker
 from tests.contracts import fake_bd
-from tests.contracts.fake_bd.served import install_served
+from tests.contracts.fake_bd.served import ENDED, install_served
 
 ERAS = fake_bd.ERAS
 ACTOR = "tester"
@@ -60,21 +60,13 @@ def opened(root: Path, folder: Path, patience: Patience | None = None) -> BeadsT
 def faked(
     root: Path, items: Sequence[Item], era: str = "1.0.5", patience: Patience | None = None, **behaviour: object
 ) -> BeadsTracker:
-    _put(root, items)
-    return opened(root, fake_bd.install(root / "bin", era, **behaviour), patience)
-
-
-def served(root: Path, items: Sequence[Item], era: str) -> BeadsTracker:
-    """The same, for many calls; see there for what it cannot do."""
-    _put(root, items)
-    return opened(root, install_served(root / "bin", era))
-
-
-def _put(root: Path, items: Sequence[Item]) -> None:
-    """As the stand-in would have it after an import: not every era has one."""
+    """Put there as the stand-in would have it after an import: not every era has one."""
     (root / ".beads").mkdir(exist_ok=True)
     state = {"prefix": "demo", "issues": {item.id: bead(item) for item in items}}
     (root / ".beads" / fake_bd.STATE).write_text(json.dumps(state))
+    may_be_ended = behaviour.keys() & ENDED or (patience and patience.answer < Patience().answer)
+    install = fake_bd.install if may_be_ended else install_served
+    return opened(root, install(root / "bin", era, **behaviour), patience)
 
 
 def real(root: Path, items: Sequence[Item], folder: Path) -> BeadsTracker:

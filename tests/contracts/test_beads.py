@@ -24,6 +24,7 @@ from capsule.trackers._bd_answer import Answer
 from capsule.trackers.beads import BeadsTracker
 from tests.contracts import fake_bd
 from tests.contracts.bd_projects import ACTOR, bead, environment, faked, opened
+from tests.costs import costs_below
 
 ITEMS = (
     Item(id="demo-1", title="All of it", type="epic"),
@@ -187,12 +188,21 @@ def test_no_list_is_cut_short(tmp_path: Path, era: str) -> None:
 
 
 def test_beads_with_impossible_ids_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    odd = ("../x", "-rf", "a b")
+    odd = ("../x", "-rf", "a b", "٣", "9" * 5000)
     state = {"prefix": "demo", "issues": {name: bead(Item(id=name, title="Odd")) for name in (*odd, "demo-1")}}
     tracker = project(tmp_path)
     (tmp_path / ".beads" / fake_bd.STATE).write_text(json.dumps(state))
     assert [item.id for item in tracker.items()] == ["demo-1"]
     assert len(tracker.warnings) == len(odd) and all("is left out" in warning for warning in tracker.warnings)
+
+
+def test_another_program_of_that_name_is_not_taken_for_an_empty_tracker(tmp_path: Path) -> None:
+    script = tmp_path / "bin/bd"
+    script.parent.mkdir()
+    script.write_text('#!/bin/sh\n[ "$1" = version ] && echo 1.0.5 && exit\necho Hello there\n')
+    script.chmod(0o755)
+    with pytest.raises(TrackerError, match="gave no list"):
+        BeadsTracker(tmp_path, env=environment(script.parent, tmp_path)).items()
 
 
 def test_a_row_that_is_cut_short_is_not_passed_over(tmp_path: Path) -> None:
@@ -407,7 +417,12 @@ def test_it_runs_in_the_project_without_input_and_without_our_git(tmp_path: Path
     script.parent.mkdir()
     script.write_text('#!/bin/sh\n[ "$1" = version ] && echo 1.0.5 && exit\npwd; cat; env | sort\n')
     script.chmod(0o755)
-    secret = {"GIT_DIR": "/elsewhere", "GIT_INDEX_FILE": "x", "CAPSULE_X": "1", "MY_API_TOKEN": "s3cr3t-s3cr3t"}
+    secret = {
+        "GIT_DIR": "/elsewhere",
+        "GIT_INDEX_FILE": "x",
+        "BEADS_DIR": "/elsewhere",
+        "MY_API_TOKEN": "s3cr3t-s3cr3t",
+    }
     env = environment(script.parent, tmp_path) | secret | {"BEADS_DOLT_PASSWORD": "theirs"}
     said = Bd(tmp_path, env=env).run("anything").out.splitlines()
     assert said[0] == str(tmp_path.resolve())
@@ -421,7 +436,7 @@ def test_no_text_becomes_a_flag_and_none_is_too_long(tmp_path: Path) -> None:
     name = tracker.add(NewItem(title=long, description=long))
     tracker.comment("demo-1", long)
     tracker.close("demo-2", long)
-    assert row(tmp_path, name)["title"] == long[:500]
+    assert row(tmp_path, name)["title"] == long[: 8 + 246], "500 bytes, as bd counts"
     texts = (row(tmp_path, name)["description"], row(tmp_path, "demo-2")["close_reason"])
     assert all(text.startswith("--force üü") and text.endswith("ü ...") for text in texts)
 
@@ -475,6 +490,10 @@ def test_beads_are_found_in_any_shape(out: str) -> None:
 def test_errors_are_found_on_either_stream(out: str, err: str, code: int, words: str) -> None:
     found = answer(out, err, code)
     assert found.failed and found.words == words
+
+
+def test_whoever_prints_what_only_looks_like_values_costs_no_time() -> None:
+    assert costs_below(2.0, lambda: answer("[\n" * 200_000).rows)
 
 
 def test_silence_is_not_found_where_a_bead_was_asked_for() -> None:

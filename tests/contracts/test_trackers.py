@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,8 +27,7 @@ from capsule.trackers import backlog
 from capsule.trackers._beads_rows import splice
 from capsule.trackers.beads_file import BeadsFileTracker, connect, find
 from capsule.trackers.memory import MemoryTracker
-from tests.contracts.bd_projects import ERAS, bead, real, served
-from tests.contracts.fake_bd.served import end_servers
+from tests.contracts.bd_projects import ERAS, bead, faked, real
 from tests.costs import grows_linearly
 
 pytest.register_assert_rewrite("tests.contracts.tracker_suite")
@@ -70,18 +69,12 @@ def why_blocked(item: Item) -> dict[str, str]:
     return {"blocked_from_status": origin, "blocked_reason": reason, "blocked_type": kind}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _servers_end() -> Iterator[None]:
-    yield
-    end_servers()
-
-
 class BeadsContract(TrackerContract):
     era: ClassVar[str]
 
     @classmethod
     def open(cls, folder: Path, items: Sequence[Item]) -> Tracker:
-        return served(folder, items, cls.era)
+        return faked(folder, items, cls.era)
 
 
 for _era in ERAS:

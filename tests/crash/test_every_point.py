@@ -21,8 +21,8 @@ from .project import Project
 
 GROUPS = 24
 MISSIONS = 24 if ALL else 4
-DOORS_TRIED = 4
-EFFECTS_TRIED = 3
+DOORS_TRIED = 2
+EFFECTS_TRIED = 2
 CHAINS = 1
 
 MakeProject = Callable[[], Project]

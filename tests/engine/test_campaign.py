@@ -219,11 +219,38 @@ def test_a_tracker_that_does_not_let_a_parent_be_closed_is_asked_again(epic: Sce
     tracker.refuses = ("e",)
     epic.tracker, epic.world = tracker, replace(epic.world, tracker=tracker)
     epic.plays({"a": makes("a")})
-    run(epic)
+    report = run(epic)
     assert [event.text for event in told(epic, Warned)] == ["e could not be closed in the tracker: e has a gate."]
+    assert (report.exit_code, report.ended_because) == (1, "what is left of e cannot be worked on now")
+    assert report.waiting == {"e": "all that it holds is done, and it is not closed"}
     tracker.refuses = ()
-    run(epic)
+    again = run(epic)
     assert tracker.item("e").status is Status.DONE
+    assert (again.exit_code, again.ended_because) == (0, "e is done")
+
+
+def test_what_is_merged_is_closed_as_soon_as_its_tracker_lets_it(epic: Scene) -> None:
+    items = [Item(id="e", title="E", type="epic"), *(Item(id=name, title=name, parent="e") for name in "ab")]
+    tracker = Unwilling(items)
+    tracker.refuses = ("a",)
+    epic.tracker, epic.world = tracker, replace(epic.world, tracker=tracker)
+    epic.plays({"a": makes("a"), "b": makes("b")})
+    real = epic.watcher.event
+
+    def lets_go(mission: str, event: Any) -> None:
+        real(mission, event)
+        if mission == "b":
+            tracker.refuses = ()
+
+    epic.watcher.event = lets_go  # type: ignore[method-assign]
+    report = run(epic)
+    assert (report.done, report.exit_code, tracker.item("e").status) == (["a", "b"], 0, Status.DONE)
+
+
+def test_an_epic_below_its_own_child_is_not_called_done(epic: Scene) -> None:
+    holding(epic, Item(id="e", title="E", type="epic", parent="a"), Item(id="a", title="A", parent="e", type="feature"))
+    report = run(epic)
+    assert (report.exit_code, epic.tracker.item("e").status) == (1, Status.READY)
 
 
 def test_an_item_that_is_added_meanwhile_is_part_of_it(epic: Scene) -> None:

@@ -178,12 +178,6 @@ def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
     assert Reader(tmp_path).follow((ROOT / "docs/tutorial.md").read_text()) > 15
 
 
-def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
-    [shown] = blocks((ROOT / "README.md").read_text(), "demo")
-    said = Reader(tmp_path).type(shlex.join(["capsule", "demo", str(tmp_path / "demo")]))
-    assert pattern(f"...\n{shown}...\n").fullmatch(said), said
-
-
 def test_the_comparison_can_fail(tmp_path: Path) -> None:
     assert pattern("a ... c\n...\nend\n").fullmatch("a b c\nx\ny\nend\n")
     assert not pattern("a ... c\nend\n").fullmatch("a b d\nend\n")

@@ -1,4 +1,4 @@
-"""`capsule add TITLE`: one more item, in the backlog or among the beads."""
+"""`capsule add TITLE`: one more item, in the backlog or in another tracker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import project_option
 from capsule.commands.moving import commit_option
-from capsule.core.errors import CapsuleError, UsageError
+from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.item import NewItem, Status, Value, check_id
 from capsule.core.text import one_line
 
@@ -39,6 +39,7 @@ LEVELS = {
     "impact": ("low", "medium", "high"),
 }
 FOR_BEADS = ("type", "priority", "parent")
+TYPES = "task, bug, feature, epic, or what else your tracker knows"
 PRIORITIES = ("0", "1", "2", "3", "4")
 _PATIENCE = 60.0
 
@@ -48,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--description", metavar="TEXT", help="more about it; - reads it from stdin")
     for name, levels in LEVELS.items():
         parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)} (backlog)")
-    parser.add_argument("--type", metavar="TYPE", help="task, bug, feature, epic, or what else your beads know (beads)")
+    parser.add_argument("--type", metavar="TYPE", help=f"{TYPES} (beads; default: task)")
     parser.add_argument("--priority", metavar="N", help="0, which is the most urgent, to 4 (beads; default: 2)")
     parser.add_argument("--parent", metavar="ID", help="the epic or feature that it belongs to (beads)")
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="may be given several times")
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     if tracker.keeps_phases:
         name = _add(project, tracker, values, no_commit=args.no_commit)
     else:
-        name = tracker.add(_new_bead(tracker, args, values))
+        name = _add_to_tracker(tracker, args, values)
     print(f"{name}  {values['title']}")
     return 0
 
@@ -83,12 +84,22 @@ def _check_options(tracker: Tracker, args: argparse.Namespace) -> None:
         hint = "An item of a backlog has --size, --complexity, --risk and --impact."
         raise UsageError(f"--{given[0]} is for beads, and this project has a backlog.", hint)
     if given:
-        hint = "A bead has --type, --priority (0 to 4) and --parent."
-        raise UsageError(f"--{given[0]} is for a backlog, and this project has beads.", hint)
+        hint = "An item has --type, --priority (0 to 4) and --parent there."
+        raise UsageError(f"--{given[0]} is for a backlog, and this project's tracker is {tracker.name}.", hint)
     refuse_no_commit(tracker, args)
 
 
-def _new_bead(tracker: Tracker, args: argparse.Namespace, values: dict[str, Value]) -> NewItem:
+def _add_to_tracker(tracker: Tracker, args: argparse.Namespace, values: dict[str, Value]) -> str:
+    new = _new_item(tracker, args, values)
+    try:
+        return tracker.add(new)
+    except Refused as refused:
+        if args.type and "type" in refused.message:  # the one thing it can refuse that we do not look at ourselves
+            refused.hint = f"--type is {TYPES}."
+        raise
+
+
+def _new_item(tracker: Tracker, args: argparse.Namespace, values: dict[str, Value]) -> NewItem:
     """The reference makes it ours: should the tracker be asked twice, it is added once."""
     from capsule.commands.moving import plain
 

@@ -17,7 +17,6 @@ from capsule.core.item import Item, Status
 if TYPE_CHECKING:
     from capsule.commands.run import Plan
     from capsule.core.schedule import Place
-    from capsule.core.state import MissionState
     from capsule.doors import Tracker
     from capsule.engine.campaign import Campaign
     from capsule.engine.dispatch import Desk, Errand, RunReport
@@ -100,8 +99,9 @@ class CampaignDesk(ProjectDesk):
         self._campaign, self._into = campaign, into
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
-        states = _not_halted(self._states)
-        return queued(self._project, self._tracker, states, self._tracker.everything(), left_alone)
+        items = self._tracker.everything()
+        states = self.states(items)
+        return queued(self._project, self._tracker, states, items, left_alone, resumed=states)
 
     def plan(self, item: Item) -> Plan:
         return _plan(self._project, self._tracker, item, self._args, self._into)
@@ -118,19 +118,15 @@ def _plan(project: Project, tracker: Tracker, item: Item, args: argparse.Namespa
     return plan_mission(project, tracker, item.id, args, start=f"refs/heads/{into}")
 
 
-def _not_halted(states: Mapping[str, MissionState]) -> dict[str, MissionState]:
-    return {name: state for name, state in states.items() if not state.halt}
-
-
 def _show(project: Project, tracker: Tracker, members: Sequence[Item], args: argparse.Namespace, into: str) -> int:
     """`--dry-run`: the order in which everything would be done, and what the first agent would be told."""
     from capsule.commands.dry_run import show_plan
     from capsule.core.schedule import in_order
 
     items = tracker.everything()
-    states = _not_halted(states_of(project, items))
+    states = states_of(project, items)
     wanted = {item.id for item in to_do(members)}
-    found = in_order(items, wanted, partial(queued, project, tracker, states))
+    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=states))
     for number, place in enumerate(found, 1):
         word = f"{number}. would run" if place.actionable else "not now"
         print(f"{place.item.id}  {word}: {place.why}")
@@ -143,15 +139,19 @@ def _show(project: Project, tracker: Tracker, members: Sequence[Item], args: arg
 
 def summary(report: RunReport, cap: int, root: Item) -> str:
     """What the campaign came to: how far everything is, what was not run and why, and what to type next."""
+    from capsule.core.errors import Interrupted
     from capsule.reports.style import clean
     from capsule.reports.table import column, widest
 
     rows = rows_of(report, cap)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
     unfinished = any(row.done < row.of for row in report.progress)
+    rows += _to_undo(report)
     if unfinished:
-        rows.append(("go on", _way_on(report, root)))
-    lines = [laid_out(f"Campaign {root.id} ended: {report.ended_because}.", rows)]
+        rows += _way_on(report, root)
+    stopped = report.exit_code == Interrupted.exit_code  # the error that follows says where
+    head = f"Campaign {root.id} is not at its end." if stopped else f"Campaign {root.id} ended: {report.ended_because}."
+    lines = [laid_out(head, rows)]
     if report.progress:
         ids, titles = [row.item for row in report.progress], [clean(row.title) for row in report.progress]
         left, middle = widest(ids), min(widest(titles), _WIDEST_TITLE)
@@ -162,8 +162,13 @@ def summary(report: RunReport, cap: int, root: Item) -> str:
     return "\n".join(lines)
 
 
-def _way_on(report: RunReport, root: Item) -> str:
+def _to_undo(report: RunReport) -> list[tuple[str, str]]:
+    """The newest first: that is the order in which they can be taken back."""
+    merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}
+    return [(f"undo {name}:", f"git revert -m 1 {merged[:12]}") for name, merged in reversed(merges.items()) if merged]
+
+
+def _way_on(report: RunReport, root: Item) -> list[tuple[str, str]]:
+    """Commands, and nothing else: they are there to be pasted."""
     stuck = next(iter(report.stuck), "")
-    look = f" (see why with capsule show {stuck})" if stuck else ""
-    again = f"goes on with {stuck}" if stuck else "goes on"
-    return f"capsule run {root.id} {again}{look}"
+    return [("go on", f"capsule run {root.id}"), *([("why", f"capsule show {stuck}")] if stuck else [])]

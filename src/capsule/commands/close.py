@@ -9,7 +9,8 @@ from capsule.commands import complete
 DESCRIPTION = """\
 Say that an item will not be done, and why. A mission that was under way ends; what it left uncommitted is salvaged
 first. An item of a backlog leaves it, and the worklog of this month remembers both; a bead is closed with the reason.
-Where beads refuses that (it is blocked, it has open children) nothing is changed, and you are told why.
+One that holds open items is not: these come first. Where its tracker refuses to close it, because it is blocked or
+waits at a gate, nothing is changed, and you are told why.
 
   capsule close WRK-003 --reason "the customer has left"
   capsule close demo-1.1.2 --reason "nobody phones any more"

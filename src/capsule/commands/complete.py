@@ -12,11 +12,14 @@ from capsule.core.item import Status
 
 if TYPE_CHECKING:
     from capsule.commands.moving import Grip
+    from capsule.core.item import Item
+    from capsule.doors import Tracker
 
 DESCRIPTION = """\
 Say that an item is done, whatever its status. A mission that was under way ends; what it left uncommitted is salvaged
 first. An item of a backlog leaves it, and the worklog of this month remembers it; its id is never given again. A bead
-is closed; where beads refuses that (it is blocked, it has open children) nothing is changed, and you are told why.
+is closed. One that holds open items is not: these come first. Where its tracker refuses to close it, because it is
+blocked or waits at a gate, nothing is changed, and you are told why.
 
   capsule complete WRK-003
   capsule complete demo-1.1.1
@@ -24,6 +27,9 @@ is closed; where beads refuses that (it is blocked, it has open children) nothin
 For an item that will not be done there is `capsule close`.
 Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 3 it is running.
 """
+
+_NAMED = 3
+"""So many of the items that are in the way are named."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +54,8 @@ def archive(args: argparse.Namespace, why: str = "") -> int:
     with grip(project, tracker, args.item) as held:
         item, left = held.item, held.mission.under_way
         if item.status is Status.DONE and not tracker.keeps_phases and not left:
-            raise Refused(f"{item.id} is closed already.", f"Reopen it if there is more to do: bd reopen {item.id}")
+            raise Refused(f"{item.id} is closed already.", _how_to_reopen(tracker, item.id))
+        _refuse_over_open_ones(tracker, item)
         _take_out(held, why, no_commit=args.no_commit)
     print(f"{item.id} is {'closed' if why else 'completed'}: {clean(item.title)}")
     if left:
@@ -57,6 +64,26 @@ def archive(args: argparse.Namespace, why: str = "") -> int:
         salvage = end_mission(project, item.id, how="closed by hand" if why else "completed by hand", branch=True)
         print(f"  its mission has ended{f'; what was there is kept as {salvage}' if salvage else ''}")
     return 0
+
+
+def _how_to_reopen(tracker: Tracker, item_id: str) -> str:
+    by_bd = f": bd reopen {item_id}" if tracker.name == "beads" else "."
+    return f"If there is more to do, reopen it in its tracker{by_bd}"
+
+
+def _refuse_over_open_ones(tracker: Tracker, item: Item) -> None:
+    """Not every tracker minds, and whoever closes an epic by mistake would never see its tasks again."""
+    if tracker.keeps_phases or not item.holds:
+        return
+    unfinished = [each for each in tracker.under(item.id) if each.status is not Status.DONE]
+    if not unfinished:
+        return
+    left = [each.id for each in unfinished if not each.holds] or [each.id for each in unfinished]
+    more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+    raise Refused(
+        f"{item.id} holds what is still open: {', '.join(left[:_NAMED])}{more}.",
+        f"Complete or close these first, or work through them: capsule run {item.id}",
+    )
 
 
 def _take_out(held: Grip, why: str, *, no_commit: bool) -> None:

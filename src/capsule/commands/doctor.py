@@ -293,9 +293,13 @@ _TOOLS = {
 
 
 def _tools(_: Patient) -> Iterator[Finding]:
+    from capsule.commands.doctor_tracker import bd_finding
+
     for name, (purpose, get_it) in _TOOLS.items():
         path = shutil.which(name)
-        if path:
+        if path and name == "bd":
+            yield bd_finding(path, get_it)
+        elif path:
             yield Finding(name, "ok", path)
         else:
             yield Finding(name, "optional", f"not installed: {purpose}", f"To get it: {get_it}")

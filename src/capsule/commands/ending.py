@@ -81,7 +81,8 @@ def _release(world: World, mission: str) -> None:
         return  # the item is gone from its tracker: nothing is claimed any more
     except CapsuleError as fault:
         print(f"warning: {mission} is still claimed in its tracker: {fault.message}", file=sys.stderr)
-        print(f"  Take the claim back there, such as with: bd update {mission} --status=open", file=sys.stderr)
+        by_bd = f", such as with: bd update {mission} --status=open" if world.tracker.name == "beads" else "."
+        print(f"  Take the claim back there{by_bd}", file=sys.stderr)
 
 
 def stop_runner(project: Project, mission: str) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from capsule.commands.arguments import project_option
-from capsule.core.item import check_id
+from capsule.core.campaign import is_container
+from capsule.core.item import HELD, Item, check_id
 
 if TYPE_CHECKING:
     from capsule.core.schedule import Place
+    from capsule.core.state import MissionState
     from capsule.doors import Tracker
     from capsule.wiring import Project
 
@@ -82,10 +84,16 @@ def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
 
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
+    from capsule.commands.moving import running
+    from capsule.commands.queue import places, states_of
     from capsule.reports.style import clean
 
+    items = tracker.everything()
+    states = states_of(project, items)
+    pids = running(project, {item.id for item in items})
+    busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
     before = ""
-    for place in _places(project, tracker):
+    for place in places(project, tracker, states, busy):  # exactly as a run would find it, but for what runs now
         item, can = place.item, place.actionable
         yield Answer(
             id=item.id,
@@ -95,36 +103,47 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
             next=can and not before,
             after=before if can else "",
             why=clean(place.why),
-            to_move_it=_way_on(place),
+            to_move_it=_way_on(Case(place, states.get(item.id), item.id in busy)),
         )
         before = item.id if can else before
 
 
-def _places(project: Project, tracker: Tracker) -> Sequence[Place]:
-    """The queue exactly as a run would find it, but for what runs at this moment."""
-    from capsule.commands.moving import running
-    from capsule.commands.queue import places, states_of
+class Case(NamedTuple):
+    """An item in the queue, and what is known of its mission."""
 
-    items = tracker.everything()
-    pids = running(project, {item.id for item in items})
-    busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
-    return places(project, tracker, states_of(project, items), busy)
+    place: Place
+    mission: MissionState | None
+    runs: bool
 
+    @property
+    def item(self) -> Item:
+        return self.place.item
 
-WAYS = {
-    "waits for itself": "take one of these off the dependencies: nothing in the circle can come first",
-    "waits for ": "{others} must be done first, or be taken off its dependencies",
-    "it is running": "wait for it: capsule logs {id} -f",
-    "its mission stopped": "see why with capsule show {id}, then capsule run {id}",
-    "blocked (decision)": "capsule approve {id}, or capsule close {id} --reason TEXT",
-    "blocked ": "capsule unblock {id} --notes TEXT",
-    "it is a": "capsule run {id} works through what it holds",
-}
-"""What would make an item move, by how the queue begins to say why it cannot."""
+    @property
+    def asks(self) -> str:
+        return self.item.blocked.kind if self.item.blocked else ""
 
 
-def _way_on(place: Place) -> str:
-    if place.actionable:
-        return f"capsule run {place.item.id}"
-    way = next((way for start, way in WAYS.items() if place.why.startswith(start)), "capsule show {id}")
-    return way.format(id=place.item.id, others=" and ".join(place.waits_for))
+WAYS: tuple[tuple[Callable[[Case], object], str], ...] = (
+    (lambda case: case.place.actionable, "capsule run {id}"),
+    (lambda case: case.asks == "decision", "capsule approve {id}, or capsule close {id} --reason TEXT"),
+    (lambda case: case.asks == HELD, "settle it in its tracker, which holds it back"),
+    (lambda case: case.item.blocked, "capsule unblock {id} --notes TEXT"),
+    (lambda case: is_container(case.item) and case.item.holds, "capsule run {id} works through what it holds"),
+    (lambda case: is_container(case.item), "put what is to be done into it: capsule add TITLE --parent {id}"),
+    (lambda case: case.runs, "wait for it: capsule logs {id} -f"),
+    (lambda case: case.mission and case.mission.halt, "see why with capsule show {id}, then capsule run {id}"),
+    (lambda case: case.item.taken_by, "let {who} finish, or take it from them in its tracker"),
+    (lambda case: _in_a_circle(case.place), "take one of these off the dependencies: none of them can come first"),
+    (lambda case: case.place.waits_for, "{others} must be done first, or be taken off its dependencies"),
+)
+"""What would make an item move: the first that applies, in the order in which the queue objects."""
+
+
+def _way_on(case: Case) -> str:
+    way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
+    return way.format(id=case.item.id, who=case.item.taken_by, others=" and ".join(case.place.waits_for))
+
+
+def _in_a_circle(place: Place) -> bool:
+    return place.why.startswith("waits for itself")

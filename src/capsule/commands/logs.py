@@ -59,11 +59,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.common import known_mission
+    from capsule.commands.show import find_mission
     from capsule.wiring import open_project
 
     project, mission = open_project(args.project_dir), check_id(args.item)
-    _check_phase(known_mission(project, mission), args.phase)
+    _check_phase(find_mission(project, mission, "logs"), args.phase)
     journal = project.journal(read_only=True)
     try:
         shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")

@@ -49,14 +49,17 @@ def commit_option(parser: argparse.ArgumentParser) -> None:
 def refuse_no_commit(tracker: Tracker, args: argparse.Namespace) -> None:
     if args.no_commit and not tracker.keeps_phases:
         raise UsageError(
-            "--no-commit is for a backlog, and this project has beads.", "Leave it out: nothing is committed."
+            f"--no-commit is for a backlog, and this project's tracker is {tracker.name}.",
+            "Leave it out: nothing is committed.",
         )
 
 
 def refuse_beads(tracker: Tracker, verb: str, instead: str) -> None:
     """For what only a backlog has: phases to be moved between, decisions to be waited for."""
     if not tracker.keeps_phases:
-        raise Refused(f"`capsule {verb}` is for the items of a backlog, and this project has beads.", instead)
+        raise Refused(
+            f"`capsule {verb}` is for the items of a backlog, and this project's tracker is {tracker.name}.", instead
+        )
 
 
 def find_item(tracker: Tracker, item_id: str) -> Item:
@@ -151,7 +154,7 @@ def books_of(project: Project, tracker: Tracker) -> Books:
     if books is None:
         raise Refused(
             f"The items of this project are not in a backlog: {tracker.name} has them.",
-            "Change them there, such as with `bd update` and `bd close`.",
+            f"Change them there{', such as with `bd update` and `bd close`' if tracker.name == 'beads' else ''}.",
         )
     return books
 

@@ -12,6 +12,8 @@ from capsule.core.item import Status, check_id
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from capsule.core.item import Item
+    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\
@@ -57,6 +59,7 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     item = tracker.item(item_id)
     if item.status is Status.DONE:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
+    _refuse_to_prepare_many(tracker, item)
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are
     repository.refuse_if_under_way(project.git)
@@ -76,6 +79,17 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
         workspace.write_worklog(world.redact(worklog))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
         return workspace.path, workspace.branch, notes
+
+
+def _refuse_to_prepare_many(tracker: Tracker, item: Item) -> None:
+    """What holds others has no worktree of its own: each of these has."""
+    from capsule.core.campaign import is_container, to_do
+
+    if tracker.keeps_phases or not is_container(item):
+        return
+    left = to_do(tracker.under(item.id))
+    hint = f"Name one of them: capsule prep {left[0].id}" if left else "There is nothing to work on in it."
+    raise Refused(f"{item.id} is done by doing what it holds, so there is no worktree for it.", hint)
 
 
 def _ahead(project: Project, base: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from capsule.commands.common import mission_state, on_tape
 from capsule.core.campaign import is_container
 from capsule.core.errors import LockHeld, Refused, UsageError
 from capsule.core.event import RUN
-from capsule.core.item import Item
+from capsule.core.item import HELD, Item
 
 if TYPE_CHECKING:
     from capsule.commands.run import Plan
@@ -107,10 +107,14 @@ def refuse_what_has_to_wait(tracker: Tracker, item_id: str) -> None:
     from capsule.core.schedule import queue
 
     place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
+    if place and place.item.taken_by:
+        raise Refused(f"{item_id} is {place.why}.", "Let them finish, or take it from them in the tracker.")
     if place and place.waits_for:
         raise Refused(f"{item_id} {place.why}.", f"Run that first, or take the dependency out of {item_id}.")
     if place and place.item.blocked:
-        raise Refused(f"{item_id} is {place.why}.", f"Let it go on: capsule unblock {item_id}")
+        held = place.item.blocked.kind == HELD
+        hint = f"Settle it in {tracker.name}, then go on." if held else f"Let it go on: capsule unblock {item_id}"
+        raise Refused(f"{item_id} is {place.why}.", hint)
 
 
 _SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
@@ -128,7 +132,6 @@ def way_on(item_id: str, item: Item | None, why: str = "") -> str:
 
 def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Namespace, report: RunReport) -> None:
     from capsule.engine.dispatch import work_through
-    from capsule.engine.run_mission import close_what_is_merged
     from capsule.reports.queue_lines import QueueReport
     from capsule.rules import words_at
     from capsule.system.stop import Stop
@@ -148,8 +151,6 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
         ) as opened,
     ):
         world = on_tape(opened, project, tracker, args)
-        if not world.books:
-            close_what_is_merged(world)
         work_through(*set_up(world), world, report)
 
 
@@ -204,10 +205,18 @@ class ProjectDesk:
         self._project, self._tracker, self._world, self._args, self._named = project, tracker, world, args, named
         self._states = states_of(project, tracker.everything())
         self._told: set[str] = set()
+        self._taken: set[str] = set()
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
-        states = {name: state for name, state in self._states.items() if name not in self._named}
-        return places(self._project, self._tracker, states, left_alone)
+        items = self._tracker.everything()
+        states = self.states(items)
+        return queued(self._project, self._tracker, states, items, left_alone, resumed=self._named)
+
+    def states(self, items: Sequence[Item]) -> dict[str, MissionState]:
+        """The missions as this run found them, and those that it took up as they are now."""
+        if self._tracker.keeps_phases:
+            return self._states
+        return self._states | states_of(self._project, [item for item in items if item.id in self._taken])
 
     def workflow(self, item: Item) -> Workflow:
         from capsule.rules import choose_workflow, words_at
@@ -235,6 +244,7 @@ class ProjectDesk:
         check_agents(plan, world)
         make_place_ready(plan)
         interrupted = self._states.pop(item.id, None)
+        self._taken.add(item.id)
         if interrupted and interrupted.under_way and not interrupted.halt and self._args.output != "json":
             print(f"Resuming {item.id} at {interrupted.to_do[0]}", file=sys.stderr)
         return plan.order, world
@@ -264,20 +274,37 @@ def queued(
     states: Mapping[str, MissionState],
     items: Sequence[Item],
     left_alone: Mapping[str, str] | None = None,
+    *,
+    resumed: Container[str] = (),
 ) -> list[Place]:
-    """These items as a queue."""
+    """These items as a queue. `resumed` are those that go on although they halted."""
     from capsule.core.schedule import queue
     from capsule.rules import guardrails_of
 
-    halted = {} if tracker.keeps_phases else {name: _halted(state) for name, state in states.items() if state.halt}
+    guardrails = guardrails_of(project.settings)
+    if tracker.keeps_phases:
+        interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
+        return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
+    standing = {name: words for name, state in states.items() if (words := _standing(state))}
     return queue(
         items,
-        under_way={name for name, state in states.items() if state.begun and not state.halt},
-        halted=halted,
+        under_way={name for name, state in states.items() if state.under_way and not state.halt},
+        halted={name: _halted(state) for name, state in states.items() if state.halt and name not in resumed},
         left_alone=left_alone,
-        guardrails=guardrails_of(project.settings),
-        by_priority=not tracker.keeps_phases,
+        ours=standing,
+        standing=standing,
+        guardrails=guardrails,
+        by_priority=True,
     )
+
+
+def _standing(state: MissionState) -> str:
+    """How a mission goes on; '' where it has come to its end."""
+    from capsule.engine.job import only_to_be_closed
+
+    if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
+        return "is merged and only has to be closed"
+    return f"goes on at {state.to_do[0]}" if state.under_way else ""
 
 
 def _halted(state: MissionState) -> str:
@@ -291,7 +318,8 @@ def _show_queue(project: Project, tracker: Tracker, args: argparse.Namespace, on
     from capsule.commands.run import plan_mission
     from capsule.core.schedule import choose
 
-    found = places(project, tracker, states_of(project, tracker.everything()))
+    items = tracker.everything()
+    found = queued(project, tracker, states_of(project, items), items)
     for place in found:
         if not only or place.item.id in only:
             print(f"{place.item.id}  {'would run' if place.actionable else 'not now'}: {place.why}")

@@ -149,8 +149,9 @@ class Plan:
     @property
     def merged_already(self) -> bool:
         """All but the tracker knows it: there is nothing to run, only an item to close."""
-        unclosed = self.state.finished and not self.state.item_closed and "merged" in self.state.facts
-        return unclosed and self.item.status is Status.IN_PROGRESS
+        from capsule.engine.job import only_to_be_closed
+
+        return only_to_be_closed(self.state) and self.item.status is Status.IN_PROGRESS
 
 
 def plan_mission(

@@ -93,9 +93,20 @@ def _check_prerequisites(tracker: str) -> None:
             "`bd` (beads) is not installed.",
             "Do without it: `capsule setup-template --tracker=file`. Or get it: https://github.com/steveyegge/beads",
         )
+    if tracker == "bd":
+        _check_bd()
     missing = [name for name in (*PROJECT_FILES, FIXTURES) if not (TEMPLATE / name).exists()]
     if missing:
         raise PrerequisiteMissing(f"The template lacks {', '.join(missing)}.", "Install Capsule again.")
+
+
+def _check_bd() -> None:
+    """One that Capsule could not work with later is not let make anything either."""
+    from capsule.commands.doctor_tracker import bd_version, too_old
+
+    complaint = too_old(bd_version())
+    if complaint:
+        raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: https://github.com/steveyegge/beads")
 
 
 def _check_target(place: Path, names: Sequence[str]) -> None:
@@ -163,6 +174,7 @@ def _bd_tracker(place: Path) -> None:
     if not (place / ".beads").is_dir():
         raise CapsuleError("`bd init` ended well, and made no .beads folder.", WITHOUT_BD)
     _bd_import(place)
+    _write_down(place)
     for path in set(place.iterdir()) - there - {place / ".beads"}:
         _remove(path)
     _take_back_commits(place)
@@ -188,6 +200,22 @@ def _bd_import(place: Path) -> None:
         if "unknown shorthand flag" not in fault.message:
             raise
         _bd(place, "import", fixtures)
+
+
+def _write_down(place: Path) -> None:
+    """Newer versions keep a database and nothing else, which git does not get: a clone would have no beads."""
+    file = place / ".beads" / FIXTURES
+    if not (file.is_file() and file.stat().st_size) and not _is_ignored(place, file):
+        _bd(place, "export", "-o", str(file))
+
+
+def _is_ignored(place: Path, file: Path) -> bool:
+    """By what bd has put into its folder, or into the project."""
+    try:
+        run_git(place, "check-ignore", "--quiet", str(file))
+    except CapsuleError:
+        return False
+    return True
 
 
 def _take_back_commits(place: Path) -> None:

@@ -6,12 +6,15 @@ import argparse
 import json
 import shutil
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import item_argument, project_option
-from capsule.core.item import check_id
+from capsule.core.errors import CapsuleError, UnknownItem
+from capsule.core.item import Status, check_id
 
 if TYPE_CHECKING:
+    from capsule.core.state import MissionState
     from capsule.reports.story import Story
     from capsule.wiring import Project
 
@@ -29,6 +32,8 @@ interrupted; `capsule run ID` goes on with it.
 
 Exit code: 0 shown, 1 there is no such mission.
 """
+
+_NAMED = 3
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,15 +57,58 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tell(project: Project, mission: str) -> Story:
-    from capsule.commands.common import known_mission
     from capsule.core.state import children_of, replay
-    from capsule.reports.story import Story
+    from capsule.reports.story import Standpoint, Story
 
-    known_mission(project, mission)
+    class Over(Story):
+        """Its item is closed: there is nothing to run any more."""
+
+        def standpoint(self) -> Standpoint:
+            return replace(super().standpoint(), next=f"capsule logs {self.mission}")
+
+    state = find_mission(project, mission, "show")
+    kind = Over if state.abandoned and _is_closed(project, mission) else Story
     journal = project.journal(read_only=True)
     try:
         events = [event for _, event in journal.events(mission)]
         children = children_of(replay(events), lambda child: replay(event for _, event in journal.events(child)))
-        return Story(events, journal.running(mission), project.root, tuple(children))
+        return kind(events, journal.running(mission), project.root, tuple(children))
     finally:
         journal.close()
+
+
+def find_mission(project: Project, name: str, verb: str) -> MissionState:
+    """Where it stands. What is run as a whole has no mission of its own: those of what it holds are named."""
+    from capsule.commands.common import known_mission, mission_state
+
+    state = mission_state(project, name)
+    below = [] if state.started else _held_by(project, name)
+    if not below:
+        return known_mission(project, name)
+    named = f"{', '.join(below[:_NAMED])}{', ...' if len(below) > _NAMED else ''}"
+    hint = f"`capsule status` shows it; `capsule {verb} ID` is for one of {named}."
+    raise CapsuleError(f"{name} is run as a whole, and has no mission of its own.", hint, exit_code=1)
+
+
+def _held_by(project: Project, name: str) -> list[str]:
+    """What is worked on below it; nothing where nobody can tell."""
+    from capsule.core.campaign import is_container
+    from capsule.wiring import tracker_if_there
+
+    try:
+        tracker = tracker_if_there(project)
+        members = () if tracker.keeps_phases else tracker.under(name)
+    except CapsuleError:
+        return []
+    return [item.id for item in members if not is_container(item)]
+
+
+def _is_closed(project: Project, name: str) -> bool:
+    from capsule.wiring import open_tracker
+
+    try:
+        return open_tracker(project).item(name).status is Status.DONE
+    except UnknownItem:
+        return True
+    except CapsuleError:
+        return False

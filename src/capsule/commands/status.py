@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.commands.arguments import project_option, terminal_width
@@ -79,26 +79,27 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if items:
         rows = _listed(items) if tracker.keeps_phases else _as_tree(items, {item.id: item for item in known})
-        print("\n".join(_page(project, tracker, rows, len(every))))
+        print("\n".join(_page(project, tracker, rows, every)))
     else:
         print("Nothing here is of that kind." if every else nothing_yet(tracker))
     return 0
 
 
-def _page(project: Project, tracker: Tracker, rows: Sequence[Row], all_of_them: int) -> Iterator[str]:
+def _page(project: Project, tracker: Tracker, rows: Sequence[Row], every: Sequence[Item]) -> Iterator[str]:
     from capsule.reports.style import Style
 
     items = [row.item for row in rows]
     yield from _table(LIST if tracker.keeps_phases else TREE, rows, Style(sys.stdout), terminal_width())
     yield ""
-    yield _counts(items, all_of_them)
-    yield from _missions(project, {item.id for item in items}, halted=not tracker.keeps_phases)
+    yield _counts(items, len(every)) if tracker.keeps_phases else _counts_of_work(items, every)
+    yield from _missions(project, {item.id for item in items}, by_tracker=tracker.keeps_phases)
 
 
 def nothing_yet(tracker: Tracker) -> str:
     if tracker.keeps_phases:
         return 'The backlog is empty. Put something into it: capsule add "Sort the list by name"'
-    return 'No bead is open. Make one: capsule add "Sort the list by name", or bd create'
+    by_bd = ", or bd create" if tracker.name == "beads" else ""
+    return f'Nothing is open in {tracker.name}. Add something: capsule add "Sort the list by name"{by_bd}'
 
 
 # ---- which items
@@ -232,14 +233,27 @@ def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: in
             yield indent + fit(row.why, max(width - len(indent), NARROWEST_TITLE))
 
 
-def _counts(items: Sequence[Item], all_of_them: int) -> str:
-    counts = Counter(item.status.value for item in items)
+def _counts(items: Sequence[Item], all_of_them: int, waiting: Container[str] = ()) -> str:
+    counts = Counter("waiting" if item.id in waiting else item.status.value for item in items)
     shown = f"{len(items)} of {all_of_them}" if len(items) != all_of_them else str(all_of_them)
-    return f"{shown} item{'' if all_of_them == 1 else 's'}: {', '.join(f'{n} {word}' for word, n in counts.items())}"
+    kinds = ", ".join(f"{number} {word}" for word, number in counts.items())
+    return f"{shown} item{'' if all_of_them == 1 else 's'}{': ' if kinds else ''}{kinds}"
 
 
-def _missions(project: Project, ids: set[str], *, halted: bool) -> Iterator[str]:
-    """What runs now, by its lock, and what was begun and is held by nobody. A backlog says itself what has halted."""
+def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
+    """Of what is worked on: an epic is done when what it holds is. What comes after something else is not ready yet."""
+    from capsule.core.campaign import to_do
+    from capsule.core.schedule import queue
+
+    waiting = {place.item.id for place in queue(every) if place.waits_for}
+    return _counts(to_do(items), len(to_do(every)), waiting)
+
+
+def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
+    """What runs now, by its lock, and what was begun and is held by nobody.
+
+    `by_tracker`: it says itself at which phase an item stands, and what has halted.
+    """
     from capsule.commands.moving import running, under_way
     from capsule.reports.style import clean
 
@@ -249,8 +263,10 @@ def _missions(project: Project, ids: set[str], *, halted: bool) -> Iterator[str]
     for name, state in under_way(project, ids - pids.keys()).items():
         if state.begun:
             yield f"‖ {name} was interrupted at {state.begun.phase}: capsule run {name}"
-        elif halted and state.halt:
-            yield f"■ {name} halted at {state.halt.phase}: {clean(state.halt.reason)}: capsule show {name}"
+        elif state.halt and not by_tracker:
+            yield f"■ {name} halted at {state.halt.phase}: {clean(state.halt.reason)} (capsule show {name})"
+        elif not by_tracker:
+            yield f"‖ {name} stands before {state.to_do[0]}: capsule run {name}"
 
 
 # ---- for programs

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from capsule.wiring import Project
 
 DESCRIPTION = """\
-Let an item go on that waits for a human, so that the next run takes it up again. Notes are handed to the next agent,
-and stay until a phase succeeds with them.
+Let an item go on that waits for a human, so that the next run takes it up again. Where a mission waits, notes are
+handed to its next agent, and stay until a phase succeeds with them. Where none does, as with a bead that was blocked
+before anybody began with it, they become a comment, which people read and agents do not.
 
 An item of a backlog goes back to exactly the status it was blocked from. Where a guardrail or a required review had
 stopped it, this is your word that it may go on: that much is let pass from now on, for this item. A bead whose mission
-has halted goes on from there, with its retries afresh and what you changed in its worktree until now; one that beads
-calls blocked is put back to open.
+has halted goes on from there, with its retries afresh and what you changed in its worktree until now; one that its
+tracker calls blocked is put back to open.
 
   capsule unblock WRK-003
   capsule unblock WRK-003 --notes "Use the second API; the first is being retired."
@@ -34,7 +35,7 @@ Exit code: 0 unblocked; 1 it is not blocked, or there is no such item; 3 it is r
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
-    parser.add_argument("--notes", metavar="TEXT", help="what the next agent should know; - reads it from stdin")
+    parser.add_argument("--notes", metavar="TEXT", help="for the next agent of its mission; - reads it from stdin")
     commit_option(parser)
     project_option(parser)
 
@@ -101,9 +102,8 @@ def _let_bead_go(args: argparse.Namespace, project: Project, tracker: Tracker) -
         return 0
     print(f"{item.id} is open again: capsule run {item.id}")
     if notes:
-        print(
-            "  No mission waits for your notes: they are a comment now. What an agent must know is in the description."
-        )
+        print("  No mission is waiting for notes, so they were added as a comment.")
+        print("  Agents do not read comments: put what they must know into the description.")
     return 0
 
 
@@ -111,9 +111,9 @@ def _reopen(held: Grip) -> None:
     held.tracker.reopen(held.item.id)
     after = held.tracker.item(held.item.id)
     if after.blocked:
-        raise Refused(
-            f"{after.id} is blocked still: {after.blocked.reason}.", f"See what it waits for: bd show {after.id}"
-        )
+        by_bd = held.tracker.name == "beads"
+        hint = f"See what it waits for{f': bd show {after.id}' if by_bd else ', in its tracker.'}"
+        raise Refused(f"{after.id} is blocked still: {after.blocked.reason}.", hint)
 
 
 def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -> None:

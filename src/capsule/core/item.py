@@ -54,12 +54,17 @@ class Assessment(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, **{k: v for k, v in new.items() if v and k in self.__struct_fields__})
 
 
+HELD = "held"
+"""The kind of a block that only its tracker can lift: a date, a gate."""
+
+
 class Blocked(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where a blocked item came from and what it waits for: all of it, or nothing."""
 
     from_status: Status
     reason: str
     kind: str = "clarification"
+    """What a human is asked for; '' where the tracker says no more than that it is blocked."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -86,6 +91,8 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dependencies: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
     """Ids of the items right below it, closed ones included: it is done when they are."""
+    taken_by: str = ""
+    """Who else has begun with it."""
     created: str = ""
     updated: str = ""
 

@@ -13,7 +13,7 @@ import msgspec
 
 from capsule.core.campaign import ancestors, is_container
 from capsule.core.decide import PROGRESS, Decision, Guardrails, objections
-from capsule.core.item import LEVELS, Item, Status
+from capsule.core.item import HELD, LEVELS, Blocked, Item, Status
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
 BREAKER = 2
@@ -36,13 +36,17 @@ def queue(
     under_way: Container[str] = (),
     halted: Mapping[str, str] | None = None,
     left_alone: Mapping[str, str] | None = None,
+    ours: Container[str] | None = None,
+    standing: Mapping[str, str] | None = None,
     guardrails: Guardrails | None = None,
     by_priority: bool = False,
 ) -> list[Place]:
     """Every item in the order in which it would be taken.
 
     `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that this
-    run has tried already; each with the reason. `by_priority` says how urgent an item is where nobody assessed it.
+    run has tried already; each with the reason. `ours` are items that have a mission, halted or not: what is in
+    progress without one is somebody's work by hand; None: the tracker says itself how far everything is. `standing` is
+    how missions go on, in words. `by_priority` says how urgent an item is where nobody assessed it.
     """
     ranked = sorted(enumerate(items), key=lambda pair: _rank(pair[1], pair[0], under_way))
     line = Line(
@@ -50,6 +54,8 @@ def queue(
         {**(halted or {}), **(left_alone or {})},
         guardrails or Guardrails(),
         by_priority=by_priority,
+        ours=ours,
+        standing=standing or {},
     )
     return [line.place(item) for _, item in ranked]
 
@@ -96,9 +102,17 @@ class Line:
     """All who stand in the queue, and what each of them waits for."""
 
     def __init__(
-        self, known: Mapping[str, Item], objections: Mapping[str, str], guardrails: Guardrails, *, by_priority: bool
+        self,
+        known: Mapping[str, Item],
+        objections: Mapping[str, str],
+        guardrails: Guardrails,
+        *,
+        by_priority: bool,
+        ours: Container[str] | None = None,
+        standing: Mapping[str, str] | None = None,
     ) -> None:
         self._known, self._objections, self._guardrails, self._by_priority = known, objections, guardrails, by_priority
+        self._ours, self._standing = ours, standing or {}
         self._stuck = _never_done({name: tuple(self._before(item)) for name, item in known.items()})
 
     def place(self, item: Item) -> Place:
@@ -112,10 +126,20 @@ class Line:
 
     def _objection(self, item: Item) -> str:
         if item.blocked:
-            return f"blocked ({item.blocked.kind}): {item.blocked.reason}"
+            return _block(item.blocked)
         if is_container(item):
             return f"it is {'an' if item.type[:1] in 'aeiou' else 'a'} {item.type}: what it holds is worked on"
-        return self._objections.get(item.id, "")
+        return self._objections.get(item.id) or self._in_other_hands(item)
+
+    def _in_other_hands(self, item: Item) -> str:
+        """Somebody else's, or our own without Capsule; a mission of ours was let start, and goes on."""
+        if self._ours is not None and item.id in self._ours:
+            return ""
+        if item.taken_by:
+            return f"claimed by {item.taken_by}"
+        if self._ours is not None and item.status is Status.IN_PROGRESS:
+            return f"in progress, and no mission has it: `capsule run {item.id}` takes it up"
+        return ""
 
     def _awaited(self, item: Item) -> Iterator[tuple[str, str]]:
         """What is not done yet and has to be, each with who it is that depends on it: the item, or one that holds it.
@@ -152,9 +176,17 @@ class Line:
         trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()
         if trips:
             return f"is scoped, and a human will be asked: {'; '.join(trips)}"
+        if item.id in self._standing:
+            return self._standing[item.id]
         impact = item.assessment.impact
         worth = f"priority P{item.priority}" if self._by_priority and not impact else f"impact {impact or 'unknown'}"
         return _NEXT[item.status].format(phase=item.phase or "its first phase", worth=worth)
+
+
+def _block(block: Blocked) -> str:
+    if block.kind == HELD:
+        return f"held back: {block.reason}"
+    return f"blocked ({block.kind}): {block.reason}" if block.kind else f"blocked: {block.reason}"
 
 
 _NEXT = {

@@ -125,10 +125,6 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
         return self.started and not self.finished and not self.abandoned
 
     @property
-    def only_to_be_archived(self) -> bool:
-        return self.under_way and not self.halt and bool(self.closed_as or "merged" in self.facts)
-
-    @property
     def spending(self) -> Spending:
         """What its agents have used up, one included that nobody has heard the end of."""
         known = total(self.spent.values())

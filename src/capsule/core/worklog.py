@@ -40,8 +40,9 @@ def briefing_values(item: Item, lineage: Lineage, timestamp: str) -> dict[str, s
     }
 
 
-def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str) -> str:
-    return fill(template, briefing_values(item, lineage, timestamp), source="worklog template")
+def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, earlier: str = "") -> str:
+    values = {**briefing_values(item, lineage, timestamp), "EARLIER_WORK": fenced(earlier)}
+    return fill(template, values, source="worklog template")
 
 
 def section_of(workflow: Workflow, phase: str) -> str:

@@ -37,7 +37,7 @@ def prep(job: Job) -> Report:
         world.tracker.claim(state.item.id)
     if not workspace.worklog():
         template = world.words.template("worklog.md.template")
-        worklog = open_worklog(template, state.item, state.lineage, world.clock.now())
+        worklog = open_worklog(template, state.item, state.lineage, world.clock.now(), state.earlier)
         workspace.write_worklog(world.redact(worklog))
     checkpoint = workspace.checkpoint(job.step.key)
     signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")

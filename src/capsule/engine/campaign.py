@@ -18,7 +18,7 @@ from capsule.core.schedule import Place
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, replay
 from capsule.core.workflow import Role
-from capsule.engine.job import note, standing
+from capsule.engine.job import note, only_to_be_archived, standing
 from capsule.world import World
 
 
@@ -41,7 +41,7 @@ class Campaign:
     def cut_short(self) -> list[Place]:
         """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
-        found = [each for each in closed if standing(self._world, each.id).only_to_be_archived]
+        found = [each for each in closed if only_to_be_archived(standing(self._world, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
         return [Place(each, actionable=True, why="is merged and only has to be archived") for each in found]
 
@@ -60,6 +60,10 @@ class Campaign:
         self._counted = {event.item: (event.done, event.of) for event in found}
         self._close_parents()
         return found
+
+    @property
+    def done(self) -> bool:
+        return self._family[self.root].status is Status.DONE
 
     def left_over(self, places: Sequence[Place]) -> dict[str, str]:
         """What is not done and was not tried, and why."""

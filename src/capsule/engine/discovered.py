@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import Discovered, Event, MissionStarted, StepEnded
 from capsule.core.item import NewItem
 from capsule.core.ledger import MOST_FOLLOW_UPS
@@ -36,8 +36,10 @@ def file_discovered(job: Job) -> tuple[str, ...]:
         )
         try:
             filed[world.tracker.add(new)] = title
-        except CapsuleError as refused:  # whoever refuses one, or hangs, is not asked for the others
+        except Refused as refused:
             fault = f": {refused.message}"
+        except CapsuleError as trouble:  # whoever hangs is not asked for the others
+            fault = f": {trouble.message}"
             break
     if filed:
         job.note(Discovered(at=world.clock.now(), items=filed))
@@ -57,7 +59,7 @@ def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
             continue
         for number, follow_up in enumerate(event.outcome.signal.follow_ups):
             title = one_line(follow_up.title).casefold()
-            if title not in titles:
+            if title.strip() and title not in titles:
                 titles.add(title)
                 found[f"{event.key}/{number}"] = follow_up
     return found

@@ -33,10 +33,12 @@ from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 from capsule.doors import BookEntry
 from capsule.engine.bookkeeping import set_right
-from capsule.engine.job import Order, note, standing
-from capsule.engine.run_mission import pursue, run
+from capsule.engine.job import Order, note, only_to_be_archived, only_to_be_closed, standing
+from capsule.engine.run_mission import closed_at_last, merged_and_open, pursue
+from capsule.engine.run_mission import run as run_mission
 from capsule.world import World
 
+_NOT_CLOSED = "is merged, and its tracker does not let it be closed"
 _FREE = (Status.SCOPED, Status.DONE)
 """What goes on without an agent: to be made ready, to be archived."""
 
@@ -72,6 +74,10 @@ class Undertaking(Protocol):
 
     def left_over(self, places: Sequence[Place]) -> Mapping[str, str]:
         """What is not done yet, and why."""
+
+    @property
+    def done(self) -> bool:
+        """Its own tracker says so."""
 
 
 @dataclass
@@ -174,7 +180,8 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
             report.done += _recorded_at_last(spawned, world)
         else:
             report.done += _archived_at_last(spawned, world)
-        run = _Run(errand, desk, replace(world, leash=meter), meter, report)
+        unclosed = [] if world.books else merged_and_open(world)
+        run = _Run(errand, desk, replace(world, leash=meter), meter, report, unclosed)
         try:
             run.settle()
             while item := run.next():
@@ -200,6 +207,8 @@ class _Run:
     world: World
     meter: Meter
     report: RunReport
+    unclosed: list[str]
+    """Merged, and their tracker has not let them be closed: it may, once another is closed."""
 
     def next(self) -> Item | None:
         """The next item; where there is none, the report says why."""
@@ -218,23 +227,26 @@ class _Run:
 
     def settle(self) -> None:
         """After each item, and before the first: a run may have been killed in between."""
+        for item in [item for item in self.unclosed if closed_at_last(item, self.world)]:
+            self.unclosed.remove(item)
         if self.errand.undertaking:
             self.report.progress = self.errand.undertaking.settle()
 
     def conclude(self) -> None:
         """What was not done, and the exit code."""
         report, undertaking = self.report, self.errand.undertaking
+        report.blocked |= {item: _NOT_CLOSED for item in self.unclosed if item not in report.done}
         report.exit_code = 3 if self.meter.tally.tripped else 1 if report.failed else 0
         if undertaking is None:
             return
         known = report.left_alone()
         left = undertaking.left_over(self._places())
         report.waiting = {name: why for name, why in left.items() if name not in known}
-        report.exit_code = max([report.exit_code, *report.halts, int(bool(report.stuck or report.waiting))])
+        report.exit_code = max([report.exit_code, *report.halts, int(not undertaking.done)])
 
     def _places(self) -> list[Place]:
         wanted = self.errand.statuses
-        left_alone = self.report.left_alone()
+        left_alone = self.report.left_alone() | dict.fromkeys(self.unclosed, _NOT_CLOSED)
         first = self.errand.undertaking.cut_short() if self.errand.undertaking else ()
         found = [*(place for place in first if place.item.id not in left_alone), *self.desk.places(left_alone)]
         return [place for place in found if wanted is None or place.item.status in wanted]
@@ -251,9 +263,7 @@ class _Run:
         root, stuck = undertaking.root, list(self.report.stuck)
         if self._over:
             return f"{stuck[0]} did not come to its end, and {root} stops at the first that does not"
-        if undertaking.left_over(()):
-            return f"what is left of {root} cannot be worked on now"
-        return f"{root} is done"
+        return f"{root} is done" if undertaking.done else f"what is left of {root} cannot be worked on now"
 
     def take(self, item: Item) -> None:
         """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
@@ -267,6 +277,8 @@ class _Run:
         events = [event for _, event in self.world.journal.events(item.id)]
         self.report.states[item.id] = state
         self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
+        if only_to_be_closed(state):
+            self.unclosed.append(item.id)
         moved = self.meter.tally.spawns > spawns or state.item.status is not item.status or self.meter.used_up
         self._write_up(item.id, state, events, moved=moved)
 
@@ -366,10 +378,10 @@ def _archived_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[
     """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
     know yet that it has come to its end. The ids of those that have now."""
     missions = dict.fromkeys(name for name, _ in spawned)
-    due = [mission for mission in missions if standing(world, mission).only_to_be_archived]
+    due = [mission for mission in missions if only_to_be_archived(standing(world, mission))]
     for mission in due:
         with world.journal.claim(mission):
-            run(mission, world)
+            run_mission(mission, world)
     return due
 
 

@@ -94,6 +94,16 @@ def standing(world: World, mission: str) -> MissionState:
     return replay(event for _, event in world.journal.events(mission))
 
 
+def only_to_be_archived(state: MissionState) -> bool:
+    """Closed by its own mission, which was cut short then. One that somebody closed by hand is left to them."""
+    return state.under_way and not state.halt and bool(state.closed_as or "merged" in state.facts)
+
+
+def only_to_be_closed(state: MissionState) -> bool:
+    """Merged and archived, and its tracker did not let it be closed."""
+    return state.finished and not state.item_closed and "merged" in state.facts
+
+
 def place_of(state: MissionState, world: World, mission: str = "") -> Workspace:
     """Where this mission's agents work."""
     return world.workspace(mission or state.mission, state.workflow.workspace)

@@ -26,7 +26,7 @@ from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.funds import require_funds
 from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
-from capsule.engine.job import Order, books_of, note, place_of, standing
+from capsule.engine.job import Order, books_of, note, only_to_be_closed, place_of, standing
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.world import World
 
@@ -119,17 +119,18 @@ def _next(state: MissionState, world: World) -> Step | None:
 
 def close_what_is_merged(world: World) -> list[str]:
     """Items that are merged, but whose tracker refused to close them then: asked again. The ids that are closed now."""
+    return [item for item in merged_and_open(world) if closed_at_last(item, world)]
+
+
+def merged_and_open(world: World) -> list[str]:
     claimed = [item.id for item in world.tracker.items() if item.status is Status.IN_PROGRESS]
-    return [item for item in claimed if _closed_at_last(item, world)]
+    return [item for item in claimed if only_to_be_closed(standing(world, item))]
 
 
-def _closed_at_last(item: str, world: World) -> bool:
-    state = standing(world, item)
-    if not state.finished or state.item_closed or "merged" not in state.facts:
-        return False
+def closed_at_last(item: str, world: World) -> bool:
     try:
         with world.journal.claim(item):
-            close_item(state, world)
+            close_item(standing(world, item), world)
     except CapsuleError:  # it refuses still, or somebody else is at it: the next run asks again
         return False
     return True

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from capsule.core.errors import CapsuleError, LockHeld
-from capsule.core.event import Event, StepBegun, StepEnded, decode, encode, is_mission, kind
+from capsule.core.event import RUN, Event, StepBegun, StepEnded, decode, encode, is_mission, kind
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
@@ -52,9 +52,10 @@ class SqliteJournal:
             lock.acquire()
         except LockHeld:
             pid = holder(self.lock_path(stream))
+            watch = "Wait for it" if stream.startswith(RUN) else f"Watch it with `capsule logs {stream} -f`"
+            name = f"The run {stream.removeprefix(RUN)}" if stream.startswith(RUN) else stream
             raise LockHeld(
-                f"{stream} is running{f' (pid {pid})' if pid else ''}.",
-                f"Watch it with `capsule logs {stream} -f`, or stop it first.",
+                f"{name} is running{f' (pid {pid})' if pid else ''}.", f"{watch}, or stop it first."
             ) from None
         try:
             self._epochs[stream] = self._next_epoch(stream)

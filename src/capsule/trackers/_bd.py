@@ -28,6 +28,7 @@ from capsule.core.text import sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
 from capsule.trackers._bd_answer import NO_COMMAND, Answer
+from capsule.trackers._beads import file_in
 
 GET_BD = "https://github.com/steveyegge/beads"
 OLDEST = (0, 44)
@@ -37,7 +38,11 @@ EVERYTHING = "--limit=1000000"
 _BY_HAND = "`tracker: beads-file` in .capsule/config.yaml does without bd"
 _LARGEST = 256 * 1024 * 1024
 _GRACE = 2.0
+_LOOK = 1.0
+"""Seconds between two looks at how much it has printed."""
 _OWN_VARIABLES = ("BD_*", "BEADS_*", "DOLT_*")
+_ELSEWHERE = ("BEADS_DIR", "BEADS_DB", "BD_DB", "BEADS_DATABASE")
+"""Would have us change the beads of another project."""
 _QUIET = {"BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1", "NO_COLOR": "1", "TERM": "dumb", "LC_ALL": "C.UTF-8"}
 
 _NO_DATABASE = re.compile(r"no beads database|database .{0,40}not (?:found|initiali[sz]ed)|no \.beads", re.IGNORECASE)
@@ -74,7 +79,8 @@ class Bd:
         self.patience = patience or Patience()
         self._root = root
         self._lock = lock
-        self._env = for_commands(os.environ if env is None else env, _OWN_VARIABLES) | _QUIET
+        ours = for_commands(os.environ if env is None else env, _OWN_VARIABLES) | _QUIET
+        self._env = {name: value for name, value in ours.items() if name not in _ELSEWHERE}
 
     @cached_property
     def program(self) -> str:
@@ -134,13 +140,18 @@ class Bd:
             hint = f"Get the bd that the database was made with, or a newer one: {GET_BD}. Or: {_BY_HAND}."
             return TrackerError(f"The database of beads is newer than bd {self.version}, which refuses it.", hint)
         if _NO_DATABASE.search(said):
-            hint = f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
-            return TrackerError("bd finds no database of beads in this project.", hint)
+            return TrackerError("bd finds no database of beads in this project.", self._way_to_a_database())
         if answer.unknown_here:
             hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
             return TrackerError(f"bd {self.version} cannot do what is needed: {sentence(answer.words)}", hint)
         words = answer.words or f"exit code {answer.code}, and not a word"
         return TrackerError(f"`{command}` failed: {sentence(words)}", f"Try `{command}` by hand in {self._root}.")
+
+    def _way_to_a_database(self) -> str:
+        file = file_in(self._root)
+        if file and file.stat().st_size:
+            return f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
+        return "The beads are not in this clone: by hand, `bd init` makes a database and `bd dolt pull` fetches them."
 
     def is_refusal(self, answer: Answer) -> bool:
         """bd understood and said no; everything else that goes wrong is a fault."""
@@ -177,9 +188,12 @@ class Bd:
         except (OSError, ValueError) as fault:
             why = fault.strerror if isinstance(fault, OSError) else str(fault)
             raise TrackerError(f"`bd {argv[1]}` cannot be started: {why}.", f"Get a bd that runs: {GET_BD}") from None
+        deadline = time.monotonic() + self.patience.answer
         try:
-            return process.wait(self.patience.answer)
-        except subprocess.TimeoutExpired:
+            while (left := deadline - time.monotonic()) > 0:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return process.wait(min(left, _LOOK))
+                _refuse_a_flood(out, err)
             return None
         finally:
             if process.poll() is None:
@@ -200,9 +214,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _text(file: IO[bytes]) -> str:
-    if file.seek(0, os.SEEK_END) > _LARGEST:
+def _refuse_a_flood(*files: IO[bytes]) -> None:
+    if any(os.fstat(file.fileno()).st_size > _LARGEST for file in files):
         raise TrackerError("bd printed more than can be read.", "See what `bd export` prints.")
+
+
+def _text(file: IO[bytes]) -> str:
+    _refuse_a_flood(file)
     file.seek(0)
     return file.read().decode("utf-8", "replace")
 

@@ -10,6 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from capsule.core.errors import TrackerError
@@ -27,6 +28,8 @@ _ASIDE = re.compile(r"\W*(?:warning|hint|note|usage|⚠)", re.IGNORECASE)
 _TELLING = re.compile(r"error|cannot|failed|fatal|panic", re.IGNORECASE)
 _VALUE = re.compile(r"^[\[{]", re.MULTILINE)
 _LONGEST = 300
+_MOST_BEGINNINGS = 20
+"""Lines of warnings that begin like a value; whoever prints more does not mean to be understood."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ class Answer:
 def _value_in(text: str) -> object:
     """The first value that is beads or an object, at the beginning of a line."""
     decoder = json.JSONDecoder()
-    for start in _VALUE.finditer(text):
+    for start in islice(_VALUE.finditer(text), _MOST_BEGINNINGS):
         try:
             value, _ = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from capsule.core.errors import CapsuleError
 from capsule.core.item import Blocked, Item, Status
 from capsule.core.text import without_controls
+from capsule.system.git import Git
 
 FOLDER = ".beads"
 
@@ -27,6 +30,9 @@ STATUSES = {
 PRIORITIES = range(5)
 PARENT, BLOCKS, FOUND_IN = "parent-child", "blocks", "discovered-from"
 
+USUAL_NAMES = ("issues.jsonl", "beads.jsonl")
+_OTHER_TABLES = ("interactions.jsonl", "deletions.jsonl", "routes.jsonl")
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 Bead = Mapping[str, Any]
@@ -40,13 +46,39 @@ class Edge(NamedTuple):
     target: Bead | None = None
 
 
+def file_in(root: Path) -> Path | None:
+    """The file that holds a project's beads, if there is one."""
+    folder = root / FOLDER
+    usual = [folder / name for name in USUAL_NAMES if (folder / name).exists()]
+    others = [path for path in sorted(folder.glob("*.jsonl")) if path.name not in _OTHER_TABLES]
+    return usual[0] if usual else others[0] if len(others) == 1 else None
+
+
+def our_name(root: Path, env: Mapping[str, str]) -> str:
+    """Whom bd takes us for, in the order in which it looks itself."""
+    try:
+        name = env.get("BEADS_ACTOR") or env.get("BD_ACTOR") or Git.find(root).identity.name
+    except CapsuleError:
+        name = env.get("USER", "")
+    return cleaned(name).strip()
+
+
+def taken_by(bead: Bead, us: Callable[[], str]) -> str:
+    """Who else has it in progress; '' where nobody says, or nobody knows who we are."""
+    theirs = text_of(bead, "assignee").strip()
+    if status_of(bead) is not Status.IN_PROGRESS or not theirs:
+        return ""
+    ours = us()
+    return theirs if ours and theirs != ours else ""
+
+
 def is_work(bead: Bead) -> bool:
     """Memories, and what is left of beads that were deleted, lie among the rows too."""
     return bead.get("_type", "issue") == "issue" and bead.get("status") != "tombstone"
 
 
-def item_of(bead: Bead, beads: Mapping[str, Bead]) -> Item:
-    """The bead as an item; `beads` are all there are, by id."""
+def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Item:
+    """The bead as an item; `beads` are all there are, by id. Who we are is asked only where it matters."""
     status = text_of(bead, "status") or "open"
     ours = STATUSES.get(status, Status.BLOCKED)
     priority = bead.get("priority")
@@ -59,9 +91,10 @@ def item_of(bead: Bead, beads: Mapping[str, Bead]) -> Item:
         status=ours,
         priority=priority if type(priority) is int and priority in PRIORITIES else 2,
         parent=_parent(bead, beads),
-        blocked=Blocked(Status.READY, f"beads says {status}") if ours is Status.BLOCKED else None,
+        blocked=Blocked(Status.READY, f"beads says {status}", kind="") if ours is Status.BLOCKED else None,
         tags=tuple(cleaned(label) for label in list_of(bead, "labels") if isinstance(label, str)),
         dependencies=_blockers(bead, beads),
+        taken_by=taken_by(bead, us),
         created=text_of(bead, "created_at"),
         updated=text_of(bead, "updated_at"),
     )

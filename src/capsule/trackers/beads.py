@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -24,15 +25,27 @@ import msgspec
 
 from capsule.core.campaign import ancestors, below, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
-from capsule.core.item import Blocked, Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
+from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
-from capsule.system.git import Git
 from capsule.trackers import already_closed, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, Patience
 from capsule.trackers._bd_answer import Answer
-from capsule.trackers._beads import FOLDER, FOUND_IN, Bead, cleaned, is_work, item_of, list_of, status_of, text_of
+from capsule.trackers._beads import (
+    FOLDER,
+    FOUND_IN,
+    Bead,
+    cleaned,
+    is_work,
+    item_of,
+    list_of,
+    our_name,
+    status_of,
+    taken_by,
+    text_of,
+)
 
 _LONGEST_TITLE = 500
+"""In bytes, as bd counts, although it says characters."""
 _LONGEST_TEXT = 100_000
 """In bytes: no system takes an argument of any length."""
 _SHOWN_AT_ONCE = 100
@@ -48,7 +61,6 @@ class _Table:
 
     beads: dict[str, Bead]
     items: dict[str, Item]
-    left_out: tuple[str, ...]
 
 
 class BeadsTracker:
@@ -67,19 +79,12 @@ class BeadsTracker:
         self._env = os.environ if env is None else env
         self._bd = Bd(root, lock=lock, patience=patience, env=env)
         self._known: _Table | None = None
-
-    @property
-    def program(self) -> str:
-        return self._bd.program
+        self.warnings: Sequence[str] = ()
+        """What was odd when beads were read last, and what is known about this version of bd."""
 
     @property
     def version(self) -> str:
         return self._bd.version
-
-    @property
-    def warnings(self) -> Sequence[str]:
-        """What was odd when beads were read last, and what is known about this version of bd."""
-        return [*self._bd.warnings, *self._known.left_out] if self._known else []
 
     def items(self) -> Sequence[Item]:
         return [item for item in self._as_bd_has_it().values() if item.status is not Status.DONE]
@@ -89,12 +94,9 @@ class BeadsTracker:
 
     def item(self, item_id: str) -> Item:
         check_id(item_id)
-        table = self._known
-        if table is None:
-            table = self._read()
-            if item_id in table.items:
-                return table.items[item_id]
-        return self._item_of(self._found(item_id))
+        if self._known is None and item_id in self._read().items:
+            return self._as_handed_out(self._table().items[item_id])
+        return self._as_handed_out(self._item_of(self._found(item_id)))
 
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self._table().items)
@@ -121,22 +123,25 @@ class BeadsTracker:
         if status_of(bead) is Status.DONE:
             raise already_closed(item_id)
         if not (self._is_claimed(bead) and text_of(bead, "assignee")):
-            self._make_so(bead, self._is_claimed, "update", item_id, "--claim", *self._by_us, "--json")
+            self._make_so(item_id, self._is_claimed, "update", item_id, "--claim", *self._by_us, "--json")
 
     def release(self, item_id: str) -> None:
         bead = self._found(item_id)
         if status_of(bead) is Status.IN_PROGRESS and text_of(bead, "assignee") in ("", self._actor):
-            self._make_so(bead, _is_open, "update", item_id, "--status=open", "--assignee=", *self._by_us, "--json")
+            self._make_so(item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._by_us, "--json")
 
     def reopen(self, item_id: str) -> None:
         bead = self._found(item_id)
+        until = text_of(bead, "defer_until")
+        if status_of(bead) in (Status.READY, Status.BLOCKED) and _is_ahead(until):
+            raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd undefer {item_id}`")
         if status_of(bead) is Status.BLOCKED:
-            self._make_so(bead, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
+            self._make_so(item_id, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
 
     def close(self, item_id: str, reason: str) -> None:
         bead = self._found(item_id)
         if status_of(bead) is not Status.DONE:
-            self._make_so(bead, _is_closed, "close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
+            self._make_so(item_id, _is_closed, "close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
 
     def add(self, new: NewItem) -> str:
         before = self._read().beads
@@ -157,9 +162,7 @@ class BeadsTracker:
             args = ("comments", "add", *self._by_us, "--json", "--", item_id, words)
             self._persist(args, lambda answer: self._remark(item_id, words, answer))
 
-    def _make_so(self, before: Bead, is_so: Callable[[Bead], bool], *args: str) -> None:
-        item_id = str(before["id"])
-
+    def _make_so(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
         def now(_: Answer) -> str:
             bead = self._found(item_id)
             self._remember(bead)
@@ -183,24 +186,22 @@ class BeadsTracker:
             raise self._bd.fault(answer)
         hint = "Nothing is forced: settle it in bd, then go on."
         asked = " ".join(word for word in args[:2] if not word.startswith("-"))
-        raise Refused(f"`bd {asked}` was refused: {sentence(answer.words)}", hint)
+        why = sentence(answer.words) if answer.failed else "bd says that it is done, and it is not."
+        raise Refused(f"`bd {asked}` was refused: {why}", hint)
 
     def _is_claimed(self, bead: Bead) -> bool:
         """In progress, and nobody else's."""
-        theirs = text_of(bead, "assignee")
-        if status_of(bead) is Status.IN_PROGRESS and theirs and self._actor and theirs != self._actor:
+        if theirs := taken_by(bead, self._us):
             hint = f"Let them finish, or take it from them: `bd update {bead['id']} --status=open --assignee=`."
             raise Refused(f"{bead['id']} is claimed by {theirs}.", hint)
         return status_of(bead) is Status.IN_PROGRESS
 
     @cached_property
     def _actor(self) -> str:
-        """Whom bd takes us for, in the order in which it looks itself."""
-        try:
-            name = self._env.get("BEADS_ACTOR") or self._env.get("BD_ACTOR") or Git.find(self._root).identity.name
-        except CapsuleError:
-            name = self._env.get("USER", "")
-        return cleaned(name).strip()
+        return our_name(self._root, self._env)
+
+    def _us(self) -> str:
+        return self._actor
 
     @property
     def _by_us(self) -> tuple[str, ...]:
@@ -208,7 +209,7 @@ class BeadsTracker:
 
     def _added(self, new: NewItem, before: Mapping[str, Bead], answer: Answer) -> str:
         """The id that bd says it gave; where it did not come to say so, the bead that was not there before."""
-        if not answer.failed and answer.rows:
+        if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
             return check_id(answer.rows[0]["id"])
         beads = self._read().beads
         title = _title(new)
@@ -229,13 +230,15 @@ class BeadsTracker:
     def _read(self) -> _Table:
         found: dict[str, Bead] = {}
         left_out = []
-        for bead in sorted(filter(is_work, self._rows()), key=_place):
+        for bead in filter(is_work, self._rows()):
             try:
                 found[check_id(bead["id"])] = bead
             except CapsuleError as fault:
                 left_out.append(f"bd: {fault.message} The bead is left out.")
-        items = with_holders({name: item_of(bead, found) for name, bead in found.items()})
-        self._known = _Table(found, items, tuple(left_out))
+        found = {bead["id"]: bead for bead in sorted(found.values(), key=_place)}
+        items = with_holders({name: self._as_item(bead, found) for name, bead in found.items()})
+        self._known = _Table(found, items)
+        self.warnings = [*self._bd.warnings, *left_out]
         return self._known
 
     def _rows(self) -> list[Bead]:
@@ -247,7 +250,10 @@ class BeadsTracker:
 
     def _rows_by_list(self) -> list[Bead]:
         """Where `export` has nothing to say. A list may leave out what a bead depends on: each is shown."""
-        names = [row["id"] for row in self._bd.read("list", "--all", EVERYTHING, "--json").rows]
+        answer = self._bd.read("list", "--all", EVERYTHING, "--json")
+        if not isinstance(answer.value, list) and not answer.rows:
+            raise TrackerError("`bd list` gave no list.", f"Try `bd list --json` by hand in {self._root}.")
+        names = [row["id"] for row in answer.rows]
         asked = [name for name in names if not name.startswith("-")]
         rows: list[Bead] = []
         for start in range(0, len(asked), _SHOWN_AT_ONCE):
@@ -259,21 +265,34 @@ class BeadsTracker:
         items = self._read().items
         if not any(item.status is Status.READY for item in items.values()):
             return items
-        answer = self._bd.read("ready", EVERYTHING, "--json")
-        if not isinstance(answer.value, list):
-            raise TrackerError("`bd ready` gave no list.", f"Try `bd ready --json` by hand in {self._root}.")
-        ready = {row["id"] for row in answer.rows}
-        beads = self._table().beads
+        ready, beads = self._ready(), self._table().beads
         return {
             name: _held_back(item, beads[name]) if name not in ready and _needs_a_reason(item, items) else item
             for name, item in items.items()
         }
 
+    def _as_handed_out(self, item: Item) -> Item:
+        """The same for one."""
+        table = self._table()
+        if not _needs_a_reason(item, table.items) or item.id in self._ready():
+            return item
+        return _held_back(item, table.beads.get(item.id, {}))
+
+    def _ready(self) -> set[str]:
+        answer = self._bd.read("ready", EVERYTHING, "--json")
+        if not isinstance(answer.value, list):
+            raise TrackerError("`bd ready` gave no list.", f"Try `bd ready --json` by hand in {self._root}.")
+        return {row["id"] for row in answer.rows}
+
     def _item_of(self, bead: Bead) -> Item:
         self._remember(bead)
         table = self._table()
         known = table.items.get(bead["id"])
-        return msgspec.structs.replace(item_of(bead, table.beads), holds=known.holds if known else ())
+        return msgspec.structs.replace(self._as_item(bead, table.beads), holds=known.holds if known else ())
+
+    def _as_item(self, bead: Bead, beads: Mapping[str, Bead]) -> Item:
+        item = item_of(bead, beads, self._us)
+        return _held_back(item, bead) if item.blocked and _is_ahead(text_of(bead, "defer_until")) else item
 
     def _remember(self, bead: Bead) -> None:
         if self._known and bead["id"] in self._known.beads:
@@ -303,8 +322,9 @@ def _is_closed(bead: Bead) -> bool:
 
 
 def _place(bead: Bead) -> list[str | int]:
-    """`demo-1.10` comes after `demo-1.9`."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", bead["id"])]
+    """`demo-1.10` comes after `demo-1.9`: of a checked id, every second part is a number."""
+    parts = re.split(r"([0-9]+)", bead["id"])
+    return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
@@ -317,7 +337,15 @@ def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
 def _held_back(item: Item, bead: Bead) -> Item:
     until = text_of(bead, "defer_until")
     reason = f"bd defers it until {until}" if until else "bd does not count it as ready"
-    return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason))
+    return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
+
+
+def _is_ahead(date: str) -> bool:
+    try:
+        until = datetime.fromisoformat(date)
+    except ValueError:
+        return False
+    return (until if until.tzinfo else until.replace(tzinfo=UTC)) > datetime.now(UTC)
 
 
 def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
@@ -341,7 +369,7 @@ def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
 
 
 def _title(new: NewItem) -> str:
-    return cleaned(new.title).strip()[:_LONGEST_TITLE]
+    return cleaned(new.title).strip().encode()[:_LONGEST_TITLE].decode("utf-8", "ignore").rstrip()
 
 
 def _as_list(values: Sequence[str]) -> str:

@@ -12,9 +12,11 @@ read again under the lock before each write, so bd or a text editor may have cha
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,31 +26,24 @@ from capsule.core.item import Item, Lineage, NewItem, Status, check_id, lineage_
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import already_closed, unknown
-from capsule.trackers._beads import FOLDER, cleaned, is_work, item_of
+from capsule.trackers._beads import FOLDER, USUAL_NAMES, cleaned, file_in, is_work, item_of, our_name
 from capsule.trackers._beads_rows import child_id, new_comment, new_row, short_id, splice, with_element, with_line
 
 LARGEST = 64 * 1024 * 1024
 LOCK_WAIT = 10.0
 
-_USUAL_NAMES = ("issues.jsonl", "beads.jsonl")
-_OTHER_TABLES = ("interactions.jsonl", "deletions.jsonl", "routes.jsonl")
 _CONFLICT = (b"<<<<<<<", b"=======", b">>>>>>>")
 
 
-def find(root: Path) -> Path | None:
-    """The file that holds a project's beads, if there is one."""
-    folder = root / FOLDER
-    usual = [folder / name for name in _USUAL_NAMES if (folder / name).exists()]
-    others = [path for path in sorted(folder.glob("*.jsonl")) if path.name not in _OTHER_TABLES]
-    return usual[0] if usual else others[0] if len(others) == 1 else None
+find = file_in
 
 
 def connect(root: Path, lock: Path | None = None) -> BeadsFileTracker:
     path = find(root)
     if path is None:
-        hint = f"`bd export` writes {FOLDER}/{_USUAL_NAMES[0]}; or choose another tracker in the settings."
+        hint = f"`bd export -o {FOLDER}/{USUAL_NAMES[0]}` writes it; or choose another tracker in the settings."
         raise TrackerError(f"{root / FOLDER} holds no file of beads.", hint)
-    return BeadsFileTracker(path, lock=lock)
+    return BeadsFileTracker(path, lock=lock, us=cache(partial(our_name, root, os.environ)))
 
 
 def _now() -> str:
@@ -77,10 +72,13 @@ class BeadsFileTracker:
     name = "beads-file"
     keeps_phases = False
 
-    def __init__(self, path: Path, *, lock: Path | None = None, now: Callable[[], str] = _now) -> None:
+    def __init__(
+        self, path: Path, *, lock: Path | None = None, now: Callable[[], str] = _now, us: Callable[[], str] = str
+    ) -> None:
         self._path = path
         self._lock = lock
         self._now = now
+        self._us = us
         self._known = _Table(b"", {}, {}, ())
 
     @property
@@ -169,7 +167,7 @@ class BeadsFileTracker:
             hint = "Put the file back, or choose another tracker in the settings."
             raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None
         if data != self._known.data:
-            self._known = _read_table(data, self._path)
+            self._known = _read_table(data, self._path, self._us)
         return self._known
 
     def _unused_id(self, new: NewItem, table: _Table) -> str:
@@ -196,7 +194,7 @@ class BeadsFileTracker:
 # ---- from bytes to items
 
 
-def _read_table(data: bytes, path: Path) -> _Table:
+def _read_table(data: bytes, path: Path, us: Callable[[], str]) -> _Table:
     rows: dict[str, _Row] = {}
     warnings: list[str] = []
     taken: set[str] = set()
@@ -215,7 +213,7 @@ def _read_table(data: bytes, path: Path) -> _Table:
             raise TrackerError(f"{path} holds {bead_id} twice, on {where}.", "Remove one of the two lines.")
         rows[bead_id] = row
     beads = {bead_id: row.bead for bead_id, row in rows.items()}
-    items = with_holders({bead_id: item_of(bead, beads) for bead_id, bead in beads.items()})
+    items = with_holders({bead_id: item_of(bead, beads, us) for bead_id, bead in beads.items()})
     return _Table(data, rows, items, tuple(warnings), frozenset(taken))
 
 
