@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from capsule.commands.doctor_tracker import OLDEST_BD
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Reopened
+from capsule.trackers._bd import OLDEST
 from capsule.wiring import open_project, tracker_name
 
 from ..conftest import Repo
@@ -107,11 +109,19 @@ def test_a_bead_is_added_through_bd_with_all_that_is_known_of_it(a_bd_project: P
     }
     edges = {(edge["type"], edge["depends_on_id"]) for edge in row["dependencies"]}
     assert edges == {("parent-child", "demo"), ("blocks", ITEM)}
+    refused = a_bd_project.say("add", "Check it", "--type=wonky")
+    assert_clear(refused, 1, "invalid issue type: wonky", "--type is task, bug, feature, epic, or what else")
 
 
 def test_what_bd_refuses_is_shown_and_nothing_is_forced(a_bd_project: Project) -> None:
     answer = a_bd_project.say("close", "demo", "--reason=too much")
-    assert_clear(answer, 1, "cannot close epic demo: 1 open child issue(s)", "Nothing is forced")
+    assert_clear(answer, 1, f"demo holds what is still open: {ITEM}.", "Complete or close these first")
+    assert fake_bd.calls(a_bd_project.path, "close") == [], "we say so ourselves: not every bd would"
+    fake_bd.switch(a_bd_project.path, fail={"close": "a gate is shut"})
+    answer = a_bd_project.say("close", ITEM, "--reason=too much")
+    assert_clear(answer, 1, "a gate is shut", "Nothing is forced")
+    assert fake_bd.beads(a_bd_project.path)[ITEM]["status"] == "open"
+    fake_bd.switch(a_bd_project.path)
     assert [call["argv"] for call in fake_bd.calls(a_bd_project.path) if "--force" in call["argv"]] == []
     assert fake_bd.beads(a_bd_project.path)["demo"]["status"] == "open"
     assert a_bd_project.say("close", ITEM, "--reason=nobody asks").code == 0
@@ -130,7 +140,7 @@ def test_a_bead_that_bd_calls_blocked_is_opened_again(a_bd_project: Project) -> 
     )
     answer = a_bd_project.say("unblock", ITEM, "--notes=It is 42.")
     assert answer.code == 0, answer
-    assert f"{ITEM} is open again: capsule run {ITEM}\n  No mission waits for your notes" in answer.out
+    assert f"{ITEM} is open again: capsule run {ITEM}\n  No mission is waiting for notes, so they were" in answer.out
     row = fake_bd.beads(a_bd_project.path)[ITEM]
     assert (row["status"], [comment["text"] for comment in row["comments"]]) == ("open", ["It is 42."])
     assert_clear(a_bd_project.say("unblock", ITEM), 1, f"{ITEM} is not blocked: it is ready.", "capsule explain")
@@ -152,7 +162,13 @@ def test_doctor_names_bd_its_version_and_how_fast_it_is(a_bd_project: Project) -
     assert found["beads"][0]["state"] == "warning"
     fake_bd.switch(a_bd_project.path, no_database=True)
     found = findings()
-    assert (found["tracker"][0]["state"], found["beads"]) == ("missing", [])
+    assert (found["tracker"][0]["state"], found["beads"]) == ("wrong", [])
+    fake_bd.install(a_bd_project.path.parent / "bd", version="0.30.0")
+    checks = {each["name"]: each for each in json.loads(a_bd_project.say("doctor", "--json").out)["checks"]}
+    for name, state in (("bd", "warning"), ("tracker", "wrong")):
+        assert checks[name]["state"] == state
+        assert checks[name]["found"].startswith("bd 0.30.0 is too old: it cannot do what is needed of it.")
+    assert OLDEST_BD == OLDEST
 
 
 # ---- by the file
@@ -168,7 +184,12 @@ def test_a_bead_is_added_to_the_file(a_project: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "cause", "what_next"),
     [
-        (["--size=small"], 2, "--size is for a backlog, and this project has beads", "--type, --priority"),
+        (
+            ["--size=small"],
+            2,
+            "--size is for a backlog, and this project's tracker is beads-file",
+            "--type, --priority",
+        ),
         (["--no-commit"], 2, "--no-commit is for a backlog", "nothing is committed"),
         (["--priority=5"], 2, "--priority is '5'; it must be 0 to 4", "0 is the most urgent"),
         (["--parent=demo-1.2"], 1, "no item demo-1.2 to belong to", "Did you mean demo-1.1?"),
@@ -193,15 +214,22 @@ def test_what_a_bead_cannot_have_is_refused(
 )
 def test_what_is_for_a_backlog_says_so(a_project: Project, words: tuple[str, ...], what_next: str) -> None:
     with nothing_changes(a_project):
-        cause = f"`capsule {words[0]}` is for the items of a backlog, and this project has beads."
+        cause = f"`capsule {words[0]}` is for the items of a backlog, and this project's tracker is beads-file."
         assert_clear(a_project.say(*words), 1, cause, what_next)
+
+
+def test_a_mission_ended_by_hand_with_its_item_is_not_to_be_run_again(a_halted_mission: Project) -> None:
+    assert a_halted_mission.say("complete", ITEM).code == 0
+    assert a_halted_mission.say("show", ITEM).out.splitlines()[-1] == f"next:       capsule logs {ITEM}"
+    a_halted_mission.set_bead(status="open")
+    assert a_halted_mission.say("show", ITEM).out.splitlines()[-1] == f"next:       capsule run {ITEM}"
 
 
 def test_a_mission_that_halted_goes_on_with_the_notes_of_whoever_let_it(a_halted_mission: Project) -> None:
     """The queue leaves it alone until then; what was mended by hand until then is kept."""
     project = a_halted_mission
     last = project.say("status").out.splitlines()[-1]
-    assert last == f"■ {ITEM} halted at execute: the disk is full: capsule show {ITEM}"
+    assert last == f"■ {ITEM} halted at execute: the disk is full (capsule show {ITEM})"
     (project.worktree / "tests" / "mended").write_text("by hand\n")
     answer = project.say("unblock", ITEM, "--notes=Use the other disk.")
     assert answer.out == f"{ITEM} goes on from execute with your notes: capsule run {ITEM}\n", answer

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from capsule.core.event import MissionStarted
+from capsule.commands.campaign import summary
+from capsule.core.event import Advanced, MissionStarted
+from capsule.core.item import Item
+from capsule.engine.dispatch import RunReport
 
 from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
 
@@ -91,6 +94,11 @@ def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> Non
     assert [line.split(" (")[0] for line in sign.earlier.splitlines()] == ["- pot The pot", "- lid The lid"]
     assert "kiln The kiln: 2 of 3 done\nware The ware: 2 of 2 done\nware The ware is closed: all 2 items" in answer.err
     assert answer.out.splitlines()[0] == "Campaign kiln ended: kiln is done."
+    undo = [line for line in answer.out.splitlines() if "revert" in line]
+    tips = [pottery.head(tip)[:12] for tip in ("main", "main~1", "main~2")]
+    assert undo == [
+        f"  undo {name}: git revert -m 1 {tip}" for name, tip in zip(("sign", "lid", "pot"), tips, strict=True)
+    ]
     assert answer.out.splitlines()[-2:] == ["  kiln  The kiln  3 of 3 done", "  ware  The ware  2 of 2 done"]
     assert pottery.say("run", "kiln").out == "kiln is done: all 2 items it holds are done.\n"
 
@@ -104,7 +112,10 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     assert "  failed   pot: no clay left" in rows
     assert "  not run  lid: waits for pot (in_progress)" in rows
     assert "  not run  sign: its turn did not come" in rows
-    assert "  go on    capsule run kiln goes on with pot (see why with capsule show pot)" in rows
+    assert [line for line in rows if "capsule" in line] == [
+        "  go on    capsule run kiln",
+        "  why      capsule show pot",
+    ]
     pottery.plays()
     again = pottery.say("run", "kiln")
     assert again.code == 0, again
@@ -123,6 +134,35 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
     assert f"  new      {new}\n" in answer.out
     assert f"noticed by sign, now in the tracker: {new} Fire it" in answer.err
+
+
+def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Pottery) -> None:
+    rows = pottery.beads.read_text().replace('"priority": 3', '"priority": 3, "assignee": "alice"')
+    rows = rows.replace('"title": "The pot", "status": "open"', '"title": "The pot", "status": "in_progress"')
+    pottery.beads.write_text(rows + row("glaze", parent="kiln", status="in_progress"))
+    with nothing_changes(pottery):
+        refused = pottery.say("run", "pot")
+        assert_clear(refused, 1, "pot is claimed by alice.", "Let them finish, or take it from them in the tracker.")
+        queue = pottery.say("run", "--dry-run").out.splitlines()
+    by_hand = "in progress, and no mission has it: `capsule run glaze` takes it up"
+    assert {"pot  not now: claimed by alice", f"glaze  not now: {by_hand}"} <= {*queue}
+    answer = pottery.say("run", "kiln")
+    assert answer.code == 1
+    assert "  done     sign\n" in answer.out and "  not run  pot: claimed by alice\n" in answer.out
+    assert f"  not run  glaze: {by_hand}\n" in answer.out and "  failed " not in answer.out
+    assert "glaze" not in pottery.git("branch", "--list"), "nobody has begun with it"
+    assert pottery.say("run", "glaze", "--dry-run").code == 0, "whoever names it takes it up"
+
+
+def test_a_mission_between_two_steps_is_ours_and_says_where_it_goes_on(pottery: Pottery) -> None:
+    polish = "  - {name: polish, role: worker, prompt: make}\n  - {name: publish,"
+    pottery.write(".capsule/workflows/short.yaml", FLOW.replace("  - {name: publish,", polish))
+    pottery.commit("two agents")
+    answer = pottery.say("run", "ware", "--cap", "1")
+    assert answer.out.startswith("Campaign ware ended: cap: 1 of 1 phases used."), answer
+    assert pottery.statuses()["pot"] == "in_progress"
+    assert pottery.say("run", "kiln", "--dry-run").out.startswith("pot  1. would run: goes on at polish\n")
+    assert pottery.say("explain", "pot").out.startswith("pot  next: goes on at polish\n")
 
 
 def test_a_dry_run_shows_the_order_and_the_first_prompt(pottery: Pottery) -> None:
@@ -148,6 +188,13 @@ def test_a_dry_run_shows_the_order_and_the_first_prompt(pottery: Pottery) -> Non
         (["run", "pot", "--on-failure", "stop"], 2, "--on-failure is for an item that holds others", "capsule run ID"),
         (["run", "--on-failure", "stop"], 2, "--on-failure is for an item that holds others", "capsule run ID"),
         (["step", "kiln"], 1, "kiln holds others", "capsule run kiln"),
+        (["prep", "kiln"], 1, "kiln is done by doing what it holds", "capsule prep lid"),
+        (["prep", "bare"], 1, "bare is done by doing what it holds", "There is nothing to work on in it."),
+        (["show", "kiln"], 1, "kiln is run as a whole", "`capsule show ID` is for one of lid, pot, sign."),
+        (["logs", "ware"], 1, "ware is run as a whole", "`capsule logs ID` is for one of lid, pot."),
+        (["show", "bare"], 1, "There is no mission bare", "capsule run bare"),
+        (["complete", "kiln"], 1, "kiln holds what is still open: lid, pot, sign.", "capsule run kiln"),
+        (["close", "ware", "--reason=no"], 1, "ware holds what is still open: lid, pot.", "close these first"),
     ],
 )
 def test_what_makes_no_sense_is_refused(
@@ -160,6 +207,28 @@ def test_what_makes_no_sense_is_refused(
 def test_an_epic_that_was_closed_over_open_work_is_not_run(pottery: Pottery) -> None:
     pottery.beads.write_text(pottery.beads.read_text().replace('"status": "open"', '"status": "closed"', 1))
     assert_clear(pottery.say("run", "kiln"), 1, "kiln is closed already, and lid is not", "capsule run lid")
+
+
+def test_what_was_stopped_says_where_once() -> None:
+    """The error that follows the summary has the words."""
+    root = Item(id="kiln", title="The kiln", type="epic")
+    progress = [Advanced(at="", item="kiln", title="The kiln", done=1, of=3)]
+    report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
+    lines = summary(report, 5, root).splitlines()
+    assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln is not at its end.", False)
+    assert "  go on    capsule run kiln" in lines
+
+
+def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:
+    ways = {row["id"]: row["to_move_it"] for row in json.loads(pottery.say("explain", "--json").out)}
+    assert ways == {
+        "kiln": "capsule run kiln works through what it holds",
+        "ware": "capsule run ware works through what it holds",
+        "bare": "put what is to be done into it: capsule add TITLE --parent bare",
+        "lid": "pot must be done first, or be taken off its dependencies",
+        "pot": "capsule run pot",
+        "sign": "capsule run sign",
+    }
 
 
 def test_a_feature_that_holds_nothing_is_one_mission(pottery: Pottery) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -196,10 +197,26 @@ def test_bd_is_asked_to_init_and_to_import_with_what_it_knows(
     done = setup_template(place, PATH=with_bd(era))
     assert (done.returncode, done.stdout) == (0, f"{place}\n"), done.stderr
     assert [row["status"] for row in fake_bd.beads(place).values()] == ["open"] * 4
-    init, imported = (call["argv"] for call in fake_bd.calls(place))
+    init, imported, *exported = (call["argv"] for call in fake_bd.calls(place))
     assert init == ["init", "--prefix=demo", *options]
     assert imported[:-1] == (["import", "-i"] if by_flag else ["import"])
     assert "src/contact.py" in git(place, "ls-files")
+    assert [words[:2] for words in exported] == [["export", "-o"]]
+    committed = git(place, "show", "HEAD:.beads/issues.jsonl").splitlines()
+    assert [json.loads(line)["id"] for line in committed] == ["demo-1", "demo-1.1", "demo-1.1.1", "demo-1.1.2"]
+
+
+def test_what_git_would_not_get_is_not_written_down(tmp_path: Path, with_bd: Callable[..., str]) -> None:
+    place, path = tmp_path / "demo", with_bd(after={"init": ["sh", "-c", "echo '*.jsonl' > .beads/.gitignore"]})
+    assert setup_template(place, PATH=path).returncode == 0
+    assert fake_bd.calls(place, "export") == []
+
+
+def test_a_bd_that_is_too_old_makes_nothing(tmp_path: Path, with_bd: Callable[..., str]) -> None:
+    done = setup_template(tmp_path / "demo", PATH=with_bd(version="0.30.0"))
+    assert (done.returncode, done.stdout, (tmp_path / "demo").exists()) == (1, "", False)
+    assert "capsule: bd 0.30.0 is too old: it cannot do what is needed of it.\n" in done.stderr
+    assert "--tracker=file" in done.stderr
 
 
 INTRUSIVE = """

@@ -13,7 +13,7 @@ from capsule.core.item import Item, Status, with_holders
 from capsule.trackers.memory import MemoryTracker
 
 from ..costs import grows_linearly
-from .conftest import Project
+from .conftest import ITEM, Project
 
 FAMILY: list[dict[str, Any]] = [
     {"id": "x-9", "title": "A task alone", "priority": 0},
@@ -52,7 +52,7 @@ def test_beads_are_a_tree_with_what_is_done_and_what_waits(a_family: Project) ->
         "                                     beads says deferred\n"
         "x-9          ready        P0   -     A task alone\n"
         "\n"
-        "7 items: 5 ready, 1 in_progress, 1 blocked\n"
+        "4 items: 1 in_progress, 1 waiting, 1 blocked, 1 ready\n"
     )
 
 
@@ -80,9 +80,15 @@ def test_the_tree_is_in_the_json_too(a_family: Project) -> None:
 def test_where_no_bead_is_open_the_way_to_make_one_is_named(a_project: Project) -> None:
     a_project.set_bead(status="closed")
     for verb in ("status", "explain"):
-        assert a_project.say(verb).out.startswith(
-            'No bead is open. Make one: capsule add "Sort the list by name", or bd'
-        )
+        assert a_project.say(verb).out == (
+            'Nothing is open in beads-file. Add something: capsule add "Sort the list by name"\n'
+        ), "bd is named only to those who have it"
+
+
+def test_a_mission_that_nobody_is_at_stands_before_its_next_phase(a_mission_at_execute: Project) -> None:
+    """Killed between two steps: nothing was begun, nothing has halted."""
+    last = a_mission_at_execute.say("status").out.splitlines()[-1]
+    assert last == f"‖ {ITEM} stands before execute: capsule run {ITEM}"
 
 
 def test_a_family_drawn_in_a_circle_is_shown_all_the_same() -> None:

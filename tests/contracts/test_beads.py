@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from capsule.core.errors import CapsuleError, LockHeld, PrerequisiteMissing, Refused, TrackerError, UnknownItem
-from capsule.core.item import Item, NewItem, Status
+from capsule.core.item import HELD, Blocked, Item, NewItem, Status
 from capsule.system.lock import FileLock
 from capsule.trackers._bd import Bd, Patience
 from capsule.trackers._bd_answer import Answer
@@ -64,6 +64,14 @@ def changes(root: Path, command: str) -> list[str]:
 
 def row(root: Path, name: str) -> dict[str, Any]:
     return fake_bd.beads(root)[name]
+
+
+def changed(root: Path, name: str, **fields: str) -> None:
+    """As somebody did it in bd by hand."""
+    path = root / ".beads" / fake_bd.STATE
+    state = json.loads(path.read_text())
+    state["issues"][name] |= fields
+    path.write_text(json.dumps(state))
 
 
 def wrapped(root: Path, script: str) -> None:
@@ -137,8 +145,12 @@ def test_a_project_without_a_database_is_told_how_to_get_one_and_gets_none_from_
     for ask in (tracker.items, lambda: tracker.claim("demo-2")):
         with pytest.raises(TrackerError) as caught:
             ask()
-        assert "no database of beads" in caught.value.message
-        assert "`bd init` by hand" in caught.value.hint and "tracker: beads-file" in caught.value.hint
+        assert "no database of beads" in caught.value.message and "`bd dolt pull`" in caught.value.hint
+        assert "beads-file" not in caught.value.hint, "there is no file here"
+    (tmp_path / ".beads/issues.jsonl").write_text('{"id": "demo-1"}\n')
+    with pytest.raises(TrackerError) as caught:
+        tracker.items()
+    assert "`bd init` by hand" in caught.value.hint and "tracker: beads-file" in caught.value.hint
 
 
 def test_a_database_that_is_newer_than_bd_is_left_alone(tmp_path: Path) -> None:
@@ -213,13 +225,48 @@ def test_a_row_that_is_cut_short_is_not_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("era", SHAPES)
 def test_what_bd_would_not_hand_out_is_not_open(tmp_path: Path, era: str) -> None:
     tracker = project(tmp_path, era)
-    state = json.loads((tmp_path / ".beads" / fake_bd.STATE).read_text())
-    state["issues"]["demo-2"]["defer_until"] = "2099-01-01T00:00:00Z"
-    (tmp_path / ".beads" / fake_bd.STATE).write_text(json.dumps(state))
+    changed(tmp_path, "demo-2", defer_until="2099-01-01T00:00:00Z")
+    first = tracker.item("demo-2")
     items = {item.id: item for item in tracker.items()}
     alone = items.pop("demo-2")
-    assert alone.status is Status.BLOCKED and alone.blocked and "2099" in alone.blocked.reason
+    assert alone == first == tracker.item("demo-2"), "however it is asked for"
+    assert alone.status is Status.BLOCKED
+    assert alone.blocked == Blocked(Status.READY, "bd defers it until 2099-01-01T00:00:00Z", HELD)
     assert {item.status for item in items.values()} == {Status.READY}, "what waits for another is told by that"
+
+
+@pytest.mark.parametrize(("status", "way"), [("open", "bd update demo-2 --defer="), ("deferred", "bd undefer demo-2")])
+def test_what_bd_holds_back_for_a_date_is_not_opened_behind_its_back(tmp_path: Path, status: str, way: str) -> None:
+    tracker = project(tmp_path)
+    changed(tmp_path, "demo-2", defer_until="2099-01-01T00:00:00Z", status=status)
+    with pytest.raises(Refused) as caught:
+        tracker.reopen("demo-2")
+    assert caught.value.message == "bd defers demo-2 until 2099-01-01T00:00:00Z."
+    assert caught.value.hint == f"Take the date away: `{way}`"
+    assert tracker.item("demo-2").blocked == Blocked(Status.READY, "bd defers it until 2099-01-01T00:00:00Z", HELD)
+    assert asked(tmp_path, "update") == 0
+    changed(tmp_path, "demo-2", defer_until="2020-01-01T00:00:00Z", status="deferred")
+    tracker.reopen("demo-2")
+    assert row(tmp_path, "demo-2")["status"] == "open", "a date that has passed holds nobody up"
+    changed(tmp_path, "demo-2", defer_until="", status="deferred")
+    assert tracker.item("demo-2").blocked == Blocked(Status.READY, "bd defers it", HELD), "without a date, too"
+
+
+def test_who_else_has_begun_with_a_bead_is_known(tmp_path: Path) -> None:
+    tracker = project(tmp_path)
+    changed(tmp_path, "demo-1.1", status="in_progress", assignee="alice")
+    changed(tmp_path, "demo-1.2", status="in_progress", assignee=ACTOR)
+    changed(tmp_path, "demo-2", assignee="alice")
+    assert [item.taken_by for item in tracker.items()] == ["", "alice", "", ""]
+    assert tracker.item("demo-1.1").taken_by == "alice"
+
+
+def test_what_was_odd_is_not_forgotten_when_something_is_added(tmp_path: Path) -> None:
+    tracker = project(tmp_path, version="1.2.1")
+    tracker.items()
+    before = tracker.warnings
+    tracker.add(NewItem(title="More"))
+    assert before and tracker.warnings == before
 
 
 # ---- it takes long, or never ends
@@ -334,7 +381,7 @@ def test_our_own_calls_come_one_after_the_other(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     calls = [call for call in fake_bd.calls(tmp_path) if call["command"] != "version"]
-    assert len(calls) == len(threads)
+    assert [call["command"] for call in calls].count("export") == len(threads)
     assert all(one["ended"] <= other["started"] for one, other in pairwise(calls))
 
 

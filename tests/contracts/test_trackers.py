@@ -132,7 +132,21 @@ def test_the_file_is_found_by_its_usual_names(tmp_path: Path, names: list[str], 
 def test_without_a_file_there_is_a_way_out(tmp_path: Path) -> None:
     with pytest.raises(TrackerError) as caught:
         connect(tmp_path)
-    assert "bd export" in caught.value.hint
+    assert "`bd export -o .beads/issues.jsonl`" in caught.value.hint
+
+
+def test_who_else_has_begun_is_whoever_git_does_not_take_us_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"id": "a", "title": "A", "status": "in_progress", "assignee": "alice"},
+        {"id": "b", "title": "B", "status": "in_progress", "assignee": "tester"},
+        {"id": "c", "title": "C", "status": "open", "assignee": "alice"},
+    ]
+    monkeypatch.setenv("BEADS_ACTOR", "tester")
+    assert [item.taken_by for item in beads(tmp_path, *rows).items()] == ["alice", "", ""]
+    nameless = BeadsFileTracker(tmp_path / ".beads/issues.jsonl")
+    assert [item.taken_by for item in nameless.items()] == ["", "", ""], "nobody knows who we are"
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ CHANGE_NAMES = {
 }
 WORKLOG_NAMES = {
     *("EPIC_ID", "EPIC_TITLE", "EPIC_GOAL", "FEATURE_ID", "FEATURE_TITLE", "FEATURE_GOAL"),
-    *("TASK_ID", "TASK_TITLE", "TASK_DESCRIPTION", "ACCEPTANCE_CRITERIA", "TIMESTAMP"),
+    *("TASK_ID", "TASK_TITLE", "TASK_DESCRIPTION", "ACCEPTANCE_CRITERIA", "TIMESTAMP", "EARLIER_WORK"),
 }
 KNOWN_NAMES = {
     "prompts/tdd": {"SIGNAL_CONTRACT", "EARLIER_WORK"},
@@ -217,11 +217,13 @@ def test_an_empty_preamble_field_leaves_no_heading_behind() -> None:
 def test_the_worklog_drops_epic_and_feature_where_there_are_none() -> None:
     template = (TEMPLATES / "worklog.md.template").read_text(encoding="utf-8")
     full = fill(template, {name: name.lower() for name in WORKLOG_NAMES})
-    orphan = fill(template, {name: "" if name.startswith(("EPIC", "FEATURE")) else "x" for name in WORKLOG_NAMES})
+    no_family = ("EPIC", "FEATURE", "EARLIER")
+    orphan = fill(template, {name: "" if name.startswith(no_family) else "x" for name in WORKLOG_NAMES})
     assert "### Epic: epic_id\n" in full
     assert "### Feature: feature_id\n" in full
     assert "Epic" not in orphan
     assert "Feature" not in orphan
+    assert "Earlier work" not in orphan and "### Earlier work\n" in full
     assert "\n\n\n" not in full + orphan
 
 
@@ -229,8 +231,9 @@ def test_the_worklog_keeps_the_order_of_its_sections() -> None:
     template = (TEMPLATES / "worklog.md.template").read_text(encoding="utf-8")
     headings = re.findall(r"^#{1,3} .*", template, re.MULTILINE)
     assert headings[1] == "## Mission Briefing"
-    assert headings[4:7] == ["### Task: {{TASK_ID}}", "## Acceptance Criteria", "## Phase Log"]
-    assert headings[7:] == list(WORKLOG_SECTIONS.values())
+    assert headings[4:6] == ["### Task: {{TASK_ID}}", "### Earlier work"]
+    assert headings[6:8] == ["## Acceptance Criteria", "## Phase Log"]
+    assert headings[8:] == list(WORKLOG_SECTIONS.values())
 
 
 def test_each_phase_of_the_spec_form_can_be_read_by_machine() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capsule.core.decide import Decision, Guardrails, Move
-from capsule.core.item import Assessment, Blocked, Item, Status, as_shown
+from capsule.core.item import HELD, Assessment, Blocked, Item, Status, as_shown
 from capsule.core.schedule import Line, Tally, choose, in_order, queue
 from capsule.core.signal import Verdict
 
@@ -49,10 +49,39 @@ def test_an_item_waits_for_what_it_depends_on() -> None:
     assert choose(queue([second])) == second, "what is not open any more is done"
 
 
+def test_what_somebody_else_has_begun_is_not_taken_but_our_own_mission_goes_on() -> None:
+    theirs = item("a", Status.IN_PROGRESS, taken_by="alice")
+    assert choose(queue([theirs, item("b")], ours=())) == item("b")
+    assert why(theirs) == why(theirs, ours=()) == {"a": "claimed by alice"}
+    assert choose(queue([theirs], ours={"a"})) == theirs
+    assert why(theirs, left_alone={"a": "it is running"}) == {"a": "it is running"}
+
+
+def test_what_is_in_progress_without_a_mission_is_left_to_whoever_works_on_it() -> None:
+    by_hand, between_steps = item("a", Status.IN_PROGRESS), item("b", Status.IN_PROGRESS)
+    places = queue([by_hand, between_steps], ours={"b"})
+    assert choose(places) == between_steps
+    assert places[0].why == "in progress, and no mission has it: `capsule run a` takes it up"
+    assert choose(queue([by_hand])) == by_hand, "where the tracker keeps phases, it is for it to say"
+    assert choose(queue([item("a")], ours=())) == item("a")
+
+
+def test_a_mission_goes_on_where_it_stands_whatever_its_tracker_calls_it() -> None:
+    words = {"a": "goes on at execute", "b": "is merged and only has to be closed"}
+    assert why(item("a", Status.IN_PROGRESS), item("b"), ours=words, standing=words) == words
+
+
 def test_a_blocked_item_says_what_it_waits_for() -> None:
     blocked = item("a", Status.BLOCKED, blocked=Blocked(Status.READY, "Which colour?", "decision"))
     assert why(blocked) == {"a": "blocked (decision): Which colour?"}
     assert choose(queue([blocked])) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("", "blocked: beads says blocked"), (HELD, "held back: beads says blocked")]
+)
+def test_a_tracker_that_only_says_blocked_asks_for_nothing(kind: str, words: str) -> None:
+    assert why(item("a", Status.BLOCKED, blocked=Blocked(Status.READY, "beads says blocked", kind))) == {"a": words}
 
 
 def test_what_holds_others_is_not_worked_on_itself() -> None:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import found_once
+
 from .ending import Ending, check_no_strays, check_papers, ending_of, events_of, names_of
 from .project import ITEM, Project, make_project
 
@@ -58,15 +60,23 @@ def memory() -> dict[str, Undisturbed]:
 
 @pytest.fixture
 def undisturbed(
-    memory: dict[str, Undisturbed], a_project: Callable[[], Project], tmp_path: Path, mark: str
+    memory: dict[str, Undisturbed],
+    a_project: Callable[[], Project],
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    mark: str,
 ) -> Undisturbed:
-    if not memory:
+    def find() -> Undisturbed:
         project, record = a_project(), tmp_path / "points"
         ran = project.drive(CRASH_RECORD=str(record), CRASH_EFFECTS="1")
         assert ran.returncode == 0, ran.stderr
         check_no_strays(project, mark)
         check_papers(project)
         points = [line.partition("\t")[0] for line in record.read_text().splitlines()]
-        memory["run"] = Undisturbed(ending_of(project), names_of(ITEM, events_of(project)), points)
+        found = Undisturbed(ending_of(project), names_of(ITEM, events_of(project)), points)
         project.remove()
+        return found
+
+    if not memory:
+        memory["run"] = found_once(tmp_path_factory, "undisturbed", find)
     return memory["run"]

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.costs import LONG
+from tests.shared import found_once
 
 from .backlog_ending import BacklogEnding, backlog_ending_of, check_backlog, check_count, streams_of
 from .ending import check_no_strays, events_of, gone_soon, names_of, survivors
@@ -83,15 +84,21 @@ def walks() -> list[Walk]:
 
 
 @pytest.fixture
-def walk(walks: list[Walk], a_backlog: MakeProject, tmp_path: Path, mark: str) -> Walk:
-    if not walks:
+def walk(
+    walks: list[Walk], a_backlog: MakeProject, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, mark: str
+) -> Walk:
+    def find() -> Walk:
         project = a_backlog()
         points = passed(project, tmp_path / "points")
         check_no_strays(project, mark)
         check_instant(project)
         events = {stream: names_of(stream, events_of(project, stream)) for stream in streams_of(project)}
-        walks.append(Walk(backlog_ending_of(project), events, list(points)))
+        found = Walk(backlog_ending_of(project), events, list(points))
         project.remove()
+        return found
+
+    if not walks:
+        walks.append(found_once(tmp_path_factory, "walk", find))
     return walks[0]
 
 

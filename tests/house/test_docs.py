@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ast
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from capsule.commands.queue import ProjectDesk, cap_of, go_through, laid_out, queued, rows_of, states_of
 from capsule.core.campaign import closing_words, is_container, to_do
-from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
 from capsule.core.event import RUN
 from capsule.core.item import Item, Status
 
 if TYPE_CHECKING:
     from capsule.commands.run import Plan
     from capsule.core.schedule import Place
+    from capsule.core.state import MissionState
     from capsule.doors import Tracker
     from capsule.engine.campaign import Campaign
     from capsule.engine.dispatch import Desk, Errand, RunReport
@@ -58,7 +59,11 @@ def run_campaign(project: Project, tracker: Tracker, root: Item, args: argparse.
         errand = Errand(stream, cap, to_the_end=True, undertaking=campaign, stops_at_failure=stops)
         return errand, CampaignDesk(campaign, into, project, tracker, world, args)
 
-    return go_through(set_up, project, tracker, args, lambda report: summary(report, cap, root)).exit_code
+    try:
+        return go_through(set_up, project, tracker, args, lambda report: summary(report, cap, root)).exit_code
+    except Interrupted as stop:
+        stop.hint = f"Go on with `capsule run {root.id}`."
+        raise
 
 
 def _refuse_what_makes_no_sense(root: Item, members: Sequence[Item], args: argparse.Namespace) -> None:
@@ -101,7 +106,7 @@ class CampaignDesk(ProjectDesk):
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
         items = self._tracker.everything()
         states = self.states(items)
-        return queued(self._project, self._tracker, states, items, left_alone, resumed=states)
+        return queued(self._project, self._tracker, states, items, left_alone, resumed=_under_way(states))
 
     def plan(self, item: Item) -> Plan:
         return _plan(self._project, self._tracker, item, self._args, self._into)
@@ -118,6 +123,10 @@ def _plan(project: Project, tracker: Tracker, item: Item, args: argparse.Namespa
     return plan_mission(project, tracker, item.id, args, start=f"refs/heads/{into}")
 
 
+def _under_way(states: Mapping[str, MissionState]) -> set[str]:
+    return {name for name, state in states.items() if state.under_way}
+
+
 def _show(project: Project, tracker: Tracker, members: Sequence[Item], args: argparse.Namespace, into: str) -> int:
     """`--dry-run`: the order in which everything would be done, and what the first agent would be told."""
     from capsule.commands.dry_run import show_plan
@@ -126,7 +135,7 @@ def _show(project: Project, tracker: Tracker, members: Sequence[Item], args: arg
     items = tracker.everything()
     states = states_of(project, items)
     wanted = {item.id for item in to_do(members)}
-    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=states))
+    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=_under_way(states)))
     for number, place in enumerate(found, 1):
         word = f"{number}. would run" if place.actionable else "not now"
         print(f"{place.item.id}  {word}: {place.why}")

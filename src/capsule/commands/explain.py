@@ -60,9 +60,10 @@ def run(args: argparse.Namespace) -> int:
 
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    if args.item:
-        find_item(tracker, check_id(args.item))
-    answers = [each for each in _answers(project, tracker) if args.item in (None, each.id)]
+    only = check_id(args.item) if args.item else None
+    answers = [each for each in _answers(project, tracker) if only in (None, each.id)]
+    if only and not answers:
+        find_item(tracker, only)
     if args.json:
         import json
 
@@ -85,7 +86,7 @@ def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
     from capsule.commands.moving import running
-    from capsule.commands.queue import places, states_of
+    from capsule.commands.queue import queued, states_of
     from capsule.reports.style import clean
 
     items = tracker.everything()
@@ -93,7 +94,7 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
     before = ""
-    for place in places(project, tracker, states, busy):  # exactly as a run would find it, but for what runs now
+    for place in queued(project, tracker, states, items, busy):  # exactly as a run would find it, but for what runs now
         item, can = place.item, place.actionable
         yield Answer(
             id=item.id,

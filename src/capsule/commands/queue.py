@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -99,7 +99,8 @@ def _make_way(project: Project, tracker: Tracker, item: Item, args: argparse.Nam
         rebuild(project, tracker, item)
     elif item.blocked and tracker.keeps_phases:
         raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", way_on(item.id, item))
-    refuse_what_has_to_wait(tracker, item.id)
+    if tracker.keeps_phases or not mission_state(project, item.id).under_way:
+        refuse_what_has_to_wait(tracker, item.id)
 
 
 def refuse_what_has_to_wait(tracker: Tracker, item_id: str) -> None:
@@ -261,13 +262,6 @@ def states_of(project: Project, items: Sequence[Item]) -> dict[str, MissionState
     return found
 
 
-def places(
-    project: Project, tracker: Tracker, states: Mapping[str, MissionState], left_alone: Mapping[str, str] | None = None
-) -> list[Place]:
-    """The queue as it stands."""
-    return queued(project, tracker, states, tracker.everything(), left_alone)
-
-
 def queued(
     project: Project,
     tracker: Tracker,
@@ -275,9 +269,9 @@ def queued(
     items: Sequence[Item],
     left_alone: Mapping[str, str] | None = None,
     *,
-    resumed: Container[str] = (),
+    resumed: Collection[str] = (),
 ) -> list[Place]:
-    """These items as a queue. `resumed` are those that go on although they halted."""
+    """These items as a queue. `resumed` go on although they halted, or are taken up although somebody began by hand."""
     from capsule.core.schedule import queue
     from capsule.rules import guardrails_of
 
@@ -291,7 +285,7 @@ def queued(
         under_way={name for name, state in states.items() if state.under_way and not state.halt},
         halted={name: _halted(state) for name, state in states.items() if state.halt and name not in resumed},
         left_alone=left_alone,
-        ours=standing,
+        ours={*standing, *resumed},
         standing=standing,
         guardrails=guardrails,
         by_priority=True,

@@ -49,6 +49,7 @@ _LONGEST_TITLE = 500
 _LONGEST_TEXT = 100_000
 """In bytes: no system takes an argument of any length."""
 _SHOWN_AT_ONCE = 100
+_DEFERRED = "deferred"
 
 
 def connect(root: Path, lock: Path | None = None) -> BeadsTracker:
@@ -134,7 +135,8 @@ class BeadsTracker:
         bead = self._found(item_id)
         until = text_of(bead, "defer_until")
         if status_of(bead) in (Status.READY, Status.BLOCKED) and _is_ahead(until):
-            raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd undefer {item_id}`")
+            way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
+            raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
         if status_of(bead) is Status.BLOCKED:
             self._make_so(item_id, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
 
@@ -292,7 +294,7 @@ class BeadsTracker:
 
     def _as_item(self, bead: Bead, beads: Mapping[str, Bead]) -> Item:
         item = item_of(bead, beads, self._us)
-        return _held_back(item, bead) if item.blocked and _is_ahead(text_of(bead, "defer_until")) else item
+        return _held_back(item, bead) if text_of(bead, "status") == _DEFERRED else item
 
     def _remember(self, bead: Bead) -> None:
         if self._known and bead["id"] in self._known.beads:
@@ -335,8 +337,9 @@ def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
 
 
 def _held_back(item: Item, bead: Bead) -> Item:
-    until = text_of(bead, "defer_until")
-    reason = f"bd defers it until {until}" if until else "bd does not count it as ready"
+    """Some versions leave the date out where they list beads."""
+    until, deferred = text_of(bead, "defer_until"), text_of(bead, "status") == _DEFERRED
+    reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
 
 

@@ -8,7 +8,7 @@ after the other: for tests in which bd is ended, or called by several at once, `
 from __future__ import annotations
 
 # pathlib would cost more than the rest of a call:
-# ruff: noqa: PTH100, PTH118, PTH120, PTH123
+# ruff: noqa: PTH100, PTH110, PTH118, PTH120, PTH123
 import json
 import os
 import sys
@@ -91,7 +91,9 @@ def _become(shell: int) -> NoReturn:
 
     about = f"/proc/{shell}"
     os.environ.clear()
-    os.environ.update(variable.split("=", 1) for variable in _parts(f"{about}/environ"))
+    for variable in _parts(f"{about}/environ"):
+        name, _, value = variable.partition("=")
+        os.environ[name] = value
     os.chdir(f"{about}/cwd")
     sys.argv = _parts(f"{about}/cmdline")[1:]
     for number in (1, 2):

@@ -1,0 +1,31 @@
+"""What is costly to find out, found out by one worker for all of them.
+
+Only for what can be pickled: a project is known to git by its path, so each worker makes its own.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+Found = TypeVar("Found")
+
+
+def found_once(folders: pytest.TempPathFactory, name: str, find: Callable[[], Found]) -> Found:
+    """What the first found; the others wait for it. Where that failed, the next one tries."""
+    own = folders.getbasetemp()
+    file = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"{name}.pickle"
+    with file.open("ab+") as kept:
+        fcntl.flock(kept, fcntl.LOCK_EX)
+        kept.seek(0)
+        if written := kept.read():
+            found: Found = pickle.loads(written)
+            return found
+        found = find()
+        pickle.dump(found, kept)
+        return found
