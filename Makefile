@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 4
 # What is skipped where there is no bubblewrap; `live` has one.
-CONFINED := $(wildcard tests/attacks tests/system/test_sandbox.py) tests/contracts/test_workspaces.py
+CONFINED := $(wildcard tests/attacks tests/system/test_sandbox.py) tests/contracts/test_workspaces.py tests/contracts/test_claude.py
 export PYTHONDONTWRITEBYTECODE =
 
 help: ## this list
