@@ -175,7 +175,8 @@ def test_a_family_in_a_circle_ends() -> None:
 def test_the_order_to_come_takes_dependencies_first_and_names_the_rest_last() -> None:
     items = [*two_features(dependencies=("a",)), item("c", parent="e", dependencies=("elsewhere",)), item("elsewhere")]
     blocked = item("stuck", Status.BLOCKED, blocked=Blocked(Status.READY, "Which?"), parent="e")
-    found = in_order([*items, blocked], {"a1", "b1", "c", "stuck"}, queue)
+    found = in_order([*items, blocked], {"a1", "b1", "c", "stuck"}, queue, most=9)
+    assert in_order([*items, blocked], {"a1", "b1", "c", "stuck"}, queue, most=2) == found[:2]
     assert [(place.item.id, place.actionable) for place in found] == [
         ("a1", True), ("b1", True), ("c", False), ("stuck", False)
     ]  # fmt: skip

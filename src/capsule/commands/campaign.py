@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from capsule.world import World
 
 _WIDEST_TITLE = 60
+_MOST_SHOWN = 100
 _FOR_ONE_TASK = {
     "fresh": "--fresh starts one task over",
     "rebase": "--rebase rebuilds the work of one task",
@@ -135,10 +136,12 @@ def _show(project: Project, tracker: Tracker, members: Sequence[Item], args: arg
     items = tracker.everything()
     states = states_of(project, items)
     wanted = {item.id for item in to_do(members)}
-    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=_under_way(states)))
+    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=_under_way(states)), _MOST_SHOWN)
     for number, place in enumerate(found, 1):
         word = f"{number}. would run" if place.actionable else "not now"
         print(f"{place.item.id}  {word}: {place.why}")
+    if more := len(wanted) - len(found):
+        print(f"... and {more} more")
     if not found or not found[0].actionable:
         print("Nothing would be done.")
         return 0

@@ -67,21 +67,22 @@ def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item 
 
 
 def in_order(
-    items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[Place]]
+    items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[Place]], most: int
 ) -> list[Place]:
     """The items asked for as they would be taken, if each came to its end; those that would not be, after them.
 
-    `queued` makes a queue of what is left, as it would be found then.
+    `queued` makes a queue of what is left, as it would be found then; that is made so often that `most` are told.
     """
     left = {item.id: item for item in items}
     taken: list[Place] = []
-    while True:
+    while len(taken) < most:
         places = [place for place in queued(list(left.values())) if place.item.id in only]
         chosen = next((place for place in places if place.actionable), None)
         if chosen is None:
             return taken + places
         taken.append(chosen)
         _end(chosen.item, left)
+    return taken
 
 
 def _end(item: Item, left: dict[str, Item]) -> None:
