@@ -1,4 +1,4 @@
-"""What is costly to find out, found out by one worker for all of them.
+"""What tests of several folders need: what is costly to find out, found out by one worker for all of them.
 
 Only for what can be pickled: a project is known to git by its path, so each worker makes its own.
 """
@@ -29,3 +29,8 @@ def found_once(folders: pytest.TempPathFactory, name: str, find: Callable[[], Fo
         found = find()
         pickle.dump(found, kept)
         return found
+
+
+def settings_of_nobody() -> dict[str, str]:
+    """Our environment without what would be a setting: the tests' own switches would be mistyped ones."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 import capsule
 from tests.costs import LONG, processor_seconds
+from tests.shared import settings_of_nobody
 
 from ..house.pages import ROOT, blocks, pattern
 
@@ -32,14 +32,17 @@ class Played(NamedTuple):
 
     def capsule(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "capsule", *words]
-        return subprocess.run(command, cwd=self.project, capture_output=True, text=True, check=False, timeout=2 * LONG)
+        env = settings_of_nobody()
+        return subprocess.run(
+            command, cwd=self.project, env=env, capture_output=True, text=True, check=False, timeout=2 * LONG
+        )
 
 
 def play(project: Path, **env: str) -> Played:
     before = processor_seconds()
     done = subprocess.run(
         [sys.executable, "-m", "capsule", "demo", str(project)],
-        env={**os.environ, **env},
+        env=settings_of_nobody() | env,
         capture_output=True,
         text=True,
         check=False,

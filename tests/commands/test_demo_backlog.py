@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ import pytest
 import capsule
 from capsule.commands.demo_backlog import COMMITS
 from tests.costs import LONG, processor_seconds
+from tests.shared import settings_of_nobody
 
 from ..house.pages import ROOT, blocks, pattern
 
@@ -39,7 +39,7 @@ def play(project: Path, **env: str) -> Played:
     before = processor_seconds()
     done = subprocess.run(
         [sys.executable, "-m", "capsule", "demo", "--backlog", str(project)],
-        env={**os.environ, **env},
+        env=settings_of_nobody() | env,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
