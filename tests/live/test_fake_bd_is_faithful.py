@@ -16,7 +16,7 @@ _CACHE = cache()  # before any test changes the environment
 def test_the_real_bd_says_what_was_recorded(version: str, tmp_path: Path) -> None:
     bd = _CACHE / f"bd-{version}" / "bd"
     if not bd.exists():
-        pytest.skip(f"bd {version} is not installed: see `make live`")
+        pytest.skip(f"bd {version} is not installed: `make live` builds the two that are pinned")
     said = {answer.name: answer for answer in run(program(bd), version, tmp_path)}
     real = recorded(version)
     assert list(said) == [answer.name for answer in real]
