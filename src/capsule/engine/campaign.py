@@ -82,7 +82,9 @@ class Campaign:
         """What the finished missions of this campaign did, for the one that is about to start."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
-        deeds = [deed for each in done if (deed := self._deed(each))]
+        found = {each.id for each in done if self._deed(each)}
+        # As they were found, one after the other: two that ended in the same second have the same stamp.
+        deeds = [deed for name, deed in self._deeds.items() if name in found]
         return self._world.redact(account(item, deeds, self._family))
 
     def _deed(self, item: Item) -> Deed | None:
