@@ -450,6 +450,15 @@ def test_what_a_human_closed_is_seen_when_it_is_asked_for_again(tmp_path: Path) 
     assert row(tmp_path, "demo-2")["close_reason"] == "mine"
 
 
+def test_what_a_human_closes_before_the_claim_is_looked_at_is_said_to_be_closed(tmp_path: Path) -> None:
+    tracker = project(tmp_path)
+    meanwhile = '[ "$1" = update ] && "$real" close demo-2 --reason=mine >&2\nexit 0\n'
+    wrapped(tmp_path, f'"$real" "$@" || exit $?\n{meanwhile}')
+    with pytest.raises(Refused, match="demo-2 is closed already"):
+        tracker.claim("demo-2")
+    assert row(tmp_path, "demo-2")["close_reason"] == "mine" and asked(tmp_path, "update") == 1
+
+
 def test_a_type_that_bd_does_not_have_is_its_to_refuse(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="invalid issue type"):
         project(tmp_path).add(NewItem(title="More", type="whim"))

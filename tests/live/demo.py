@@ -71,6 +71,10 @@ class Demo:
         beads = self.beads()
         return {name: beads[name]["status"] for name in BEADS}
 
+    def has_begun(self, item: str) -> bool:
+        """An agent is at work: its claim is made, looked at and done with."""
+        return any((self.repo.path / ".capsule" / "missions" / item).glob("live.jsonl"))
+
     def merges(self) -> Sequence[str]:
         """Ids, in the order in which they came to main."""
         subjects = self.repo.git("log", "--merges", "--reverse", "--format=%s", "main").splitlines()

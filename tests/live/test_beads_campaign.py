@@ -60,7 +60,8 @@ def test_what_is_blocked_in_bd_is_not_run(demo: Demo) -> None:
 
 def test_a_bead_closed_by_hand_meanwhile_is_not_merged(demo: Demo) -> None:
     runner = demo.start("run", FIRST, "--no-tui")
-    assert eventually(lambda: demo.statuses()[FIRST] == "in_progress" or runner.poll() is not None)
+    assert eventually(lambda: demo.has_begun(FIRST) or runner.poll() is not None)
+    assert demo.statuses()[FIRST] == "in_progress"
     demo.told("close", FIRST, "--reason=not wanted any more")
     said = runner.communicate(timeout=5 * LONG)
     assert runner.returncode != 0, said

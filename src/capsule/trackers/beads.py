@@ -121,8 +121,6 @@ class BeadsTracker:
 
     def claim(self, item_id: str) -> None:
         bead = self._found(item_id)
-        if status_of(bead) is Status.DONE:
-            raise already_closed(item_id)
         if not (self._is_claimed(bead) and text_of(bead, "assignee")):
             self._make_so(item_id, self._is_claimed, "update", item_id, "--claim", *self._by_us, "--json")
 
@@ -192,7 +190,9 @@ class BeadsTracker:
         raise Refused(f"`bd {asked}` was refused: {why}", hint)
 
     def _is_claimed(self, bead: Bead) -> bool:
-        """In progress, and nobody else's."""
+        """In progress, and nobody else's. Somebody may close it between the claim and the look at what came of it."""
+        if status_of(bead) is Status.DONE:
+            raise already_closed(bead["id"])
         if theirs := taken_by(bead, self._us):
             hint = f"Let them finish, or take it from them: `bd update {bead['id']} --status=open --assignee=`."
             raise Refused(f"{bead['id']} is claimed by {theirs}.", hint)
