@@ -6,7 +6,6 @@ import argparse
 import json
 import shutil
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import item_argument, project_option
@@ -57,8 +56,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def tell(project: Project, mission: str) -> Story:
+    from msgspec.structs import replace
+
+    from capsule.core.standpoint import Standpoint
     from capsule.core.state import children_of, replay
-    from capsule.reports.story import Standpoint, Story
+    from capsule.reports.story import Story
 
     class Over(Story):
         """Its item is closed: there is nothing to run any more."""

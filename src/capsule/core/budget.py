@@ -21,6 +21,9 @@ class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None
 
 
+UNLIMITED = Allowance()
+
+
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
     phase: Allowance = Allowance()
     mission: Allowance = Allowance()

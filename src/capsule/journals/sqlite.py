@@ -8,7 +8,7 @@ while asleep is refused by the database itself. Nothing but sqlite3 ever opens t
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -111,6 +111,15 @@ class SqliteJournal:
     def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
         rows = self._rows("SELECT seq, data FROM events WHERE stream = ? AND seq > ? ORDER BY seq", stream, after)
         return [(seq, _decoded(self._file, data)) for seq, data in rows]
+
+    def epochs(self) -> Mapping[str, int]:
+        """How often each stream was claimed: one whose number stands, and that nobody holds, has nothing new."""
+        return dict(self._rows("SELECT stream, epoch FROM claims"))
+
+    def version(self) -> int:
+        """Another number whenever somebody else has written since this connection was asked last."""
+        rows = self._rows("PRAGMA data_version")
+        return int(rows[0][0]) if rows else 0
 
     def streams(self) -> Sequence[str]:
         return [row[0] for row in self._rows("SELECT DISTINCT stream FROM events ORDER BY stream")]

@@ -37,8 +37,16 @@ class LiveFile:
         folder = self._folder(mission)
         path = folder / "live.jsonl"
         with contextlib.suppress(OSError, CannotWrite):
-            if folder.is_dir() and (not path.exists() or path.stat().st_size < LARGEST):
+            if folder.is_dir():
+                _start_afresh_if_large(path)
                 append_line(path, json.dumps(line, ensure_ascii=False))
+
+
+def _start_afresh_if_large(path: Path) -> None:
+    """What is going on now is wanted, not what was: whoever reads on begins at the top of the new one."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.stat().st_size >= LARGEST:
+            path.unlink()
 
 
 class Several:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from capsule.core.board import waiting_feedback
 from capsule.core.budget import Spending, as_facts, duration, in_words, price, total
+from capsule.core.cards import Attempt
 from capsule.core.event import (
     Abandoned,
     Event,
@@ -29,6 +30,7 @@ from capsule.core.event import (
     Warned,
 )
 from capsule.core.evidence import Evidence, Standing
+from capsule.core.standpoint import Situation, Standpoint, standpoint
 from capsule.core.state import MissionState, replay
 from capsule.reports.style import Style, clean
 
@@ -48,26 +50,6 @@ NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
 def printable(text: str) -> str:
     """A stranger's text with its lines and its indentation, unable to steer a terminal."""
     return _CONTROL.sub("", text)
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One run of one phase; without `ended` it is under way, or was interrupted."""
-
-    key: str
-    phase: str
-    number: int
-    agent: str
-    ended: StepEnded | None = None
-
-
-@dataclass(frozen=True)
-class Standpoint:
-    """Where a mission stands, in one word and one sentence, and what to type next."""
-
-    word: str
-    sentence: str
-    next: str
 
 
 class Story:
@@ -91,16 +73,20 @@ class Story:
         found: dict[str, Attempt] = {}
         for event in self.events:
             if isinstance(event, StepBegun):
-                found[event.key] = Attempt(event.key, event.phase, event.attempt, event.agent)
+                found[event.key] = Attempt(event.key, event.phase, event.attempt, event.agent, event.at)
             elif isinstance(event, StepEnded):
                 begun = found.get(event.key)
-                number, agent = (begun.number, begun.agent) if begun else (event.run, "")
+                number, agent, began = (begun.number, begun.agent, begun.began) if begun else (event.run, "", "")
                 agent = event.outcome.agent or agent
-                found[event.key] = Attempt(event.key, event.phase, number, agent, event)
+                found[event.key] = Attempt(event.key, event.phase, number, agent, began, event)
         return list(found.values())
 
     def standpoint(self) -> Standpoint:
-        return next(point for tell in _STANDPOINTS if (point := tell(self)))
+        last = self.events[-1] if self.events else None
+        stopped = last.cause if isinstance(last, Stopped) else ""
+        return standpoint(
+            Situation(state=self.state, pid=self.pid, commits=len(self.commits()), stopped=stopped),
+        )
 
     def salvaged(self) -> list[tuple[str, str]]:
         """Every ref that keeps something of this mission, also of starts before the last one."""
@@ -146,72 +132,6 @@ def merged_on_red(events: Iterable[Event]) -> bool:
     return any(piece.standing is Standing.REFUTED for outcome in merges[-1:] for piece in outcome.evidence)
 
 
-# ---- where it stands: the first that applies
-
-
-def _running(story: Story) -> Standpoint | None:
-    if story.pid is None:
-        return None
-    at = f" at {story.state.begun.phase}" if story.state.begun else ""
-    return Standpoint("running", f"running{at} (pid {story.pid})", f"capsule logs {story.mission} -f")
-
-
-def _abandoned(story: Story) -> Standpoint | None:
-    state = story.state
-    return Standpoint("abandoned", f"abandoned: {state.abandoned}", _run(story)) if state.abandoned else None
-
-
-def _halted(story: Story) -> Standpoint | None:
-    halt = story.state.halt
-    if halt is None:
-        return None
-    word = "parked" if halt.move.value == "park" else "stopped"
-    asked = story.state.item.blocked is not None and bool(story.commits())
-    way_on = f'capsule unblock {story.mission} --notes "..."' if asked else _run(story)
-    return Standpoint(word, f"{word} at {halt.phase}: {halt.reason}", way_on)
-
-
-def _finished(story: Story) -> Standpoint | None:
-    state = story.state
-    if not state.finished:
-        return None
-    item = "its item is closed" if state.item_closed else "its item is still open in the tracker"
-    command = f"capsule logs {story.mission}" if state.item_closed else _run(story)
-    merged = state.facts.get("merged", "")[:12]
-    if merged:
-        return Standpoint("merged", f"merged into {state.into} as {merged}; {item}", command)
-    if story.commits() and not state.closed_as:
-        return Standpoint("done", f"done: {len(story.commits())} commits on {state.into}; {item}", command)
-    return Standpoint("closed", f"closed: {state.closed_as or 'nothing was left to do'}; {item}", command)
-
-
-def _interrupted(story: Story) -> Standpoint | None:
-    begun = story.state.begun
-    if begun is None:
-        return None
-    last = story.events[-1]
-    why = f" ({last.cause.rstrip('.')})" if isinstance(last, Stopped) else ""
-    return Standpoint("interrupted", f"interrupted at {begun.phase}{why}", _run(story))
-
-
-def _waiting(story: Story) -> Standpoint:
-    return Standpoint("waiting", f"waiting to go on at {story.state.to_do[0]}", _run(story))
-
-
-def _run(story: Story) -> str:
-    return f"capsule run {story.mission}"
-
-
-_STANDPOINTS: tuple[Callable[[Story], Standpoint | None], ...] = (
-    _running,
-    _abandoned,
-    _halted,
-    _finished,
-    _interrupted,
-    _waiting,
-)
-
-
 # ---- for programs
 
 
@@ -234,7 +154,7 @@ def facts(story: Story) -> dict[str, Any]:
         "attempts": [_attempt_facts(attempt) for attempt in story.attempts()],
         "spent": as_facts(story.spent()),
         "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in story.waits()],
-        "feedback": _waiting_feedback(state),
+        "feedback": waiting_feedback(state),
         "salvaged": [{"ref": ref, "why": why} for ref, why in story.salvaged()],
         "warnings": story.warnings(),
         "places": story.places(),
@@ -263,12 +183,6 @@ def _attempt_facts(attempt: Attempt) -> dict[str, Any]:
         "evidence": [msgspec.to_builtins(piece) for piece in outcome.evidence],
         "warnings": list(outcome.warnings),
     }
-
-
-def _waiting_feedback(state: MissionState) -> dict[str, str]:
-    """What the next agents will be told; a halted mission's last word goes to whoever it goes on with."""
-    halted = {state.halt.phase: state.halt.feedback} if state.halt and state.halt.feedback else {}
-    return {} if state.finished else {**state.feedback, **halted}
 
 
 # ---- for people
@@ -385,7 +299,7 @@ def _evidence(piece: Evidence, style: Style, width: int) -> Iterator[str]:
 
 
 def _feedback(story: Story, style: Style, width: int) -> Iterator[str]:
-    for phase, text in _waiting_feedback(story.state).items():
+    for phase, text in waiting_feedback(story.state).items():
         yield ""
         yield style.paint("bold", f"feedback waiting for {phase}:")
         told = printable(text).strip().splitlines()

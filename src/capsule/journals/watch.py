@@ -1,0 +1,136 @@
+"""Looks at all missions again and again, and reads only: what every screen polls.
+
+A stream grows only while somebody holds its claim, and every claim raises its epoch. So a stream that nobody holds, and
+whose epoch is the one that was seen last, has nothing new, and is not asked. A look costs what has happened since the
+one before, however much has happened in all.
+
+Whether somebody holds a stream is asked before its events are read: what was written up to its end is read then.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from capsule.core.board import Board, MissionView, Presence, gathered, view, view_run
+from capsule.core.budget import UNLIMITED, Allowance
+from capsule.core.cards import Card, RunCard, see, see_run
+from capsule.core.errors import LockHeld
+from capsule.core.event import is_mission
+from capsule.journals.sqlite import SqliteJournal
+
+MOST_DOINGS = 8
+_LONGEST_PIECE = 256 * 1024
+
+
+class Watch:
+    """`folder` is where a mission's live file lies."""
+
+    def __init__(self, journal: SqliteJournal, folder: Callable[[str], Path], allowed: Allowance = UNLIMITED) -> None:
+        self._journal, self._folder, self._allowed = journal, folder, allowed
+        self._version = -1
+        self._epochs: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
+        self._held: dict[str, int] = {}
+        """Who holds a stream, as of the last look; 0 is somebody who cannot be named from here."""
+        self._read: dict[str, int] = {}
+        self._cards: dict[str, Card] = {}
+        self._runs: dict[str, RunCard] = {}
+        self._tails: dict[str, LiveTail] = {}
+        self._at_rest: dict[str, MissionView] = {}
+
+    def look(self, now: str) -> Board:
+        for stream in self._worth_a_look():
+            self._catch_up(stream)
+        missions = {name: self._view(name, now) for name, card in self._cards.items() if card.state.started}
+        runs = [view_run(card, self._held.get(stream), now) for stream, card in self._runs.items()]
+        return gathered(missions, runs, now)
+
+    def _worth_a_look(self) -> list[str]:
+        version = self._journal.version()
+        if version != self._version:
+            self._version, self._epochs = version, dict(self._journal.epochs())
+        return [name for name, epoch in self._epochs.items() if name in self._held or self._seen.get(name) != epoch]
+
+    def _catch_up(self, stream: str) -> None:
+        epoch, pid = self._epochs[stream], self._holder(stream)
+        for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
+            self._read[stream] = seq
+            if is_mission(stream):
+                self._cards[stream] = see(self._cards.get(stream, Card()), event)
+            else:
+                self._runs[stream] = see_run(self._runs.get(stream, RunCard(stream=stream)), event)
+        self._at_rest.pop(stream, None)
+        self._seen[stream] = epoch
+        if pid is None:
+            self._held.pop(stream, None)
+            self._tails.pop(stream, None)
+        else:
+            self._held[stream] = pid
+
+    def _holder(self, stream: str) -> int | None:
+        try:
+            return self._journal.running(stream)
+        except LockHeld:
+            return 0
+
+    def _view(self, name: str, now: str) -> MissionView:
+        """What nobody holds looks the same until something happens to it."""
+        if name in self._held:
+            tail = self._tails.setdefault(name, LiveTail(self._folder(name) / "live.jsonl"))
+            return view(self._cards[name], tail.look(self._held[name]), now, self._allowed)
+        if name not in self._at_rest:
+            self._at_rest[name] = view(self._cards[name], Presence(), now, self._allowed)
+        return self._at_rest[name]
+
+
+class LiveTail:
+    """The end of a live file, read on from where the last look ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._file = (0, 0)
+        self._doing: tuple[str, ...] = ()
+        self._at = ""
+
+    def look(self, pid: int) -> Presence:
+        for line in self._new_lines():
+            try:
+                row = json.loads(line)
+                self._note(str(row.get("activity", "")), str(row.get("event", "")), str(row.get("at", "")))
+            except (ValueError, AttributeError):  # an agent may write there too
+                continue
+        return Presence(pid, self._doing, self._at)
+
+    def _note(self, activity: str, event: str, at: str) -> None:
+        """A phase that begins has done nothing yet."""
+        if activity:
+            self._doing, self._at = (*self._doing, activity)[-MOST_DOINGS:], at
+        elif event == "step_begun":
+            self._doing, self._at = (), ""
+
+    def _new_lines(self) -> list[bytes]:
+        try:
+            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return []
+        try:
+            return self._read_on(fd) if stat.S_ISREG(os.fstat(fd).st_mode) else []
+        finally:
+            os.close(fd)
+
+    def _read_on(self, fd: int) -> list[bytes]:
+        """Whole lines only. Of a long one that was never looked at, the end; of one that is new in its place, all."""
+        status = os.fstat(fd)
+        file = (status.st_dev, status.st_ino)
+        if file != self._file or status.st_size < self._offset:
+            self._file, self._offset = file, 0
+        self._offset = max(self._offset, status.st_size - _LONGEST_PIECE)
+        piece = os.pread(fd, status.st_size - self._offset, self._offset)
+        whole = piece[: piece.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        return whole.splitlines()
