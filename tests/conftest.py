@@ -21,7 +21,23 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("on any machine")
 
+_MEMORY = Path("/dev/shm")
+_ROOM = 3 * 1024**3
 _NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_")
+
+
+def pytest_configure() -> None:
+    """Projects lie in memory where they can: thousands of them are made, flushed to the disk and thrown away."""
+    if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _memory_will_do():
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
+
+
+def _memory_will_do() -> bool:
+    """Programs may be started there, it has room, and no sandbox puts a `/dev` of its own in the place of ours."""
+    if not os.access(_MEMORY, os.W_OK) or shutil.which("bwrap"):
+        return False
+    about = os.statvfs(_MEMORY)
+    return not about.f_flag & getattr(os, "ST_NOEXEC", 0) and about.f_bavail * about.f_frsize >= _ROOM
 
 
 class Repo:
@@ -103,6 +119,15 @@ def _servers_end() -> Iterator[None]:
     yield
     warm.end_server()
     served.end_server()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _memory_is_given_back(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Where something failed, what it left is kept to be looked at, as on a disk."""
+    yield
+    folders = tmp_path_factory.getbasetemp()
+    if folders.is_relative_to(_MEMORY) and not request.session.testsfailed:
+        shutil.rmtree(folders, ignore_errors=True)
 
 
 @pytest.fixture

@@ -266,6 +266,11 @@ def test_writing_out_cut_short_is_finished(at_work: Desk, monkeypatch: pytest.Mo
     assert at_work.files() == wanted
 
 
+def test_a_head_that_was_noted_and_is_gone_is_not_believed(at_work: Desk) -> None:
+    (at_work.repo.path / ".git/capsule/places/x-1/head").write_text("12" * 20)
+    assert at_work.again().head() == at_work.base
+
+
 def test_the_dirt_of_a_crash_is_kept_and_left_in_place(at_work: Desk) -> None:
     at_work.work()
     left = at_work.files()

@@ -17,6 +17,8 @@ from capsule.core.errors import CapsuleError, Refused
 from capsule.doors import Candidate, Published, Trunk
 from capsule.system import git_locks
 from capsule.system.git import Git
+from capsule.workspaces.checkouts import bring_along, places_on
+from capsule.workspaces.trees import with_files
 from capsule.workspaces.trunk import GitTrunk
 from tests.costs import LONG
 
@@ -196,6 +198,36 @@ def test_main_moves_and_its_checkout_follows(busy_merge: Merge) -> None:
     assert not (repo.path / ".capsule").exists()
     repo.git("diff-files", "--quiet")
     repo.fsck()
+
+
+@pytest.mark.parametrize("saved", (False, True))
+def test_a_checkout_follows_whatever_is_expected_of_its_files(a_repo: Repo, git: Git, saved: bool) -> None:
+    first = a_repo.commit("one", old="one\n", new="one\n", edited="one\n")
+    second = a_repo.commit("two", old="two\n", new="two\n", edited="two\n")
+    a_repo.git("checkout", "-q", first, "--", ".")
+    a_repo.write("new", "two\n")
+    a_repo.write("edited", "mine\n")
+    assert bring_along(git, places_on(git, "main")[0], first, second, saved=saved) == ["edited"]
+    assert [(a_repo.path / name).read_text() for name in ("old", "new", "edited")] == ["two\n", "two\n", "mine\n"]
+    assert a_repo.status() == "M edited"
+
+
+def test_a_folder_that_became_a_link_is_told_of_also_where_it_leads_to_the_same(merge: Merge) -> None:
+    merge.work(**{"src/app.py": "new\n"})
+    theirs = merge.repo.path.parent / "theirs"
+    shutil.move(merge.repo.path / "src", theirs)
+    (theirs / "app.py").write_text("new\n")
+    (merge.repo.path / "src").symlink_to(theirs)
+    assert merge.publish() == Published(moved=True, left_alone=("src/app.py",))
+
+
+def test_files_that_are_replaced_in_a_tree_keep_their_modes(a_repo: Repo, git: Git, tmp_path: Path) -> None:
+    a_repo.write("tool", "old\n").chmod(0o755)
+    a_repo.commit("a tool")
+    tree = with_files(git, a_repo.head(), {"tool": b"new\n", "README": b"new\n", "fresh/deep": b"new\n"}, tmp_path)
+    rows = [row.split() for row in a_repo.git("ls-tree", "-r", tree, "tool", "README", "fresh").splitlines()]
+    assert {name: mode for mode, _, _, name in rows} == {"tool": "100755", "README": "100644", "fresh/deep": "100644"}
+    assert {a_repo.git("show", f"{tree}:{name}") for name in ("tool", "README", "fresh/deep")} == {"new"}
 
 
 def test_main_moves_only_from_the_commit_it_was_built_on(merge: Merge) -> None:
@@ -418,8 +450,8 @@ def test_a_git_killed_while_publishing_is_made_good(busy_merge: Merge, tmp_path:
     a_git_that_dies(tmp_path / "tools", nth)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{tmp_path}/tools:{os.environ['PATH']}")
-        with contextlib.suppress(CapsuleError):
-            busy_merge.trunk.publish(candidate)
+        with contextlib.suppress(CapsuleError):  # by a trunk of its own: a Git looks for its program once
+            GitTrunk(Git.find(busy_merge.repo.path), "main").publish(candidate)
     busy_merge.trunk.publish(candidate)
     assert busy_merge.repo.status() == ""
     assert busy_merge.repo.head() == candidate.commit

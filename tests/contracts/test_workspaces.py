@@ -399,6 +399,26 @@ def test_a_checkpoint_holds_everything_and_moves_nothing(mission: Mission) -> No
     assert mission.agent.git("diff", "--cached", "--name-only") == ""
 
 
+def test_a_look_sees_every_kind_of_change_and_costs_one_git_where_there_is_none(anywhere: Anywhere) -> None:
+    place, file, git = anywhere.place, anywhere.path / "src/app.py", anywhere.git
+    changes: list[Callable[[], object]] = [
+        lambda: file.write_text("print('two')\n"),
+        lambda: file.chmod(0o755),
+        lambda: (anywhere.path / "new.py").write_text("new"),
+        lambda: (anywhere.path / "link").symlink_to("new.py"),
+        file.unlink,
+    ]
+    seen = [place.tree()]
+    for change in changes:
+        change()
+        seen.append(place.tree())
+        calls = git.calls
+        assert place.tree() == seen[-1]
+        assert git.calls == calls + 1
+    assert len(set(seen)) == len(changes) + 1
+    assert anywhere.again().tree() == seen[-1]
+
+
 def test_the_same_state_is_the_same_checkpoint(anywhere: Anywhere) -> None:
     (anywhere.path / "new.py").write_text("new")
     one = anywhere.place.checkpoint("a")

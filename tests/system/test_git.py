@@ -331,3 +331,16 @@ def test_a_project_with_a_worklog_of_its_own_is_refused(a_repo: Repo, git: Git) 
     with pytest.raises(Refused, match=r"worklog\.md of its own") as error:
         exclude_artefacts(git, a_repo.head())
     assert "git mv" in error.value.hint
+
+
+def test_a_patch_comes_with_its_differences(a_repo: Repo, git: Git) -> None:
+    before = a_repo.head()
+    (a_repo.path / "src/app.py").unlink()
+    (a_repo.path / "src/app.py").symlink_to("../README")
+    after = a_repo.commit("much", README="more\n:looks like a row\n", fresh="new\n")
+    differences, text = git.patch(before, after)
+    assert differences == Git.find(a_repo.path).differences(before, after)
+    assert [difference.kind for difference in differences] == ["M", "A", "T"]
+    flags = ("-r", "-p", "-U0", "--text", "--no-renames", "--full-index")
+    assert text.decode().strip() == a_repo.git("diff-tree", *flags, before, after)
+    assert git.patch(before, before) == ([], b"")

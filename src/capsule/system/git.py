@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
-from capsule.system import git_environment, git_locks
+from capsule.system import git_environment, git_locks, git_refs
 from capsule.system.files import sweep_temps, write_atomically
 from capsule.system.git_objects import (
     Checkout,
@@ -37,7 +37,7 @@ from capsule.system.git_objects import (
     as_instruction,
     read_checkout,
     read_commit,
-    read_difference,
+    read_differences,
     read_entry,
     read_person,
     shown,
@@ -46,7 +46,8 @@ from capsule.system.git_objects import (
 OLDEST = (2, 38)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
-_DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options")
+_DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
+_PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
 _IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n/.capsule-*.tmp\n"
 
 
@@ -78,6 +79,8 @@ class Git:
         self.calls = 0
         self._object_format = object_format
         self._commits: dict[str, Commit] = {}
+        self._made: dict[str, str] = {}
+        """The trees of commits that we made ourselves."""
         self._folders: dict[str, list[Entry]] = {}
         self._files: tuple[str, list[Entry]] = ("", [])
         self._differences: dict[tuple[str, str], list[Difference]] = {}
@@ -119,7 +122,7 @@ class Git:
     ) -> Answer:
         """A command about refs and worktrees, seen from the main worktree or from another one's git directory."""
         places = {"GIT_DIR": str(git_dir or self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
-        environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | _as_capsule()
+        environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | git_environment.AS_CAPSULE
         return self._ask(args, environment, self.root, input, ok)
 
     # Who
@@ -146,8 +149,15 @@ class Git:
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """Each ref that is one of these or lies below one, and what it points to."""
+        read = {name: git_refs.read_ref(self.common_dir, name) for name in patterns}
+        if patterns and None not in read.values():
+            return {name: oid for name, oid in read.items() if oid}
         rows = self.repository("for-each-ref", "--format=%(objectname) %(refname)", *patterns).out.decode().splitlines()
         return {name: oid for oid, name in (row.split(" ", 1) for row in rows)}
+
+    def ref(self, name: str) -> str:
+        """What one ref points to, by its whole name; '' where there is none."""
+        return self.refs(name).get(name, "")
 
     def move_refs(self, *moves: RefMove, why: str = "capsule") -> None:
         """All of them or none."""
@@ -156,6 +166,10 @@ class Git:
 
     def checkouts(self) -> list[Checkout]:
         """The main worktree first, then the linked ones."""
+        read = git_refs.read_checkouts(self.common_dir)
+        return self._list_worktrees() if read is None else read
+
+    def _list_worktrees(self) -> list[Checkout]:
         records = self.repository("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
         return [read_checkout(record) for record in records if record]
 
@@ -178,7 +192,9 @@ class Git:
         }
         given = [word for parent in parents for word in ("-p", parent)]
         answer = self.content("commit-tree", *given, tree, env=env, input=message.encode(errors="surrogateescape"))
-        return answer.out.decode().strip()
+        commit = answer.out.decode().strip()
+        self._made[commit] = tree
+        return commit
 
     def is_ancestor(self, older: str, newer: str) -> bool:
         return self.content("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).code == 0
@@ -216,32 +232,50 @@ class Git:
             if self._files[0] != tree:
                 self._files = (tree, self._list_tree("-r", tree))
             return self._files[1]
-        if tree not in self._folders:
-            self._folders[tree] = self._list_tree(tree)
-        return self._folders[tree]
+        folder = self.tree_of(tree)
+        if folder not in self._folders:
+            self._folders[folder] = self._list_tree(folder)
+        return self._folders[folder]
 
     def _list_tree(self, *args: str) -> list[Entry]:
         rows = self.content("ls-tree", "-z", "--full-tree", *args).out.split(b"\0")
         return [read_entry(row) for row in rows if row]
 
     def make_tree(self, entries: Iterable[Entry]) -> str:
-        rows = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in entries)
-        return self.content("mktree", "-z", input=rows).out.decode().strip()
+        rows = list(entries)
+        given = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in rows)
+        tree = self.content("mktree", "-z", input=given).out.decode().strip()
+        self._folders[tree] = rows
+        return tree
 
     def tree_of(self, oid: str) -> str:
-        """The tree of a commit we have read; any other id as it is."""
+        """The tree of a commit we have read or made; any other id as it is."""
         known = self._commits.get(oid)
-        return known.tree if known else oid
+        return known.tree if known else self._made.get(oid, oid)
+
+    def tree_in(self, commit: str) -> str:
+        """The tree of a commit, which is read where we do not know it yet."""
+        return self._made.get(commit) or self.commit(commit).tree
 
     def differences(self, old: str, new: str) -> list[Difference]:
         """Between two ids, which cannot change: remembered."""
-        if old == new:
+        between = (self.tree_of(old), self.tree_of(new))
+        if between[0] == between[1]:
             return []
-        if (old, new) not in self._differences:
-            fields = self.content(*_DIFF, old, new).out.split(b"\0")
-            rows = zip(fields[0:-1:2], fields[1::2], strict=True)
-            self._differences[old, new] = [read_difference(head, path) for head, path in rows]
-        return self._differences[old, new]
+        if between not in self._differences:
+            self._diff(between)
+        return self._differences[between]
+
+    def patch(self, old: str, new: str) -> tuple[list[Difference], bytes]:
+        """The differences, and what they are in the words of `git diff`, without a line of context."""
+        between = (self.tree_of(old), self.tree_of(new))
+        patch = self._diff(between, *_PATCH)
+        return self._differences[between], patch
+
+    def _diff(self, between: tuple[str, str], *more: str) -> bytes:
+        answer = self.content(*_DIFF, *more, "--end-of-options", *between)
+        self._differences[between], rest = read_differences(answer.out)
+        return rest
 
     def read_file(self, tree: str, path: str) -> bytes | None:
         """The content of a file in a tree or commit; None where there is no such file."""
@@ -391,16 +425,6 @@ def _cause(answer: Answer) -> str:
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
     cause = (telling or lines[-1:] or [f"exit code {answer.code}"])[0]
     return cause.removeprefix("fatal: ").removeprefix("error: ")
-
-
-def _as_capsule() -> dict[str, str]:
-    """Reflogs want a name, also where the user has none."""
-    return {
-        "GIT_COMMITTER_NAME": "Capsule",
-        "GIT_COMMITTER_EMAIL": "capsule@localhost",
-        "GIT_AUTHOR_NAME": "Capsule",
-        "GIT_AUTHOR_EMAIL": "capsule@localhost",
-    }
 
 
 def _read(file: Path) -> bytes:

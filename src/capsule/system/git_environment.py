@@ -62,6 +62,9 @@ _FILES_OF_THE_USER = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSY
 _KEPT_FOR_OTHERS = ("GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_CONFIG_", "GIT_SSH", "GIT_ASKPASS", "GIT_TERMINAL_PROMPT")
 _IDENTITY = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
 
+# Reflogs want a name, also where the user has none.
+AS_CAPSULE = {name: "Capsule" if name.endswith("NAME") else "capsule@localhost" for name in _IDENTITY}
+
 # What decides how a file's bytes become a blob and back, and which files are ignored: the user's to choose.
 _CONTENT = (
     r"(?is)core\.(autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"

@@ -96,6 +96,17 @@ def read_difference(head: bytes, path: bytes) -> Difference:
     return Difference(path, kind[0], (old_mode, old), (new_mode, new))
 
 
+def read_differences(listing: bytes) -> tuple[list[Difference], bytes]:
+    """The rows of `diff-tree -z --raw`, and the patch, where one was asked for: it comes after one more NUL."""
+    found, at = [], 0
+    while listing[at : at + 1] == b":":
+        middle = listing.index(b"\0", at)
+        end = listing.index(b"\0", middle + 1)
+        found.append(read_difference(listing[at:middle], listing[middle + 1 : end]))
+        at = end + 1
+    return found, listing[at + 1 :]
+
+
 def read_commit(raw: bytes) -> Commit:
     header, _, message = raw.decode(errors="surrogateescape").partition("\n\n")
     fields: dict[str, list[str]] = {}

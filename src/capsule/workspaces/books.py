@@ -47,7 +47,7 @@ from capsule.workspaces.checkouts import (
 from capsule.workspaces.ours import note_as_ours, ours_on
 from capsule.workspaces.repository import checked_out
 from capsule.workspaces.step_commits import find_step, message_of
-from capsule.workspaces.trees import ABSENT, ARTEFACTS, is_artefact, with_changes
+from capsule.workspaces.trees import ABSENT, ARTEFACTS, is_artefact, modes_of, with_changes
 from capsule.workspaces.upkeep import LARGEST, Assigned, Understand, Upkeep
 
 Read = Callable[[str], bytes | None]
@@ -57,7 +57,6 @@ Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mappi
 _LOCK_WAIT = 60.0
 _MOST_ROUNDS = 8
 """How often the branch, or a file on disk, may change under us before we say that it is too busy."""
-_PLAIN = "100644"
 
 
 @dataclass(frozen=True)
@@ -219,7 +218,7 @@ class GitBooks:
             hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
             raise Refused("HEAD is detached, so there is no branch to commit to.", hint)
         ref = f"refs/heads/{name}"
-        tip = self._git.refs(ref).get(ref, "")
+        tip = self._git.ref(ref)
         if not tip and name != here:
             raise Refused(f"There is no branch {name}.", "List what there is: git branch")
         return _Branch(name, tip, name == here)
@@ -244,15 +243,15 @@ class GitBooks:
         """The commit, seen by nobody yet; '' where nothing differs."""
         git = self._git
         held = self._tree(branch)
-        worked = with_changes(git, held, self._work(entry.work, held), git.capsule_dir / "git")
-        tree = self._with_files(branch, worked, {**self._typed(branch), **draft.contents})
+        work = self._work(entry.work, held)
+        tree = self._with_files(branch, held, {**self._typed(branch), **draft.contents}, work)
         if tree == held:
             return ""
         message = message_of(entry.message, entry.key, draft.added)
         return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now())
 
     def _tree(self, branch: _Branch) -> str:
-        return self._git.commit(branch.tip).tree if branch.tip else self._git.make_tree(())
+        return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
 
     def _work(self, work: Checkpoint | None, held: str) -> list[Difference]:
         """The paths of the work. One that the branch has changed meanwhile was judged by nobody as it would become."""
@@ -260,7 +259,7 @@ class GitBooks:
             return []
         git = self._git
         changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
-        moved = {d.path: d.new for d in git.differences(git.commit(work.head).tree, held)}
+        moved = {d.path: d.new for d in git.differences(git.tree_in(work.head), held)}
         both = [os.fsdecode(d.path) for d in changes if moved.get(d.path, d.new) != d.new]
         if both:
             hint = "Commit what these files are to be yourself, then run the same command again."
@@ -274,14 +273,17 @@ class GitBooks:
         found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
         return {path: content for path, content in found.items() if content is not None}
 
-    def _with_files(self, branch: _Branch, tree: str, files: Mapping[str, bytes]) -> str:
-        known = {path: self._git.content("ls-tree", "-z", "--full-tree", tree, path).out for path in files}
-        changes = []
-        for path, content in files.items():
-            mode = known[path].split(b" ")[0].decode() if known[path] else _PLAIN
-            side = (mode if mode.startswith("100") else _PLAIN, self._blob(path, content, from_disk=branch.here))
-            changes.append(Difference(os.fsencode(path), "M", (ABSENT, ""), side))
-        return with_changes(self._git, tree, changes, self._git.capsule_dir / "git")
+    def _with_files(
+        self, branch: _Branch, tree: str, files: Mapping[str, bytes], work: Sequence[Difference] = ()
+    ) -> str:
+        modes = modes_of(self._git, tree, files)
+        changes = [
+            Difference(
+                os.fsencode(path), "M", (ABSENT, ""), (mode, self._blob(path, files[path], from_disk=branch.here))
+            )
+            for path, mode in modes.items()
+        ]
+        return with_changes(self._git, tree, [*work, *changes], self._git.capsule_dir / "git")
 
     def _blob(self, path: str, content: bytes, *, from_disk: bool) -> str:
         """What is read from disk passes the filters on its way in (line ends); what is read from a tree has."""
@@ -298,7 +300,7 @@ class GitBooks:
             try:
                 self._git.move_refs(RefMove(branch.ref, commit, branch.tip), why="capsule: a step")
             except GitFailed:
-                if self._git.refs(branch.ref).get(branch.ref, "") == branch.tip:
+                if self._git.ref(branch.ref) == branch.tip:
                     raise
                 return False
             return True
@@ -350,10 +352,10 @@ class GitBooks:
         """To the tip, not to our commit: what somebody put on top since belongs to the same checkouts."""
         git = self._git
         with self._locked("main"):
-            tip = git.resolve(f"refs/heads/{branch}")
+            tip = git.ref(f"refs/heads/{branch}")
             old = onto or git.make_tree(())
             places = [place for place in places_on(git, branch) if not under_way(place)]
-            left = dict.fromkeys(path for place in places for path in bring_along(git, place, old, tip))
+            left = dict.fromkeys(path for place in places for path in bring_along(git, place, old, tip, saved=True))
             if any(place.path == git.root for place in places):
                 settle_index(git, tip, self._own)
         others = [path for path in left if not is_artefact(os.fsencode(path), self._artefacts)]

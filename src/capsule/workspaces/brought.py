@@ -10,16 +10,14 @@ from capsule.system.git import Git
 from capsule.system.git_objects import Difference, shown
 from capsule.workspaces.trees import ABSENT
 
-_PATCH = ("diff-tree", "-r", "-p", "-U0", "--text", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 _FILE = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
 def brought(git: Git, old: str, new: str) -> list[Brought]:
     """In the order of `differences`, which is that of the patch; what is only taken away brings nothing."""
-    changes = git.differences(old, new)
-    if not changes:
+    if git.tree_of(old) == git.tree_of(new):
         return []
-    patch = git.content(*_PATCH, "--full-index", "--end-of-options", old, new).out
+    changes, patch = git.patch(old, new)
     pieces = _FILE.split(patch)[1:]
     return [_one(change, piece) for change, piece in _paired(changes, pieces) if change.new[0] != ABSENT]
 

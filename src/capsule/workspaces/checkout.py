@@ -129,7 +129,7 @@ class Checkout(GitPlace):
         self._judged = None
         self._make_sure_of_the_place(checkpoint)
         head, _ = self._settle()
-        held, there = self._git.commit(head).tree, self._there(head)
+        held, there = self._git.tree_in(head), self._there(head)
         target = self._with_work(head, checkpoint)
         between, kept = self._is_between(there, held, target), ""
         if not (between or self._at_work.has_left_something()):
@@ -156,8 +156,8 @@ class Checkout(GitPlace):
 
     def _with_work(self, head: str, checkpoint: Checkpoint) -> str:
         """Head with the work of a checkpoint; what the user committed since stays, also in files that both changed."""
-        git, held = self._git, self._git.commit(head).tree
-        was, worked = git.commit(checkpoint.head).tree, git.commit(checkpoint.commit).tree
+        git, held = self._git, self._git.tree_in(head)
+        was, worked = git.tree_in(checkpoint.head), git.tree_in(checkpoint.commit)
         work = self._work_between(was, worked)
         theirs = {d.path: d.new for d in git.differences(was, held)} if work else {}
         both = {d.path for d in work if theirs.get(d.path, d.new) != d.new}
@@ -196,7 +196,7 @@ class Checkout(GitPlace):
         if not self._at_work.has_left_something():
             return ""  # whatever is here is not the mission's
         head, _ = self._settle()
-        held, there = self._git.commit(head).tree, self._there(head)
+        held, there = self._git.tree_in(head), self._there(head)
         kept = self._keep(there, [head], why) if there != held else ""
         rules = [d for d in self._work_between(there, held) if d.path.rpartition(b"/")[2] == b".gitignore"]
         if rules:
@@ -241,11 +241,11 @@ class Checkout(GitPlace):
         commit = self._name(tree, head, newest, label)
         self._judged = None
         if self._at_work.has_left_something():
-            self._at_work.ends(leaving=tree != self._git.commit(head).tree)
+            self._at_work.ends(leaving=tree != self._git.tree_in(head))
         return Checkpoint(commit, head, tree)
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        return self._began.get(checkpoint.commit) or self._git.commit(checkpoint.commit).tree
+        return self._began.get(checkpoint.commit) or self._git.tree_in(checkpoint.commit)
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         """What the user committed before a phase began is no change of the phase's."""
@@ -301,7 +301,7 @@ class Checkout(GitPlace):
         head, newest = self._settle() if standing.home else (standing.head, standing.newest)
         if not head:
             return ""
-        held = self._git.commit(head).tree
+        held = self._git.tree_in(head)
         there = self._there(head) if standing.home else held
         named = self._work_named_by(newest, held)
         if named in (held, there) or named in kept_trees(self._git, self._mission):
@@ -313,7 +313,7 @@ class Checkout(GitPlace):
         if not newest:
             return held
         tree, head = self._said_by(newest)
-        return with_changes(self._git, held, self._work_between(self._git.commit(head).tree, tree), self._notes)
+        return with_changes(self._git, held, self._work_between(self._git.tree_in(head), tree), self._notes)
 
     def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the door's): the branch is the user's
         self._gate.remove()
@@ -338,12 +338,12 @@ class Checkout(GitPlace):
             self._refuse_elsewhere()
             hint = f"Bring it back: git branch {self.branch} COMMIT"
             raise Refused(f"{self.branch}, which {self._mission} works on, has no commit any more.", hint)
-        if standing.head != self._last_known():
+        if standing.head != self._last_known(standing.head):
             self._remember(standing.head)
         return standing.head, standing.newest
 
     def _put_right(self, standing: Standing) -> str:
-        known = self._last_known()
+        known = self._last_known(standing.head)
         for what in end_what_is_under_way(self._git) if self._agent_was_here else ():
             self._notices.append(f"{what} that was left half done was forgotten; its files are as they were left")
         bent = self._settings.put_right()
@@ -366,7 +366,7 @@ class Checkout(GitPlace):
         if not standing.home:
             self._notices.append(f"HEAD had left {self.branch} and was brought back")
         if lost:
-            kept = self._keep(git.commit(lost[0]).tree, lost, "commits that nobody asked for")
+            kept = self._keep(git.tree_in(lost[0]), lost, "commits that nobody asked for")
             told = f"commits that nobody asked for were taken off {self.branch}; their files are as they were left"
             self._notices.append(f"{told}, and the commits are kept as {kept}")
         elif standing.home:
@@ -375,7 +375,7 @@ class Checkout(GitPlace):
 
     def _take_in(self, known: str, head: str) -> None:
         """A merge that was published while somebody was at work here is merged into the files that both changed."""
-        came = {d.path for d in self._work_between(self._git.commit(known).tree, self._git.commit(head).tree)}
+        came = {d.path for d in self._work_between(self._git.tree_in(known), self._git.tree_in(head))}
         there = self._there(head) if came else ""
         both = {d.path for d in self._git.differences(head, there) if d.path in came} if came else set()
         if not both:
@@ -396,11 +396,11 @@ class Checkout(GitPlace):
             hint = f"Go back to it: git switch {self.branch}"
             raise Refused(f"{self._mission} works on {self.branch}, and {words}.", hint)
 
-    def _last_known(self) -> str:
-        """The head that a phase last started from, or that a step was booked as."""
+    def _last_known(self, head: str) -> str:
+        """The head a phase last started from, or a step was booked as: there for sure if the branch is still at it."""
         noted = self._known or self._noted("head")
-        self._known = (self._git.resolve(noted) if noted else "") or self._base()
-        return self._known
+        self._known = noted if noted == head else ((self._git.resolve(noted) if noted else "") or self._base())
+        return self._known or self._base()
 
     def _remember(self, head: str) -> None:
         self._known = head

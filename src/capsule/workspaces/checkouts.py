@@ -74,8 +74,8 @@ def refuse_if_locked(git: Git, places: Iterable[Place]) -> None:
             raise Refused(f"Another git is using the index of {place.path}.", hint)
 
 
-def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
-    """Returns what was left as the user has it."""
+def bring_along(git: Git, place: Place, old: str, new: str, *, saved: bool = False) -> list[str]:
+    """Returns what was left as the user has it. `saved`: most files are as in the new commit already."""
     changes = [change for change in git.differences(old, new) if GITLINK not in (change.old[0], change.new[0])]
     if not changes:
         return []
@@ -83,7 +83,7 @@ def bring_along(git: Git, place: Place, old: str, new: str) -> list[str]:
     wanted = [change for change in changes if change.path not in staged or not staged[change.path].sparse]
     scratch = temp_path(git.capsule_dir / "git")
     try:
-        left = _bring_files(git, place.path, wanted, scratch)
+        left = _bring_files(git, place.path, wanted, scratch, saved=saved)
         return sorted({*left, *_bring_index(git, place, changes, staged)})
     finally:
         scratch.unlink(missing_ok=True)
@@ -102,12 +102,18 @@ def bring_files(git: Git, worktree: Path, changes: Sequence[Difference]) -> list
         scratch.unlink(missing_ok=True)
 
 
-def _bring_files(git: Git, worktree: Path, changes: Sequence[Difference], scratch: Path) -> list[str]:
+def _bring_files(
+    git: Git, worktree: Path, changes: Sequence[Difference], scratch: Path, *, saved: bool = False
+) -> list[str]:
     stamps = {change.path: _stamp(worktree, change.path) for change in changes}
-    unlike_old = _unlike(git, worktree, [(c.path, c.old) for c in changes], stamps, scratch)
-    due = [change for change in changes if change.path not in unlike_old]
-    others = [(change.path, change.new) for change in changes if change.path in unlike_old]
-    foreign = _unlike(git, worktree, others, stamps, scratch) if others else set()
+
+    def unlike(sides: Sequence[tuple[bytes, tuple[str, str]]]) -> set[bytes]:
+        return _unlike(git, worktree, sides, stamps, scratch) if sides else set()
+
+    not_yet = unlike([(c.path, c.new) for c in changes]) if saved else {c.path for c in changes}
+    unlike_old = unlike([(c.path, c.old) for c in changes if c.path in not_yet])
+    due = [change for change in changes if change.path in not_yet - unlike_old]
+    foreign = unlike_old if saved else unlike([(c.path, c.new) for c in changes if c.path in unlike_old])
     return [*map(shown, foreign), *_replace(git, worktree, due, stamps, scratch)]
 
 
@@ -122,10 +128,10 @@ def _unlike(
     rows = b"".join(index_row(path, side) for path, side in wanted if side[0] != ABSENT)
     scratch.unlink(missing_ok=True)
     git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
-    git.content("update-index", "-q", "--refresh", index=scratch, worktree=worktree, ok=(0, 1))
-    listed = git.content("diff-files", "-z", "--name-only", "--no-ext-diff", index=scratch, worktree=worktree).out
+    listed = git.content("ls-files", "-z", "--modified", index=scratch, worktree=worktree).out
     intruders = {path for path, side in wanted if side[0] == ABSENT and stamps[path] is not None}
-    return intruders | {path for path in listed.split(b"\0") if path}
+    astray = {path for path, side in wanted if side[0] != ABSENT and _is_astray(worktree, path)}
+    return intruders | astray | {path for path in listed.split(b"\0") if path}
 
 
 def _replace(
@@ -172,6 +178,10 @@ def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> boo
     except OSError:
         return False  # a folder or file of the user's has the name, or the folder is closed to us
     return True
+
+
+def _is_astray(worktree: Path, path: bytes) -> bool:
+    return leads_astray(worktree, worktree / os.fsdecode(path))
 
 
 def leads_astray(worktree: Path, target: Path) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove
+from capsule.system.git_refs import read_head, read_ref
 
 _LONGEST_ID = 64
 _LONGEST_NOTE = 4096
@@ -36,6 +37,19 @@ class Claim:
 
     def standing(self, entry: Path | None = None) -> Standing:
         """Asked from inside the worktree if its entry is given."""
+        return self._read(entry) or self._asked(entry)
+
+    def _read(self, entry: Path | None) -> Standing | None:
+        """None where only git can tell."""
+        at = read_head(entry or self._git.common_dir)
+        base, head, newest = (
+            read_ref(self._git.common_dir, name) for name in (self.base, self.branch, self.checkpoint)
+        )
+        if at is None or base is None or head is None or newest is None:
+            return None
+        return Standing(base, head, newest, bool(head) and at == self.branch)
+
+    def _asked(self, entry: Path | None) -> Standing:
         names = (self.base, self.branch, self.checkpoint)
         command = ("for-each-ref", "--format=%(refname) %(objectname) %(HEAD)", *names)
         rows = [row.split(" ") for row in self._git.repository(*command, git_dir=entry).out.decode().splitlines()]

@@ -56,8 +56,10 @@ class Gate:
         due = bool(inputs) and (made or not self._note.exists() or self._note.read_text() != inputs)
         if due:
             self._note.unlink(missing_ok=True)
+        empty = made and len(list(self._path.iterdir())) == 1
         self._reset(tree)
-        self._clean([] if due or not inputs else recall_paths(self._kept))
+        if not empty:
+            self._clean([] if due or not inputs else recall_paths(self._kept))
         copied = self._provisions.copy_into(self._path, self._git.root, frozenset(file.path for file in files))
         if due:
             self._set_up(tree, inputs, copied)

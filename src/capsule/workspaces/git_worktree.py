@@ -202,7 +202,7 @@ class GitWorktree(GitPlace):
         there = self._snapshots.to_save(self._base())
         at_head = standing.home and standing.head == checkpoint.head
         kept = ""
-        if made or not at_head or there != self._git.commit(checkpoint.commit).tree:
+        if made or not at_head or there != self._git.tree_in(checkpoint.commit):
             kept = self._keep_what_stands(standing, there, entry, checkpoint)
             self._point_at(checkpoint.head, entry)
             self._write_out(checkpoint.commit)
@@ -280,7 +280,7 @@ class GitWorktree(GitPlace):
         if checkpoint.commit == checkpoint.head:
             return checkpoint.tree
         if checkpoint.commit not in self._trees:
-            self._trees[checkpoint.commit] = self._deliverable(self._git.commit(checkpoint.commit).tree)
+            self._trees[checkpoint.commit] = self._deliverable(self._git.tree_in(checkpoint.commit))
         return self._trees[checkpoint.commit]
 
     def touched_outside_commit(self) -> Sequence[str]:
@@ -307,7 +307,7 @@ class GitWorktree(GitPlace):
 
     def _commit_work(self, checkpoint: Checkpoint, head: str, message: str) -> str:
         """Our branch with all that the checkpoint delivers; where it has that already, as it is."""
-        git, held = self._git, self._git.commit(head).tree
+        git, held = self._git, self._git.tree_in(head)
         tree = with_changes(git, held, self._work_between(held, self.delivered(checkpoint)), self._notes)
         if tree == held:
             return head
@@ -361,13 +361,13 @@ class GitWorktree(GitPlace):
         stray = self._git.resolve("HEAD", entry) if entry else ""
         tips = [oid for oid in dict.fromkeys((standing.head, stray, standing.newest)) if oid] or [base]
         last = standing.newest or standing.head or base
-        tree = self._snapshots.to_save(base) if self.path.is_dir() else self._git.commit(last).tree
+        tree = self._snapshots.to_save(base) if self.path.is_dir() else self._git.tree_in(last)
         return "" if self._is_only_the_base(base, tree, tips) else self._keep(tree, tips, why)
 
     def _is_only_the_base(self, base: str, tree: str, tips: Sequence[str]) -> bool:
         """Neither the files nor any commit or checkpoint hold anything but the base and artefacts."""
         trees = {tree, *self._trees_between(base, *tips)}
-        return all(self._deliverable(held) == self._git.commit(base).tree for held in trees)
+        return all(self._deliverable(held) == self._git.tree_in(base) for held in trees)
 
     def remove(self, *, branch: bool) -> None:
         self._refuse_a_strangers(self._claim.standing())
@@ -419,7 +419,7 @@ class GitWorktree(GitPlace):
         chosen = next(oid for oid in (*tips, checkpointed, self._base()) if oid and self._descends(oid))
         lost = [oid for oid in tips if not self._git.is_ancestor(oid, chosen)]
         if lost:
-            self._keep(self._git.commit(lost[0]).tree, lost, "commits that left the mission's branch")
+            self._keep(self._git.tree_in(lost[0]), lost, "commits that left the mission's branch")
         self._point_at(chosen, entry)
         return chosen
 

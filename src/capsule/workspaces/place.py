@@ -75,7 +75,7 @@ class GitPlace(ABC):
     # Looking
 
     def base_checkpoint(self, base: str) -> Checkpoint:
-        return Checkpoint(commit=base, head=base, tree=self._git.commit(base).tree)
+        return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         differences = self._work_between(self._git.tree_of(since), self._git.tree_of(until))
@@ -222,7 +222,7 @@ class GitPlace(ABC):
 
     def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
         """Salvages files and commits that no commit in `held` has."""
-        files = all(self._has_more(there, than=self._git.commit(oid).tree) for oid in held)
+        files = all(self._has_more(there, than=self._git.tree_in(oid)) for oid in held)
         lost = [tip for tip in tips if tip and not any(self._git.is_ancestor(tip, oid) for oid in held)]
         return self._keep(there, [*lost, *held], why) if files or lost else ""
 

@@ -130,7 +130,7 @@ class PrivateGit:
         try:
             self._git.move_refs(RefMove(self._ref, left.branch, left.was), why="capsule: an agent's commits")
         except GitFailed:
-            now = self._git.refs(self._ref).get(self._ref, "")
+            now = self._git.ref(self._ref)
             if now == left.was:
                 raise
             if now != left.branch:

@@ -30,7 +30,7 @@ def keep_commit(git: Git, mission: str, commit: str, why: str) -> str:
 
 def kept_trees(git: Git, mission: str) -> set[str]:
     """Every state of the mission that is kept already."""
-    return {git.commit(oid).tree for oid in git.refs(*(template.format(mission) for template in _FOLDERS)).values()}
+    return {git.tree_in(oid) for oid in git.refs(*(template.format(mission) for template in _FOLDERS)).values()}
 
 
 def _add(git: Git, folder: str, refs: dict[str, str], commit: str, why: str) -> str:

@@ -24,7 +24,10 @@ from capsule.system.git_objects import GITLINK, shown
 from capsule.workspaces.provision import recall_paths
 from capsule.workspaces.salvage import put_aside, put_away_repository
 
+Stamp = tuple[int, int, int, int]
+
 WORKLOG = "worklog.md"
+_NOTHING: Stamp = (0, 0, 0, 0)
 _UNBORN = re.compile(r"'(.+?)/' does not have a commit checked out", re.DOTALL)
 _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular files")
 
@@ -64,6 +67,8 @@ class Snapshots:
         self._worktree = worktree
         self._copied = notes / "copied"
         self._holds_worklog = False
+        self._held = ("", _NOTHING)
+        """The tree that our index holds, and the stamp of the index that holds it."""
         self._sound: set[str] = set()
         self._submodules: dict[str, list[bytes]] = {}
 
@@ -85,13 +90,13 @@ class Snapshots:
         self._holds_worklog = False
         with _judging():
             self._add_worklog()
-        tree = self._git.write_tree(self.index, self._worktree)
+        tree = self._written()
         self._sound.add(tree)
         return tree
 
     def forget(self) -> None:
         """No index: whatever is in the worktree counts as unknown."""
-        self._holds_worklog = False
+        self._holds_worklog, self._held = False, ("", _NOTHING)
         self.index.parent.mkdir(parents=True, exist_ok=True)
         self.index.unlink(missing_ok=True)
 
@@ -102,7 +107,7 @@ class Snapshots:
 
     def write_out(self, tree: str) -> None:
         """Makes the files equal to the tree. What the last snapshot held and the tree lacks is removed."""
-        self._holds_worklog = False
+        self._holds_worklog, self._held = False, ("", _NOTHING)
         self._git.content("read-tree", "--reset", "-u", tree, index=self.index, worktree=self._worktree)
 
     def copy_index(self, target: Path) -> None:
@@ -117,9 +122,19 @@ class Snapshots:
         left_out = [*self._not_ignored(recall_paths(self._copied)), *self._submodules_of(base)]
         self._add([b".", *self._apart, *(b":(top,exclude,literal)" + path for path in left_out)])
         self._add_worklog()
-        tree = self._git.write_tree(self.index, self._worktree)
+        tree = self._written()
         self._refuse_nested(base, tree)
         return tree
+
+    def _written(self) -> str:
+        tree = self._still_held() or self._git.write_tree(self.index, self._worktree)
+        self._held = (tree, _stamp(self.index))
+        return tree
+
+    def _still_held(self) -> str:
+        """'' where somebody else has written the index since."""
+        tree, stamp = self._held
+        return tree if stamp == _stamp(self.index) else ""
 
     def _not_ignored(self, paths: Sequence[bytes]) -> list[bytes]:
         """git refuses to be told to leave out what it leaves out anyway."""
@@ -137,9 +152,12 @@ class Snapshots:
         self._holds_worklog = there
 
     def _add(self, paths: Sequence[bytes], *flags: str) -> None:
-        command = ("add", "-A", "--ignore-errors", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
+        """Git names every path that it stages otherwise than before; where it names none, the tree is the same."""
+        command = ("add", "-A", "-v", "--ignore-errors", *flags, "--pathspec-from-file=-", "--pathspec-file-nul")
+        held, self._held = self._still_held(), ("", _NOTHING)
         try:
-            self._git.content(*command, index=self.index, worktree=self._worktree, input=b"\0".join(paths))
+            said = self._git.content(*command, index=self.index, worktree=self._worktree, input=b"\0".join(paths))
+            self._held = ("" if said.out else held, _stamp(self.index))
         except GitFailed as error:
             if unborn := _UNBORN.search(error.said):
                 raise Nested([os.fsencode(unborn[1])]) from error
@@ -170,6 +188,14 @@ class Snapshots:
             files = self._git.list_tree(base, recursive=True) if declared else []
             self._submodules[base] = [file.path for file in files if file.mode == GITLINK]
         return self._submodules[base]
+
+
+def _stamp(index: Path) -> Stamp:
+    try:
+        found = index.stat()
+    except OSError:
+        return _NOTHING
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _not_at(path: bytes) -> tuple[bytes, bytes]:

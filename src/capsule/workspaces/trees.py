@@ -8,7 +8,7 @@ from pathlib import Path
 
 from capsule.system.files import temp_path
 from capsule.system.git import Git
-from capsule.system.git_objects import Difference, Entry
+from capsule.system.git_objects import Difference, Entry, read_entry
 
 # Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
@@ -45,6 +45,8 @@ def _graft(git: Git, tree: str, source: str, paths: list[list[bytes]]) -> str:
             wanted[name] = entry
     if wanted == ours:
         return tree
+    if wanted == theirs and git.tree_of(source) != source:
+        return git.tree_of(source)
     return git.make_tree(wanted.values()) if wanted else ""
 
 
@@ -65,12 +67,19 @@ def _folder(git: Git, tree: str) -> dict[bytes, Entry]:
 def with_files(git: Git, tree: str, files: Mapping[str, bytes], scratch: Path) -> str:
     """`tree`, with the content of these files; one that is there keeps its mode."""
     changes = []
-    for path, content in files.items():
-        known = git.content("ls-tree", "-z", "--full-tree", tree, path).out
-        blob = git.content("hash-object", "-w", "--stdin", "--no-filters", input=content).out.decode().strip()
-        mode = known.split(b" ")[0].decode() if known.startswith(b"100") else _FILE
+    for path, mode in modes_of(git, tree, files).items():
+        blob = git.content("hash-object", "-w", "--stdin", "--no-filters", input=files[path]).out.decode().strip()
         changes.append(Difference(os.fsencode(path), "M", (ABSENT, ""), (mode, blob)))
     return with_changes(git, tree, changes, scratch)
+
+
+def modes_of(git: Git, tree: str, paths: Iterable[str]) -> dict[str, str]:
+    """What each of these files is in a tree; one that is no file there is to be a plain one."""
+    wanted = tuple(paths)
+    rows = git.content("ls-tree", "-z", "--full-tree", tree, *wanted).out.split(b"\0") if wanted else []
+    known = {entry.path: entry.mode for entry in map(read_entry, filter(None, rows))}
+    found = {path: known.get(os.fsencode(path), "") for path in wanted}
+    return {path: mode if mode.startswith("100") else _FILE for path, mode in found.items()}
 
 
 def with_changes(git: Git, tree: str, changes: Sequence[Difference], scratch: Path) -> str:

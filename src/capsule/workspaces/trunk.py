@@ -31,8 +31,8 @@ class GitTrunk:
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
 
     def tip(self) -> str:
-        found = self._git.refs(self._ref).get(self._ref)
-        if found is None:
+        found = self._git.ref(self._ref)
+        if not found:
             raise Refused(f"There is no branch {self.branch}.", "List what there is: git branch")
         return found
 

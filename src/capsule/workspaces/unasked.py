@@ -44,7 +44,7 @@ class Sieve:
         said = self.git.commit(commit)
         if said.parents[:1] == (at,):
             return commit
-        held = self.git.commit(at).tree
+        held = self.git.tree_in(at)
         tree = with_changes(self.git, held, self.git.differences(said.parents[0], commit), self.scratch)
         by, date = said.author, said.committer_date
         built = self.git.commit_tree(tree, [at, *said.parents[1:]], said.message, by=by, date=date, author=said)
