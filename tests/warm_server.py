@@ -29,7 +29,7 @@ LONGEST = 1 << 20
 
 def main() -> None:
     for module in pkgutil.walk_packages(capsule.__path__, "capsule."):
-        if not module.name.rpartition(".")[2].startswith("__"):
+        if not module.name.rpartition(".")[2].startswith("__") and not module.name.startswith("capsule.tui"):
             importlib.import_module(module.name)
     gc.freeze()
     with socket.socket(fileno=0) as asked:

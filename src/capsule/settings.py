@@ -180,18 +180,21 @@ class Settings(_Section, frozen=True):
     build: Literal["agent", "tdd"] = "agent"
     budget: Budget = Budget()
     campaign: Campaign = Campaign()
-    notify: str = "none"
+    notify: str | Texts = "none"
+    """Who is called when a mission waits, is done or stops: none, bell, a command line, or a list of them."""
     git: GitOptions = GitOptions()
     merge: MergeOptions = MergeOptions()
 
 
-NOT_YET = ("notify", "merge.push")
+NOT_YET = ("merge.push",)
 """Settled names that this version does not act on yet. Whoever sets one is told so, instead of wondering."""
 
 ENV_PREFIX = "CAPSULE_"
-NO_SETTINGS = frozenset(
-    ENV_PREFIX + name for name in ("COMMIT_MSG", "MISSION", "ITEM", "PHASE", "RUN", "RESULT", "KEEPER", "WORKTREE")
+_TOLD_TO_CHILDREN = (
+    *("COMMIT_MSG", "MISSION", "ITEM", "PHASE", "RUN", "RESULT", "KEEPER", "WORKTREE"),
+    *("NOTIFICATION", "NOTIFICATION_WORDS"),
 )
+NO_SETTINGS = frozenset(ENV_PREFIX + name for name in _TOLD_TO_CHILDREN)
 """What Capsule tells its children through the environment; a Capsule inside a Capsule must not read it as settings."""
 
 PROJECT_YAML = ".capsule/config.yaml"

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from capsule.catalog import Catalog
+from capsule.commands.doctor_notify import notify_findings
 from capsule.core.event import MissionStarted, StepBegun
 from capsule.core.item import Item
 from capsule.journals.sqlite import SqliteJournal
@@ -223,3 +224,39 @@ def test_lines_fit_the_terminal_and_commands_stay_whole(healthy: Path, path: str
     whole = [line for line in done.stdout.splitlines() if len(line.split()) > 3]
     assert max(map(len, whole)) <= columns
     assert "https://github.com/steveyegge/beads" in done.stdout
+
+
+# ---- who is called
+
+
+@pytest.mark.parametrize(
+    ("notify", "state", "found"),
+    [
+        ("bell", "ok", "the terminal's bell"),
+        ('A=1 notify-me "$CAPSULE_NOTIFICATION_WORDS"', "ok", "notify-me"),
+        ("case $CAPSULE_NOTIFICATION in done) ;; *) notify-me;; esac", "ok", "case"),
+        ("$MAILER me", "ok", "$MAILER"),
+        ("call-me", "warning", "`call-me` is not installed"),
+        ("/nowhere/call-me now", "warning", "`/nowhere/call-me` is not installed"),
+        ("if true", "warning", "is no shell command"),
+    ],
+)
+def test_whether_somebody_could_be_called(
+    path: str, monkeypatch: pytest.MonkeyPatch, notify: str, state: str, found: str
+) -> None:
+    program(Path(path), "notify-me")
+    (Path(path) / "sh").symlink_to(str(shutil.which("sh")))
+    monkeypatch.setenv("PATH", path)
+    (finding,) = notify_findings(notify, None)
+    assert (finding.state, found in finding.found) == (state, True), finding
+
+
+def test_a_program_that_agents_can_change_is_no_good_one_to_be_called_by(tmp_path: Path) -> None:
+    inside = program(tmp_path / "tools", "tell") / "tell"
+    (finding,) = notify_findings(str(inside), tmp_path)
+    assert (finding.state, "agents can change it" in finding.found) == ("warning", True), finding
+
+
+def test_who_is_called_is_among_the_findings(a_repo: Any, path: str) -> None:
+    assert findings(a_repo.path, PATH=path, CAPSULE_NOTIFY="bell")["notify"]["state"] == "ok"
+    assert "notify" not in findings(a_repo.path, PATH=path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 
 from capsule.catalog import Catalog
+from capsule.commands.logs import CHUNK, Output, Printer
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded
 from capsule.core.item import Item
@@ -205,6 +207,34 @@ def on_a_terminal(mission: Mission, *words: str) -> bytes:
         os.close(ours)
         assert process.wait(LONG) == 0
     return seen.replace(b"\r\n", b"\n")
+
+
+SAID = (
+    b'{"type":"system","subtype":"init"}\n'
+    b'{"type":"assistant","message":{"content":[{"type":"tool_use","name":"Bash","input":{"command":"pytest -q"}}]}}\n'
+    b'{"type":"assistant","message":{"content":[{"type":"text","text":"All\\u001b[2J green"}]}}\n'
+    b"no JSON at all\n"
+)
+
+
+def test_a_person_is_told_in_words_what_events_say(mission: Mission) -> None:
+    with mission.journal.claim(MISSION):
+        log = mission.begin("merge", 1)
+        log.rename(f"{log}.events")
+        Path(f"{log}.events").write_bytes(SAID + b'{"type":"assis')
+    shown = on_a_terminal(mission, "--phase=merge")
+    assert shown == b"==> merge#1, without a verdict yet\nBash: pytest -q\nAll green\nno JSON at all\n"
+    assert logs(mission, "--phase=merge").stdout.endswith(SAID + b'{"type":"assis')
+
+
+def test_an_event_is_told_once_and_when_it_is_whole(tmp_path: Path) -> None:
+    stream, events = io.BytesIO(), tmp_path / "a.log.events"
+    printer = Printer(stream, safely=True, wording=lambda _: lambda event: str(event["say"])[:5])
+    for piece in (b'{"say":"on', b'e"}\n{"say":"two"}\n{"say":"', b"x" * 2 * CHUNK, b'"}\n{"say":"last"}\n'):
+        with events.open("ab") as file:
+            file.write(piece)
+        printer.catch_up(Output(events, "a", "a#1"))
+    assert stream.getvalue() == b"==> a#1\none\ntwo\nlast\n"
 
 
 def _read_terminal(fd: int) -> bytes:

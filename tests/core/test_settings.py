@@ -92,6 +92,21 @@ def test_the_defaults_are_those_that_are_promised(load: Load) -> None:
     assert {key: rows[key] for key in promised} == promised
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("none", "none"),
+        ("bell", "bell"),
+        ("mail -s 'a b' me", "mail -s 'a b' me"),
+        ("[bell, mail me]", ("bell", "mail me")),
+    ],
+)
+def test_who_is_called_is_a_text_or_a_list(load: Load, said: str, meant: object) -> None:
+    loaded = load(project=f"notify: {said}")
+    assert loaded.settings.notify == meant
+    assert loaded.warnings == ()
+
+
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
     said: dict[str, dict[str, object]] = {
         "user": {"user": "agent: one"},

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import io
 
+import msgspec
+import pytest
+from tests.costs import eventually
+
+from capsule.core.budget import Allowance, Budget
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
     Event,
@@ -15,17 +20,23 @@ from capsule.core.event import (
     Policy,
     Rebased,
     Reopened,
+    RunEnded,
     Salvaged,
     StepBegun,
     StepEnded,
+    Stopped,
+    Usage,
+    Waiting,
     Warned,
 )
 from capsule.core.evidence import Checkpoint, Colour, Evidence, Observation, Standing
+from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, apply
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.reports.plain import PlainReport
+from capsule.reports.queue_lines import QueueReport
 
 AT = "2026-01-01T00:00:00Z"
 FLOW = Workflow(
@@ -140,3 +151,91 @@ def test_a_mission_that_goes_on_knows_its_stages() -> None:
     report = PlainReport(stream, colour=False, width=80, standing=lambda _: known)
     report.event("x-1", StepBegun(at=AT, key="check#1", phase="check", run=1, attempt=1))
     assert stream.getvalue() == "[2/2] check ...\n"
+
+
+# ── signs of life, and what it costs
+
+
+BEGUN = StepBegun(at=AT, key="code#1", phase="code", run=1, attempt=1)
+
+
+class Watched:
+    """A report that gives a sign of life all the time, and what it has said."""
+
+    def __init__(self, report: type[PlainReport] = PlainReport) -> None:
+        self._stream = io.StringIO()
+        self.report = report(self._stream, colour=False, width=80, sign_of_life=0.01)
+        self.tell(started(), BEGUN)
+
+    def tell(self, *events: Event) -> None:
+        for event in events:
+            self.report.event("x-1", event)
+
+    def signs(self) -> list[str]:
+        return [line.strip() for line in self._stream.getvalue().splitlines() if line.startswith("        ... ")]
+
+    def says(self, words: str) -> bool:
+        return eventually(lambda: any(sign.endswith(f" s: {words}") for sign in self.signs()))
+
+
+@pytest.mark.parametrize("report", [PlainReport, QueueReport])
+def test_a_phase_that_says_nothing_gives_signs_of_life(report: type[PlainReport]) -> None:
+    watched = Watched(report)
+    assert watched.says("code")
+    watched.report.activity("x-1", "running make\ntest")
+    assert watched.says("running make test")
+    watched.tell(Observed(at=AT, key="k", observation=Observation("t", "make test", Colour.RED, 1, 0.5)))
+    count = len(watched.signs())
+    assert eventually(lambda: watched.signs()[count:][-1:] and watched.signs()[-1].endswith(": code"))
+    watched.tell(ended(Move.ADVANCE, Verdict.PASS))
+
+
+def test_what_is_waited_for_is_said_again_and_again() -> None:
+    watched = Watched()
+    watched.tell(Waiting(at=AT, key="code#1", failure=Failure(Kind.OVERLOAD, "busy"), seconds=60))
+    assert watched.says("waiting for the provider (overload)")
+    watched.tell(Stopped(at=AT, cause="enough", exit_code=130))
+
+
+@pytest.mark.parametrize(
+    "end", [ended(Move.ADVANCE, Verdict.PASS), Stopped(at=AT, cause="no", exit_code=2), RunEnded(at=AT, why="no")]
+)
+def test_the_end_of_a_phase_is_the_end_of_its_signs(end: Event) -> None:
+    watched = Watched()
+    assert watched.says("code")
+    watched.report.event("_queue" if isinstance(end, RunEnded) else "x-1", end)
+    assert eventually(lambda: watched.report._pulse._thread is None)
+
+
+def test_whoever_stopped_watching_breaks_nothing() -> None:
+    watched = Watched()
+    watched._stream.close()
+    pulse = watched.report._pulse
+    beating, before = pulse._thread, pulse._said
+    assert beating
+    assert eventually(lambda: pulse._said > before)
+    pulse.end()
+    assert eventually(lambda: not beating.is_alive())
+
+
+def paid(usd: float) -> StepEnded:
+    event = ended(Move.ADVANCE, Verdict.PASS)
+    assert isinstance(event, StepEnded)
+    usage = Usage(usd=usd, tokens_in=900, tokens_out=100, seconds=30)
+    outcome = msgspec.structs.replace(event.outcome, agent="claude", usage=usage)
+    return msgspec.structs.replace(event, outcome=outcome)
+
+
+def test_a_mission_says_what_it_has_come_to() -> None:
+    assert "so far" not in shown(paid(0.5))
+    assert "        so far: $0.75, 2,000 tokens, 1 min 0 s\n" in shown(paid(0.5), paid(0.25))
+
+
+def test_a_mission_says_what_is_left_of_its_budget() -> None:
+    stream = io.StringIO()
+    budget = Budget(mission=Allowance(usd=5, tokens=10_000, seconds=90))
+    report = PlainReport(stream, colour=False, width=100, budget=budget)
+    for event in (started(), paid(0.5)):
+        report.event("x-1", event)
+    left = "left of its budget: $4.50, 9,000 tokens, 1 min 0 s"
+    assert f"        so far: $0.50, 1,000 tokens, 30 s; {left}\n" in stream.getvalue()

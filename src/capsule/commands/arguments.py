@@ -35,7 +35,7 @@ def parser_for(name: str, module: ModuleType, *, usage_error: int = 2) -> Parser
 
 def parse(name: str, module: ModuleType, words: list[str], *, usage_error: int = 2) -> argparse.Namespace:
     args = parser_for(name, module, usage_error=usage_error).parse_args(words)
-    args.usage_error = usage_error
+    args.usage_error, args.words = usage_error, words
     return args
 
 

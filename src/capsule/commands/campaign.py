@@ -8,10 +8,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from capsule.commands.output import JSON
 from capsule.commands.queue import ProjectDesk, cap_of, go_through, laid_out, queued, rows_of, states_of
 from capsule.core.campaign import closing_words, is_container, to_do
 from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
-from capsule.core.event import RUN
+from capsule.core.event import CAMPAIGN
 from capsule.core.item import Item, Status
 
 if TYPE_CHECKING:
@@ -49,10 +50,10 @@ def run_campaign(project: Project, tracker: Tracker, root: Item, args: argparse.
     if args.dry_run:
         return _show(project, tracker, members, args, into)
     if root.status is Status.DONE:
-        if args.output != "json":
+        if args.output != JSON:
             print(f"{root.id} is done: {closing_words(root, members)}.")
         return 0
-    cap, stream = cap_of(project, args), f"{RUN}campaign-{root.id}"
+    cap, stream = cap_of(project, args), f"{CAMPAIGN}{root.id}"
     stops = (args.on_failure or project.settings.campaign.on_failure) == "stop"
 
     def set_up(world: World) -> tuple[Errand, Desk]:

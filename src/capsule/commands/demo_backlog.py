@@ -114,14 +114,15 @@ def _told() -> Iterator[tuple[str, ...]]:
 
 
 def _type(words: tuple[str, ...], root: Path) -> int:
-    """What `capsule WORDS` does, in this very process."""
+    """What `capsule WORDS` does, in this very process; in lines, which are the story."""
     from capsule.commands.arguments import parse
 
     name, *rest = words
     print(f"\n$ capsule {shlex.join(words)}", file=sys.stderr)
     sys.stderr.flush()
     module = import_module(f"capsule.commands.{name}")
-    ending = int(module.run(parse(name, module, [*rest, "--project-dir", str(root)])))
+    plainly = ["--no-tui"] if name == "run" else []
+    ending = int(module.run(parse(name, module, [*rest, *plainly, "--project-dir", str(root)])))
     sys.stdout.flush()
     return ending
 

@@ -325,6 +325,12 @@ def _sandbox(patient: Patient) -> Iterator[Finding]:
         yield Finding("sandbox", "warning", f"none ({found.why}): {_WITHOUT}", found.hint or "Set `sandbox: auto`.")
 
 
+def _notify(patient: Patient) -> Iterator[Finding]:
+    from capsule.commands.doctor_notify import notify_findings
+
+    yield from notify_findings(patient.loaded.settings.notify, patient.git.root if patient.git else None)
+
+
 def _first_line(*argv: str) -> str:
     """What a program says of itself; '' where it cannot be asked."""
     try:
@@ -436,5 +442,5 @@ def _mission(name: str, state: MissionState, *, running: bool) -> Iterator[Findi
         yield Finding("mission", "warning", f"{name} was interrupted", f"Go on with `capsule run {name}`")
 
 
-MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _doors, _tools, _sandbox)
+MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _doors, _tools, _sandbox, _notify)
 PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers)

@@ -5,20 +5,23 @@ While a mission is under way its outputs grow in `.capsule/missions/<id>/outputs
 looking again and again for what the named files have gained, wherever they are by then.
 
 An agent whose CLI prints events has no log before its end: until then its events are its output, in a file beside it.
+A person is told in words what they say, a program gets them as they are.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from capsule.commands.arguments import item_argument, project_option
 from capsule.core.errors import CapsuleError, LockHeld
@@ -40,12 +43,15 @@ The number counts the runs of that phase. With -f it goes on printing until the 
 
 On a terminal, colours and control characters are left out; in a pipe or a file the bytes are as they were kept: what
 the agent printed without the secrets that Capsule knows of. Of an agent that prints events (claude, codex, gemini,
-opencode) these are shown while it works, and afterwards its last words.
+opencode) these are shown while it works, on a terminal in words, and afterwards what it said last.
 Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
 """
 
 CHUNK = 256 * 1024
 PULSE = 0.25
+Wording = Callable[[dict[str, Any]], str]
+"""From an event of an agent to what it did, in a few words; '' where that is nothing to tell."""
+Copy = Callable[[BinaryIO, BinaryIO, int], None]
 _AGENT_LOG = re.compile(r"(?P<phase>.+)-\d{14,}-\d+[\d.-]*\.log")
 _EVENTS = ".events"
 
@@ -67,10 +73,24 @@ def run(args: argparse.Namespace) -> int:
     journal = project.journal(read_only=True)
     try:
         shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")
-        _print(shelf, Printer(sys.stdout.buffer, safely=sys.stdout.isatty()), follow=args.follow)
+        printer = Printer(sys.stdout.buffer, safely=sys.stdout.isatty(), wording=cache(partial(_wording, project)))
+        _print(shelf, printer, follow=args.follow)
     finally:
         journal.close()
     return 0
+
+
+def _wording(project: Project, agent: str) -> Wording:
+    """How an agent's events read, as its adapter puts it for whoever watches."""
+    from capsule.system.process import Keeper
+    from capsule.wiring import agent_maker
+
+    try:
+        adapter = agent_maker(project.settings, project.root, Keeper(), None)(agent, "")
+    except CapsuleError:  # one that is in the settings no more
+        return lambda _: ""
+    wording: Wording = getattr(adapter, "activity", lambda _: "")
+    return wording
 
 
 def _check_phase(state: MissionState, phase: str | None) -> None:
@@ -99,6 +119,7 @@ class Output:
     file: Path
     phase: str
     title: str
+    agent: str = ""
 
 
 @dataclass(frozen=True)
@@ -122,7 +143,7 @@ class Shelf:
         known = _known_runs(event for _, event in self.journal.events(self.mission))
         runs = [(file, _run_of(file, known)) for file in sorted(self._files(), key=_last_change)]
         wanted = [(file, run) for file, run in runs if run and self.phase in ("", run.phase)]
-        outputs = [Output(self._words(log), run.phase, run.title) for log, run in wanted]
+        outputs = [Output(self._words(log), run.phase, run.title, run.agent) for log, run in wanted]
         return [output for output in outputs if _is_regular(output.file)]
 
     def _words(self, log: Path) -> Path:
@@ -144,6 +165,8 @@ def _logs(folder: Path) -> set[Path]:
 class Run(NamedTuple):
     phase: str
     title: str
+    agent: str = ""
+    """'' is whoever does the work usually."""
 
 
 def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
@@ -153,11 +176,11 @@ def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
     known: dict[str, Run] = {}
     for event in events:
         if isinstance(event, StepBegun):
-            known[event.phase] = Run(event.phase, f"{event.key}, without a verdict yet")
+            known[event.phase] = Run(event.phase, f"{event.key}, without a verdict yet", event.agent)
         elif isinstance(event, StepEnded):
             known.pop(event.phase, None)
             title = f"{event.key} {event.decision.verdict.value} {event.outcome.seconds:.1f} s"
-            known[Path(event.outcome.log).name] = Run(event.phase, title)
+            known[Path(event.outcome.log).name] = Run(event.phase, title, event.outcome.agent)
     return known
 
 
@@ -184,9 +207,11 @@ def _is_regular(file: Path) -> bool:
 class Printer:
     """Prints what files have gained since the last look, in pieces of bounded size."""
 
-    def __init__(self, stream: BinaryIO, *, safely: bool) -> None:
+    def __init__(self, stream: BinaryIO, *, safely: bool, wording: Callable[[str], Wording] | None = None) -> None:
+        """`wording` tells how the events of an agent read; it is asked where a person looks."""
         self._stream = stream
-        self._copy = _copy_printable if safely else _copy_as_it_is
+        self._copy: Copy = _copy_printable if safely else _copy_as_it_is
+        self._wording = wording if safely else None
         self._read: dict[str, int] = {}
         self._by_events: set[str] = set()
         self._shown = ""
@@ -198,8 +223,12 @@ class Printer:
     def catch_up(self, output: Output) -> None:
         name = output.file.name.removesuffix(_EVENTS)
         try:
-            with self._file(output.file, name).open("rb") as source:
-                self._catch_up(name, output.title, source)
+            file = self._file(output.file, name)
+            copy = self._copy
+            if self._wording and file.name.endswith(_EVENTS):
+                copy = partial(_copy_in_words, self._wording(output.agent))
+            with file.open("rb") as source:
+                self._catch_up(name, output.title, source, copy)
         except FileNotFoundError:  # archived between two looks: the next one finds it there
             return
         self._stream.flush()
@@ -211,7 +240,7 @@ class Printer:
             self._by_events.add(name)
         return events if name in self._by_events and _is_regular(events) else file
 
-    def _catch_up(self, name: str, title: str, source: BinaryIO) -> None:
+    def _catch_up(self, name: str, title: str, source: BinaryIO, copy: Copy) -> None:
         before = self._read.get(name)
         gained = source.seek(0, os.SEEK_END) - (before or 0)
         if before is not None and gained <= 0:
@@ -221,7 +250,7 @@ class Printer:
             self._stream.write(f"==> {title}\n".encode())
             self._shown = name
         source.seek(before or 0)
-        self._copy(source, self._stream, gained)
+        copy(source, self._stream, gained)
         self._read[name] = source.tell()
 
 
@@ -238,3 +267,30 @@ def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
     while size > 0 and (line := source.readline(min(size, CHUNK))):
         target.write(printable(line.decode(errors="replace")).encode())
         size -= len(line)
+
+
+def _copy_in_words(wording: Wording, source: BinaryIO, target: BinaryIO, size: int) -> None:
+    """Whole lines only: half an event is read again once the rest of it is there. One beyond measure is passed over."""
+    from capsule.reports.story import printable
+
+    end = source.tell() + size
+    while (begin := source.tell()) < end and (line := source.readline(min(end - begin, CHUNK))):
+        if line.endswith(b"\n"):
+            text = _in_words(line, wording)
+            target.write(f"{printable(text)}\n".encode() if text else b"")
+            continue
+        while line and not line.endswith(b"\n"):
+            line = source.readline(CHUNK)
+        if not line:
+            source.seek(begin)
+            return
+
+
+def _in_words(line: bytes, wording: Wording) -> str:
+    try:
+        event = json.loads(line) if line.startswith(b"{") else None
+    except (ValueError, RecursionError):
+        event = None
+    if not isinstance(event, dict) or not isinstance(event.get("type", ""), str):
+        return line.decode(errors="replace").strip()
+    return " ".join(wording(event).split())

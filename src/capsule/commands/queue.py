@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from capsule.commands.common import mission_state, on_tape
+from capsule.commands.output import JSON, NONE
 from capsule.core.campaign import is_container
 from capsule.core.errors import LockHeld, Refused, UsageError
 from capsule.core.event import RUN
@@ -72,7 +73,7 @@ def go_through(
     try:
         _work(set_up, project, tracker, args, report)
     finally:
-        if args.output != "json" and report.ended_because and (report.spawns or report.exit_code != 2):
+        if args.output != JSON and report.ended_because and (report.spawns or report.exit_code != 2):
             print(sum_up(report), flush=True)
     return report
 
@@ -132,24 +133,19 @@ def way_on(item_id: str, item: Item | None, why: str = "") -> str:
 
 
 def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Namespace, report: RunReport) -> None:
+    from capsule.commands.notifying import notified
     from capsule.engine.dispatch import work_through
     from capsule.reports.queue_lines import QueueReport
     from capsule.rules import words_at
     from capsule.system.stop import Stop
-    from capsule.wiring import open_world
+    from capsule.wiring import budget_of, open_world
 
-    lines = QueueReport(standing=partial(mission_state, project))
+    lines = QueueReport(standing=partial(mission_state, project), budget=budget_of(project.settings))
     with (
         _checkout_lock(project, tracker),
         Stop() as stop,
-        open_world(
-            project,
-            tracker,
-            words_at(project, ""),
-            _observer(project, tracker, args, lines),
-            stop,
-            model=args.model or "",
-        ) as opened,
+        notified(project, _observer(project, tracker, args, lines)) as observer,
+        open_world(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
     ):
         world = on_tape(opened, project, tracker, args)
         work_through(*set_up(world), world, report)
@@ -181,12 +177,12 @@ def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, line
     for warning in (*project.loaded.warnings, *tracker.warnings):
         print(f"note: {warning}", file=sys.stderr)
     live = LiveFile(project.papers().folder, SystemClock().now)
-    if args.output == "json":
+    if args.output == JSON:
         from capsule.reports.json_lines import JsonReport
 
         return Several(JsonReport(), live)
     say_if_unconfined(project)
-    return Several(lines, live)
+    return live if args.output == NONE else Several(lines, live)
 
 
 class ProjectDesk:
@@ -246,7 +242,7 @@ class ProjectDesk:
         make_place_ready(plan)
         interrupted = self._states.pop(item.id, None)
         self._taken.add(item.id)
-        if interrupted and interrupted.under_way and not interrupted.halt and self._args.output != "json":
+        if interrupted and interrupted.under_way and not interrupted.halt and self._args.output not in (JSON, NONE):
             print(f"Resuming {item.id} at {interrupted.to_do[0]}", file=sys.stderr)
         return plan.order, world
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import agent_options, judging_options, project_option, recording_options
 from capsule.commands.common import flags_of, mission_state, on_tape
+from capsule.commands.output import JSON, NONE, output_options, wants_a_screen
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.item import Item, Status, check_id
 from capsule.core.text import nearest
@@ -45,10 +46,11 @@ Run it again after a failure, a crash or Ctrl-C, and it goes on where it stood, 
   capsule run demo-1.1.1 --record bug.yaml   write down what agents are told and do
   capsule run demo-1.1.1 --replay bug.yaml   the same again, without any agent
 
-Progress goes to stderr, the closing summary to stdout. Exit code: 0 merged, or the queue ended in order; 1 stopped for
-a human (retries exhausted, conflict, red gate, parked), an item of the queue failed, or an epic is not done; 2 an agent
-or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, a provider has had enough, or somebody else
-is at it; 130 stopped by a signal.
+On a terminal a live view shows it (q stops, d leaves and it goes on, ? helps); `run` again shows one that is running.
+Else progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended in order; 1
+stopped for a human (retries exhausted, conflict, red gate, parked), an item of the queue failed, or an epic is not
+done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, a provider has had enough,
+or somebody else is at it; 130 stopped by a signal.
 """
 
 
@@ -68,13 +70,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")
     parser.add_argument("--fresh", action="store_true", help="start over; what was there is salvaged first")
     parser.add_argument("--rebase", action="store_true", help="rebuild the work on the new main and go on from there")
-    parser.add_argument(
-        "--output", choices=("auto", "plain", "json"), default="auto", help="json: one event per line on stdout"
-    )
-    parser.add_argument("--no-tui", action="store_true", help="plain lines, also on a terminal")
+    output_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
+    if wants_a_screen(args):
+        from capsule.commands.live_view import view_run
+
+        return view_run(args)
     from capsule.wiring import open_project, open_tracker
 
     items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
@@ -114,12 +117,12 @@ def _run_one(project: Project, tracker: Tracker, item_id: str, args: argparse.Na
 
         return show_plan(plan, args.model or "")
     if plan.done:
-        if args.output == "json":
+        if args.output == JSON:
             return 0
         print(f"{item_id} is done: merged as {plan.state.facts.get('merged', 'nothing')[:12]}.")
         return 0
     state = pursue_plan(plan, args)
-    if args.output != "json":
+    if args.output != JSON:
         print(closing_words(state, project))
     return state.halt.exit_code if state.halt else 0
 
@@ -303,14 +306,15 @@ def _refuse_dirty(project: Project, tracker: Tracker) -> None:
 
 
 def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
+    from capsule.commands.notifying import notified
     from capsule.engine.job import standing
     from capsule.engine.run_mission import close_what_is_merged, pursue
     from capsule.system.stop import Stop
     from capsule.wiring import open_world
 
-    observer = observer_for(plan, args)
     with (
         Stop() as stop,
+        notified(plan.project, observer_for(plan, args)) as observer,
         open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as opened,
     ):
         world = on_tape(opened, plan.project, plan.tracker, args)
@@ -332,14 +336,18 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     for note in plan.notes:
         print(f"note: {note}", file=sys.stderr)
     live = LiveFile(plan.project.papers().folder, SystemClock().now)
-    if args.output == "json":
+    if args.output == JSON:
         from capsule.reports.json_lines import JsonReport
 
         return Several(JsonReport(), live)
-    from capsule.reports.plain import PlainReport
-
     say_if_unconfined(plan.project)
-    return Several(PlainReport(standing=partial(mission_state, plan.project)), live)
+    if args.output == NONE:
+        return live
+    from capsule.reports.plain import PlainReport
+    from capsule.wiring import budget_of
+
+    budget = budget_of(plan.project.settings)
+    return Several(PlainReport(standing=partial(mission_state, plan.project), budget=budget), live)
 
 
 def say_if_unconfined(project: Project) -> None:

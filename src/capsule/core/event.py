@@ -288,6 +288,8 @@ Event = (
 
 RUN = "_"
 """What the name of a run's stream begins with: no item can be called so."""
+CAMPAIGN = f"{RUN}campaign-"
+"""And that of a campaign's; the item that it is about follows."""
 
 
 def is_mission(stream: str) -> bool:

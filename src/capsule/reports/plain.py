@@ -5,11 +5,10 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from typing import TextIO
 
-from capsule.core.budget import duration, price
+from capsule.core.budget import Allowance, Budget, Spending, duration, in_words, left, price
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
     Advanced,
@@ -23,9 +22,12 @@ from capsule.core.event import (
     ParentClosed,
     Rebased,
     Reopened,
+    RunEnded,
     Salvaged,
     StepBegun,
     StepEnded,
+    Stopped,
+    Usage,
     Waiting,
     Warned,
     is_mission,
@@ -34,6 +36,7 @@ from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, apply
 from capsule.core.text import sentence
+from capsule.reports.pulse import Pulse
 from capsule.reports.style import Style, clean
 
 _COLOURS = {
@@ -46,6 +49,7 @@ _COLOURS = {
 _SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
 _INDENT = " " * 8
 SIGN_OF_LIFE = 15.0
+NO_LIMITS = Budget()
 
 
 class PlainReport:
@@ -58,36 +62,52 @@ class PlainReport:
         colour: bool | None = None,
         width: int | None = None,
         standing: Callable[[str], MissionState] = lambda _: MissionState(),
+        budget: Budget = NO_LIMITS,
+        sign_of_life: float = SIGN_OF_LIFE,
     ) -> None:
         """`standing` tells how a mission stands that this report has not seen begin."""
         self._stream = stream or sys.stderr
         self._style = Style(self._stream, colour)
         self._width = width or max(40, shutil.get_terminal_size((100, 24)).columns)
         self._standing = standing
+        self._budget = budget
         self._states: dict[str, MissionState] = {}
-        self._began: dict[str, float] = {}
-        self._next_sign = 0.0
+        self._pulse = Pulse(self._sign, sign_of_life)
 
     def event(self, mission: str, event: Event) -> None:
         known = self._states.get(mission)
         # A mission that goes on begins in the middle: what the journal holds of it includes this event.
         self._states[mission] = apply(known, event) if known else self._look_up(mission, event)
         line = self.lines().get(type(event))
-        if line:
-            line(self, mission, event)
+        with self._pulse.held():
+            if line:
+                line(self, mission, event)
+        self._follow(mission, event)
+
+    def _follow(self, mission: str, event: Event) -> None:
+        """What is going on now, for when nothing else is said for a while."""
+        if isinstance(event, StepBegun):
+            self._pulse.begin(mission, event.phase, within=bool(self._states[mission].parent))
+        elif isinstance(event, StepEnded | Stopped):
+            self._pulse.end(mission)
+        elif isinstance(event, Waiting):
+            self._pulse.now(mission, f"waiting for the provider ({event.failure.kind.value})")
+        elif isinstance(event, Observed):
+            self._pulse.now(mission, "")
+        elif isinstance(event, RunEnded):
+            self._pulse.end()
 
     def lines(self) -> dict[type, Callable[..., None]]:
         """Which events are said, and how."""
         return _LINES
 
     def activity(self, mission: str, text: str) -> None:
-        """A sign of life now and then, for phases that take long."""
-        now = time.monotonic()
-        since = self._began.get(mission)
-        if since is None or now < self._next_sign:
-            return
-        self._next_sign = now + SIGN_OF_LIFE
-        self._say(f"... {now - since:.0f} s: {text}"[: self._width - len(_INDENT)], _INDENT)
+        """A sign of life now and then, for phases that take long; also where nobody has anything to say."""
+        self._pulse.now(mission, text)
+
+    def _sign(self, seconds: float, text: str) -> None:
+        line = clean(f"... {duration(round(seconds))}: {text}")
+        self._say(line[: self._width - len(_INDENT)], _INDENT)
 
     def _look_up(self, mission: str, event: Event) -> MissionState:
         seen_begin = isinstance(event, MissionStarted) or not is_mission(mission)
@@ -115,8 +135,6 @@ class PlainReport:
     def _begun(self, mission: str, event: StepBegun) -> None:
         again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
         agent = f" by {event.agent}" if event.agent else ""
-        self._began[mission] = time.monotonic()
-        self._next_sign = self._began[mission] + SIGN_OF_LIFE
         self._stream.write(f"{self._stage(mission, event.phase)} {event.phase} ...{again}{agent}\n")
         self._stream.flush()
 
@@ -133,7 +151,14 @@ class PlainReport:
         self._failure(outcome)
         for warning in outcome.warnings:
             self._say(f"! {warning}", _INDENT)
+        self._cost(mission, outcome)
         self._consequence(decision)
+
+    def _cost(self, mission: str, outcome: Outcome, indent: str = _INDENT) -> None:
+        """What the mission has come to; the first agent's price is all of it, and was said already."""
+        spent, allowed = self._states[mission].spending, self._budget.mission
+        if price(outcome.usage) and (spent.runs > 1 or allowed != NO_LIMITS.mission):
+            self._say(f"so far: {in_words(spent)}{_left(spent, allowed)}", indent)
 
     def _failure(self, outcome: Outcome, indent: str = _INDENT) -> None:
         """What a person can do about it; what went wrong is in the reason for what follows."""
@@ -202,6 +227,13 @@ class PlainReport:
     def _print(self, colour: str, text: str) -> None:
         self._stream.write(self._style.paint(colour, text) + "\n")
         self._stream.flush()
+
+
+def _left(spent: Spending, allowed: Allowance) -> str:
+    rest = left(spent, allowed)
+    time = duration(rest.seconds) if rest.seconds is not None else ""
+    parts = [part for part in (price(Usage(usd=rest.usd, tokens_in=rest.tokens)), time) if part]
+    return f"; left of its budget: {', '.join(parts)}" if parts else ""
 
 
 def _claim(event: StepEnded) -> str:

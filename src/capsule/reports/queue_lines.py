@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ from capsule.core.evidence import Standing
 from capsule.core.schedule import BREAKER, Tally
 from capsule.core.signal import Verdict
 from capsule.core.workflow import Contract
-from capsule.reports.plain import SIGN_OF_LIFE, PlainReport
+from capsule.reports.plain import PlainReport
 from capsule.reports.style import clean
 
 _SAID = {Verdict.PASS: "PHASE_COMPLETE", Verdict.MORE: "SUBPHASE_COMPLETE"}
@@ -64,8 +63,6 @@ class QueueReport(PlainReport):
         workflow = self._states[mission].workflow
         if not event.spawns:
             return
-        self._began[mission] = time.monotonic()
-        self._next_sign = self._began[mission] + SIGN_OF_LIFE
         attempts = workflow.allowed_retries(event.phase) + 1
         self._say(f"{_tag(mission, event.phase)} Starting phase (attempt {_within(event.attempt, attempts)})")
 
@@ -92,6 +89,7 @@ class QueueReport(PlainReport):
         self._failure(outcome, "  ")
         for warning in outcome.warnings:
             self._say(f"! {warning}", "  ")
+        self._cost(mission, outcome, "  ")
         if decision.vetoed or (decision.exhausted and decision.verdict not in _SAID):
             self._say(f"{mission} is blocked: {decision.reason}", "  ")
 

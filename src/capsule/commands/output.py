@@ -1,0 +1,56 @@
+"""How a run tells what happens: on a screen, in plain lines, as JSON, or not at all until it ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from capsule.core.errors import UsageError
+
+AUTO, PLAIN, JSON, TUI, NONE = "auto", "plain", "json", "tui", "none"
+WAYS = (AUTO, PLAIN, JSON, TUI, NONE)
+
+
+def output_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--output",
+        choices=WAYS,
+        default=AUTO,
+        help="tui: a live view; plain: lines; json: one event per line on stdout; none: the closing summary alone; "
+        "auto: a live view on a terminal, else plain",
+    )
+    parser.add_argument("--no-tui", action="store_true", help="plain lines, also on a terminal")
+
+
+def wants_a_screen(args: argparse.Namespace) -> bool:
+    """Whether this is to be seen on a screen. What only shows what would be done has none."""
+    if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
+        return False
+    against = _what_stands_against_it()
+    if against and args.output == TUI:
+        raise UsageError(f"There can be no live view: {against}.", "Leave out --output tui, and lines are printed.")
+    if against or (args.output == AUTO and _in_ci()):
+        return False
+    return _textual_is_there(args)
+
+
+def _what_stands_against_it() -> str:
+    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
+        if stream is None or not stream.isatty():
+            return f"{name} is no terminal"
+    return "TERM says that the terminal is dumb" if os.environ.get("TERM", "dumb") in ("dumb", "") else ""
+
+
+def _in_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def _textual_is_there(args: argparse.Namespace) -> bool:
+    from importlib.util import find_spec
+
+    if find_spec("textual"):
+        return True
+    print("note: Textual is not installed, so there is no live view; install Capsule again.", file=sys.stderr)
+    args.output = PLAIN
+    return False

@@ -1,0 +1,121 @@
+"""What a person is called for: a mission that waits for them, one that is done, one that stopped.
+
+A mission is told of when it halts, ends or is stopped, and a run when it ends: each happening once, because it is an
+event, and an event happens once. Children are part of their parent's step, whose end says the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from capsule.core.decide import Move
+from capsule.core.event import CAMPAIGN, RUN, Event, RunEnded, StepEnded, Stopped, Warned, is_mission
+from capsule.core.state import MissionState
+from capsule.core.text import one_line, sentence
+
+BELL = "bell"
+NOBODY = ("", "none")
+LONGEST = 300
+_HELD = re.compile(r"\[(?P<item>[^\]]+)\]\[BLOCKED\] (?P<why>.*)")
+
+
+class Occasion(StrEnum):
+    BLOCKED = "blocked"
+    """A mission is parked: a human should decide."""
+    DONE = "done"
+    """A mission is merged, or closed as not needed; a campaign is at its end."""
+    STOPPED = "stopped"
+    """A mission gave up or was stopped, or a run came to its end."""
+
+
+class Notification(msgspec.Struct, frozen=True):
+    occasion: Occasion
+    mission: str
+    """The item that it is about, or the run's stream."""
+    words: str
+    """One sentence for people, on one line."""
+    title: str = ""
+    """The item's, where it is about one."""
+
+
+def channels(setting: str | Collection[str]) -> tuple[str, ...]:
+    """The bell, and command lines; none at all is the usual case."""
+    asked = (setting,) if isinstance(setting, str) else setting
+    return tuple(dict.fromkeys(one for one in asked if one.strip() not in NOBODY))
+
+
+def notification(stream: str, event: Event, state: MissionState) -> Notification | None:
+    """What there is to tell of an event; `state` is that of its mission afterwards, if it is one's."""
+    tell = _TOLD.get(type(event))
+    found = tell(stream, event, state) if tell and not state.parent else None
+    if found is None:
+        return None
+    occasion, mission, words = found
+    return Notification(occasion, mission, sentence(_short(words)), _short(state.item.title))
+
+
+def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
+    """A run of one item ends where that item does: whoever was told of the item is not called again."""
+    items = {*ended.done, *ended.blocked, *ended.failed}
+    return len(items) == 1 and items <= {*told} and stream == f"{RUN}run-{next(iter(items))}"
+
+
+Told = tuple[Occasion, str, str] | None
+"""The occasion, whom it is about, and the words."""
+
+
+def _of_a_step(mission: str, event: StepEnded, state: MissionState) -> Told:
+    move, why = event.decision.move, event.decision.reason
+    if move is Move.PARK:
+        return Occasion.BLOCKED, mission, f"{mission} waits for you at {event.phase}: {why}"
+    if move is Move.ABORT:
+        return Occasion.STOPPED, mission, f"{mission} stopped at {event.phase}: {why}"
+    return (Occasion.DONE, mission, f"{mission} is {_end(state)}") if state.finished else None
+
+
+def _end(state: MissionState) -> str:
+    merged = state.facts.get("merged", "")
+    if merged:
+        return f"merged into {state.into} as {merged[:12]}"
+    return f"closed: {state.closed_as}" if state.closed_as else "done"
+
+
+def _of_a_stop(mission: str, event: Stopped, _: MissionState) -> Told:
+    return Occasion.STOPPED, mission, f"{mission} was stopped: {event.cause}"
+
+
+def _at_the_door(stream: str, event: Warned, _: MissionState) -> Told:
+    """An item that a guardrail holds has no mission yet: its run says so, in the words of the commit."""
+    held = None if is_mission(stream) else _HELD.fullmatch(event.text)
+    return (Occasion.BLOCKED, held["item"], f"{held['item']} waits for you: {held['why']}") if held else None
+
+
+def _of_a_run(stream: str, event: RunEnded, _: MissionState) -> Told:
+    """A run that found nothing to do is no news, however often it looks."""
+    if not (event.spawns or event.done or event.blocked or event.failed or event.exit_code):
+        return None
+    parts = {"done": event.done, "blocked": event.blocked, "failed": event.failed, "not run": event.waiting}
+    counts = ", ".join(f"{len(names)} {what}" for what, names in parts.items() if names)
+    at_its_end = stream.startswith(CAMPAIGN) and not event.exit_code
+    occasion = Occasion.DONE if at_its_end else Occasion.STOPPED
+    return occasion, stream, f"The run ended: {event.why}{f' ({counts})' if counts else ''}"
+
+
+def _short(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+
+
+_TOLD: dict[type, Callable[[str, Any, MissionState], Told]] = {
+    StepEnded: _of_a_step,
+    Stopped: _of_a_stop,
+    Warned: _at_the_door,
+    RunEnded: _of_a_run,
+}
+TELLING = tuple(_TOLD)
+"""Of other events there is never anything to tell."""

@@ -1,0 +1,219 @@
+"""Somebody is called when a mission waits, is done or has stopped: by the terminal's bell, by a command of theirs.
+
+Missions do not wait for that: a thread of its own runs one command after the other, each with a time limit and under a
+keeper, so that nothing of it is left running. Only the end of a run waits, for what has not been told yet. Whatever
+goes wrong with a command is said in one line, once; the mission does not hear of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TextIO
+
+from capsule.core.errors import CapsuleError
+from capsule.core.event import Event, RunEnded, RunStarted, Stopped, as_json_line, is_mission
+from capsule.core.notification import TELLING, Notification, notification, told_already
+from capsule.core.state import MissionState
+from capsule.core.text import one_line
+from capsule.system.files import tail_bytes
+from capsule.system.process import Command, Ended, Keeper
+
+LIMIT = 10.0
+"""Seconds that a command may take, and that the end of a run waits for those that have not come to their end."""
+GRACE = 1.0
+_TAIL = 2000
+_LONGEST = 200
+
+
+class Post:
+    """Runs commands beside us, in order. What goes wrong is kept for whoever asks."""
+
+    def __init__(
+        self,
+        commands: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        *,
+        secrets: Sequence[str] = (),
+        roll: Path | None = None,
+        limit: float = LIMIT,
+    ) -> None:
+        """No `secrets` are shown where the last words of a command that failed are; `roll` as for any keeper."""
+        self._commands = commands
+        self._env, self._cwd = env, cwd
+        self._secrets, self._roll = secrets, roll
+        self._limit = limit
+        self._letters: queue.SimpleQueue[tuple[bytes, Mapping[str, str]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._deadline = float("inf")
+        self._faults: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def send(self, letter: bytes, env: Mapping[str, str]) -> None:
+        """Every command is given the letter on its stdin, and these variables."""
+        if not self._commands:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="notify", daemon=True)
+            self._thread.start()
+        self._letters.put((letter, env))
+
+    def fault(self) -> str:
+        """What went wrong since the last look; '' where nothing did."""
+        with contextlib.suppress(queue.Empty):
+            return self._faults.get_nowait()
+        return ""
+
+    def close(self, *, wait: bool = True) -> None:
+        """What was sent is delivered, as far as the time limit allows. Closing twice is closing once.
+
+        Without waiting the end of our process is the end of the keeper, and of all that it keeps.
+        """
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._deadline = time.monotonic() + (self._limit if wait else 0.0)
+        self._letters.put(None)
+        if wait:
+            thread.join()
+
+    def _work(self) -> None:
+        while (letter := self._letters.get()) is not None:
+            for command in self._commands:
+                if fault := self._deliver(command, *letter):
+                    self._faults.put(fault)
+
+    def _deliver(self, command: str, letter: bytes, env: Mapping[str, str]) -> str:
+        left = min(self._limit, self._deadline - time.monotonic())
+        if left <= 0:
+            return "was not run: those before it took too long"
+        try:
+            with tempfile.TemporaryDirectory(prefix="capsule-notify-") as folder:
+                return self._run(command, letter, env, Path(folder), left)
+        except OSError as fault:
+            return f"could not be run: {fault.strerror}"
+
+    def _run(self, command: str, letter: bytes, env: Mapping[str, str], folder: Path, limit: float) -> str:
+        stdin, output = folder / "event.json", folder / "output"
+        stdin.write_bytes(letter)
+        with Keeper(grace=GRACE, secrets=self._secrets, roll=self._roll) as keeper:
+            ended = keeper.run(
+                Command(
+                    argv=("sh", "-c", command),
+                    cwd=self._cwd,
+                    env={**self._env, **env},
+                    stdout=output,
+                    stderr=output,
+                    stdin=stdin,
+                    timeout=limit,
+                )
+            )
+        return "" if ended.ok else _what_went_wrong(ended, output)
+
+
+def _what_went_wrong(ended: Ended, output: Path) -> str:
+    if ended.why == "timeout":
+        return f"took longer than {ended.seconds:.0f} s and was ended"
+    if ended.why != "exited":
+        return f"could not be run: {ended.detail}"
+    how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
+    said = tail_bytes(output, _TAIL).decode(errors="replace").strip() if output.exists() else ""
+    last = one_line(said.rpartition("\n")[2])[:_LONGEST]
+    return f"failed ({how}){f': {last}' if last else ''}"
+
+
+class Notifier:
+    """An observer that calls somebody. Secrets have been taken out of what it is told."""
+
+    def __init__(
+        self,
+        project: str,
+        post: Post,
+        standing: Callable[[str], MissionState],
+        *,
+        bell: bool = False,
+        terminal: TextIO | None = None,
+    ) -> None:
+        """`standing` tells how a mission stands now, its last event included."""
+        self._project = project
+        self._post = post
+        self._standing = standing
+        self._bell = bell
+        self._terminal = terminal or sys.stderr
+        self._count = 0
+        self._in_a_run = False
+        self._told: set[str] = set()
+        self._held: tuple[Stopped, Notification, int] | None = None
+        self._complained = False
+
+    def event(self, mission: str, event: Event) -> None:
+        self._count += 1
+        self._complain_once()
+        self._let_go(event)
+        if isinstance(event, RunStarted):
+            self._in_a_run = True
+            self._told.clear()
+        found = self._notification(mission, event)
+        if found is None:
+            return
+        if isinstance(event, Stopped) and self._in_a_run:
+            self._held = event, found, self._count
+        else:
+            self._tell(event, found, self._count)
+
+    def activity(self, mission: str, text: str) -> None:
+        """Nobody is called for that."""
+
+    def __enter__(self) -> Notifier:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        at_once = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self._let_go(None)
+        self._post.close(wait=not at_once)
+        self._complain_once()
+
+    def _notification(self, mission: str, event: Event) -> Notification | None:
+        old_news = isinstance(event, RunEnded) and told_already(mission, event, self._told)
+        if old_news or not isinstance(event, TELLING):
+            return None
+        try:
+            state = self._standing(mission) if is_mission(mission) else MissionState()
+        except CapsuleError:  # where it cannot be read there is less to tell, and no harm
+            state = MissionState()
+        return notification(mission, event, state)
+
+    def _let_go(self, event: Event | None) -> None:
+        """What stops a mission nearly always ends its run, which then says so itself; where it does not, it is told."""
+        held, self._held = self._held, None
+        if held and not (isinstance(event, RunEnded) and event.why == held[0].cause.rstrip(".")):
+            self._tell(*held)
+
+    def _tell(self, event: Event, found: Notification, number: int) -> None:
+        self._told.add(found.mission)
+        if self._bell and self._terminal.isatty():
+            self._terminal.write("\a")
+            self._terminal.flush()
+        public = json.loads(as_json_line(found.mission, number, event))
+        about = {"notification": found.occasion, "title": found.title, "words": found.words, "project": self._project}
+        letter = json.dumps({**public, **about}, ensure_ascii=False).encode()
+        self._post.send(
+            letter + b"\n", {"CAPSULE_NOTIFICATION": found.occasion, "CAPSULE_NOTIFICATION_WORDS": found.words}
+        )
+
+    def _complain_once(self) -> None:
+        fault = self._post.fault()
+        if fault and not self._complained:
+            self._complained = True
+            self._terminal.write(f"note: the notify command {fault}; the missions go on all the same.\n")
+            self._terminal.flush()

@@ -1,0 +1,79 @@
+"""A sign of life every so often while something is under way, whoever does it and however quietly.
+
+Agents may think and tests may run for minutes without a word, and whoever watches plain lines cannot tell that from
+standing still. So a thread says what is going on whenever nothing was said for a while; it and the report take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+
+@dataclass
+class _UnderWay:
+    since: float
+    what: str
+    now: str = ""
+
+
+class Pulse:
+    def __init__(self, say: Callable[[float, str], None], every: float) -> None:
+        """`say` is told since how many seconds what is going on; never while the report is at it."""
+        self._say = say
+        self._every = every
+        self._changed = threading.Condition(threading.RLock())
+        self._under_way: dict[str, _UnderWay] = {}
+        """The one that began last is part of those before it."""
+        self._said = 0.0
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Somebody else is speaking, which is a sign of life too."""
+        with self._changed:
+            yield
+            self._said = time.monotonic()
+
+    def begin(self, who: str, what: str, *, within: bool = False) -> None:
+        """What is not within another is all there is: nobody may have said that the one before it was left."""
+        with self._changed:
+            if not within:
+                self._under_way.clear()
+            self._under_way.pop(who, None)
+            self._under_way[who] = _UnderWay(time.monotonic(), what)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat, name="pulse", daemon=True)
+                self._thread.start()
+
+    def now(self, who: str, text: str) -> None:
+        """What it is doing; said when it is time for a sign of life."""
+        with self._changed:
+            if who in self._under_way:
+                self._under_way[who].now = text
+
+    def end(self, who: str = "") -> None:
+        """This one, or everything."""
+        with self._changed:
+            if who:
+                self._under_way.pop(who, None)
+            else:
+                self._under_way.clear()
+            if not self._under_way:
+                self._changed.notify_all()
+
+    def _beat(self) -> None:
+        with self._changed:
+            while self._under_way:
+                due = self._said + self._every - time.monotonic()
+                if due > 0:
+                    self._changed.wait(due)
+                    continue
+                latest = list(self._under_way.values())[-1]
+                with suppress(OSError, ValueError):  # whoever watched has left: nobody to tell, and no harm
+                    self._say(time.monotonic() - latest.since, latest.now or latest.what)
+                self._said = time.monotonic()
+            self._thread = None

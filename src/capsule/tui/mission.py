@@ -1,0 +1,291 @@
+"""One mission on a screen: its phases, what its agent does now, what was claimed and what was seen, what it cost.
+
+What an agent *says* and what was *checked* never stand in the same column, and each is called what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from textual.app import ComposeResult
+from textual.containers import Container, VerticalScroll
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import Static
+
+from capsule.core.board import Mark, MissionView, PhaseLine, seconds_between
+from capsule.core.cards import Attempt
+from capsule.core.evidence import Colour
+from capsule.core.text import sentence
+from capsule.reports.story import printable
+from capsule.reports.style import clean
+from capsule.reports.table import width_of
+from capsule.tui import drawing
+from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
+
+WIDE = 120
+"""From so many columns on there are two side by side."""
+QUIET = 20
+"""Seconds without a sign of life that are worth a word."""
+_MOST_DOING = 4
+_TOLD_LINES = 8
+_GAP = 3
+
+
+class MissionPane(VerticalScroll):
+    """`show` draws a mission as it stands; what is the same as before is not drawn again."""
+
+    DEFAULT_CSS = """
+    MissionPane { scrollbar-size-vertical: 1; scrollbar-gutter: stable; padding: 0 0 0 1; }
+    MissionPane > Container { height: auto; layout: vertical; }
+    MissionPane.-wide > Container { layout: horizontal; }
+    MissionPane .phases, MissionPane .findings { width: 1fr; height: auto; }
+    MissionPane.-wide .phases { margin-right: 3; }
+    """
+
+    def __init__(self, *, id: str | None = None, waiting_for: str = "Nothing to show yet.") -> None:
+        super().__init__(id=id)
+        self._view: MissionView | None = None
+        self._tail: tuple[str, ...] | None = None
+        self._waiting_for = waiting_for
+        self.expanded = False
+        self._head = Static(markup=False)
+        self._phases = Static(markup=False, classes="phases")
+        self._findings = Static(markup=False, classes="findings")
+
+    def compose(self) -> ComposeResult:
+        yield self._head
+        yield Container(self._phases, self._findings)
+
+    @property
+    def view(self) -> MissionView | None:
+        return self._view
+
+    def show(self, view: MissionView | None) -> None:
+        if view is not None and self._view is not None and view.mission != self._view.mission:
+            self.scroll_home(animate=False)
+            self._tail = None
+        self._view = view
+        self._draw()
+
+    def say(self, words: str) -> None:
+        """What stands there as long as there is no mission."""
+        self._waiting_for = words
+        self._draw()
+
+    def unfold(self) -> None:
+        """Every attempt with its whole evidence, or the last verdict alone."""
+        self.expanded = not self.expanded
+        self._draw()
+
+    def show_tail(self, lines: Sequence[str] | None) -> None:
+        """The last lines that its agent printed; None takes them away."""
+        self._tail = None if lines is None else tuple(lines)
+        self._draw()
+
+    def on_resize(self, _: Resize) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.is_mounted or not self.size.width:
+            return
+        width = self.scrollable_content_region.width
+        wide = width >= WIDE
+        self.set_class(wide, "-wide")
+        for widget, content in zip(
+            (self._head, self._phases, self._findings), self._lines(width, wide=wide), strict=True
+        ):
+            drawing.put(widget, content)
+
+    def _lines(self, width: int, *, wide: bool) -> tuple[Content, Content, Content]:
+        if self._view is None:
+            return text(self._waiting_for, FAINT), Content(""), Content("")
+        left = (width - _GAP) // 2 if wide else width
+        right = width - _GAP - left if wide else width
+        phases = [*phase_lines(self._view, left, folded=not wide), *now_lines(self._view, left)]
+        if self._tail is not None:
+            phases += tail_lines(self._tail, left)
+        return (
+            drawing.block(head_lines(self._view, width)),
+            drawing.block(phases),
+            drawing.block(finding_lines(self._view, right, whole=self.expanded)),
+        )
+
+
+def head_lines(view: MissionView, width: int) -> Iterator[Content]:
+    name = row(text(view.mission, STRONG), "  ", drawing.said(view.title, width))
+    yield drawing.both_ends(name, row(drawing.standing(view.word), f"  {drawing.elapsed(view.seconds)}"), width)
+    about = f"{view.workflow}, from {view.base[:12]} into {view.into}"
+    yield drawing.both_ends(drawing.said(about, width, FAINT), text(drawing.money(view.spent, view.allowed)), width)
+    yield _stages(view, width)
+    unverified = unverified_because(view)
+    if unverified:
+        yield text(f"UNVERIFIED: {unverified}", f"{UNSURE} bold")
+    yield Content("")
+
+
+def unverified_because(view: MissionView) -> str:
+    if view.policy.verify == "off":
+        return "verify is off, nothing that agents claim is checked"
+    return "" if view.policy.test else "no test command is known, so no claim about tests is checked"
+
+
+def _stages(view: MissionView, width: int) -> Content:
+    """`✓1 ▶2 ·3  [2/3] test-review, attempt 2, 12 s`"""
+    marks = [row(drawing.marked(_of_stage(view, number)), str(number), " ") for number in range(1, view.stages + 1)]
+    bar = row(*marks, f" [{view.stage}/{view.stages}] ")
+    attempt = f", attempt {view.attempt}" if view.attempt > 1 else ""
+    since = f", {drawing.elapsed(view.phase_seconds)}" if view.phase_seconds is not None else ""
+    where = f"{view.phase}{attempt}{since}" if view.phase else "at its end"
+    return row(bar, drawing.said(where, width - bar.cell_length, BUSY))
+
+
+def _of_stage(view: MissionView, number: int) -> Mark:
+    """The first that applies: what goes on there, what halted there, what has to be done (again)."""
+    marks = [line.mark for line in view.lines if line.stage == number]
+    order = (Mark.NOW, Mark.HALTED, Mark.INTERRUPTED, Mark.AGAIN, Mark.TO_DO, Mark.DONE)
+    return next((mark for mark in order if mark in marks), Mark.SKIPPED)
+
+
+def phase_lines(view: MissionView, width: int, *, folded: bool) -> list[Content]:
+    """A row for each phase. `folded`: those still to come but for the first share one."""
+    to_come = [line for line in view.lines if line.mark is Mark.TO_DO]
+    shown = [line for line in view.lines if not folded or line not in to_come[1:]]
+    names = max([width_of(line.phase) for line in shown], default=0)
+    agents = max([width_of(clean(line.agent)) for line in shown], default=0)
+    columns = (min(names, 20), min(agents, 12))
+    room = max(10, width - sum(columns) - 32)
+    head = f"  {'phase':<{columns[0]}} {'try':>3} {'time':>10} {'by' if columns[1] else '':<{columns[1]}}"
+    lines = [text(f"{head} {'it says':<11} {'checked':<{room}}"[:width], f"{FAINT} underline")]
+    lines += [_phase(line, columns, room).truncate(width, ellipsis=True) for line in shown]
+    if len(shown) < len(view.lines):
+        rest = ", ".join(line.phase for line in to_come[1:])
+        lines.append(row(drawing.marked(Mark.TO_DO), " ", drawing.said(f"then {rest}", width - 2, FAINT)))
+    return [*lines, Content("")]
+
+
+def _phase(line: PhaseLine, columns: tuple[int, int], room: int) -> Content:
+    now = line.mark is Mark.NOW
+    tries = f"{line.tries}" if line.tries > 1 else ""
+    return row(
+        drawing.marked(line.mark),
+        " ",
+        drawing.cell(line.phase, columns[0], STRONG if now else ""),
+        f" {tries:>3} {drawing.elapsed(line.seconds):>10} ",
+        drawing.cell(line.agent, columns[1], FAINT),
+        " ",
+        drawing.cell("" if now or not line.agent else line.claimed, 11),
+        " ",
+        drawing.said(_verdict_of(line), room, BUSY if now else drawing.style_of(line.verdict)),
+    )
+
+
+def _verdict_of(line: PhaseLine) -> str:
+    if line.mark is Mark.NOW:
+        return "under way"
+    if line.mark is Mark.INTERRUPTED:
+        return "interrupted"
+    return drawing.judged(line.claimed if line.agent else "", line.verdict, line.evidence)
+
+
+def now_lines(view: MissionView, width: int) -> list[Content]:
+    """What goes on, as the agent shows it; where nothing does, where it stands and what to type."""
+    if view.pid is None:
+        lines = drawing.paragraph(sentence(view.sentence), width, STRONG)
+        return [*lines, *drawing.paragraph(view.next, width, first=text("next: ", FAINT)), Content("")]
+    lines = [_title("Now", f"{view.phase} by {view.agent}" if view.agent else view.phase, width)]
+    if view.waiting:
+        lines += drawing.paragraph(_waiting(view), width, UNSURE, first="  ")
+    lines += [row("  ", drawing.said(doing, width - 2)) for doing in view.doing[-_MOST_DOING:]]
+    if view.quiet_for is not None and view.quiet_for >= QUIET and not view.waiting:
+        lines.append(text(f"  quiet for {drawing.elapsed(view.quiet_for)}", UNSURE if view.quiet_for > 300 else FAINT))
+    elif not view.doing and not view.waiting:
+        lines.append(text("  nothing to be seen yet", FAINT))
+    return [*lines, Content("")]
+
+
+def _waiting(view: MissionView) -> str:
+    assert view.waiting
+    waited = view.seconds - seconds_between(view.began, view.waiting.at)
+    left = max(0, int(view.waiting.seconds - waited))
+    return f"{sentence(clean(view.waiting.failure.reason))} It is started again in {drawing.elapsed(left)}."
+
+
+def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
+    lines = drawing.passage("\n".join(tail), width, style=FAINT) if any(tail) else [text("  nothing yet", FAINT)]
+    return [_title("Its output", "the last lines, as it printed them", width), *lines, Content("")]
+
+
+def finding_lines(view: MissionView, width: int, *, whole: bool) -> list[Content]:
+    """What was claimed and what was seen, what the next agent is told, and what else is worth knowing."""
+    ended = [attempt for attempt in view.attempts if attempt.ended]
+    shown = ended if whole else _last_judged(ended)
+    lines: list[Content] = []
+    if whole and view.forgotten:
+        lines.append(text(f"{view.forgotten} earlier attempts are not shown: capsule show {view.mission}", FAINT))
+    for attempt in reversed(shown):
+        lines += [*_attempt(attempt, width, whole=whole), Content("")]
+    lines += _told(view, width, whole=whole)
+    if view.tests:
+        lines += [*_tests(view, width), Content("")]
+    for warning in view.warnings:
+        lines += drawing.paragraph(warning, width, UNSURE, first=text("! ", UNSURE), most=0 if whole else 3)
+    return lines
+
+
+def _last_judged(ended: Sequence[Attempt]) -> list[Attempt]:
+    """The last that is worth a look: it failed, or a claim was set beside what was seen."""
+    worth_it = [attempt for attempt in ended if attempt.evidence or attempt.verdict not in ("PASS", "MORE", "SKIPPED")]
+    return worth_it[-1:]
+
+
+def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
+    assert attempt.ended
+    outcome, decision = attempt.ended.outcome, attempt.ended.decision
+    again = f", attempt {attempt.number}" if attempt.number > 1 else ""
+    yield _title("Checked", f"{attempt.phase}{again}", width)
+    if attempt.agent:
+        summary = f": {outcome.signal.summary}" if outcome.signal.summary else ""
+        yield from drawing.paragraph(
+            f"{attempt.claimed}{summary}", width, FAINT, first=text(f"  {clean(attempt.agent)} says  ", FAINT), most=3
+        )
+    claimed = attempt.claimed if attempt.agent else ""
+    verdict = drawing.judged(claimed, attempt.verdict, attempt.evidence)
+    yield row("  verdict  ", drawing.said(verdict, width - 11, f"{drawing.style_of(attempt.verdict)} bold"))
+    for piece in attempt.evidence:
+        yield from drawing.proof(piece, width, whole=whole)
+    if decision.reason and attempt.verdict != "PASS":
+        yield from drawing.paragraph(decision.reason, width, first=text("  because  ", FAINT), most=0 if whole else 4)
+    for warning in outcome.warnings:
+        yield from drawing.paragraph(warning, width, UNSURE, first=text("  ! ", UNSURE), most=0 if whole else 2)
+
+
+def _told(view: MissionView, width: int, *, whole: bool) -> Iterator[Content]:
+    """Feedback on rework: of the phase under way, what its agent was told; of one to come, what it will be."""
+    under_way = {line.phase: line.note for line in view.lines if line.mark is Mark.NOW and line.note}
+    for words, told in (("was told", under_way), ("will be told", view.feedback)):
+        for phase, feedback in told.items():
+            if words == "will be told" and phase in under_way:
+                continue
+            yield _title("Sent back", f"{phase} {words}", width)
+            lines = [
+                line
+                for each in printable(feedback).strip().splitlines()
+                for line in drawing.paragraph(each, width, first="  ")
+            ]
+            yield from lines if whole else lines[:_TOLD_LINES]
+            if not whole and len(lines) > _TOLD_LINES:
+                yield text(f"  … {len(lines) - _TOLD_LINES} more lines", FAINT)
+            yield Content("")
+
+
+def _tests(view: MissionView, width: int) -> list[Content]:
+    assert view.tests
+    style = GOOD if view.tests.colour is Colour.GREEN else BAD
+    when = f" on {view.tests.tree[:12]} ({drawing.elapsed(view.tests.seconds)}) by "
+    head = row(text("tests "), text(view.tests.colour.value, style), text(when, FAINT))
+    return [row(head, drawing.said(view.tests.command, max(8, width - head.cell_length), FAINT)).truncate(width)]
+
+
+def _title(what: str, about: str, width: int) -> Content:
+    return row(text(what, STRONG), "  ", drawing.said(about, max(8, width - len(what) - 2), FAINT))

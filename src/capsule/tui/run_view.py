@@ -1,0 +1,404 @@
+"""`capsule run` on a terminal: the run under way, as long as it is under way.
+
+The run is another process. A thread looks at it a few times a second and posts what it saw; only the screen's own
+thread draws. So nothing that is slow there is felt here, and leaving is ending this process and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click, Resize
+from textual.message import Message
+from textual.widgets import Static
+
+from capsule.core.board import Board, MissionView, RunView
+from capsule.core.errors import CapsuleError
+from capsule.tui import drawing
+from capsule.tui.app import CapsuleApp
+from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
+from capsule.tui.mission import MissionPane
+
+PULSE = 0.25
+_MOST_PROGRESS = 4
+_HELP = """\
+q, Ctrl-C   stop: the agent is ended, what is done is kept; twice: at once
+d           leave: it goes on without this view
+↑ ↓  j k    scroll, also by Page Up, Page Down, Home, End and the wheel
+Tab         the next mission, Shift-Tab the one before; f follows what runs
+e           every attempt with its whole evidence, or the last verdict alone
+l           the last lines that the agent printed
+?           this, or no longer this
+
+✓ done   ▶ now   ↺ sent back   ■ stopped   ‖ interrupted   – skipped   · to come
+What an agent says is its claim. What is "checked" Capsule has looked at itself:
+✓ the claim holds   ✗ it does not   ? it could not be checked"""
+
+
+class Ending(StrEnum):
+    LEFT = "left"
+    OVER = "over"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What is looked at: what one process does, and a mission or a run by its name."""
+
+    pid: int
+    mission: str = ""
+    run: str = ""
+    title: str = ""
+    """What it is called before anything of it is known."""
+
+
+@dataclass(frozen=True)
+class Reins:
+    """What the view can see and do. All but `stop` are called from a thread of their own."""
+
+    look: Callable[[], Board]
+    over: Callable[[], bool]
+    stop: Callable[[], str]
+    """Asks it to stop; '' or why that cannot be done from here."""
+    tail: Callable[[str], Sequence[str]]
+    """The last lines that the agent of a mission printed."""
+
+
+def missions_of(board: Board, scope: Scope) -> tuple[MissionView, ...]:
+    """Those that the process works on or has worked on, in the order in which they began, children after parents."""
+    run = run_of(board, scope)
+    named = {scope.mission, *(run.card.missions if run else ())} - {""}
+    held = {view.mission for view in board.missions if scope.pid and view.pid == scope.pid}
+    wanted = named | held
+    while more := {view.mission for view in board.missions if view.parent in wanted} - wanted:
+        wanted |= more
+    return tuple(
+        sorted(
+            (view for view in board.missions if view.mission in wanted),
+            key=lambda view: (view.began, len(view.mission), view.mission),
+        )
+    )
+
+
+def run_of(board: Board, scope: Scope) -> RunView | None:
+    """The queue's, the campaign's, or the backlog item's; one that ended earlier is not this one."""
+    return next((run for run in board.runs if run.card.stream == scope.run or (run.pid and run.pid == scope.pid)), None)
+
+
+def followed(missions: Sequence[MissionView]) -> str:
+    """Whoever is at work now; the last one that was, where nobody is."""
+    running = [view.mission for view in missions if view.word == "running"]
+    return (running or [view.mission for view in missions] or [""])[-1]
+
+
+def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
+    """The missions that ran at the last look, and have come to their end or their halt."""
+    ran = {view.mission for view in before.running}
+    return [view.mission for view in missions_of(now, scope) if view.mission in ran and view.word != "running"]
+
+
+class Seen(Message):
+    def __init__(self, board: Board, tail: Sequence[str] | None) -> None:
+        super().__init__()
+        self.board, self.tail = board, tail
+
+
+class Unseen(Message):
+    """It could not be looked at; the next look may succeed."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__()
+        self.why = why
+
+
+class Broken(Message):
+    """We are wrong, and whoever opened the screen has to hear of it."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+class Over(Message):
+    """The run has ended."""
+
+
+class Choices(Static):
+    """Words on one line; a click chooses one of them."""
+
+    class Chosen(Message):
+        def __init__(self, choices: Choices, value: str) -> None:
+            super().__init__()
+            self.choices, self.value = choices, value
+
+        @property
+        def control(self) -> Choices:
+            return self.choices
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(markup=False, id=id)
+        self._places: list[tuple[int, int, str]] = []
+
+    def show(self, choices: Sequence[tuple[str, Content]], *, before: str = "") -> None:
+        shown, self._places = text(before, FAINT), []
+        for value, words in choices:
+            start = shown.cell_length
+            shown = row(shown, words, "   ")
+            self._places.append((start, shown.cell_length, value))
+        drawing.put(self, shown)
+
+    def on_click(self, event: Click) -> None:
+        x = event.x - self.gutter.left
+        for start, end, value in self._places:
+            if start <= x < end:
+                self.post_message(self.Chosen(self, value))
+
+
+class LiveView(CapsuleApp[Ending]):
+    CSS = """
+    #run, #missions, #notice, #keys, #help { height: auto; width: 1fr; }
+    #run, #missions, #keys, #help { padding: 0 1; }
+    #missions { height: 1; text-wrap: nowrap; margin-bottom: 1; }
+    #notice { padding: 0 1; background: $warning-muted; }
+    #keys { height: 1; text-wrap: nowrap; background: $panel; }
+    #help { background: $panel; max-height: 100%; }
+    #pane { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "stop", "stop"),
+        Binding("ctrl+c", "stop", show=False, priority=True),
+        Binding("d", "leave", "leave"),
+        Binding("ctrl+q", "leave", show=False, priority=True),
+        Binding("down,j", "scroll(1)", show=False),
+        Binding("up,k", "scroll(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("g,home", "edge(-1)", show=False),
+        Binding("G,end", "edge(1)", show=False),
+        Binding("tab", "turn(1)", show=False, priority=True),
+        Binding("shift+tab", "turn(-1)", show=False, priority=True),
+        Binding("f", "follow", show=False),
+        Binding("e", "unfold", show=False),
+        Binding("l", "tail", show=False),
+        Binding("question_mark,f1", "explain", show=False),
+        Binding("escape", "unexplain", show=False),
+    ]
+
+    def __init__(
+        self, scope: Scope, reins: Reins, *, ours: bool = True, rings: bool = False, pulse: float = PULSE
+    ) -> None:
+        """`ours` is a run that was started for this view; any other is somebody else's, and called so.
+
+        `rings` the bell when a mission comes to its end or its halt.
+        """
+        super().__init__()
+        self._rings = rings
+        self._scope, self._reins, self._ours, self._pulse = scope, reins, ours, pulse
+        self._board = Board()
+        self._chosen = ""
+        """The mission that somebody asked for; '' follows whichever runs."""
+        self._stops, self._unseen = 0, False
+        self._tail_of = ""
+        self._left = threading.Event()
+        self.pane = MissionPane(id="pane", waiting_for=f"{scope.title or 'The run'} is being started …")
+        self.pane.can_focus = False  # every key is ours
+        self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
+        self._missions, self._keys = Choices(id="missions"), Choices(id="keys")
+        self._help = Static(_HELP, markup=False, id="help")
+
+    def compose(self) -> ComposeResult:
+        self._run.display = self._missions.display = self._notice.display = self._help.display = False
+        yield from (self._run, self._missions, self.pane, self._help, self._notice, self._keys)
+
+    def on_mount(self) -> None:
+        self._show()
+        if not self.is_headless:
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGINT, self.action_stop)
+            for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or is to be: the run goes on
+                loop.add_signal_handler(number, self.action_leave)
+        threading.Thread(target=self._keep_looking, daemon=True).start()
+
+    def _keep_looking(self) -> None:
+        """Until it is over or somebody leaves. What goes wrong here is told by the thread that can tell it."""
+        try:
+            while not self._left.is_set() and not self._look_once():
+                self._left.wait(self._pulse)
+        except Exception as fault:  # noqa: BLE001
+            self.post_message(Broken(fault))
+
+    def _look_once(self) -> bool:
+        """Whether it is over is asked first: what happened up to its end is seen then."""
+        over = self._reins.over()
+        try:
+            board, tail_of = self._reins.look(), self._tail_of
+            self.post_message(Seen(board, self._reins.tail(tail_of) if tail_of else None))
+        except CapsuleError as fault:
+            self.post_message(Unseen(fault.message))
+        if over:
+            self.post_message(Over())
+        return over
+
+    def on_unmount(self) -> None:
+        self._left.set()
+
+    def on_seen(self, message: Seen) -> None:
+        before, self._board = self._board, message.board
+        if self._rings and ended_since(before, self._board, self._scope):
+            self.bell()
+        if self._unseen:
+            self._unseen = self._notice.display = False
+        self._show()
+        if self._tail_of:
+            self.pane.show_tail(message.tail or ())
+
+    def on_unseen(self, message: Unseen) -> None:
+        self._say(f"It cannot be looked at: {message.why}")
+        self._unseen = True
+
+    def on_broken(self, message: Broken) -> None:
+        raise message.fault
+
+    def on_over(self, _: Over) -> None:
+        self.exit(Ending.OVER)
+
+    def on_resize(self, _: Resize) -> None:
+        self._show()
+
+    async def on_choices_chosen(self, message: Choices.Chosen) -> None:
+        if message.choices is self._missions:
+            self._choose(message.value)
+        else:
+            await self.run_action(message.value)
+
+    def action_stop(self) -> None:
+        """The first time it is asked to, the second time it is told to."""
+        cannot = self._reins.stop()
+        if cannot:
+            self._say(cannot)
+            return
+        self._stops += 1
+        self._say(
+            "Stopping: the agent is being ended, what is done is kept. Once more: at once."
+            if self._stops == 1
+            else "Stopping at once."
+        )
+
+    def action_leave(self) -> None:
+        self.exit(Ending.LEFT)
+
+    def action_scroll(self, lines: int) -> None:
+        self.pane.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        self.pane.scroll_relative(y=pages * max(1, self.pane.size.height - 1), animate=False)
+
+    def action_edge(self, way: int) -> None:
+        self.pane.scroll_to(y=0 if way < 0 else self.pane.max_scroll_y, animate=False)
+
+    def action_turn(self, way: int) -> None:
+        names = [view.mission for view in missions_of(self._board, self._scope)]
+        if names:
+            at = names.index(self.shown) if self.shown in names else 0
+            self._choose(names[(at + way) % len(names)])
+
+    def action_follow(self) -> None:
+        self._choose("")
+
+    def action_unfold(self) -> None:
+        self.pane.unfold()
+
+    def action_tail(self) -> None:
+        self._tail_of = "" if self._tail_of else self.shown
+        self.pane.show_tail(() if self._tail_of else None)
+
+    def action_explain(self) -> None:
+        self._help.display = not self._help.display
+
+    def action_unexplain(self) -> None:
+        self._help.display = False
+
+    @property
+    def shown(self) -> str:
+        return self._chosen or followed(missions_of(self._board, self._scope))
+
+    def _choose(self, mission: str) -> None:
+        self._chosen = mission
+        if self._tail_of:
+            self._tail_of = self.shown
+            self.pane.show_tail(())
+        self._show()
+
+    def _show(self) -> None:
+        run = run_of(self._board, self._scope)
+        if run is not None:  # it is still this one when nobody holds it any more
+            self._scope = replace(self._scope, run=run.card.stream)
+        missions = missions_of(self._board, self._scope)
+        told = run is not None and (len(missions) != 1 or bool(run.card.progress))
+        if run is not None and told:
+            drawing.put(self._run, drawing.block(run_lines(run, self.size.width - 2)))
+        self._run.display = told
+        self._show_missions(missions)
+        self._show_keys()
+        self.pane.show(self._board.mission(self.shown))
+        if self._tail_of and self._tail_of != self.shown:
+            self._tail_of = self.shown
+
+    def _show_missions(self, missions: Sequence[MissionView]) -> None:
+        """As many as there is room for, the one that is shown among them."""
+        self._missions.display = len(missions) > 1
+        names = [view.mission for view in missions]
+        room = max(1, self.size.width // (max(map(len, names), default=0) + 5))
+        first = max(0, (names.index(self.shown) if self.shown in names else 0) - room + 1)
+        self._missions.show(
+            [(view.mission, self._chip(view)) for view in missions[first:]], before="… " if first else ""
+        )
+
+    def _chip(self, view: MissionView) -> Content:
+        style = f"{STRONG} reverse" if view.mission == self.shown else ""
+        return row(drawing.standing(view.word)[:1], " ", drawing.said(view.mission, self.size.width, style))
+
+    def _show_keys(self) -> None:
+        stop = "stop" if self._ours else f"stop it (pid {self._scope.pid})"
+        keys = [("q", stop, "stop"), ("d", "leave", "leave")]
+        keys += [("Tab", "next mission", "turn(1)")] if self._missions.display else []
+        keys += [("e", "evidence", "unfold"), ("l", "output", "tail"), ("?", "help", "explain")]
+        self._keys.show([(action, row(text(key, f"{BUSY} bold"), f" {word}")) for key, word, action in keys])
+
+    def _say(self, words: str) -> None:
+        drawing.put(self._notice, drawing.said(words, max(20, self.size.width - 2), UNSURE))
+        self._notice.display = True
+
+
+def run_lines(run: RunView, width: int) -> list[Content]:
+    """What it is, how many agents it has started, and how far each thing is that holds others."""
+    agents = f"{run.card.spawns} of {run.card.cap} agents" if run.card.cap else f"{run.card.spawns} agents"
+    head = drawing.both_ends(text(run.name, STRONG), text(f"{agents}  {drawing.elapsed(run.seconds)}"), width)
+    rows = [progress for progress in run.card.progress.values() if progress.of]
+    names = max([len(one.item) for one in rows], default=0)
+    return [
+        head,
+        *(
+            row(
+                drawing.cell(one.item, names),
+                " ",
+                text(bar(one.done, one.of), BUSY),
+                f" {one.done} of {one.of}  ",
+                drawing.said(one.title, max(8, width - names - 24)),
+            )
+            for one in rows[:_MOST_PROGRESS]
+        ),
+    ]
+
+
+def bar(done: int, of: int, cells: int = 10) -> str:
+    full = cells * done // max(1, of)
+    return "█" * full + "░" * (cells - full)

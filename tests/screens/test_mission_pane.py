@@ -1,0 +1,145 @@
+"""One mission, drawn: what is said and what was checked, at any width, whoever wrote the words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from textual.content import Content
+
+from capsule.core.budget import Allowance, Spending
+from capsule.core.event import Event, Policy
+from capsule.core.evidence import Evidence, Standing
+from capsule.tui import drawing
+from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines, tail_lines
+
+from .missions import (
+    BUDGET,
+    DOING,
+    GREEN,
+    UNSEEN,
+    at_the_code,
+    ended,
+    halted,
+    merged,
+    sent_back,
+    shown,
+    started,
+    turned_away,
+    warned,
+)
+
+STRANGE = "[b]bold[/b] \x1b[31mred\x1b]0;title\x07 \u202ebackwards [@click=app.quit]here[/]\nnext"
+
+
+def plain(lines: list[Content]) -> str:
+    return "\n".join(line.plain for line in lines)
+
+
+def drawn(events: list[Event], now: float = 132, *doing: str, width: int = 78, whole: bool = False, **more: Any) -> str:
+    view = shown(events, now, *doing, **more)
+    lines = [*head_lines(view, width), *phase_lines(view, width, folded=True), *now_lines(view, width)]
+    return plain([*lines, *finding_lines(view, width, whole=whole)])
+
+
+def test_stages_phases_attempts_and_seconds() -> None:
+    text = drawn(sent_back())
+    assert "✓1 ✓2 ▶3 ·4 ·5  [3/5] execute, attempt 2, 41 s" in text
+    assert "▶ execute          2       41 s scripted             under way" in text
+    assert "✓ prep                    0.2 s                      PASS" in text
+    assert "· then sign-off, merge, publish, archive" in text
+
+
+def test_what_is_said_and_what_was_checked_stand_apart() -> None:
+    text = drawn(sent_back())
+    assert "it says     checked" in text
+    assert "  scripted says  PASS: the answer is 42 now" in text
+    assert "  verdict  REFUTED by 1 of 1 check" in text
+    assert "  ✗ claimed  all tests pass\n    seen     the tests are red: exit code 1\n    │ test_answer.py F" in text
+
+
+def test_feedback_on_rework_is_what_the_agent_was_told() -> None:
+    assert "Sent back  execute was told\n  You reported PASS, but Capsule checked" in drawn(sent_back())
+    assert "Sent back" not in drawn(at_the_code())
+
+
+def test_what_goes_on_now() -> None:
+    assert "Now  execute by scripted\n  nothing to be seen yet" in drawn(at_the_code(), 70)
+    assert "  edits src/answer.py\n  runs pytest -q\n" in drawn(at_the_code(), 70, *DOING)
+    assert "quiet for" not in drawn(at_the_code(), 70, *DOING, quiet=5)
+    assert "  runs pytest -q\n  quiet for 40 s" in drawn(at_the_code(), 110, *DOING, quiet=40)
+
+
+def test_waiting_counts_down() -> None:
+    assert "Too many requests. It is started again in 50 s." in drawn(turned_away(), 80)
+    assert "Too many requests. It is started again in 0 s." in drawn(turned_away(), 200)
+
+
+@pytest.mark.parametrize(
+    ("spent", "allowed", "words"),
+    [
+        (Spending(), Allowance(), "nothing spent yet"),
+        (Spending(runs=1), Allowance(), "cost unknown"),
+        (Spending(runs=1, usd=0.5, priced=1), Allowance(), "$0.50"),
+        (Spending(runs=2, usd=0.5, priced=1), Allowance(usd=2), "≥ $0.50 of $2.00"),
+        (Spending(), BUDGET, "$0.00 of $5.00, 0 of 200,000 tokens"),
+        (Spending(runs=1), BUDGET, "an unknown part of $5.00, unknown of 200,000 tokens"),
+        (Spending(runs=1, seconds=90), Allowance(seconds=600), "1 min 30 s of 10 min 0 s"),
+    ],
+)
+def test_cost_and_budget(spent: Spending, allowed: Allowance, words: str) -> None:
+    assert drawing.money(spent, allowed) == words
+
+
+def test_a_mission_that_is_at_rest_says_what_to_type() -> None:
+    assert "stopped at execute: the disk is full.\nnext: capsule run demo-1.1" in drawn(halted(), pid=None)
+    assert "merged into main as 89abcdef0123; its item is closed." in drawn(merged(), pid=None)
+
+
+def test_what_is_not_checked_is_called_so() -> None:
+    assert "UNVERIFIED: verify is off" in drawn(at_the_code(policy=Policy(verify="off", test="x")))
+    assert "UNVERIFIED: no test command is known" in drawn(at_the_code(policy=Policy()))
+    assert "UNVERIFIED" not in drawn(at_the_code())
+    text = drawn([*at_the_code(), ended("execute", 91, UNSEEN)])
+    assert "PASS, 1 of 1 check could not be made" in text
+    assert "  ? claimed  all tests pass" in text
+
+
+def test_the_word_of_an_agent_alone_is_called_so() -> None:
+    assert drawing.judged("PASS", "PASS", ()) == "PASS, its word alone"
+    assert drawing.judged("", "PASS", ()) == "PASS"
+    assert (
+        drawing.judged("PASS", "REFUTED", (GREEN, Evidence("x", "", "", Standing.REFUTED)))
+        == "REFUTED by 1 of 2 checks"
+    )
+
+
+def test_everything_is_there_when_it_is_asked_for() -> None:
+    assert "wrote a test for the answer" not in drawn(sent_back())
+    assert "wrote a test for the answer" in drawn(sent_back(), whole=True)
+
+
+def test_warnings_are_told() -> None:
+    assert "! the tracker was moved by hand" in drawn([*at_the_code(), warned("the tracker was moved by hand")])
+
+
+@pytest.mark.parametrize("width", [30, 78, 118, 158])
+def test_nothing_is_wider_than_the_screen(width: int) -> None:
+    long = "見出しがとても長い 😀 " * 20
+    events = sent_back(title=long, mission="demo-" + "1." * 20 + "1")
+    events += [ended("execute", 120, Evidence("x", long, long, Standing.REFUTED, detail=long), summary=long)]
+    events += [warned(long)]
+    for line in drawn(events, 132, long, width=width, whole=True).split("\n"):
+        assert Content(line).cell_length <= width, line
+
+
+def test_strangers_words_are_words() -> None:
+    """Neither markup nor anything that steers a terminal, wherever they stand."""
+    seen = Evidence("x", STRANGE, STRANGE, Standing.REFUTED, detail=STRANGE)
+    events = [started(title=STRANGE), *at_the_code()[1:], ended("execute", 91, seen, agent=STRANGE, summary=STRANGE)]
+    text = drawn([*events, warned(STRANGE)], 132, whole=True, width=400)
+    assert text.count("[b]bold[/b] red") >= 5
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "\x07" not in text
+    assert plain(tail_lines([STRANGE], 400)).count("[b]bold[/b] red") == 1

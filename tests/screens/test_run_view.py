@@ -1,0 +1,347 @@
+"""The live view of a run: every key, every picture. Who runs it is played by plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from textual.pilot import Pilot
+
+from capsule.core.board import Board, MissionView, RunView, in_order, view_run
+from capsule.core.cards import RunCard
+from capsule.core.errors import CapsuleError
+from capsule.core.event import Advanced
+from capsule.tui.run_view import PULSE, Ending, LiveView, Reins, Scope, followed, missions_of
+
+from .golden import assert_golden, lines_of, picture
+from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
+
+SIZES = ((80, 24), (160, 50))
+NOW = 132
+FRAME = {"ff5f57", "febc2e", "28c840", "c5c8c6"}
+"""Colours of the window that is drawn around a picture."""
+
+
+@pytest.fixture(autouse=True)
+def _with_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+def board(*missions: MissionView, runs: tuple[RunView, ...] = ()) -> Board:
+    return Board(at=at(NOW), missions=in_order(missions), runs=runs)
+
+
+def busy() -> MissionView:
+    return shown(sent_back(), NOW, *DOING, quiet=30, allowed=BUDGET)
+
+
+def campaign() -> Board:
+    progress = {
+        "demo-1": Advanced(at=at(0), item="demo-1", title="Questions and answers", done=1, of=4),
+        "demo-1.2": Advanced(at=at(0), item="demo-1.2", title="[b]Answers[/b]", done=0, of=2),
+    }
+    card = RunCard(
+        stream="_campaign-demo-1",
+        cap=50,
+        spawns=9,
+        missions=("demo-1.0", "demo-1.1"),
+        progress=progress,
+        began=at(-200),
+        last=at(0),
+    )
+    first = shown(merged(mission="demo-1.0", title="Ask the question"), NOW, pid=None)
+    stranger = shown(at_the_code(mission="other-7"), NOW, pid=99)
+    return board(first, busy(), stranger, runs=(view_run(card, PID, at(NOW)),))
+
+
+@dataclass
+class Played:
+    """A run that does what it is told, and remembers it."""
+
+    board: Board
+    over: bool = False
+    stops: int = 0
+    cannot: str = ""
+    fault: str = ""
+    bug: Exception | None = None
+    tails: list[str] = field(default_factory=list)
+
+    def look(self) -> Board:
+        if self.bug:
+            raise self.bug
+        if self.fault:
+            raise CapsuleError(self.fault)
+        return self.board
+
+    def stop(self) -> str:
+        self.stops += 1
+        return self.cannot
+
+    def tail(self, mission: str) -> Sequence[str]:
+        self.tails.append(mission)
+        return ["thinking \x1b[31mhard", "[b]done[/b]"]
+
+    def reins(self) -> Reins:
+        return Reins(self.look, lambda: self.over, self.stop, self.tail)
+
+
+Act = Callable[[LiveView, Pilot[Ending]], Awaitable[None]]
+
+
+def view(
+    played: Played, act: Act, *, size: tuple[int, int] = (80, 24), ours: bool = True, pulse: float = PULSE
+) -> LiveView:
+    """What `act` sees and does there, once there is something to be seen."""
+    scope = Scope(pid=PID, mission="demo-1.1", run="_campaign-demo-1", title="demo-1")
+    app = LiveView(scope, played.reins(), ours=ours, pulse=pulse)
+
+    async def run() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: bool(app._board.at) or bool(played.fault))
+            await act(app, pilot)
+
+    asyncio.run(run())
+    return app
+
+
+async def until(pilot: Pilot[Ending], promise: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        await pilot.pause(0.01)
+        if promise():
+            await pilot.pause()
+            return
+    raise AssertionError("it never came true")
+
+
+def screen(app: LiveView) -> str:
+    return "\n".join(lines_of(app))
+
+
+PICTURES: dict[str, Callable[[], Board]] = {
+    "busy": lambda: board(busy()),
+    "campaign": campaign,
+    "waiting": lambda: board(shown(turned_away(), 80, *DOING)),
+    "halted": lambda: board(shown(halted(), NOW, pid=None)),
+    "merged": lambda: board(shown(merged(), NOW, pid=None)),
+}
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_pictures(size: tuple[int, int]) -> None:
+    played = Played(board())
+
+    async def look(app: LiveView, pilot: Pilot[Ending]) -> None:
+        for name, seen in PICTURES.items():
+            played.board = seen()
+            await until(pilot, lambda: app._board is played.board)
+            assert_golden(f"run-{name}-{size[0]}x{size[1]}.svg", picture(app))
+
+    view(played, look, size=size, pulse=0.05)
+
+
+@pytest.mark.parametrize("keys", [("q", "q"), ("ctrl+c", "ctrl+c")])
+def test_once_asks_it_to_stop_and_twice_tells_it_to(keys: tuple[str, str]) -> None:
+    played = Played(campaign())
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await pilot.press(keys[0])
+        assert played.stops == 1
+        assert "Once more: at once." in screen(app)
+        await pilot.press(keys[1])
+        assert played.stops == 2
+        assert "Stopping at once." in screen(app)
+        assert app.is_running
+
+    view(played, act)
+
+
+def test_what_cannot_be_stopped_from_here_is_said() -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await pilot.press("q")
+        assert "It cannot be reached." in screen(app)
+        assert "stop it (pid 4711)" in screen(app)
+
+    view(Played(campaign(), cannot="It cannot be reached."), act, ours=False)
+
+
+@pytest.mark.parametrize("key", ["d", "ctrl+q"])
+def test_leaving_asks_nothing_of_the_run(key: str) -> None:
+    played = Played(campaign())
+    app = view(played, lambda _, pilot: pilot.press(key))
+    assert app.return_value is Ending.LEFT
+    assert played.stops == 0
+
+
+def test_it_closes_when_the_run_is_over_and_has_seen_its_end() -> None:
+    played = Played(campaign())
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        played.board, played.over = board(shown(merged(), NOW, pid=None)), True
+        await until(pilot, lambda: not app.is_running)
+
+    app = view(played, act)
+    assert app.return_value is Ending.OVER
+    assert app._board == played.board
+
+
+def test_it_scrolls() -> None:
+    ways = (("j", "k"), ("down", "up"), ("pagedown", "pageup"), ("space", "pageup"), ("G", "g"), ("end", "home"))
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        for there, back in ways:
+            assert app.pane.scroll_y == 0
+            await pilot.press(there)
+            assert app.pane.scroll_y > 0, there
+            await pilot.press(back)
+        assert app.pane.scroll_y == 0
+
+    view(Played(campaign()), act)
+
+
+def test_tab_goes_from_mission_to_mission_and_f_follows_again() -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        assert app.shown == "demo-1.1"
+        for key, name in (("tab", "demo-1.0"), ("tab", "demo-1.1"), ("shift+tab", "demo-1.0"), ("f", "demo-1.1")):
+            await pilot.press(key)
+            assert app.shown == name
+            assert app.pane.view is not None
+            assert app.pane.view.mission == name
+
+    view(Played(campaign()), act)
+
+
+def test_the_mouse_chooses_a_mission_and_a_key() -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await pilot.click("#missions", offset=(3, 0))
+        assert app.shown == "demo-1.0"
+        await pilot.click("#keys", offset=(lines_of(app)[-1].index("help"), 0))
+        assert app.query_one("#help").display
+
+    view(Played(campaign()), act)
+
+
+def test_e_unfolds_the_evidence() -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        assert "wrote a test" not in screen(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "wrote a test" in screen(app)
+        await pilot.press("e")
+        await pilot.pause()
+        assert "wrote a test" not in screen(app)
+
+    view(Played(campaign()), act, size=(160, 50))
+
+
+def test_l_shows_what_the_agent_printed_last() -> None:
+    played = Played(campaign())
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await pilot.press("l")
+        await until(pilot, lambda: "[b]done[/b]" in screen(app))
+        assert "thinking hard" in screen(app)
+        await pilot.press("tab")
+        await until(pilot, lambda: "demo-1.0" in played.tails)
+        await pilot.press("l")
+        await pilot.pause()
+        assert "[b]done[/b]" not in screen(app)
+
+    view(played, act, size=(160, 50))
+
+
+def test_help_comes_and_goes() -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        for keys in (("question_mark", "question_mark"), ("f1", "escape")):
+            await pilot.press(keys[0])
+            assert "what is done is kept; twice: at once" in screen(app)
+            await pilot.press(keys[1])
+            assert "what is done is kept" not in screen(app)
+
+    view(Played(campaign()), act)
+
+
+def test_it_follows_the_size_of_its_terminal() -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        for size, wide in (((160, 50), True), ((80, 24), False), ((30, 8), False)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: app.size == size)  # type: ignore[misc]
+            assert app.pane.has_class("-wide") is wide
+            assert all(len(line) <= size[0] for line in lines_of(app))
+
+    view(Played(campaign()), act)
+
+
+def test_what_cannot_be_looked_at_is_said_and_tried_again() -> None:
+    played = Played(campaign(), fault="The journal cannot be used.")
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await until(pilot, lambda: "The journal cannot be used." in screen(app))
+        played.fault = ""
+        await until(pilot, lambda: "demo-1.1" in screen(app))
+        assert "The journal cannot be used." not in screen(app)
+
+    view(played, act)
+
+
+def test_a_bug_of_ours_closes_the_screen_and_is_handed_on() -> None:
+    played = Played(campaign())
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        played.bug = ZeroDivisionError("one over none")
+        await until(pilot, lambda: not app.is_running)
+
+    with pytest.raises(ZeroDivisionError, match="one over none"):
+        view(played, act)
+
+
+def test_before_anything_is_known_it_is_being_started() -> None:
+    async def act(app: LiveView, _: Pilot[Ending]) -> None:
+        assert "demo-1 is being started" in screen(app)
+
+    view(Played(board()), act)
+
+
+def test_without_colours_every_sign_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(app: LiveView, _: Pilot[Ending]) -> None:
+        colours = set(re.findall(r"#([0-9a-f]{6})\b", picture(app))) - FRAME
+        assert {colour for colour in colours if not colour[:2] == colour[2:4] == colour[4:]} == set()
+        assert "▶ execute" in screen(app)
+
+    monkeypatch.setenv("NO_COLOR", "1")
+    view(Played(campaign()), act)
+
+
+def test_a_run_shows_its_own_missions_with_their_children_and_nobody_elses() -> None:
+    parent = shown(at_the_code(mission="demo-1.1"), NOW)
+    first = shown(merged(mission="demo-1.1.build.1", parent="demo-1.1"), NOW, pid=None)
+    second = shown(at_the_code(mission="demo-1.1.build.2", parent="demo-1.1"), NOW)
+    other = shown(at_the_code(mission="demo-2"), NOW, pid=99)
+    seen = missions_of(board(other, second, parent, first), Scope(pid=PID, mission="demo-1.1"))
+    assert [view.mission for view in seen] == ["demo-1.1", "demo-1.1.build.1", "demo-1.1.build.2"]
+    assert followed(seen) == "demo-1.1.build.2"
+    assert followed(()) == ""
+
+
+@pytest.mark.parametrize("rings", [True, False])
+def test_the_bell_rings_once_when_a_mission_has_ended_and_only_where_it_was_asked_for(rings: bool) -> None:
+    played, rung = Played(board(busy())), list[str]()
+
+    class Ringing(LiveView):
+        def bell(self) -> None:
+            rung.append("bell")
+
+    app = Ringing(Scope(pid=PID, mission="demo-1.1"), played.reins(), rings=rings, pulse=0.01)
+
+    async def run() -> None:
+        async with app.run_test() as pilot:
+            await until(pilot, lambda: bool(app._board.running))
+            assert not rung
+            played.board = board(shown(halted(), NOW, pid=None))
+            await until(pilot, lambda: not app._board.running)
+            await pilot.pause(0.05)
+
+    asyncio.run(run())
+    assert rung == ["bell"] * rings
