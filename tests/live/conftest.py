@@ -1,4 +1,4 @@
-"""The real agent CLIs against a scripted model, and the real bd: got and run by `make live`, no part of `make test`."""
+"""The real agent CLIs on a scripted model, the real bd, a real browser: for `make live`, no part of `make test`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.live.browser import found
 from tests.live.install import BD, PINS, bd, programs, search_path
 
 collect_ignore_glob = [] if os.environ.get("CAPSULE_LIVE") else ["test_*.py"]
@@ -16,6 +17,7 @@ collect_ignore_glob = [] if os.environ.get("CAPSULE_LIVE") else ["test_*.py"]
 _PROGRAMS = {name: programs(name) / name for name in PINS}
 _BD = {version: bd(version) for version in BD}
 _SEARCH_PATH = search_path()
+_CHROMIUM = found()
 _BUBBLEWRAP = shutil.which("bwrap", path=f"{_SEARCH_PATH}:{os.environ.get('PATH', '')}")
 
 
@@ -31,6 +33,13 @@ def bubblewrap() -> Path:
     if _BUBBLEWRAP is None:
         pytest.skip("bwrap is not installed: see `make live`")
     return Path(_BUBBLEWRAP)
+
+
+@pytest.fixture
+def chromium() -> Path:
+    if _CHROMIUM is None:
+        pytest.skip("Chromium is not installed: see `make live`")
+    return _CHROMIUM
 
 
 def real_bd(version: str) -> Path:

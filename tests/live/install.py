@@ -1,4 +1,4 @@
-"""Gets the real agent CLIs and bd, pinned, into a cache of their own: never globally, never into anybody's home.
+"""Gets the real agent CLIs and bd, pinned, into a cache of their own: never into anybody's home.
 
 The cache is `.cache/live` in this repository, or the folder that CAPSULE_LIVE_CACHE names.
 
@@ -8,6 +8,8 @@ nothing that looks finished. What cannot be had is skipped by name in the tests.
 
 bd is built from source, with Go, once: the one of the Dolt era takes some twelve minutes of a processor. It is not put
 on the PATH, because a project with beads is read otherwise where there is a bd; the tests that want it put it there.
+
+Chromium is the one that this machine has. Where it has none, it is installed as packages are: by root, with apt-get.
 """
 
 from __future__ import annotations
@@ -25,9 +27,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from tests.live import browser
+
 _PATIENCE = 600
 _PATIENCE_WITH_GO = 3600
 _SIGN_OF_LIFE = 20
+_CHROMIUM = ("apt-get", "install", "-y", "--no-install-recommends", "chromium", "fonts-dejavu-core")
 
 
 @dataclass(frozen=True)
@@ -111,9 +116,10 @@ def search_path() -> str:
 def main() -> int:
     cache().mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
+    jobs |= {"bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
     meanwhile = ThreadPoolExecutor(1)
     try:
-        told = [meanwhile.submit(_tell, what, get) for what, get in {**jobs, "bubblewrap": _get_bubblewrap}.items()]
+        told = [meanwhile.submit(_tell, what, get) for what, get in jobs.items()]
         _get_bds()
         for one in told:
             one.result()
@@ -267,6 +273,21 @@ def _get_bubblewrap() -> str:
     return "unpacked"
 
 
+def _get_chromium() -> str:
+    if found := browser.found():
+        return f"{found} is used"
+    if os.geteuid() or not shutil.which("apt-get"):
+        raise NotToBeHad("it is not on the PATH, and packages are installed only by root, with apt-get")
+    try:
+        _run(*_CHROMIUM, cwd=cache())
+    except NotToBeHad:  # what it knows of packages may be old
+        _run("apt-get", "update", cwd=cache())
+        _run(*_CHROMIUM, cwd=cache())
+    if not browser.found():
+        raise NotToBeHad("apt-get has put no such program on the PATH")
+    return "installed"
+
+
 @contextmanager
 def _beside(target: Path) -> Iterator[Path]:
     """A folder next to where it is to be; it goes away unless it was renamed."""
@@ -280,7 +301,12 @@ def _beside(target: Path) -> Iterator[Path]:
 def _environment() -> dict[str, str]:
     home = cache() / "home"
     home.mkdir(exist_ok=True)
-    own = {"HOME": str(home), "npm_config_cache": str(cache() / "npm"), "DISABLE_AUTOUPDATER": "1"}
+    own = {
+        "HOME": str(home),
+        "npm_config_cache": str(cache() / "npm"),
+        "DISABLE_AUTOUPDATER": "1",
+        "DEBIAN_FRONTEND": "noninteractive",
+    }
     env = {**os.environ, **own, "BEADS_NO_DAEMON": "1"}
     settings = Path.home() / ".npmrc"
     if settings.is_file():

@@ -1,0 +1,97 @@
+"""`capsule dashboard --web`: the dashboard, served to browsers by this process until it is told to stop."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import CapsuleError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from capsule.tui.admission import Keys
+
+LOOPBACK = "127.0.0.1"
+_TAB = "from capsule.tui import tab; tab.begin(); from capsule.cli import main; raise SystemExit(main())"
+
+
+class CannotServe(CapsuleError):
+    """Nothing can be served at the address that was asked for."""
+
+
+def serve(args: argparse.Namespace) -> int:
+    from capsule.system.git import Git
+
+    root = Git.find(Path(args.project_dir or ".").absolute()).root
+    return serve_command(dashboard_in_a_tab(root), title=root.name, host=args.host or LOOPBACK, port=args.port or 0)
+
+
+def dashboard_in_a_tab(root: Path) -> list[str]:
+    return [sys.executable, "-P", "-c", _TAB, "dashboard", "--project-dir", str(root)]
+
+
+def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -> int:
+    """Any Textual app that ends with its standard input; for each tab it is started once."""
+    with listen(host, port) as listening:
+        from capsule.tui import admission, web
+
+        address, port = listening.getsockname()[:2]
+        keys = admission.Keys()
+        served = admission.names_of(address, host, socket.gethostname(), port)
+        _announce(address, port, keys)
+        web.serve(listening, keys=keys, served=served, command=command, title=title, say=_say)
+    return 0
+
+
+def _announce(address: str, port: int, keys: Keys) -> None:
+    from ipaddress import ip_address
+
+    where = ip_address(address)
+    name = socket.gethostname() if where.is_unspecified else f"[{address}]" if where.version == 6 else address
+    print(f"Dashboard: http://{name}:{port}/?token={keys.token}", flush=True)
+    _say("Ctrl-C ends it; missions go on.")
+    if not where.is_loopback:
+        _say(f"WARNING: this is served beyond your machine ({address}), and what is sent is not encrypted.")
+        _say("  Whoever has the address above can start agents here: give it to nobody, and prefer an SSH tunnel.")
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on this port of this host, or on a free one."""
+    if not 0 <= port <= 65535:
+        raise CannotServe(f"There is no port {port}.", "Ports go up to 65535; without --port a free one is taken.")
+    try:
+        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError):
+        raise CannotServe(f"{host} is no address of this machine.", f"Leave --host out: {LOOPBACK} is taken.") from None
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(where)
+        listening.listen()
+    except OSError as fault:
+        listening.close()
+        raise _cannot_bind(host, port, fault) from None
+    return listening
+
+
+def _cannot_bind(host: str, port: int, fault: OSError) -> CannotServe:
+    another = "Choose another with --port, or leave it out: then a free one is taken."
+    match fault.errno:
+        case errno.EADDRINUSE:
+            return CannotServe(f"Port {port} is in use on {host}.", another)
+        case errno.EACCES:
+            return CannotServe(f"You may not serve on port {port}.", another)
+        case errno.EADDRNOTAVAIL:
+            return CannotServe(f"{host} is no address of this machine.", f"Leave --host out: {LOOPBACK} is taken.")
+    cause = os.strerror(fault.errno) if fault.errno else str(fault)
+    return CannotServe(f"Nothing can be served on {host}, port {port}: {cause}.", another)

@@ -1,0 +1,142 @@
+"""Items as an outline for screens: epics, features and tasks one below the other, or a backlog by status.
+
+The outline is flat, a parent before what it holds, each entry with its depth: families may be as deep as somebody makes
+them, and one that is drawn in a circle is told once. What is done is shown within what is not, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
+
+import msgspec
+
+from capsule.core.board import Board, MissionView
+from capsule.core.campaign import below, is_container
+from capsule.core.item import Item, Status, as_shown
+
+HEADING = ":"
+"""What the key of a heading begins with: no item can be called so."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the outline: an item, or the heading of a status."""
+
+    key: str
+    title: str
+    depth: int = 0
+    item: Item | None = None
+    word: str = ""
+    """How its mission stands, where it has one."""
+    phase: str = ""
+    """Where that is."""
+    done: int = 0
+    of: int = 0
+    waits_for: tuple[str, ...] = ()
+    holds: bool = False
+    """Something stands below it."""
+
+
+def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[Entry]:
+    missions = {view.mission: view for view in board.missions}
+    return list(_by_status(items, missions) if by_status else _by_family(items, missions))
+
+
+def unfolded(entries: Iterable[Entry], folded: Container[str]) -> list[Entry]:
+    """Without what stands below an entry that is folded."""
+    shown: list[Entry] = []
+    hidden_below: int | None = None
+    for entry in entries:
+        if hidden_below is not None and entry.depth > hidden_below:
+            continue
+        hidden_below = entry.depth if entry.key in folded else None
+        shown.append(entry)
+    return shown
+
+
+def matching(entries: Sequence[Entry], words: str) -> list[Entry]:
+    """Those in which every word occurs, each below whatever holds it."""
+    wanted = words.lower().split()
+    above: list[Entry] = []
+    kept: set[str] = set()
+    for entry in entries:
+        del above[entry.depth :]
+        above.append(entry)
+        text = _text(entry)
+        if entry.item and all(word in text for word in wanted):
+            kept.update(each.key for each in takewhile(lambda each: each.key not in kept, reversed(above)))
+    return [entry for entry in entries if entry.key in kept]
+
+
+def _text(entry: Entry) -> str:
+    item = entry.item
+    if item is None:
+        return ""
+    known = (item.id, item.title, item.status.value, item.type, item.phase, f"p{item.priority}", entry.word, *item.tags)
+    return " ".join(known).lower()
+
+
+def _by_status(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[Entry]:
+    known = {item.id: item for item in items}
+    counts: dict[Status, int] = {}
+    for item in items:
+        counts[item.status] = counts.get(item.status, 0) + 1
+    heading = None
+    for item in as_shown(items):
+        if item.status is not heading:
+            heading = item.status
+            words = heading.value.replace("_", " ")
+            yield Entry(key=f"{HEADING}{heading.value}", title=words, of=counts[heading], holds=True)
+        yield _entry(item, 1, known, missions)
+
+
+def _by_family(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[Entry]:
+    known = {item.id: item for item in items}
+    in_order = below("", _rooted(known))
+    counts = _progress(in_order)
+    depths: dict[str, int] = {}
+    shown = []
+    for item in in_order:
+        if item.status is Status.DONE and item.parent not in depths:
+            continue
+        depths[item.id] = depths.get(item.parent, -1) + 1
+        shown.append(item)
+    holding = {item.parent for item in shown}
+    for item in shown:
+        done, of = counts.get(item.id, (0, 0)) if is_container(item) else (0, 0)
+        entry = _entry(item, depths[item.id], known, missions)
+        yield msgspec.structs.replace(entry, done=done, of=of, holds=item.id in holding)
+
+
+def _rooted(known: Mapping[str, Item]) -> dict[str, Item]:
+    """Whoever belongs to nobody who is known stands at the top: what holds something first, then the rest."""
+    at_the_top = {name: item.parent not in known for name, item in known.items()}
+    ordered = sorted(known.values(), key=lambda item: at_the_top[item.id] and not is_container(item))
+    return {item.id: msgspec.structs.replace(item, parent="") if at_the_top[item.id] else item for item in ordered}
+
+
+def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[str, MissionView]) -> Entry:
+    mission = missions.get(item.id)
+    waits = (other for other in item.dependencies if other not in known or known[other].status is not Status.DONE)
+    return Entry(
+        key=item.id,
+        title=item.title,
+        depth=depth,
+        item=item,
+        word=mission.word if mission else "",
+        phase=mission.phase if mission else item.phase,
+        waits_for=() if item.status is Status.DONE else tuple(waits),
+    )
+
+
+def _progress(in_order: Sequence[Item]) -> dict[str, tuple[int, int]]:
+    """Of what is worked on below each, at any depth: how much is done, and how much there is."""
+    counts: dict[str, tuple[int, int]] = {}
+    for item in reversed(in_order):  # a parent stands before what it holds
+        done, of = counts.get(item.id, (0, 0))
+        if not is_container(item):
+            done, of = done + (item.status is Status.DONE), of + 1
+        counts[item.id] = done, of
+        above = counts.get(item.parent, (0, 0))
+        counts[item.parent] = above[0] + done, above[1] + of
+    return counts

@@ -1,0 +1,116 @@
+"""Slow things beside the screen: threads that work and post, and one owner who changes what is shown.
+
+They are daemons: whoever quits does not wait for a tracker that does not answer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from textual.message import Message
+
+from capsule.core.board import Board
+from capsule.core.errors import CapsuleError
+
+PULSE = 0.25
+_AFTER_TROUBLE = 2.0
+
+
+class Came(Message):
+    """Something that was asked for beside the screen has come, or has failed."""
+
+    def __init__(self, then: Callable[[Any], None], got: object) -> None:
+        super().__init__()
+        self.then, self.got = then, got
+
+
+class Failed(Message):
+    """A fault that nobody foresaw: whoever owns the screen gives up, and says so."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+Post = Callable[[Message], object]
+
+
+class Beside:
+    """`ask` does one piece of work in a thread; of each name there is one at a time, and a second is left out."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._busy: set[str] = set()
+
+    def ask(self, name: str, work: Callable[[], object], then: Callable[[Any], None]) -> bool:
+        """`then` gets the answer, or the CapsuleError, where the screen's messages are handled."""
+        if name in self._busy:
+            return False
+        self._busy.add(name)
+
+        def hand_over(got: object) -> None:
+            self._busy.discard(name)
+            then(got)
+
+        threading.Thread(target=self._work, args=(work, hand_over), daemon=True).start()
+        return True
+
+    def _work(self, work: Callable[[], object], then: Callable[[Any], None]) -> None:
+        try:
+            self._post(Came(then, work()))
+        except CapsuleError as fault:
+            self._post(Came(then, fault))
+        except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
+            self._post(Failed(fault))
+
+
+class Looking(threading.Thread):
+    """Looks a few times a second, always from the same thread, and posts what is new; never ahead of the screen."""
+
+    def __init__(self, look: Callable[[], Board], post: Post, then: Callable[[Board | CapsuleError], None]) -> None:
+        super().__init__(daemon=True)
+        self._look, self._post, self._then = look, post, then
+        self._over, self._taken = threading.Event(), threading.Event()
+        self._at_once = threading.Event()
+
+    def run(self) -> None:
+        before: Board | None = None
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                board = self._look()
+            except CapsuleError as fault:
+                before = None
+                self._tell(fault)
+                self._over.wait(_AFTER_TROUBLE)
+                continue
+            except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
+                self._post(Failed(fault))
+                return
+            if before is None or (board.missions, board.runs) != (before.missions, before.runs):
+                before = board
+                self._tell(board)
+            self._at_once.wait(max(PULSE / 2, PULSE - (time.monotonic() - began)))
+            self._at_once.clear()
+
+    def soon(self) -> None:
+        """Something was done: look now."""
+        self._at_once.set()
+
+    def end(self) -> None:
+        self._over.set()
+        self._taken.set()
+        self._at_once.set()
+
+    def _tell(self, what: Board | CapsuleError) -> None:
+        def take(got: Board | CapsuleError) -> None:
+            self._taken.set()
+            self._then(got)
+
+        self._taken.clear()
+        self._post(Came(take, what))
+        while not self._taken.wait(1.0) and not self._over.is_set():
+            continue

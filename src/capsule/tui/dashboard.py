@@ -1,0 +1,368 @@
+"""The dashboard: items, missions and history of a project, and everything that can be done about them.
+
+It reads what others write down: a mission that was started anywhere is seen here, and none notices whether anybody
+looks. What is slow happens beside (`beside.py`), what is shown is laid out elsewhere (`desk.py`), and what is not on
+the first frame is loaded when it is wanted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.events import Resize
+from textual.widgets import Input, Static
+
+from capsule.core.board import Board
+from capsule.core.errors import CapsuleError
+from capsule.reports.story import printable
+from capsule.tui import drawing, missions
+from capsule.tui.app import CapsuleApp
+from capsule.tui.beside import Beside, Came, Failed, Looking
+from capsule.tui.desk import VIEWS, WIDE, Desk
+from capsule.tui.hands import Details, Hands, Listing, Said, Started
+from capsule.tui.rows import Page, Rows
+from capsule.tui.verbs import BY_KEY, VERBS, How, Target, Verb
+
+_ITEMS_EVERY = 10.0
+_AT_MOST_EVERY = 2.0
+_AT_ONCE = 10.0
+"""A run that ends so soon after it was asked for is still what somebody waits for."""
+_LONGEST_TOAST = 600
+_PATIENCE = 20
+"""A tracker is asked for no more than this part of the time, however long it takes to answer."""
+
+Severity = Literal["information", "warning", "error"]
+
+
+class Dashboard(CapsuleApp[None]):
+    CSS = """
+    .bar { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
+    .bar { link-style: none; link-style-hover: bold; }
+    #body { height: 1fr; }
+    #body Rows { width: 2fr; }
+    #body #about { width: 3fr; padding: 0 1; border-left: solid $panel; }
+    #page { padding: 0 1; }
+    #strip { height: 0; padding: 0 1; background: $surface; }
+    #filter { height: 1; border: none; padding: 0 1; background: $panel; }
+    .-lists #body Rows { width: 5fr; }
+    .-lists.-narrow #body #about { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *(Binding(str(number), f"view('{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
+        *(Binding(verb.key, f"verb('{verb.key}')", show=False) for verb in VERBS),
+        Binding("slash", "filter", show=False),
+        Binding("escape", "unfilter", show=False),
+        Binding("left,h", "fold", show=False),
+        Binding("right,l", "unfold", show=False),
+        Binding("question_mark,f1", "explain", show=False),
+        Binding("t", "light_or_dark", show=False),
+        Binding("q,ctrl+c,ctrl+q", "quit", show=False),
+    ]
+
+    def __init__(self, hands: Hands) -> None:
+        super().__init__()
+        self.title = f"Capsule {hands.name}"
+        self.hands, self.desk = hands, Desk()
+        self._listing: Listing | None = None
+        self._read_at, self._took, self._stale = 0.0, 0.0, True
+        self._beside = Beside(self.post_message)
+        self._looking = Looking(hands.look, self.post_message, self._looked)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top", markup=False, classes="bar")
+        with Horizontal(id="body"):
+            for name in VIEWS:
+                yield Rows(id=name, empty="Looking ...")
+            yield Page(id="about")
+        strip = Page(id="strip")
+        strip.can_focus = False
+        yield strip
+        yield Static(id="keys", markup=False, classes="bar")
+
+    def on_mount(self) -> None:
+        self.action_view("items")
+        self.call_after_refresh(self._begin)  # nothing slow before the first frame
+        self.set_interval(1.0, self._read_items)
+        if not self.is_headless:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # the terminal is left as it was found
+                asyncio.get_running_loop().add_signal_handler(number, self.exit)
+
+    def _begin(self) -> None:
+        """What was loaded stays; what comes and goes from now on, for days, is to be cleared away early."""
+        if self.is_headless:  # in somebody else's process
+            self._looking.start()
+            return
+        gc.freeze()
+        gc.set_threshold(10_000, 10, 10)
+        self._looking.start()
+
+    def on_unmount(self) -> None:
+        self._looking.end()
+
+    # ---- what came
+
+    def on_came(self, message: Came) -> None:
+        message.then(message.got)
+
+    def on_failed(self, message: Failed) -> None:
+        raise message.fault
+
+    def _looked(self, got: Board | CapsuleError) -> None:
+        self._stale |= self.desk.saw(got)
+        self._read_items()
+        self._draw()
+
+    def _read_items(self) -> None:
+        """When a mission has begun or ended, else now and then; never before the first look."""
+        since = time.monotonic() - self._read_at
+        due = _AT_MOST_EVERY if self._stale else _ITEMS_EVERY
+        if self._read_at and since < max(due, self._took * _PATIENCE):
+            return
+        began = time.monotonic()
+
+        def came(got: Listing | CapsuleError) -> None:
+            self._read_at = time.monotonic()
+            self._took = self._read_at - began
+            if got != self._listing:
+                self._listing = got if isinstance(got, Listing) else None
+                self.desk.listed(got)
+                self._draw()
+
+        if self._looking.ident and self._beside.ask("items", self.hands.items, came):
+            self._stale = False
+
+    # ---- drawing
+
+    def _draw(self) -> None:
+        if not self.is_running or not self.screen_stack:
+            return
+        main, width = self.screen_stack[0], max(20, self.size.width - 2)
+        rows = main.query_one(f"#{self.desk.view}", Rows)
+        lines = self.desk.lines(max(20, rows.size.width - 1))
+        rows.say(lines.empty)
+        rows.show(lines.keys, lines.draw)
+        about = main.query_one("#about", Page)
+        if about.display:
+            about.read(self.desk.about(rows.key, max(20, about.size.width)))
+        strip, running = main.query_one("#strip", Page), self.desk.strip(width, self.size.height)
+        if strip.outer_size.height != len(running):
+            strip.styles.height = len(running)
+        strip.read(running)
+        drawing.put(main.query_one("#top", Static), self.desk.top(width))
+        drawing.put(main.query_one("#keys", Static), self.desk.keys(rows.key))
+        self._draw_mission()
+
+    def _draw_mission(self) -> None:
+        if len(self.screen_stack) == 1:
+            return
+        from capsule.tui.details import MissionScreen  # noqa: PLC0415
+
+        for screen in self.screen_stack[1:]:
+            if isinstance(screen, MissionScreen):
+                screen.looked(self.desk.board)
+                screen.keys(self.desk.keys(screen.mission, opened=True))
+
+    def on_resize(self, event: Resize) -> None:
+        self.screen_stack[0].set_class(event.size.width < WIDE, "-narrow")
+        self.call_after_refresh(self._draw)
+
+    # ---- where the cursor is
+
+    @property
+    def _rows(self) -> Rows:
+        return self.screen_stack[0].query_one(f"#{self.desk.view}", Rows)
+
+    def target(self) -> Target:
+        """What a key would be about: the mission on the screen, else what the cursor is on."""
+        opened = getattr(self.screen, "mission", "")
+        return self.desk.target(opened or self._rows.key)
+
+    def on_rows_sized(self) -> None:
+        self._draw()
+
+    def on_rows_chosen(self, message: Rows.Chosen) -> None:
+        if message.rows is self._rows:
+            self._draw()
+
+    def on_rows_opened(self, message: Rows.Opened) -> None:
+        self._open(message.key)
+
+    def action_open(self) -> None:
+        if self._rows.key and len(self.screen_stack) == 1:
+            self._open(self._rows.key)
+
+    def _open(self, key: str) -> None:
+        run, entry = missions.find_run(self.desk.board, key), self.desk.entry(key)
+        if run:
+            self._read(run.name, lambda width: missions.run_page(run, width))
+        elif self.desk.board.mission(key):
+            self._open_mission(key)
+        elif entry and entry.holds:
+            self._fold(key, away=not self.desk.folded(key))
+        elif entry:
+            self.notify(f"{printable(key)} has no mission yet: r runs it.", markup=False)
+
+    def _open_mission(self, mission: str) -> None:
+        from capsule.tui.details import MissionScreen  # noqa: PLC0415
+
+        screen = MissionScreen(mission, self._want_details)
+        screen.looked(self.desk.board)
+        self.push_screen(screen, lambda _: self._draw())
+        self.call_after_refresh(self._draw)
+
+    def _want_details(self, mission: str) -> None:
+        from capsule.tui.details import MissionScreen  # noqa: PLC0415
+
+        def came(got: Details | CapsuleError) -> None:
+            if isinstance(got, CapsuleError):
+                words = f"{got.message}\n{got.hint}"
+                got = Details(diff=words, worklog=words, logs=words)
+            if isinstance(self.screen, MissionScreen) and self.screen.mission == mission:
+                self.screen.found(got)
+
+        self._beside.ask(f"details {mission}", lambda: self.hands.details(mission), came)
+
+    # ---- keys
+
+    def action_view(self, name: str) -> None:
+        self.desk.view = name
+        main = self.screen_stack[0]
+        for each in VIEWS:
+            main.query_one(f"#{each}").display = each == name
+        main.set_class(name != "items", "-lists")
+        self._rows.focus()
+        self.call_after_refresh(self._draw)
+
+    def action_fold(self) -> None:
+        """Folds what is open there, else goes to whatever holds it."""
+        key = self._rows.key
+        entry = self.desk.entry(key)
+        if entry and entry.holds and not self.desk.folded(key):
+            self._fold(key, away=True)
+        elif entry:
+            self._rows.put_cursor(self.desk.above(key))
+
+    def action_unfold(self) -> None:
+        self._fold(self._rows.key, away=False)
+
+    def _fold(self, key: str, *, away: bool) -> None:
+        self.desk.fold(key, away=away)
+        self._draw()
+
+    def action_filter(self) -> None:
+        if len(self.screen_stack) > 1 or self.query("#filter"):
+            return
+        words = Input(value=self.desk.words, placeholder="words in id, title, status or tag", id="filter")
+        self.mount(words, before="#keys")
+        words.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input.id == "filter":
+            self.desk.words = event.value.strip()
+            self._draw()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input.id == "filter":
+            self._end_filter(self.desk.words)
+
+    def action_unfilter(self) -> None:
+        self._end_filter("")
+
+    def _end_filter(self, words: str) -> None:
+        self.desk.words = words
+        self.query("#filter").remove()
+        self._rows.focus()
+        self._draw()
+
+    def action_explain(self) -> None:
+        from capsule.tui.help import help_lines  # noqa: PLC0415
+
+        self._read("Help", lambda _width: help_lines())
+
+    def _read(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
+        from capsule.tui.help import Reading  # noqa: PLC0415
+
+        if not isinstance(self.screen, Reading):
+            self.push_screen(Reading(title, lines))
+
+    def action_light_or_dark(self) -> None:
+        self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
+
+    async def action_quit(self) -> None:
+        self.exit()
+
+    # ---- doing
+
+    def action_verb(self, key: str) -> None:
+        """Asks first, and shows the very command."""
+        from capsule.tui.dialogs import Confirm  # noqa: PLC0415
+
+        verb, target = BY_KEY[key], self.target()
+        unfit = verb.unfit(target)
+        if unfit:
+            self.notify(printable(unfit), severity="warning", markup=False)
+            return
+
+        def answered(answer: str | None) -> None:
+            if answer is not None:
+                self._do(verb, target, answer)
+
+        self.push_screen(Confirm(verb, target), answered)
+
+    def _do(self, verb: Verb, target: Target, answer: str) -> None:
+        words, line = verb.words(target, answer), verb.line(target, answer)
+        if verb.how is How.START:
+            self._start(words, line)
+            return
+        stop = verb.how is How.STOP
+        work = partial(self.hands.stop, target.stream, target.pid or 0) if stop else partial(self.hands.do, words)
+
+        def came(got: Said | CapsuleError) -> None:
+            self._something_happened()
+            self._tell(line, got)
+
+        if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
+            self.notify("That is being done already.", severity="warning", markup=False)
+
+    def _start(self, words: Sequence[str], line: str) -> None:
+        """It is waited for as well, beside: one that cannot begin says so, and nowhere but in its last words."""
+        began = time.monotonic()
+
+        def came(got: Started | CapsuleError) -> None:
+            if isinstance(got, CapsuleError):
+                self._tell(line, got)
+                return
+            self.notify(f"It goes on by itself (pid {got.pid}).", title=printable(line), markup=False)
+            self._beside.ask(f"end of {got.pid}", got.wait, ended)
+
+        def ended(got: Said) -> None:
+            self._something_happened()
+            self._tell(line, got, aside=time.monotonic() - began > _AT_ONCE)
+
+        self._beside.ask(f"start {line}", partial(self.hands.start, words), came)
+
+    def _something_happened(self) -> None:
+        self._stale = True
+        self._looking.soon()
+
+    def _tell(self, line: str, got: Said | CapsuleError, *, aside: bool = False) -> None:
+        """`aside`: nobody waits for it, so it does not take the screen."""
+        from capsule.tui.dialogs import Answer  # noqa: PLC0415
+
+        said = got if isinstance(got, Said) else Said(got.exit_code, err=f"{got.message}\n{got.hint}")
+        if said.code and not aside:
+            self.push_screen(Answer(line, said))
+            return
+        words = printable(said.err if said.code else said.out).strip()[:_LONGEST_TOAST]
+        severity: Severity = "error" if said.code else "information"
+        self.notify(words or "Done.", title=printable(line), severity=severity, markup=False)

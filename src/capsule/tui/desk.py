@@ -1,0 +1,218 @@
+"""What the dashboard knows and how it is laid out in lines: everything about it but the widgets.
+
+Boards and listings come in; lists, the text beside them and the lines above and below them come out. A line is made
+when it is seen, and the outline anew only when an item or the standing of a mission has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from textual.content import Content
+from textual.style import Style
+
+from capsule.core.board import Board, MissionView
+from capsule.core.errors import CapsuleError
+from capsule.core.outline import Entry, matching, outline, unfolded
+from capsule.reports.board_lines import overview
+from capsule.tui import drawing, missions
+from capsule.tui.drawing import BAD, BUSY, FAINT, UNSURE, row, text
+from capsule.tui.hands import Listing
+from capsule.tui.items import about_item, doable, entry_line, short_phases
+from capsule.tui.mission import finding_lines, head_lines, now_lines
+from capsule.tui.rows import Draw
+from capsule.tui.verbs import Target, fitting
+
+VIEWS = ("items", "missions", "history")
+WIDE = 110
+"""From so many columns on there is a text beside every list."""
+_LOW = 40
+_ALWAYS = (("?", "help", "app.explain"), ("q", "quit", "app.quit"))
+_LISTED = (("Enter", "open", "app.open"), ("/", "filter", "app.filter"), *_ALWAYS)
+_OPENED = (("Esc", "back", "screen.leave"), ("→", "next page", "screen.turn(1)"), *_ALWAYS)
+
+
+class Lines(NamedTuple):
+    """A list: its keys, how each of its lines is drawn, and what stands there where there is none."""
+
+    keys: Sequence[str]
+    draw: Draw
+    empty: str = ""
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.board = Board()
+        self.view = "items"
+        self.words = ""
+        """What the lists are filtered by."""
+        self._listing: Listing | None = None
+        self._trouble: dict[str, CapsuleError] = {}
+        self._folded: set[str] = set()
+        self._entries: list[Entry] = []
+        self._shown: list[Entry] = []
+        self._standing: dict[str, tuple[str, str]] = {}
+        self._lines: dict[str, tuple[tuple[int, int, bool], MissionView, Content]] = {}
+
+    # ---- what comes in
+
+    def saw(self, got: Board | CapsuleError) -> bool:
+        """Whether a mission has begun, ended or come to stand elsewhere: then its item may have, too."""
+        if isinstance(got, CapsuleError):
+            self._trouble["journal"] = got
+            return False
+        self._trouble.pop("journal", None)
+        self.board = got
+        before, self._standing = self._standing, missions.words_of(got.missions)
+        if self._standing == before:
+            return False
+        self._outline()
+        return [word for word, _ in before.values()] != [word for word, _ in self._standing.values()]
+
+    def listed(self, got: Listing | CapsuleError) -> None:
+        if isinstance(got, CapsuleError):
+            self._trouble["items"], self._listing = got, None
+        else:
+            self._trouble.pop("items", None)
+            self._listing = got
+        self._outline()
+
+    def _outline(self) -> None:
+        listing = self._listing
+        self._entries = outline(listing.items, self.board, by_status=listing.by_status) if listing else []
+
+    # ---- lists
+
+    def lines(self, width: int) -> Lines:
+        """Of the view that is shown."""
+        trouble = self._trouble.get("items" if self.view == "items" else "journal")
+        if trouble and (self.view == "items" or not self.board.missions):
+            told = [*drawing.paragraph(trouble.message, width, BAD), *drawing.paragraph(trouble.hint, width)]
+            return Lines([f"!{number}" for number in range(len(told))], lambda number, _width: told[number])
+        return self._items() if self.view == "items" else self._missions(past=self.view == "history")
+
+    def _items(self) -> Lines:
+        folded = set() if self.words else self._folded
+        shown = matching(self._entries, self.words) if self.words else unfolded(self._entries, folded)
+        self._shown = shown
+
+        def draw(number: int, width: int) -> Content:
+            return entry_line(shown[number], width, folded=shown[number].key in folded)
+
+        return Lines([entry.key for entry in shown], draw, self._no_items())
+
+    def _no_items(self) -> str:
+        if self._listing is None:
+            return "Reading the items ..."
+        return "No item has these words." if self.words else "Nothing is open. capsule add TITLE adds something."
+
+    def _missions(self, *, past: bool) -> Lines:
+        board, names = self.board, missions.name_width(self.board)
+        views = {view.mission: view for view in board.missions}
+        wanted = self.words.lower().split()
+        keys = missions.history(board) if past else missions.under_way(board)
+        keys = [key for key in keys if all(word in _text(key, views.get(key)) for word in wanted)] if wanted else keys
+
+        def draw(number: int, width: int) -> Content:
+            view = views.get(keys[number])
+            if view is not None:
+                return self._mission_line(view, width, names, past=past)
+            run = missions.find_run(board, keys[number])
+            return missions.run_line(run, width, past=past) if run else Content("")
+
+        return Lines(keys, draw, self._no_missions(past=past))
+
+    def _mission_line(self, view: MissionView, width: int, names: int, *, past: bool) -> Content:
+        """Made anew when something of it is different: most of many missions look as they did a quarter second ago."""
+        how = (width, names, past)
+        known = self._lines.get(view.mission)
+        if known and known[0] == how and known[1] == view:
+            return known[2]
+        line = missions.past_line(view, width, names) if past else missions.mission_line(view, width, names)
+        self._lines[view.mission] = how, view, line
+        return line
+
+    def _no_missions(self, *, past: bool) -> str:
+        if self.words:
+            return "No mission has these words."
+        return "Nothing has ended yet." if past else "Nothing yet. r on an item runs it, R the queue."
+
+    # ---- folding
+
+    def entry(self, key: str) -> Entry | None:
+        return next((entry for entry in self._shown if entry.key == key), None) if self.view == "items" else None
+
+    def folded(self, key: str) -> bool:
+        return key in self._folded
+
+    def fold(self, key: str, *, away: bool) -> None:
+        (self._folded.add if away else self._folded.discard)(key)
+
+    def above(self, key: str) -> str:
+        """Whatever holds it; '' at the top."""
+        entry = self.entry(key)
+        before = self._shown[: self._shown.index(entry)] if entry else []
+        return next((each.key for each in reversed(before) if entry and each.depth < entry.depth), "")
+
+    # ---- what the cursor is on
+
+    def target(self, key: str) -> Target:
+        run = missions.find_run(self.board, key)
+        if run:
+            return Target(stream=run.card.stream, pid=run.pid)
+        view, listing = self.board.mission(key), self._listing or Listing()
+        item = next((item for item in listing.items if item.id == key), None)
+        if view is None and item is None:
+            return Target()
+        pid = view.pid if view else None
+        if view is not None and view.parent and item is None:  # part of another: that one can be told something
+            return Target(stream=key, pid=pid)
+        return Target(id=key, item=item, mission=view, by_status=listing.by_status, stream=key, pid=pid)
+
+    def about(self, key: str, width: int) -> list[Content]:
+        entry, view, run = self.entry(key), self.board.mission(key), missions.find_run(self.board, key)
+        if entry:
+            return about_item(entry, view, self.target(key), width)
+        if run:
+            return missions.run_page(run, width)
+        if view is None:
+            return []
+        lines = [*head_lines(view, width), *short_phases(view, width), Content(""), *now_lines(view, width)]
+        return [*lines, *doable(self.target(key), width), Content(""), *finding_lines(view, width, whole=False)]
+
+    # ---- above and below
+
+    def strip(self, width: int, height: int) -> list[Content]:
+        """What runs, in short; where all missions are listed, that says it already; below the past, what it came to."""
+        if self.view == "missions":
+            return []
+        if self.view == "history":
+            return [missions.totals_line(self.board, width)]
+        return missions.strip_lines(self.board, width, 3 if height < _LOW else 6)
+
+    def top(self, width: int) -> Content:
+        parts: list[Content | str] = []
+        for number, name in enumerate(VIEWS, 1):
+            style = "reverse bold" if name == self.view else ""
+            link = Style.from_meta({"@click": f"app.view('{name}')"})
+            parts += [text(f" {number} {name.capitalize()} ", style).stylize(link), " "]
+        if self.words:
+            parts += [text(" filter: ", FAINT), drawing.said(self.words, 30, UNSURE)]
+        left = row(*parts)
+        if fault := self._trouble.get("journal"):
+            return drawing.both_ends(left, drawing.said(fault.message, width - left.cell_length - 1, BAD), width)
+        return drawing.both_ends(left, text(overview(self.board)), width)
+
+    def keys(self, key: str, *, opened: bool = False) -> Content:
+        hints = [_hint(*hint) for hint in (_OPENED if opened else _LISTED)]
+        hints += [_hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in fitting(self.target(key))]
+        return row(*hints)
+
+
+def _text(key: str, view: MissionView | None) -> str:
+    return f"{key} {view.title} {view.word} {view.phase} {view.workflow}".lower() if view else key.lower()
+
+
+def _hint(key: str, word: str, action: str) -> Content:
+    return row(text(key, f"{BUSY} bold"), f" {word}  ").stylize(Style.from_meta({"@click": action}))

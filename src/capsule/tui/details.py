@@ -1,0 +1,230 @@
+"""One mission on the whole screen: where it stands, claims against evidence, diff, worklog, logs, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.style import Style
+from textual.widgets import Static
+
+from capsule.core.budget import Spending, in_words, price, total
+from capsule.reports.story import printable
+from capsule.reports.table import fit
+from capsule.tui import drawing
+from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
+from capsule.tui.hands import Details
+from capsule.tui.mission import MissionPane, finding_lines
+from capsule.tui.rows import Page
+
+if TYPE_CHECKING:
+    from capsule.core.board import Board, MissionView
+    from capsule.core.cards import Attempt
+
+_MOST_LINES = 4000
+_DIFF_STYLES = {"+++": STRONG, "---": STRONG, "@@": BUSY, "diff": STRONG, "+": GOOD, "-": BAD}
+"""By how a line begins, first things first."""
+
+
+def evidence_page(view: MissionView, _details: Details | None, width: int) -> list[Content]:
+    return finding_lines(view, width, whole=True) or [text("Nothing was claimed yet.", FAINT)]
+
+
+def diff_page(_view: MissionView, details: Details | None, width: int) -> list[Content]:
+    if details is None:
+        return [_READING]
+    if not details.diff and not details.changes:
+        return [text("Nothing is changed yet.", FAINT)]
+    styled = [text(fit(line, width), _diff_style(line)) for line in _lines(details.diff)]
+    return [*(text(fit(line, width)) for line in _lines(details.changes)), Content(""), *styled]
+
+
+def _diff_style(line: str) -> str:
+    return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
+
+
+def worklog_page(_view: MissionView, details: Details | None, width: int) -> list[Content]:
+    return _text_page(details.worklog if details else None, width, "It has no worklog.")
+
+
+def logs_page(_view: MissionView, details: Details | None, width: int) -> list[Content]:
+    return _text_page(details.logs if details else None, width, "Its agents have printed nothing yet.")
+
+
+def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
+    if words is None:
+        return [_READING]
+    lines = [
+        part
+        for line in _lines(words)
+        for part in (drawing.paragraph(line, width, _title_style(line)) if line.strip() else [Content("")])
+    ]
+    return lines or [text(nothing, FAINT)]
+
+
+def _title_style(line: str) -> str:
+    return STRONG if line.startswith(("#", "==>")) else ""
+
+
+def _lines(words: str) -> list[str]:
+    """The last ones where there are too many: what is new is at the end."""
+    lines = [line.expandtabs(4).rstrip() for line in printable(words).splitlines()]
+    return lines if len(lines) <= _MOST_LINES else ["…", *lines[-_MOST_LINES:]]
+
+
+def cost_page(view: MissionView, _details: Details | None, width: int) -> list[Content]:
+    """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
+    lines = [*drawing.paragraph(f"agents used {in_words(view.spent)}", width, STRONG)]
+    limits = drawing.money(view.spent, view.allowed)
+    lines += [*drawing.paragraph(f"of what they may: {limits}", width, FAINT), Content("")]
+    ours = [attempt for attempt in view.attempts if attempt.ended and attempt.agent]
+    for phase in dict.fromkeys(attempt.phase for attempt in ours):
+        lines += _cost_of(phase, [attempt for attempt in ours if attempt.phase == phase], width)
+    if view.forgotten:
+        lines.append(text(f"{view.forgotten} earlier attempts are not shown: capsule show {view.mission}", FAINT))
+    return lines
+
+
+def _cost_of(phase: str, attempts: Sequence[Attempt], width: int) -> Iterator[Content]:
+    usages = [attempt.ended.outcome.usage for attempt in attempts if attempt.ended]
+    spent = total(Spending().plus(usage) for usage in usages)
+    yield row(drawing.cell(phase, 20, STRONG), " ", drawing.said(in_words(spent), max(1, width - 21)))
+    if len(attempts) > 1:
+        for attempt, usage in zip(attempts, usages, strict=True):
+            words = f"#{attempt.number} {attempt.agent}: {price(usage) or 'unknown'}"
+            yield row("  ", drawing.said(words, max(1, width - 2), FAINT))
+
+
+_READING = text("Reading ...", FAINT)
+_Build = Callable[["MissionView", Details | None, int], list[Content]]
+PAGES: dict[str, _Build | None] = {
+    "now": None,
+    "evidence": evidence_page,
+    "diff": diff_page,
+    "worklog": worklog_page,
+    "logs": logs_page,
+    "cost": cost_page,
+}
+"""`now` is a pane of its own."""
+ON_DISK = ("diff", "worklog", "logs")
+_NAMES = tuple(PAGES)
+
+
+class MissionScreen(Screen[None]):
+    """Drawn anew with every board; what lies on disk is read when one of its pages is looked at."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("right,l,tab", "turn(1)", show=False, priority=True),
+        Binding("left,h,shift+tab", "turn(-1)", show=False, priority=True),
+        *(Binding(str(number), f"page('{name}')", show=False) for number, name in enumerate(_NAMES, 1)),
+        Binding("j", "scroll(1)", show=False),
+        Binding("k", "scroll(-1)", show=False),
+        Binding("g", "to_top", show=False),
+        Binding("G", "to_end", show=False),
+        Binding("e", "unfold", show=False),
+    ]
+
+    def __init__(self, mission: str, want: Callable[[str], None]) -> None:
+        """`want` asks for what is on disk of a mission; it comes back through `found`."""
+        super().__init__()
+        self.mission, self._want = mission, want
+        self.page = "now"
+        self._view: MissionView | None = None
+        self._details: Details | None = None
+        self._as_of = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="pages", markup=False, classes="bar")
+        yield MissionPane(id="now", waiting_for=f"There is no mission {self.mission}.")
+        page = Page(id="page")
+        page.display = False
+        yield page
+        yield Static(id="mission-keys", markup=False, classes="bar")
+
+    def on_mount(self) -> None:
+        self.query_one("#now").focus()
+        self._draw()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._draw)
+
+    def looked(self, board: Board) -> None:
+        view = board.mission(self.mission)
+        if view is self._view:
+            return
+        self._view = view
+        self._want_anew()
+        if self.is_mounted:
+            self._draw()
+
+    def found(self, details: Details) -> None:
+        self._details = details
+        self._draw()
+
+    def keys(self, words: Content) -> None:
+        if self.is_mounted:
+            drawing.put(self.query_one("#mission-keys", Static), words)
+
+    def _want_anew(self) -> None:
+        """Read again when something has happened, or may have: an agent prints between two events."""
+        view = self._view
+        as_of = (view.last if view.pid is None else str(int(view.seconds) // 2)) if view else ""
+        if self.page in ON_DISK and as_of != self._as_of:
+            self._as_of = as_of
+            self._want(self.mission)
+
+    def _draw(self) -> None:
+        drawing.put(self.query_one("#pages", Static), self._tabs())
+        build = PAGES[self.page]
+        if build is None or self._view is None:
+            self.query_one("#now", MissionPane).show(self._view)
+            return
+        page = self.query_one("#page", Page)
+        page.read(build(self._view, self._details, max(20, self.size.width - 3)))
+
+    def _tabs(self) -> Content:
+        parts: list[Content | str] = [text(f"{self.mission}  ", STRONG)]
+        for number, name in enumerate(_NAMES, 1):
+            here = "reverse bold" if name == self.page else FAINT
+            link = Style.from_meta({"@click": f"screen.page('{name}')"})
+            parts += [text(f" {number} {name} ", here).stylize(link), " "]
+        if self._view is not None and self._view.word not in ("running", "merged", "done"):
+            parts.append(text(f" {self._view.word}", UNSURE))
+        return row(*parts)
+
+    # ---- keys
+
+    def action_page(self, name: str) -> None:
+        self.page = name
+        now = PAGES[name] is None
+        self.query_one("#now").display, self.query_one("#page").display = now, not now
+        self.query_one("#now" if now else "#page").focus()
+        self._want_anew()
+        self.query_one("#page", Page).scroll_home(animate=False)
+        self._draw()
+
+    def action_turn(self, by: int) -> None:
+        self.action_page(_NAMES[(_NAMES.index(self.page) + by) % len(_NAMES)])
+
+    def _shown(self) -> MissionPane | Page:
+        return self.query_one("#now", MissionPane) if PAGES[self.page] is None else self.query_one("#page", Page)
+
+    def action_scroll(self, by: int) -> None:
+        self._shown().scroll_relative(y=by, animate=False)
+
+    def action_to_top(self) -> None:
+        self._shown().scroll_home(animate=False)
+
+    def action_to_end(self) -> None:
+        self._shown().scroll_end(animate=False)
+
+    def action_unfold(self) -> None:
+        self.query_one("#now", MissionPane).unfold()
+
+    def action_leave(self) -> None:
+        self.dismiss()

@@ -1,0 +1,143 @@
+"""Questions before something is done, and answers after it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from capsule.reports.story import printable
+from capsule.tui import drawing
+from capsule.tui.drawing import BAD, FAINT, STRONG, row, text
+from capsule.tui.hands import Said
+from capsule.tui.rows import Page
+from capsule.tui.verbs import How, Target, Verb
+
+_LONGEST_ANSWER = 20_000
+
+
+class Confirm(ModalScreen[str | None]):
+    """Shows the very command line, asks for what it still lacks, and for a yes. None is a no."""
+
+    DEFAULT_CSS = """
+    Confirm { align: center middle; }
+    Confirm > Vertical {
+        width: 76; max-width: 100%; height: auto; border: round $primary; background: $surface; padding: 0 1;
+    }
+    Confirm Input { border: tall $border-blurred; }
+    Confirm #command { margin: 1 0; max-height: 5; }
+    Confirm Horizontal { height: auto; align-horizontal: right; }
+    Confirm Button { margin-left: 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n", "no", show=False),
+        Binding("y,enter", "yes", show=False),
+        Binding("left,h", "app.focus_previous", show=False),
+        Binding("right,l", "app.focus_next", show=False),
+    ]
+
+    def __init__(self, verb: Verb, target: Target) -> None:
+        super().__init__()
+        self.verb, self.target = verb, target
+
+    def compose(self) -> ComposeResult:
+        says = text(f"{self.verb.name}: {self.verb.says}?")
+        with Vertical():
+            yield Static(row(text(self.target.id, STRONG), "  " if self.target.id else "", says), markup=False)
+            if self.verb.asks:
+                yield Static(text(self.verb.asks.label, FAINT), markup=False)
+                yield Input(max_length=_LONGEST_ANSWER)
+            yield Static(self._command(""), id="command", markup=False)
+            with Horizontal():
+                yield Button("Yes (Enter)", variant="primary", id="yes", compact=True)
+                yield Button("No (Esc)", id="no", compact=True)
+
+    def on_mount(self) -> None:
+        self.query_one(Input if self.verb.asks else "#yes").focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one("#command", Static).update(self._command(event.value))
+
+    def on_input_submitted(self) -> None:
+        self.action_yes()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        if event.button.id == "yes":
+            self.action_yes()
+        else:
+            self.action_no()
+
+    def action_yes(self) -> None:
+        if self.focused is not None and self.focused.id == "no":
+            self.action_no()
+            return
+        answer = self._answer()
+        if self.verb.asks and self.verb.asks.required and not answer:
+            self.app.notify("It needs an answer.", severity="warning", markup=False)
+            return
+        self.dismiss(answer)
+
+    def action_no(self) -> None:
+        self.dismiss(None)
+
+    def _answer(self) -> str:
+        return self.query_one(Input).value.strip() if self.verb.asks else ""
+
+    def _command(self, answer: str) -> Content:
+        on = {How.START: "  It goes on by itself.", How.STOP: "  It can go on later."}.get(self.verb.how, "")
+        return row(text("$ ", FAINT), drawing.said(self.verb.line(self.target, answer.strip()), 300), text(on, FAINT))
+
+
+class Answer(ModalScreen[None]):
+    """What a command said that did not do what was asked: its own words, cause and way out."""
+
+    DEFAULT_CSS = """
+    Answer { align: center middle; }
+    Answer > Vertical {
+        width: 90%; max-width: 100; height: auto; max-height: 80%; border: round $error; background: $surface;
+        padding: 0 1;
+    }
+    Answer Page { height: auto; max-height: 16; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "leave", show=False)]
+
+    def __init__(self, line: str, said: Said) -> None:
+        super().__init__()
+        self._command, self._said = line, said
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(text(f"$ {self._command}", FAINT), markup=False)
+            yield Page()
+            yield Static(text("Esc goes back", FAINT), markup=False)
+
+    def on_mount(self) -> None:
+        page = self.query_one(Page)
+        page.focus()
+        self.call_after_refresh(self._fill, page)
+
+    def on_resize(self) -> None:
+        self._fill(self.query_one(Page))
+
+    def _fill(self, page: Page) -> None:
+        lines = answer_lines(self._said, max(20, self.size.width - 14))
+        page.styles.height = min(16, len(lines))
+        page.read(lines)
+
+    def action_leave(self) -> None:
+        self.dismiss()
+
+
+def answer_lines(said: Said, width: int) -> list[Content]:
+    words = "\n".join(filter(None, (printable(said.err).strip(), printable(said.out).strip())))
+    lines = [
+        line
+        for each in words[:_LONGEST_ANSWER].splitlines()
+        for line in drawing.paragraph(each, width, BAD if each.startswith("capsule:") else "")
+    ]
+    return lines or [text(f"It ended with exit code {said.code}, and said nothing.")]

@@ -1,0 +1,219 @@
+"""`capsule dashboard` in real projects: on a real terminal, as text, and what it is handed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from capsule.commands.dashboard_hands import Eyes, details_of, hands_for, listing_of
+from capsule.core.errors import CapsuleError
+from capsule.core.event import Stopped
+from capsule.wiring import open_project
+from tests.costs import LONG, eventually, in_some_round
+
+from .backlog_project import BacklogProject
+from .conftest import ITEM, Project, assert_clear, nothing_changes
+from .terminal import SCREEN_CLOSES, Terminal
+from .test_live_view import a_held_project, at_work, go, holder, merged  # noqa: F401 (a fixture)
+
+
+def dashboard(project: Project, *words: str, **env: str) -> Terminal:
+    return Terminal(("dashboard", *words), project.path, project.environment(**env), (80, 24))
+
+
+# ---- on a terminal
+
+
+def test_a_mission_that_runs_elsewhere_is_there_at_once_and_goes_on_when_the_dashboard_is_killed(
+    a_held_project: Project,  # noqa: F811
+) -> None:
+    project = a_held_project
+
+    def is_seen_within_a_second() -> bool:
+        with dashboard(project) as terminal:
+            assert terminal.shows("History")
+            began = time.monotonic()
+            assert terminal.shows("1 running")
+            seen_after = time.monotonic() - began
+            terminal.process.kill()
+        return seen_after < 1
+
+    with project.running("--no-tui") as runner:
+        assert eventually(lambda: at_work(project))
+        assert in_some_round(is_seen_within_a_second)
+        assert holder(project) == runner.pid
+        go(project).touch()
+        assert runner.wait(LONG) == 0
+    assert merged(project)
+
+
+def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project) -> None:
+    with dashboard(a_project) as terminal:
+        assert terminal.shows(ITEM)
+        terminal.type("r")
+        assert terminal.shows(f"capsule run {ITEM}")
+        terminal.type("\r")
+        assert terminal.shows("goes on by itself")
+        assert terminal.shows("is merged into main")
+        terminal.type("q")
+        assert terminal.ends() == 0
+    assert merged(a_project)
+    assert SCREEN_CLOSES in terminal.raw
+    assert "Traceback" not in terminal.text
+
+
+def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
+    a_held_project: Project,  # noqa: F811
+) -> None:
+    with a_held_project.running("--no-tui"), dashboard(a_held_project) as terminal:
+        assert eventually(lambda: at_work(a_held_project))
+        assert terminal.shows("1 running")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ends() == 0
+        assert f"{ITEM} goes on." in terminal.afterwards
+        assert stop(a_held_project) == "It was asked to stop: its agent is being ended, and what is done is kept."
+        assert eventually(lambda: holder(a_held_project) is None)
+    assert isinstance(a_held_project.events()[-1], Stopped)
+    assert stop(a_held_project) == "It does not run any more."
+
+
+def stop(project: Project) -> str:
+    answer = hands_for(open_project(str(project.path))).stop(ITEM, holder(project) or 1)
+    return answer.err or answer.out
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc what a process has used")
+def test_the_first_frame_takes_little_work(a_project: Project) -> None:
+    """What a machine can do beside that is its own affair: 0.6 s is what a person is promised on an idle one."""
+
+    def drawn_in_time() -> bool:
+        with dashboard(a_project) as terminal:
+            assert terminal.shows("History")
+            fields = Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 0.6
+
+    assert in_some_round(drawn_in_time)
+
+
+# ---- as text
+
+
+def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
+    with nothing_changes(a_merged_mission):
+        answer = a_merged_mission.say("dashboard", "--plain", "--once")
+    assert (answer.code, answer.err) == (0, "")
+    assert "Missions: 1 ended." in answer.out
+    assert "merged into main as" in answer.out
+
+
+def test_every_change_is_a_line_until_ctrl_c(a_halted_mission: Project) -> None:
+    watching = subprocess.Popen(
+        [sys.executable, "-m", "capsule", "dashboard", "--plain"],
+        cwd=a_halted_mission.path,
+        env=a_halted_mission.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stdout
+    watchdog = threading.Timer(LONG, watching.kill)
+    watchdog.start()
+    while "next: " not in (line := watching.stdout.readline()):
+        assert line
+    assert a_halted_mission.say("abort", ITEM).code == 0
+    changed = watching.stdout.readline()
+    while "abandoned" not in changed:  # while it is being ended, somebody is at it
+        changed = watching.stdout.readline()
+        assert changed
+    assert changed[9:] == f"{ITEM}: abandoned: aborted\n"
+    watching.send_signal(signal.SIGINT)
+    assert watching.wait(LONG) == 130
+    watchdog.cancel()
+    watching.stdout.close()
+
+
+def test_a_tracker_that_cannot_be_read_takes_nothing_from_the_missions(a_merged_mission: Project) -> None:
+    a_merged_mission.write("BACKLOG.yaml", "schema_version: 1\nitems: []\n")  # and beads, at once
+    answer = a_merged_mission.say("dashboard", "--plain", "--once")
+    assert_clear(answer, 0, "", "")
+    assert "Items: they cannot be read." in answer.out
+    assert "Missions: 1 ended." in answer.out
+
+
+# ---- refused
+
+
+@pytest.mark.parametrize(
+    ("words", "cause", "what_next"),
+    [
+        ((), "needs a terminal", "--plain"),
+        (("--once",), "--once is for text", "--plain --once"),
+        (("--plain", "--web"), "two ways", "Drop one"),
+        (("--port", "8000"), "for a browser", "--web"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(a_project: Project, words: tuple[str, ...], cause: str, what_next: str) -> None:
+    assert_clear(a_project.say("dashboard", *words), 2, cause, what_next)
+
+
+def test_a_dumb_terminal_and_a_broken_textual_are_told_of_the_text(a_project: Project, tmp_path: Path) -> None:
+    (tmp_path / "broken" / "textual").mkdir(parents=True)
+    (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")
+    for env, cause in (({"TERM": "dumb"}, "TERM says"), ({"PYTHONPATH": str(tmp_path / "broken")}, "half of it")):
+        with dashboard(a_project, **env) as terminal:
+            assert terminal.ends() == 2
+        assert cause in terminal.afterwards
+        assert "capsule dashboard --plain" in terminal.afterwards
+
+
+# ---- what it is handed
+
+
+def test_what_is_on_disk_of_a_mission_that_has_ended(a_merged_mission: Project) -> None:
+    details = details_of(open_project(str(a_merged_mission.path)), ITEM)
+    assert "answer" in details.changes
+    assert "-41\n+42" in details.diff
+    assert details.worklog.startswith("# Worklog")
+    assert "==> execute#1 PASS" in details.logs
+
+
+def test_what_is_on_disk_of_a_mission_that_has_halted(a_halted_mission: Project) -> None:
+    details = details_of(open_project(str(a_halted_mission.path)), ITEM)
+    assert "tests/test_answer.sh" in details.diff
+    assert details.worklog
+    assert "==> execute#1 ERROR" in details.logs
+
+
+def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: Project) -> None:
+    hands = hands_for(open_project(str(a_halted_mission.path)))
+    refused = hands.do(["advance", ITEM])
+    assert refused.code == 1
+    assert refused.err.startswith("capsule: `capsule advance` is for the items of a backlog")
+    done = hands.do(["unblock", ITEM, "--notes", "try again"])
+    assert (done.code, done.err) == (0, "")
+    assert "goes on from execute with your notes" in done.out
+
+
+def test_a_backlog_is_listed_with_its_phases(a_backlog: BacklogProject) -> None:
+    a_backlog.hold({"title": "First"})
+    listing = listing_of(open_project(str(a_backlog.path)))
+    assert listing.by_status
+    assert [item.title for item in listing.items] == ["First"]
+
+
+def test_a_journal_that_was_broken_and_is_mended_is_looked_at_again(a_merged_mission: Project) -> None:
+    file = a_merged_mission.path / ".git" / "capsule" / "journal.db"
+    eyes, whole = Eyes(open_project(str(a_merged_mission.path))), file.read_bytes()
+    assert len(eyes.look().missions) == 1
+    file.write_bytes(b"this is no database, and was never one, however long you look at it " * 20)
+    with pytest.raises(CapsuleError, match="cannot be used"):
+        eyes.look()
+    (file.parent / "mended.db").write_bytes(whole)
+    (file.parent / "mended.db").replace(file)
+    assert [view.word for view in eyes.look().missions] == ["merged"]

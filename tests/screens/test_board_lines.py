@@ -1,0 +1,77 @@
+"""The board as text: whole sentences for whoever has no screen, and a line for each change."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from capsule.core.board import Board
+from capsule.core.outline import outline
+from capsule.reports.board_lines import board_lines, changes, item_lines
+
+from .boards import (
+    ROUNDING,
+    SCENES,
+    at_rest,
+    at_work,
+    board,
+    busy,
+    finished,
+    forty,
+    refuted,
+    stopped,
+    to_the_end,
+    up_to,
+)
+from .golden import assert_golden
+
+GOLDENS = Path(__file__).parent / "goldens"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_board_is_told_in_sentences(name: str) -> None:
+    scene = SCENES[name]()
+    items = item_lines(outline(scene.listing.items, scene.board, by_status=scene.listing.by_status))
+    told = "\n".join([*items, "", *board_lines(scene.board)]) + "\n"
+    assert not [character for character in told if not character.isprintable() and character != "\n"]
+    assert_golden(f"board-{name}.txt", told, GOLDENS)
+
+
+def test_what_is_the_same_is_not_told_again() -> None:
+    assert list(changes(busy().board, busy().board)) == []
+
+
+def test_a_mission_that_appears_goes_on_and_ends_is_told_line_by_line() -> None:
+    boards = [
+        Board(),
+        board(at_work(*ROUNDING, up_to("execute"))),
+        board(at_work(*ROUNDING, refuted())),
+        board(at_rest(*ROUNDING, stopped())),
+        board(at_rest(*ROUNDING, to_the_end())),
+    ]
+    told = [list(changes(before, after)) for before, after in pairwise(boards)]
+    assert told[0] == ["shop-1.1.1: running at execute (pid 4711)"]
+    assert told[1] == [
+        "shop-1.1.1: execute#1 claimed PASS, and is REFUTED: the tests are red: exit code 1",
+        "shop-1.1.1: running at execute (pid 4711), attempt 2",
+    ]
+    assert told[2] == [
+        "shop-1.1.1: execute#2 claimed PASS, and is ERROR: the tests are red: exit code 1",
+        "shop-1.1.1: stopped at execute: execute has used up its retries",
+    ]
+    assert told[3][-1] == "shop-1.1.1: merged into main as feedc0ffee01; its item is closed"
+
+
+def test_a_run_is_told_when_it_begins_and_when_it_ends() -> None:
+    began, over = list(changes(Board(), busy().board)), list(changes(busy().board, finished().board))
+    assert "campaign shop-1: running for 2 min 0 s, 4 of 10 agents, 1 of 3 done, now at shop-1.1.1" in began
+    assert "queue: ended: nothing is left to do (1 done, 1 failed), 8 of 100 agents" in over
+
+
+def test_of_many_that_ended_the_last_are_told_and_the_rest_counted() -> None:
+    ended = board(*(at_rest(f"old-{n}", "Done", to_the_end()) for n in range(12)), *forty().board.missions)
+    told = list(board_lines(ended))
+    assert told[-1] == "And 2 more that ended before."
+    assert "many-40: Task number 40" in told

@@ -1,0 +1,32 @@
+"""The dashboard as it looks: six situations at two sizes, compared with pictures that were looked at."""
+
+from __future__ import annotations
+
+import pytest
+
+from .boards import SCENES
+from .golden import assert_golden, picture
+from .stage import LARGE, SMALL, Play, play
+
+KEYS = {
+    "idle": (),
+    "busy": ("j", "j"),
+    "blocked": ("j", "j", "j"),
+    "failing": ("j", "j", "enter"),
+    "finished": ("3",),
+    "forty": ("2", "j"),
+}
+"""How one gets to what is looked at."""
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_dashboard_looks_as_it_should(name: str) -> None:
+    async def act(on: Play) -> None:
+        await on.press(*KEYS[name])
+        for width, height in (SMALL, LARGE):
+            await on.pilot.resize_terminal(width, height)
+            await on.until(lambda width=width: on.app.screen.size.width == width)  # type: ignore[misc]
+            await on.at_rest()
+            assert_golden(f"dashboard-{name}-{width}x{height}.svg", picture(on.app))
+
+    play(SCENES[name](), act)

@@ -1,0 +1,59 @@
+"""tools/pose.py FILE STEP... -- WORD...: runs `capsule WORD...` on a screen of its own, and draws that into FILE.
+
+It is the command itself, on a terminal; only where its screen would be drawn there, it is kept. A step is `see:PATTERN`
+(wait until the screen shows it), `press:KEY`, or `draw`. After the last one the command goes on to its own end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from html import unescape
+from pathlib import Path
+
+from textual.app import App
+from textual.pilot import Pilot
+
+from capsule.cli import main
+from capsule.tui.app import CapsuleApp
+
+SIZE = (120, 32)
+PATIENCE = 120.0
+_FONTS_FROM_ELSEWHERE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+
+
+async def follow(pilot: Pilot[object], title: str, steps: list[str], file: Path) -> None:
+    for step in steps:
+        kind, _, what = step.partition(":")
+        if kind == "see":
+            await asyncio.wait_for(_until_seen(pilot.app, what), PATIENCE)
+        elif kind == "press":
+            await pilot.press(what)
+        else:
+            file.write_text(_drawn(pilot.app, title), encoding="utf-8")
+
+
+async def _until_seen(app: App[object], pattern: str) -> None:
+    while not re.search(pattern, unescape(re.sub(r"<[^>]+>", "", _drawn(app))).replace("\xa0", " ")):
+        await asyncio.sleep(0.1)
+
+
+def _drawn(app: App[object], title: str = "") -> str:
+    picture = _FONTS_FROM_ELSEWHERE.sub("", app.export_screenshot(title=title))
+    return picture.replace("font-family: Fira Code", "font-family: ui-monospace, Menlo, Consolas").rstrip() + "\n"
+
+
+def pose(file: Path, title: str, steps: list[str]) -> None:
+    async def pilot_of(pilot: Pilot[object]) -> None:
+        await follow(pilot, title, steps, file)
+
+    drawn_elsewhere = App.run
+    CapsuleApp.run = lambda self: drawn_elsewhere(self, headless=True, size=SIZE, auto_pilot=pilot_of)  # type: ignore
+
+
+if __name__ == "__main__":
+    at = sys.argv.index("--")
+    words = sys.argv[at + 1 :]
+    pose(Path(sys.argv[1]), f"capsule {' '.join(words)}", sys.argv[2:at])
+    sys.exit(main(words))
