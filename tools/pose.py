@@ -16,6 +16,7 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from capsule.cli import main
+from capsule.core.errors import CapsuleError
 from capsule.tui.app import CapsuleApp
 
 SIZE = (120, 32)
@@ -27,16 +28,21 @@ async def follow(pilot: Pilot[object], title: str, steps: list[str], file: Path)
     for step in steps:
         kind, _, what = step.partition(":")
         if kind == "see":
-            await asyncio.wait_for(_until_seen(pilot.app, what), PATIENCE)
+            await _until_seen(pilot.app, what)
         elif kind == "press":
             await pilot.press(what)
         else:
+            await pilot.pause()
+            await pilot.pause()  # what was laid out anew is drawn
             file.write_text(_drawn(pilot.app, title), encoding="utf-8")
 
 
 async def _until_seen(app: App[object], pattern: str) -> None:
-    while not re.search(pattern, unescape(re.sub(r"<[^>]+>", "", _drawn(app))).replace("\xa0", " ")):
+    for _ in range(round(PATIENCE * 10)):
+        if re.search(pattern, unescape(re.sub(r"<[^>]+>", "", _drawn(app))).replace("\xa0", " ")):
+            return
         await asyncio.sleep(0.1)
+    raise CapsuleError(f"The screen never showed {pattern!r}.", "Look at the steps in tools/pictures.")
 
 
 def _drawn(app: App[object], title: str = "") -> str:

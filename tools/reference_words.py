@@ -160,6 +160,7 @@ EXIT_CODES: list[tuple[str, ...]] = [
     ("2", "it could not start or go on: usage, settings, a missing program, an agent that failed, a bug of ours"),
     ("3", "not now: somebody else is at it, the breaker tripped, a budget is spent, a provider has had enough"),
     ("130", "stopped by SIGINT or SIGTERM; resumable"),
+    ("141", "whoever read what `run`, `step` or `triage` printed has left, so they stopped; resumable"),
 ]
 
 AT, TREE, COMMIT = "2026-11-16T09:30:00Z", "f5774835678f", "4467053d6349"

@@ -60,11 +60,15 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
 }
 ALIASES = {"run-pipeline": "run"}
+_WORKING = ("run", "run-pipeline", "step", "triage")
+_UNHEARD = 141
+"""As the shell says it of a program whose listener has left: 0 would mean that the work is done."""
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}
 
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    _make_streams_usable()
     if words[:1] in (["--version"], ["-V"], ["version"]) and len(words) == 1:
         print(f"capsule {__version__}")
         return 0
@@ -74,11 +78,21 @@ def main(argv: list[str] | None = None) -> int:
         return _run(ALIASES.get(words[0], words[0]), words[1:])
     except BrokenPipeError:
         _silence_stdout()
-        return 0
+        return _UNHEARD if words[0] in _WORKING else 0
     except KeyboardInterrupt:
         return 130
     except Exception as fault:  # noqa: BLE001 - the one place where everything is caught
         return _explain(fault, words)
+
+
+def _make_streams_usable() -> None:
+    """Whatever the terminal's encoding, and where there is no stream: odd characters and closed ends are no bug."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - pathlib is not loaded for this
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _run(name: str, words: list[str]) -> int:

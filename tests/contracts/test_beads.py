@@ -7,7 +7,9 @@ there, or answers in a way of its own; what it was asked is in its log, which sh
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -24,7 +26,7 @@ from capsule.trackers._bd_answer import Answer
 from capsule.trackers.beads import BeadsTracker
 from tests.contracts import fake_bd
 from tests.contracts.bd_projects import ACTOR, bead, environment, faked, opened
-from tests.costs import costs_below
+from tests.costs import LONG, costs_below, eventually
 
 ITEMS = (
     Item(id="demo-1", title="All of it", type="epic"),
@@ -457,6 +459,21 @@ def test_what_a_human_closes_before_the_claim_is_looked_at_is_said_to_be_closed(
     with pytest.raises(Refused, match="demo-2 is closed already"):
         tracker.claim("demo-2")
     assert row(tmp_path, "demo-2")["close_reason"] == "mine" and asked(tmp_path, "update") == 1
+
+
+def test_nobody_who_leaves_leaves_a_bd_behind_that_hangs(tmp_path: Path) -> None:
+    project(tmp_path)
+    wrapped(tmp_path, f'case "$1" in version) exec "$real" "$@";; esac\necho $$ > {tmp_path}/pid\nexec sleep 600\n')
+    leaving = (
+        "import sys, threading, time; from pathlib import Path; from capsule.trackers.beads import connect\n"
+        "root = Path(sys.argv[1])\n"
+        "threading.Thread(target=lambda: connect(root, None).items(), daemon=True).start()\n"
+        "while not (root / 'pid').exists(): time.sleep(0.01)\n"
+    )
+    env = {**environment(tmp_path / "bin", tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", leaving, tmp_path], cwd=tmp_path, env=env, check=True, timeout=LONG)
+    pid = int((tmp_path / "pid").read_text())
+    assert eventually(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_a_type_that_bd_does_not_have_is_its_to_refuse(tmp_path: Path) -> None:

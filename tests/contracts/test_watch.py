@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.board import Board
+from capsule.core.board import Board, Presence
 from capsule.core.cards import fold
 from capsule.core.event import MissionStarted, RunStarted, StepBegun, Warned
 from capsule.core.item import Item
@@ -150,16 +150,33 @@ def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     assert tail.look(1).doing == ("Read",) and tail.look(1).doing == ("Read",)
 
 
-@pytest.mark.parametrize("text", ["[]", "17", "{", "\udcff", '{"activity": 5}', "null"])
+STRANGE = (
+    *("[]", "17", "{", "\udcff", "null", "[" * 200_000, '{"a": 1}', f'{{"activity": 5, "at": "{AT}"}}'),
+    *(
+        f'{{"at": {stamp}, "activity": "x"}}'
+        for stamp in ('"soon"', "5", "null", '"2026-01-01T00:00:00+25:00"', '"2026-19-39T29:00:00Z"')
+    ),
+    *('{"at": "2026-01-01T00:00:00", "activity": "no zone"}', f'{{"at": "{AT}", "activity": "\\ud800"}}'),
+)
+
+
+@pytest.mark.parametrize("text", STRANGE, ids=range(len(STRANGE)))
 def test_what_an_agent_wrote_there_does_no_harm(tmp_path: Path, text: str) -> None:
     file = tmp_path / "live.jsonl"
-    file.write_bytes(text.encode(errors="surrogateescape") + b"\n" + b'{"at": "x", "activity": "Read"}\n')
-    assert LiveTail(file).look(1).doing[-1] == "Read"
+    ours = json.dumps({"at": AT, "activity": "Read"})
+    file.write_bytes(text.encode(errors="surrogateescape") + f"\n{ours}\n".encode())
+    assert LiveTail(file).look(1) == Presence(1, ("Read",), AT.replace("Z", "+00:00"))
+
+
+def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
+    file = tmp_path / "live.jsonl"
+    file.write_text(json.dumps({"at": AT, "activity": "x" * 100_000}) + "\n")
+    assert LiveTail(file).look(1).doing == ("x" * 500,)
 
 
 def test_a_link_a_pipe_or_a_folder_in_its_place_is_not_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
-    secret.write_text('{"at": "x", "activity": "password"}\n')
+    secret.write_text(json.dumps({"at": AT, "activity": "password"}) + "\n")
     (tmp_path / "link").symlink_to(secret)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()

@@ -6,17 +6,21 @@ them when it has ended, and they stay for whoever left before. A runner has no t
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError
+from capsule.system.files import write_atomically
 
+KINDS = ("out", "err")
 KEPT = 20
 """How many runners' last words are kept."""
 _LONGEST = 1024 * 1024
@@ -27,6 +31,8 @@ class Runner:
 
     def __init__(self, process: subprocess.Popen[bytes], out: int, err: int) -> None:
         self._process, self._out, self._err = process, out, err
+        for fd in (out, err):  # a dashboard may stay open for days
+            weakref.finalize(self, os.close, fd)
 
     @property
     def pid(self) -> int:
@@ -54,15 +60,22 @@ def start_runner(root: Path, words: Sequence[str], cwd: Path | None = None) -> R
     """`capsule WORDS`, where WORDS begin with `run`. Only its closing summary, notes and errors are printed."""
     folder = _folder(root)
     name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
-    out, err = (_new_file(folder / f"{name}.{kind}") for kind in ("out", "err"))
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "capsule", *silently(words)],
-        cwd=cwd or root,
-        stdin=subprocess.DEVNULL,
-        stdout=out,
-        stderr=err,
-        start_new_session=True,
-    )
+    files: list[int] = []
+    try:
+        files += [_new_file(folder / f"{name}.{kind}") for kind in KINDS]
+        out, err = files
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "capsule", *silently(words)],
+            cwd=cwd or root,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+    except OSError as error:
+        for fd in files:
+            os.close(fd)
+        raise _cannot_use(folder, error) from error
     return Runner(process, out, err)
 
 
@@ -80,24 +93,36 @@ def _folder(root: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ignore = folder / ".gitignore"
-        if not ignore.exists():
-            ignore.write_text("*\n")
+        if ignore.is_symlink() or not ignore.exists():
+            write_atomically(ignore, "*\n")  # in the place of a link, never through it
         _prune(folder)
     except OSError as error:
-        raise CapsuleError(f"Cannot use {folder}: {error.strerror}.", "Make sure that you may write there.") from error
+        raise _cannot_use(folder, error) from error
     return folder
 
 
+def _cannot_use(folder: Path, error: OSError) -> CapsuleError:
+    return CapsuleError(f"Cannot use {folder}: {error.strerror}.", "Make sure that you may write there.")
+
+
 def _prune(folder: Path) -> None:
-    """Their names begin with when they were made."""
-    for suffix in (".out", ".err"):
-        for old in sorted(folder.glob(f"*{suffix}"))[: -KEPT + 1]:
-            with suppress(FileNotFoundError):
-                old.unlink()
+    """Their names begin with when they were made. What somebody still writes to, or reads, stays."""
+    for kind in KINDS:
+        for old in sorted(folder.glob(f"*.{kind}"))[: -KEPT + 1]:
+            with suppress(OSError):
+                fd = os.open(old, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    old.unlink()
+                finally:
+                    os.close(fd)
 
 
 def _new_file(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
+    """Locked for as long as anybody has it open, the runner included: that lets `_prune` know."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_SH)
+    return fd
 
 
 def _read(fd: int) -> str:

@@ -38,9 +38,11 @@ def dashboard_in_a_tab(root: Path) -> list[str]:
 
 def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -> int:
     """Any Textual app that ends with its standard input; for each tab it is started once."""
-    with listen(host, port) as listening:
+    try:
         from capsule.tui import admission, web
-
+    except ImportError as fault:
+        raise CannotServe(f"The dashboard cannot be served: {fault}.", "Install Capsule anew.") from fault
+    with listen(host, port) as listening:
         address, port = listening.getsockname()[:2]
         keys = admission.Keys()
         served = admission.names_of(address, host, socket.gethostname(), port)
@@ -54,11 +56,11 @@ def _announce(address: str, port: int, keys: Keys) -> None:
 
     where = ip_address(address)
     name = socket.gethostname() if where.is_unspecified else f"[{address}]" if where.version == 6 else address
-    print(f"Dashboard: http://{name}:{port}/?token={keys.token}", flush=True)
     _say("Ctrl-C ends it; missions go on.")
     if not where.is_loopback:
         _say(f"WARNING: this is served beyond your machine ({address}), and what is sent is not encrypted.")
-        _say("  Whoever has the address above can start agents here: give it to nobody, and prefer an SSH tunnel.")
+        _say("  Whoever has the address can start agents here: give it to nobody, and prefer an SSH tunnel.")
+    print(f"Dashboard: http://{name}:{port}/?token={keys.token}", flush=True)  # last: whoever waits for it has all
 
 
 def _say(words: str) -> None:

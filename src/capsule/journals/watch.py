@@ -9,11 +9,14 @@ Whether somebody holds a stream is asked before its events are read: what was wr
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from capsule.core.board import Board, MissionView, Presence, gathered, view, view_run
 from capsule.core.budget import UNLIMITED, Allowance
@@ -23,6 +26,7 @@ from capsule.core.event import is_mission
 from capsule.journals.sqlite import SqliteJournal
 
 MOST_DOINGS = 8
+LONGEST = 500
 _LONGEST_PIECE = 256 * 1024
 
 
@@ -87,6 +91,17 @@ class Watch:
         return self._at_rest[name]
 
 
+class _Row(msgspec.Struct):
+    """A line of a live file, as we write it: whatever is not of this form is somebody else's, and passed over."""
+
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+    activity: str = ""
+    event: str = ""
+
+
+_ROW = msgspec.json.Decoder(_Row)
+
+
 class LiveTail:
     """The end of a live file, read on from where the last look ended."""
 
@@ -100,17 +115,17 @@ class LiveTail:
     def look(self, pid: int) -> Presence:
         for line in self._new_lines():
             try:
-                row = json.loads(line)
-                self._note(str(row.get("activity", "")), str(row.get("event", "")), str(row.get("at", "")))
-            except (ValueError, AttributeError):  # an agent may write there too
+                self._note(_ROW.decode(line))
+            except (msgspec.MsgspecError, RecursionError):  # an agent may write there too
                 continue
         return Presence(pid, self._doing, self._at)
 
-    def _note(self, activity: str, event: str, at: str) -> None:
+    def _note(self, row: _Row) -> None:
         """A phase that begins has done nothing yet."""
-        if activity:
-            self._doing, self._at = (*self._doing, activity)[-MOST_DOINGS:], at
-        elif event == "step_begun":
+        if row.activity:
+            self._doing, self._at = (*self._doing, row.activity[:LONGEST]), row.at.isoformat()
+            self._doing = self._doing[-MOST_DOINGS:]
+        elif row.event == "step_begun":
             self._doing, self._at = (), ""
 
     def _new_lines(self) -> list[bytes]:

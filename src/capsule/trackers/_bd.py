@@ -9,6 +9,7 @@ We never run `init`, `migrate` or `doctor --fix`, and never say `--force`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -189,6 +190,7 @@ class Bd:
             why = fault.strerror if isinstance(fault, OSError) else str(fault)
             raise TrackerError(f"`bd {argv[1]}` cannot be started: {why}.", f"Get a bd that runs: {GET_BD}") from None
         deadline = time.monotonic() + self.patience.answer
+        _UNDER_WAY.add(process)
         try:
             while (left := deadline - time.monotonic()) > 0:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -198,6 +200,18 @@ class Bd:
         finally:
             if process.poll() is None:
                 _end(process)
+            _UNDER_WAY.discard(process)
+
+
+_UNDER_WAY: set[subprocess.Popen[bytes]] = set()
+
+
+@atexit.register
+def _end_all() -> None:
+    """A screen asks in a thread, and a person who leaves does not wait for the answer."""
+    for process in [*_UNDER_WAY]:
+        if process.poll() is None:
+            _end(process)
 
 
 _VERSIONS: dict[tuple[str, int], str] = {}

@@ -320,13 +320,17 @@ async def _harden(request: web.Request, response: web.StreamResponse) -> None:
 def _say_faults_in_one_line(say: Callable[[str], None]) -> None:
     """What is logged may hold an address, and with it the token: which kind of fault it was has to do.
 
-    That somebody sends what is no request is no fault of anybody here, and could be done a thousand times a second.
+    That somebody sends what is no request is no fault of anybody here, and could be done a thousand times a second; so
+    each kind is told once.
     """
+    told: set[str] = set()
 
     class OneLine(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             fault = record.exc_info[0] if record.exc_info else None
-            if not fault or not issubclass(fault, HttpProcessingError):
-                say(f"note: {record.name}: {fault.__name__ if fault else record.levelname}")
+            words = f"note: {record.name}: {fault.__name__ if fault else record.levelname}"
+            if words not in told and not (fault and issubclass(fault, HttpProcessingError)):
+                told.add(words)
+                say(words)
 
     logging.getLogger().handlers[:] = [OneLine(logging.WARNING)]
