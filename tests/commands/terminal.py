@@ -14,7 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.costs import LONG, eventually
+from tests.costs import LONG, best_of, eventually
 
 SCREEN_OPENS = "\x1b[?1049h"
 SCREEN_CLOSES = "\x1b[?1049l"
@@ -29,16 +29,18 @@ class Terminal:
     ) -> None:
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-        path = os.ttyname(theirs)
         # Whoever leads a session and opens a terminal has it for its own, and is hung up on when it goes.
         shell = ["sh", "-c", 'exec "$@" <"$TTY" >"$TTY" 2>"$TTY"', "sh"]
         self.process = subprocess.Popen(
             [*shell, sys.executable, "-m", "capsule", *words],
             cwd=cwd,
-            env={"TERM": "xterm-256color", **env, "TTY": path},
+            env={"TERM": "xterm-256color", **env, "TTY": os.ttyname(theirs)},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
             start_new_session=True,
         )
-        self._theirs = theirs
+        os.close(theirs)  # so that it is at its end when the last program has let go of it
         self._read, self._gone = bytearray(), False
         self._reader = threading.Thread(target=self._listen, daemon=True)
         self._reader.start()
@@ -66,17 +68,15 @@ class Terminal:
         return _SEQUENCE.sub("", self.raw.rpartition(SCREEN_CLOSES)[2]).replace("\r", "")
 
     def shows(self, words: str) -> bool:
-        return eventually(lambda: words in self.text or self.process.poll() is not None) and words in self.text
-
-    def opens(self) -> bool:
-        return eventually(lambda: SCREEN_OPENS in self.raw or self.process.poll() is not None)
+        return eventually(lambda: words in self.text or not self._reader.is_alive()) and words in self.text
 
     def type(self, keys: str) -> None:
         os.write(self._ours, keys.encode())
 
     def ends(self) -> int:
+        """Its exit code, once everything is read that it has printed."""
         code = self.process.wait(LONG)
-        eventually(lambda: self._gone or not select.select([self._ours], [], [], 0)[0], 2)
+        self._reader.join(LONG)
         return code
 
     def hang_up(self) -> None:
@@ -84,10 +84,27 @@ class Terminal:
         if not self._gone:
             self._gone = True
             self._reader.join()
-            os.close(self._theirs)
             os.close(self._ours)
 
     def _listen(self) -> None:
         while not self._gone:
             if select.select([self._ours], [], [], 0.05)[0]:
-                self._read += os.read(self._ours, 65536)
+                try:
+                    new = os.read(self._ours, 65536)
+                except OSError:  # nobody is there any more who could print
+                    return
+                if not new:
+                    return
+                self._read += new
+
+
+def bare_screen() -> float:
+    """Processor seconds that it takes to load the library alone, on this machine."""
+    load = [sys.executable, "-c", "import textual.app, textual.widgets"]
+    return best_of(lambda: subprocess.run(load, check=True), 1, lambda: sum(os.times()[2:4]))
+
+
+def seconds_used(process: int) -> float:
+    """Processor time of a process that runs, as /proc tells it."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -9,18 +9,22 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from capsule.commands.dashboard_hands import Eyes, details_of, hands_for, listing_of
-from capsule.core.errors import CapsuleError
+from capsule.commands.dashboard_hands import details_of, hands_for, listing_of
+from capsule.commands.watching import Eyes, ask_to_stop
+from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Stopped
+from capsule.journals.sqlite import SqliteJournal
 from capsule.wiring import open_project
 from tests.costs import LONG, eventually, in_some_round
 
+from ..conftest import Repo
 from .backlog_project import BacklogProject
 from .conftest import ITEM, Project, assert_clear, nothing_changes
-from .terminal import SCREEN_CLOSES, Terminal
+from .terminal import SCREEN_CLOSES, Terminal, bare_screen, seconds_used
 from .test_live_view import a_held_project, at_work, go, holder, merged  # noqa: F401 (a fixture)
 
 
@@ -36,18 +40,20 @@ def test_a_mission_that_runs_elsewhere_is_there_at_once_and_goes_on_when_the_das
 ) -> None:
     project = a_held_project
 
-    def is_seen_within_a_second() -> bool:
+    def is_seen_at_once() -> bool:
+        """Within a second of the first frame, or of what that took where everything takes longer."""
+        began = time.monotonic()
         with dashboard(project) as terminal:
             assert terminal.shows("History")
-            began = time.monotonic()
+            drawn = time.monotonic()
             assert terminal.shows("1 running")
-            seen_after = time.monotonic() - began
+            seen = time.monotonic()
             terminal.process.kill()
-        return seen_after < 1
+        return seen - drawn < 1 + (drawn - began)
 
     with project.running("--no-tui") as runner:
         assert eventually(lambda: at_work(project))
-        assert in_some_round(is_seen_within_a_second)
+        assert in_some_round(is_seen_at_once)
         assert holder(project) == runner.pid
         go(project).touch()
         assert runner.wait(LONG) == 0
@@ -59,14 +65,27 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
         assert terminal.shows(ITEM)
         terminal.type("r")
         assert terminal.shows(f"capsule run {ITEM}")
+        assert terminal.shows("Yes (Enter)")
         terminal.type("\r")
-        assert terminal.shows("goes on by itself")
+        assert terminal.shows("goes on by itself (pid ")
         assert terminal.shows("is merged into main")
         terminal.type("q")
         assert terminal.ends() == 0
     assert merged(a_project)
     assert SCREEN_CLOSES in terminal.raw
     assert "Traceback" not in terminal.text
+
+
+@pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "Yes (Enter)"), ("r\r", "Yes (Enter)")])
+def test_keys_that_come_all_at_once_run_nothing(a_project: Project, keys: str, then: str) -> None:
+    with dashboard(a_project) as terminal:
+        assert terminal.shows(ITEM)
+        terminal.type(keys)
+        assert terminal.shows(then)
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ends() == 0
+    assert "(pid " not in terminal.text
+    assert not (a_project.path / ".capsule" / "runners").exists()
 
 
 def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
@@ -84,6 +103,21 @@ def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
     assert stop(a_held_project) == "It does not run any more."
 
 
+class Unseen:
+    """A lock whose holder has no number here, as in a container of its own."""
+
+    def running(self, stream: str) -> int | None:
+        raise LockHeld(f"{stream} is locked by a process that cannot be seen from here", "")
+
+
+def test_nobody_is_stopped_who_is_not_the_one_that_was_shown(a_repo: Repo) -> None:
+    journal = open_project(str(a_repo.path)).journal()
+    assert ask_to_stop(journal, ITEM) == "It does not run any more."
+    with journal.claim(ITEM):  # by us, who would notice
+        assert ask_to_stop(journal, ITEM, 1) == f"It is run by another process now (pid {os.getpid()})."
+    assert ask_to_stop(cast("SqliteJournal", Unseen()), ITEM, 1) == "It runs where it cannot be reached from here."
+
+
 def stop(project: Project) -> str:
     answer = hands_for(open_project(str(project.path))).stop(ITEM, holder(project) or 1)
     return answer.err or answer.out
@@ -96,8 +130,7 @@ def test_the_first_frame_takes_little_work(a_project: Project) -> None:
     def drawn_in_time() -> bool:
         with dashboard(a_project) as terminal:
             assert terminal.shows("History")
-            fields = Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 0.6
+            return seconds_used(terminal.process.pid) < max(0.6, 2 * bare_screen())
 
     assert in_some_round(drawn_in_time)
 
@@ -114,28 +147,26 @@ def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
 
 
 def test_every_change_is_a_line_until_ctrl_c(a_halted_mission: Project) -> None:
-    watching = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "capsule", "dashboard", "--plain"],
         cwd=a_halted_mission.path,
         env=a_halted_mission.environment(),
         stdout=subprocess.PIPE,
         text=True,
-    )
-    assert watching.stdout
-    watchdog = threading.Timer(LONG, watching.kill)
-    watchdog.start()
-    while "next: " not in (line := watching.stdout.readline()):
-        assert line
-    assert a_halted_mission.say("abort", ITEM).code == 0
-    changed = watching.stdout.readline()
-    while "abandoned" not in changed:  # while it is being ended, somebody is at it
-        changed = watching.stdout.readline()
-        assert changed
-    assert changed[9:] == f"{ITEM}: abandoned: aborted\n"
-    watching.send_signal(signal.SIGINT)
-    assert watching.wait(LONG) == 130
-    watchdog.cancel()
-    watching.stdout.close()
+    ) as watching:
+        watchdog = threading.Timer(LONG, watching.kill)
+        watchdog.start()
+        try:
+            lines = iter(watching.stdout or ())
+            assert any("next: " in line for line in lines)
+            assert a_halted_mission.say("abort", ITEM).code == 0
+            # while it is being ended, somebody is at it
+            assert next(line for line in lines if "abandoned" in line)[9:] == f"{ITEM}: abandoned: aborted\n"
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(LONG) == 130
+        finally:
+            watchdog.cancel()
+            watching.kill()
 
 
 def test_a_tracker_that_cannot_be_read_takes_nothing_from_the_missions(a_merged_mission: Project) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,11 +16,11 @@ from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import RunEnded, RunStarted, StepBegun, Stopped
 from capsule.journals.sqlite import SqliteJournal
 from capsule.wiring import open_project
-from tests.costs import best_of, eventually, in_some_round
+from tests.costs import eventually, in_some_round
 
 from ..conftest import Repo
 from .conftest import ITEM, Project, assert_clear, honest, said
-from .terminal import SCREEN_CLOSES, SCREEN_OPENS, Terminal
+from .terminal import SCREEN_CLOSES, SCREEN_OPENS, Terminal, bare_screen, seconds_used
 
 
 @pytest.fixture
@@ -217,16 +216,10 @@ def first_frame(project: Project) -> float:
     """Processor seconds that the viewer takes until it has drawn something."""
     with on_a_terminal(project) as terminal:
         assert terminal.shows("leave")
-        fields = Path(f"/proc/{terminal.process.pid}/stat").read_text().rpartition(")")[2].split()
+        spent = seconds_used(terminal.process.pid)
         terminal.type("d")
         terminal.ends()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def bare_screen() -> float:
-    """What it takes to load the library alone, on this machine."""
-    load = [sys.executable, "-c", "import textual.app, textual.widgets"]
-    return best_of(lambda: subprocess.run(load, check=True), 1, lambda: sum(os.times()[2:4]))
+    return spent
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -74,7 +74,7 @@ def below(*above: Item, mission: str) -> Told:
 def test_where_nothing_has_run_it_says_so_kindly_and_makes_nothing(report: Report, a_repo: Repo) -> None:
     said = report()
     assert (said.code, said.err) == (0, "")
-    assert "No mission has been started in this project yet. Start one: `capsule run ID`" in said.out
+    assert "There is no mission to tell of. Start one: `capsule run ID`" in said.out
     assert told_in(report("--json"))["missions"] == []
     assert not (a_repo.path / ".git" / "capsule").exists()
 

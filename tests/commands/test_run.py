@@ -176,7 +176,7 @@ def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: 
 def test_without_a_test_command_it_says_unverified_everywhere(a_project: Project) -> None:
     answer = a_project.run(CAPSULE_EVIDENCE__TEST="none")
     assert answer.code == 0
-    assert "Unverified: no test command was found" in answer.err
+    assert "UNVERIFIED: no test command is known" in answer.err
     assert "UNVERIFIED" in answer.out
     assert "nverified" in (a_project.path / ".capsule" / "logs" / ITEM / "summary.md").read_text()
 

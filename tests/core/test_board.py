@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from capsule.core.board import Mark, MissionView, Presence, gathered, in_order, seconds_between, view, view_run
+from capsule.core.board import MARKS, Mark, MissionView, Presence, gathered, in_order, view, view_run
 from capsule.core.cards import MOST_ATTEMPTS, MOST_MISSIONS, Card, RunCard, fold, see, see_run
 from capsule.core.decide import Decision, Move, decide
 from capsule.core.event import (
@@ -15,6 +15,7 @@ from capsule.core.event import (
     MissionStarted,
     Observed,
     Outcome,
+    Policy,
     Reopened,
     RunEnded,
     RunStarted,
@@ -30,6 +31,8 @@ from capsule.core.evidence import Colour, Evidence, Observation, Standing
 from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
+from capsule.core.stamps import seconds_between
+from capsule.core.standpoint import ENDED, FOR_A_HUMAN, NOT_AT_AN_END, Word
 from capsule.core.state import next_step
 from capsule.core.workflow import Phase, Role, Workflow
 
@@ -178,6 +181,56 @@ def test_a_mission_started_over_forgets_the_attempts_of_the_one_before() -> None
     assert (shown.title, shown.attempts, marks(shown)) == ("Anew", (), "····")
 
 
+def merge(tape: Tape, *evidence: Evidence) -> Tape:
+    """Its last phase, as the engine ends it where main has moved."""
+    fields = {"key": "merge#1", "phase": "merge", "run": 1}
+    outcome = Outcome(signal=Signal(verdict=Verdict.PASS), evidence=evidence, facts={"merged": "c0ffee"})
+    decision = Decision(move=Move.ADVANCE, verdict=Verdict.PASS)
+    return tape.note(StepBegun, attempt=1, **fields).note(StepEnded, outcome=outcome, decision=decision, **fields)
+
+
+WARN = Policy(verify="warn", test="make test")
+
+
+def start(tape: Tape, policy: Policy) -> Tape:
+    return tape.note(
+        MissionStarted,
+        mission="m-1",
+        item=Item(id="m-1", title="Do it"),
+        workflow=FLOW,
+        base="b",
+        into="main",
+        policy=policy,
+    )
+
+
+def test_what_was_merged_on_red_is_remembered_for_as_long_as_the_mission_is() -> None:
+    tape = merge(start(Tape(), WARN), LIE)
+    for number in range(MOST_ATTEMPTS + 1):
+        tape.note(StepBegun, key=f"code#{number}", phase="code", run=number, attempt=1)
+    assert all(attempt.phase != "merge" for attempt in tape.seen().attempts)
+    assert tape.seen().unverified == "NOT GREEN: the gate was red on the merge result (verify: warn)"
+    assert start(tape, WARN).seen().unverified == ""
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (WARN, ""),
+        (Policy(verify="off", test="make test"), "UNVERIFIED: verify is off"),
+        (Policy(), "UNVERIFIED: no test command is known"),
+    ],
+)
+def test_a_mission_says_why_it_is_not_verified(policy: Policy, words: str) -> None:
+    assert merge(start(Tape(), policy)).seen().unverified.partition(",")[0] == words
+
+
+def test_every_word_has_its_sign_and_its_place() -> None:
+    assert set(MARKS) == set(Word)
+    assert sorted([*FOR_A_HUMAN, *ENDED, Word.RUNNING, Word.WAITING]) == sorted(Word)
+    assert not set(NOT_AT_AN_END) & set(ENDED)
+
+
 def test_folding_at_once_is_folding_one_by_one() -> None:
     tape = Tape().begin().end().begin().end(evidence=(LIE,)).begin()
     assert fold(tape.events) == tape.card
@@ -196,7 +249,7 @@ def test_what_runs_comes_first_then_what_waits_for_a_human_then_the_newest_of_wh
     views = [tape.seen() for tape in (over, older, newer, Tape("fresh"))] + [t.seen(HERE) for t in (second, first)]
     assert [shown.mission for shown in in_order(views)] == ["first", "second", "newer", "older", "fresh", "over"]
     board = gathered({shown.mission: shown for shown in views}, (), at(0))
-    assert [len(board.running), len(board.for_a_human)] == [2, 2] and board.mission("over") == views[0]
+    assert len(board.running) == 2 and board.mission("over") == views[0]
 
 
 def run_card(events: Iterable[Event]) -> RunCard:

@@ -76,8 +76,8 @@ def test_a_mission_is_introduced_with_how_it_is_judged() -> None:
 
 
 def test_unverified_missions_say_so_at_the_start() -> None:
-    assert "Unverified: no test command was found" in shown(started(test=""))
-    assert "Unverified: verify is off" in shown(started(verify="off"))
+    assert "UNVERIFIED: no test command is known" in shown(started(test=""))
+    assert "UNVERIFIED: verify is off" in shown(started(verify="off"))
 
 
 def test_a_phase_shows_its_stage_attempt_and_agent() -> None:
@@ -97,6 +97,12 @@ def test_a_refuted_claim_is_shown_beside_what_was_seen() -> None:
     assert "✗ claimed: all tests pass; seen: `make test` is red" in text
     assert "→ back to code with the evidence" in text
     assert "All done" not in text
+
+
+def test_a_success_that_checks_speak_against_says_so_and_is_not_green() -> None:
+    lie = Evidence("green", "all tests pass", "`make test` is red", Standing.REFUTED)
+    text = shown(ended(Move.ADVANCE, Verdict.PASS, "All done", (lie,)), colour=True)
+    assert "code \x1b[33mPASS (though refuted)\x1b[0m 2.0 s" in text
 
 
 def test_what_follows_from_a_verdict_is_said() -> None:

@@ -12,10 +12,12 @@ from tests.costs import costs_below
 from tests.told import HELD, PAID, RED, Told, a_long_story, part_of, prepared
 
 from capsule.core.account import Diff, FileChange, MissionAccount
+from capsule.core.board import MARKS
 from capsule.core.decide import Move
 from capsule.core.event import Warned
 from capsule.core.run_account import RunAccount, run_account
 from capsule.core.signal import Verdict
+from capsule.core.standpoint import Word
 from capsule.reports.account_facts import facts
 from capsule.reports.html import POLICY, page
 from capsule.reports.markdown import markdown
@@ -154,7 +156,7 @@ def test_every_table_and_picture_can_be_listened_to() -> None:
 
 def test_a_verdict_is_a_word_and_a_sign_and_never_a_colour_alone() -> None:
     text = page(together(a_long_story().account()))
-    for chip in ("✗ REFUTED", "✓ PASS", "↩ NEEDS_WORK", "‖ BLOCKED", "◌ interrupted", "✓ merged"):
+    for chip in ("✗ REFUTED", "✓ PASS", "↺ NEEDS_WORK", "■ BLOCKED", "‖ interrupted", "✓ merged"):
         assert f"{chip}</span>" in text
     assert '<rect class="wait" x=' in text
     assert "waiting for the provider</li>" in text
@@ -182,6 +184,27 @@ def test_what_was_let_pass_against_the_evidence_says_so() -> None:
     told = prepared().step("code", evidence=(HELD, RED))
     for text in (page(together(told.account())), markdown(together(told.account()))):
         assert "PASS, though refuted" in text
+
+
+def test_what_capsule_itself_let_pass_says_so_too() -> None:
+    told = prepared().step("deliver", evidence=(RED,), agent="")
+    chips = re.findall(r'<span class="chip (\w+)">✓ (PASS[^<]*)<', page(together(told.account("merged"))))
+    assert ("warn", "PASS, though refuted") in chips
+    assert "✓ PASS, though refuted" in markdown(together(told.account("merged")))
+
+
+def test_what_was_merged_unverified_is_not_green() -> None:
+    chips = [
+        re.findall(r'<span class="chip (\w+)">✓ merged<', page(together(prepared().account("merged", unverified=why))))
+        for why in ("", "NOT GREEN: the gate was red")
+    ]
+    assert [set(each) for each in chips] == [{"good"}, {"warn"}]
+
+
+@pytest.mark.parametrize("word", Word)
+def test_reports_and_screens_have_one_sign_for_one_word(word: Word) -> None:
+    assert f"{MARKS[word].value} {word}</span>" in page(together(prepared().account(word)))
+    assert f"{MARKS[word].value} **{word}**" in markdown(together(prepared().account(word)))
 
 
 def test_engine_steps_claim_nothing() -> None:
@@ -244,7 +267,7 @@ def test_unverified_is_said_loudly() -> None:
 
 def test_nothing_yet_is_said_kindly() -> None:
     for text in (page(together()), markdown(together())):
-        assert "No mission has been started in this project yet." in text
+        assert "There is no mission to tell of." in text
         assert "capsule run ID" in text
     Reader(page(together()))
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from tests.told import a_long_story, prepared
 
-from capsule.core.account import moment
+from capsule.core.stamps import moment
 from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
 
 DAY = 86400.0

@@ -16,6 +16,7 @@ SNAPSHOTS = Path(__file__).parent / "snapshots"
 _UPDATE = bool(os.environ.get("CAPSULE_UPDATE_GOLDENS"))
 """Asked when this is imported: tests run without any setting of ours."""
 _DRAWN_ID = re.compile(r"terminal-\d+")
+_FONTS_FROM_ELSEWHERE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def assert_golden(name: str, text: str, folder: Path = SNAPSHOTS) -> None:
@@ -31,8 +32,9 @@ def assert_golden(name: str, text: str, folder: Path = SNAPSHOTS) -> None:
 
 
 def picture(app: App[Any]) -> str:
-    """What is on the screen as SVG, the same on every machine."""
-    drawn = app.export_screenshot(title="capsule", simplify=True)
+    """What is on the screen as SVG, the same on every machine, and asking for nothing from any other."""
+    drawn = _FONTS_FROM_ELSEWHERE.sub("", app.export_screenshot(title="capsule", simplify=True))
+    drawn = drawn.replace("font-family: Fira Code", "font-family: ui-monospace, Menlo, Consolas")
     return "\n".join(line.rstrip() for line in _DRAWN_ID.sub("terminal", drawn).splitlines()) + "\n"
 
 

@@ -48,6 +48,7 @@ NOT_GREEN = Evidence(
     Standing.REFUTED,
     detail="test_answer.py F\n    assert answer() == 42\nE   assert 41 == 42\n1 failed, 3 passed in 0.12s",
 )
+GATE_RED = Evidence("gate", "the merge result is green", "`pytest -q` is red on 89abcdef0123", Standing.REFUTED)
 SENT_BACK = Decision(
     Move.RETRY,
     Verdict.REFUTED,
@@ -152,6 +153,18 @@ def merged(**more: Any) -> list[Event]:
         facts = {"merged": "89abcdef01234567"} if phase == "publish" else {}
         events += [begun(phase, 91 + number, agent=agent), ended(phase, 92 + number, agent=agent, facts=facts)]
     return [*events, ItemClosed(at=at(97))]
+
+
+def merged_on_red(**more: Any) -> list[Event]:
+    """`verify: warn` let through what every check spoke against."""
+    events = merged(policy=Policy(verify="warn", test="pytest -q"), **more)
+    lies = {"execute": (GREEN, NOT_GREEN), "publish": (GATE_RED,)}
+    return [_seen_as(event, lies.get(event.phase, ())) if isinstance(event, StepEnded) else event for event in events]
+
+
+def _seen_as(event: StepEnded, evidence: tuple[Evidence, ...]) -> StepEnded:
+    outcome = msgspec.structs.replace(event.outcome, evidence=evidence or event.outcome.evidence)
+    return msgspec.structs.replace(event, outcome=outcome)
 
 
 def warned(text: str) -> Warned:

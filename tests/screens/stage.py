@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
+from textual.events import Key
 from textual.pilot import Pilot
 
 from capsule.core.board import Board
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.details import MissionScreen
+from capsule.tui.dialogs import Answer, Confirm
 from capsule.tui.hands import Details, Hands, Listing, Said, Started
 from capsule.tui.rows import Rows
 from tests.costs import LONG
 
+from . import golden
 from .boards import Scene
+from .golden import lines_of, picture
 
 SMALL, LARGE = (80, 24), (160, 50)
+PATIENCE = 20.0
+"""Seconds until a picture that looks different is taken at its word."""
 DETAILS = Details(
     changes=" src/prices.py | 2 +-",
     diff="--- a/src/prices.py\n+++ b/src/prices.py\n@@ -1 +1 @@\n-old [bold]\n+new\x1b[31m",
@@ -37,7 +44,6 @@ class Stage:
         self.began: list[list[str]] = []
         self.stopped: list[tuple[str, int]] = []
         self.asked: list[str] = []
-        self.ended = asyncio.Event()
 
     def hands(self) -> Hands:
         return Hands(
@@ -77,6 +83,31 @@ class Stage:
         return self.answer
 
 
+async def until(pilot: Pilot[Any], promise: Callable[[], object]) -> None:
+    deadline = time.monotonic() + LONG
+    while time.monotonic() < deadline:
+        await pilot.pause()
+        if promise():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came to that; the screen:\n" + "\n".join(lines_of(pilot.app)))
+
+
+async def looks_as(name: str, pilot: Pilot[Any]) -> None:
+    """Some time: what is under way to the screen may be late, but what is there in the end is compared."""
+    deadline = time.monotonic() + PATIENCE
+    before, now = "", picture(pilot.app)
+    while time.monotonic() < deadline and not (now == before if golden._UPDATE else is_golden(name, now)):
+        await pilot.pause(0.05)
+        before, now = now, picture(pilot.app)
+    golden.assert_golden(name, now)
+
+
+def is_golden(name: str, drawn: str) -> bool:
+    file = golden.SNAPSHOTS / name
+    return file.exists() and drawn == file.read_text()
+
+
 class Play:
     """A test's hands and eyes."""
 
@@ -84,27 +115,39 @@ class Play:
         self.app, self.pilot, self.stage = app, pilot, stage
 
     async def press(self, *keys: str) -> None:
+        """What they lead to is waited for with `until`: a message may still be under way."""
         await self.pilot.press(*keys)
-        await self.pilot.pause()
+
+    async def confirm(self, key: str = "enter") -> None:
+        await self.until(self.asks)
+        await self.press(key)
+
+    def burst(self, keys: str) -> None:
+        """All at once, as from a paste or a script: nothing waits for what the key before has done."""
+        for key in keys:
+            name = {"/": "slash", "\r": "enter"}.get(key, key)
+            self.app.post_message(Key(name, key))
 
     async def until(self, promise: Callable[[], object]) -> None:
-        deadline = time.monotonic() + LONG
-        while time.monotonic() < deadline:
-            await self.pilot.pause()
-            if promise():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError(f"it never came to that; the screen:\n{self.text}")
+        await until(self.pilot, promise)
 
     async def shows(self, *words: str) -> None:
         await self.until(lambda: all(word in self.text for word in words))
 
-    async def at_rest(self) -> None:
-        """Until two looks at the screen show the same."""
-        before = ""
-        while before != self.text:
-            before = self.text
-            await self.pilot.pause(0.05)
+    def asks(self) -> bool:
+        """A question is drawn, and waits for its answer."""
+        return isinstance(self.app.screen, Confirm) and self.app.screen.is_drawn
+
+    def answers(self) -> bool:
+        return isinstance(self.app.screen, Answer) and self.app.screen.is_drawn
+
+    def lists(self) -> bool:
+        """Nothing lies above the lists."""
+        return len(self.app.screen_stack) == 1 and self.app.focused is self.rows
+
+    @property
+    def asked_to_do_anything(self) -> bool:
+        return bool(self.stage.did or self.stage.began or self.stage.stopped)
 
     def read_items_now(self) -> None:
         self.app._read_at = 0.0
@@ -124,8 +167,7 @@ class Play:
 
     @property
     def text(self) -> str:
-        strips = self.app.screen._compositor.render_strips()
-        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+        return "\n".join(lines_of(self.app))
 
     @property
     def toasts(self) -> list[str]:

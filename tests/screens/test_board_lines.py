@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.board import Board
+from capsule.core.event import Policy
 from capsule.core.outline import outline
 from capsule.reports.board_lines import board_lines, changes, item_lines
 
@@ -26,6 +27,7 @@ from .boards import (
     up_to,
 )
 from .golden import assert_golden
+from .missions import at_the_code, merged_on_red, shown
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -62,6 +64,19 @@ def test_a_mission_that_appears_goes_on_and_ends_is_told_line_by_line() -> None:
         "shop-1.1.1: stopped at execute: execute has used up its retries",
     ]
     assert told[3][-1] == "shop-1.1.1: merged into main as feedc0ffee01; its item is closed"
+
+
+def test_what_was_merged_on_red_is_told_with_the_merge() -> None:
+    red = board(shown(merged_on_red(), pid=None))
+    words = "NOT GREEN: the gate was red on the merge result (verify: warn)"
+    assert f"  {words}." in board_lines(red)
+    assert (
+        list(changes(board(shown(at_the_code(policy=Policy(verify="warn", test="x")))), red))[-1]
+        == f"demo-1.1: {words}"
+    )
+    told = list(changes(board(shown(at_the_code())), red))
+    assert "demo-1.1: execute#1 claimed PASS, and is PASS, though refuted: the tests are red: exit code 1" in told
+    assert "demo-1.1: publish#1 is PASS, though refuted: `pytest -q` is red on 89abcdef0123" in told
 
 
 def test_a_run_is_told_when_it_begins_and_when_it_ends() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .boards import SCENES
-from .golden import assert_golden, picture
-from .stage import LARGE, SMALL, Play, play
+from .stage import LARGE, SMALL, Play, looks_as, play
 
 KEYS = {
     "idle": (),
@@ -26,7 +25,6 @@ def test_the_dashboard_looks_as_it_should(name: str) -> None:
         for width, height in (SMALL, LARGE):
             await on.pilot.resize_terminal(width, height)
             await on.until(lambda width=width: on.app.screen.size.width == width)  # type: ignore[misc]
-            await on.at_rest()
-            assert_golden(f"dashboard-{name}-{width}x{height}.svg", picture(on.app))
+            await looks_as(f"dashboard-{name}-{width}x{height}.svg", on.pilot)
 
     play(SCENES[name](), act)

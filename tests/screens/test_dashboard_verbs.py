@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from importlib import import_module
 
@@ -10,7 +11,8 @@ import pytest
 from capsule.cli import VERBS as COMMANDS
 from capsule.commands.arguments import parse
 from capsule.core.item import Item
-from capsule.tui.dialogs import Answer, Confirm
+from capsule.tui.details import MissionScreen
+from capsule.tui.dialogs import Confirm
 from capsule.tui.hands import Said
 from capsule.tui.verbs import BY_KEY, VERBS, How, Target, fitting
 
@@ -32,11 +34,18 @@ ORDERS: list[tuple[Callable[[], Scene], str, str, str, list[str]]] = [
     (blocked, "WRK-004", "a", "build", ["advance", "WRK-004", "--to", "build"]),
     (blocked, "WRK-002", "A", "ok", ["approve", "WRK-002", "--notes", "ok"]),
 ]
+VERB_KEYS = {key for _, _, key, _, _ in ORDERS} | {"s"}
+YESSES = ("enter", "y")
+NOES = (("escape",), ("n",), ("right", "enter"), ("l", "left", "h", "enter"))
+"""The last two by way of the other button."""
+ANSWER_LEAVES = ("escape", "enter", "q")
 
 
 async def order(on: Play, item: str, key: str, answer: str, words: list[str]) -> None:
     await on.go_to(item)
+    on.app.clear_notifications()
     await on.press(key)
+    await on.until(on.asks)
     assert isinstance(on.app.screen, Confirm)
     await on.press(*("space" if letter == " " else letter for letter in answer))
     await on.shows("$ capsule")
@@ -46,7 +55,8 @@ async def order(on: Play, item: str, key: str, answer: str, words: list[str]) ->
     await on.press("enter")
     await on.until(lambda: len(did) > before)
     assert did[-1] == words
-    await on.until(lambda: any("Done as asked." in toast for toast in on.toasts))
+    await on.until(lambda: f"{shlex.join(['capsule', *words])} Done as asked." in on.toasts)
+    await on.until(on.lists)
 
 
 @pytest.mark.parametrize("scene", [idle, failing, blocked])
@@ -60,7 +70,7 @@ def test_every_verb_asks_shows_its_command_and_runs_it(scene: Callable[[], Scene
 
 
 def test_every_verb_is_in_the_table_of_orders() -> None:
-    assert {verb.key for verb in VERBS} == {key for _, _, key, _, _ in ORDERS} | {"s"}
+    assert {verb.key for verb in VERBS} == VERB_KEYS
 
 
 @pytest.mark.parametrize("words", [words for *_, words in ORDERS], ids=" ".join)
@@ -78,7 +88,7 @@ def test_stopping_asks_whoever_holds_the_mission_or_the_run() -> None:
             await on.go_to(key)
             await on.press("s")
             await on.shows("kill -INT")
-            await on.press("y")
+            await on.confirm("y")
             await on.until(lambda stream=stream: on.stage.stopped and on.stage.stopped[-1][0] == stream)  # type: ignore[misc]
         assert on.stage.stopped == [("shop-2", PID + 1), ("_campaign-shop-1", PID)]
 
@@ -87,17 +97,68 @@ def test_stopping_asks_whoever_holds_the_mission_or_the_run() -> None:
 
 def test_a_no_is_a_no() -> None:
     async def act(on: Play) -> None:
-        for leave in (("escape",), ("n",), ("right", "enter"), ("l", "left", "h", "enter")):
-            await on.press("c", *leave)
-            assert not isinstance(on.app.screen, Confirm), leave
-        await on.press("C", "enter")
-        assert isinstance(on.app.screen, Confirm)  # a reason is wanted
-        await on.press("escape", "c")
+        for leave in NOES:
+            await on.press("c")
+            await on.until(on.asks)
+            await on.press(*leave)
+            await on.until(on.lists)
+        await on.press("C")
+        await on.confirm()
+        await on.until(lambda: any("It needs an answer." in toast for toast in on.toasts))
+        assert on.asks()
+        await on.press("escape")
+        await on.until(on.lists)
+        await on.press("c")
+        await on.until(on.asks)
         await on.pilot.click("#no")
-        await on.until(lambda: not isinstance(on.app.screen, Confirm))
-        assert not on.stage.did
+        await on.until(on.lists)
+        assert not on.asked_to_do_anything
 
     play(idle(), act)
+
+
+@pytest.mark.parametrize("view", ["1", "2"])
+def test_no_letter_after_a_slash_is_taken_for_a_verb(view: str) -> None:
+    async def act(on: Play) -> None:
+        await on.press(view)
+        on.burst("/retry R s")
+        await on.until(lambda: on.app.desk.words == "retry R s")
+        assert not on.asked_to_do_anything
+        on.burst("\r")
+        await on.until(on.lists)
+        await on.shows("filter: retry R s")
+
+    play(failing(), act)
+
+
+@pytest.mark.parametrize("above", ["enter", "question_mark"])
+def test_a_slash_leads_back_to_the_lists_and_there_too_no_letter_is_a_verb(above: str) -> None:
+    async def act(on: Play) -> None:
+        await on.go_to("shop-1.1.1")
+        await on.press(above)
+        await on.until(lambda: len(on.app.screen_stack) == 2)
+        on.burst("/retry")
+        await on.until(lambda: len(on.app.screen_stack) == 1)
+        on.burst("z")
+        await on.until(lambda: "z" in on.app.desk.words)
+        assert len(on.app.screen_stack) == 1
+        assert not on.asked_to_do_anything
+
+    play(failing(), act)
+
+
+@pytest.mark.parametrize("answer", YESSES)
+@pytest.mark.parametrize("keys", ["ry", "r\r", "x\r"])
+def test_what_is_typed_before_a_question_is_drawn_does_not_answer_it(keys: str, answer: str) -> None:
+    async def act(on: Play) -> None:
+        await on.go_to("shop-1.1.1")
+        on.burst(keys)
+        await on.until(lambda: on.asks() or on.asked_to_do_anything)
+        assert not on.asked_to_do_anything
+        await on.confirm(answer)
+        await on.until(lambda: on.asked_to_do_anything)
+
+    play(failing(), act)
 
 
 def test_what_does_not_fit_is_said_and_nothing_asked() -> None:
@@ -111,7 +172,7 @@ def test_what_does_not_fit_is_said_and_nothing_asked() -> None:
         ):
             await on.press(key)
             await on.until(lambda why=why: any(why in toast for toast in on.toasts))  # type: ignore[misc]
-            assert not isinstance(on.app.screen, Confirm)
+            assert on.lists()
 
     play(busy(), act)
 
@@ -119,12 +180,13 @@ def test_what_does_not_fit_is_said_and_nothing_asked() -> None:
 def test_a_refusal_is_shown_in_its_own_words_until_it_is_left() -> None:
     async def act(on: Play) -> None:
         on.stage.answer = Said(1, err="capsule: shop-2 is not [open].\x1b[2J\n  Reopen it.\n")
-        for leave in ("escape", "enter", "q"):
-            await on.press("c", "enter")
-            await on.until(lambda: isinstance(on.app.screen, Answer))
+        for leave in ANSWER_LEAVES:
+            await on.press("c")
+            await on.confirm()
+            await on.until(on.answers)
             await on.shows("capsule: shop-2 is not [open].", "Reopen it.")
             await on.press(leave)
-            assert not isinstance(on.app.screen, Answer)
+            await on.until(on.lists)
 
     play(idle(), act)
 
@@ -134,14 +196,17 @@ def test_a_run_that_cannot_begin_says_why_and_one_that_ends_later_takes_no_scree
 ) -> None:
     async def act(on: Play) -> None:
         on.stage.answer = Said(2, err="capsule: the tree is dirty.\n  Commit first.")
-        await on.press("r", "enter")
-        await on.until(lambda: isinstance(on.app.screen, Answer))
+        await on.press("r")
+        await on.confirm()
+        await on.until(on.answers)
         await on.shows("the tree is dirty.")
         await on.press("escape")
+        await on.until(on.lists)
         monkeypatch.setattr("capsule.tui.dashboard._AT_ONCE", -1.0)
-        await on.press("r", "enter")
+        await on.press("r")
+        await on.confirm()
         await on.until(lambda: any("the tree is dirty." in toast for toast in on.toasts))
-        assert not isinstance(on.app.screen, Answer)
+        assert on.lists()
 
     play(idle(), act)
 
@@ -149,9 +214,11 @@ def test_a_run_that_cannot_begin_says_why_and_one_that_ends_later_takes_no_scree
 def test_verbs_work_on_an_open_mission_too() -> None:
     async def act(on: Play) -> None:
         await on.go_to("shop-1.1.1")
-        await on.press("enter", "x")
-        await on.shows("capsule abort shop-1.1.1")
         await on.press("enter")
+        await on.until(lambda: isinstance(on.app.screen, MissionScreen))
+        await on.press("x")
+        await on.shows("End the mission shop-1.1.1 for good?", "capsule abort shop-1.1.1")
+        await on.confirm()
         await on.until(lambda: on.stage.did == [["abort", "shop-1.1.1"]])
 
     play(failing(), act)

@@ -17,11 +17,14 @@ from .missions import (
     BUDGET,
     DOING,
     GREEN,
+    NOT_GREEN,
+    SENT_BACK,
     UNSEEN,
     at_the_code,
     ended,
     halted,
     merged,
+    merged_on_red,
     sent_back,
     shown,
     started,
@@ -36,6 +39,10 @@ def plain(lines: list[Content]) -> str:
     return "\n".join(line.plain for line in lines)
 
 
+def styles(line: Content) -> set[str]:
+    return {str(span.style) for span in line.spans}
+
+
 def drawn(events: list[Event], now: float = 132, *doing: str, width: int = 78, whole: bool = False, **more: Any) -> str:
     view = shown(events, now, *doing, **more)
     lines = [*head_lines(view, width), *phase_lines(view, width, folded=True), *now_lines(view, width)]
@@ -45,15 +52,16 @@ def drawn(events: list[Event], now: float = 132, *doing: str, width: int = 78, w
 def test_stages_phases_attempts_and_seconds() -> None:
     text = drawn(sent_back())
     assert "✓1 ✓2 ▶3 ·4 ·5  [3/5] execute, attempt 2, 41 s" in text
-    assert "▶ execute          2       41 s scripted             under way" in text
-    assert "✓ prep                    0.2 s                      PASS" in text
+    assert "▶ execute          2       41 s scripted         under way" in text
+    assert "✓ prep                    0.2 s                  PASS" in text
     assert "· then sign-off, merge, publish, archive" in text
 
 
 def test_what_is_said_and_what_was_checked_stand_apart() -> None:
     text = drawn(sent_back())
-    assert "it says     checked" in text
-    assert "  scripted says  PASS: the answer is 42 now" in text
+    assert "claimed verdict" in text
+    assert "✓ archive" not in text and "checked" not in text.split("Now")[0]
+    assert "Checked  execute\n  scripted claimed  PASS: the answer is 42 now" in text
     assert "  verdict  REFUTED by 1 of 1 check" in text
     assert "  ✗ claimed  all tests pass\n    seen     the tests are red: exit code 1\n    │ test_answer.py F" in text
 
@@ -105,6 +113,37 @@ def test_what_is_not_checked_is_called_so() -> None:
     assert "  ? claimed  all tests pass" in text
 
 
+def test_what_was_let_pass_against_the_evidence_is_never_green() -> None:
+    view = shown(merged_on_red(), pid=None)
+    text = drawn(merged_on_red(), pid=None)
+    assert "NOT GREEN: the gate was red on the merge result (verify: warn)" in text
+    assert "PASS, though 1 of 2 checks refutes it" in drawn(merged_on_red(), pid=None, width=100)
+    assert "  verdict  PASS, though 1 of 1 check refutes it" in text
+    phases = phase_lines(view, 100, folded=True)
+    for phase in ("execute ", "publish "):
+        line = next(line for line in phases if line.plain[2:].startswith(phase))
+        assert styles(line) >= {drawing.UNSURE} and drawing.GOOD not in styles(line)
+    [first, *_] = head_lines(view, 100)
+    assert "✓ merged" in first.plain and drawing.GOOD not in styles(first)
+    assert drawing.GOOD in styles(next(head_lines(shown(merged(), pid=None), 100)))
+
+
+def test_a_stage_is_not_green_where_one_of_its_phases_was_let_pass() -> None:
+    bars = [list(head_lines(shown(events, pid=None), 100))[2] for events in (merged(), merged_on_red())]
+    assert [drawing.UNSURE in styles(bar) for bar in bars] == [False, True]
+    assert bars[0].plain == bars[1].plain
+
+
+def test_a_narrow_screen_keeps_what_was_claimed_and_the_verdict() -> None:
+    heads = [phase_lines(shown(sent_back()), width, folded=True)[0].plain.split() for width in (78, 64, 56, 48)]
+    assert heads[0] == ["phase", "try", "time", "by", "claimed", "verdict"]
+    assert heads[1] == ["phase", "try", "time", "claimed", "verdict"]
+    assert heads[2] == ["phase", "try", "claimed", "verdict"]
+    assert heads[3] == ["phase", "claimed", "verdict"]
+    narrow = drawn([*at_the_code(), ended("execute", 91, NOT_GREEN, decision=SENT_BACK)], width=48)
+    assert "↺ execute        PASS    REFUTED by 1 of 1 check" in narrow
+
+
 def test_the_word_of_an_agent_alone_is_called_so() -> None:
     assert drawing.judged("PASS", "PASS", ()) == "PASS, its word alone"
     assert drawing.judged("", "PASS", ()) == "PASS"
@@ -112,6 +151,14 @@ def test_the_word_of_an_agent_alone_is_called_so() -> None:
         drawing.judged("PASS", "REFUTED", (GREEN, Evidence("x", "", "", Standing.REFUTED)))
         == "REFUTED by 1 of 2 checks"
     )
+
+
+@pytest.mark.parametrize(
+    ("verdict", "words"),
+    [("PASS", "PASS, though 2 of 2 checks refute it"), ("ERROR", "ERROR, 2 of 2 checks refute it")],
+)
+def test_only_what_is_refuted_is_so_by_checks(verdict: str, words: str) -> None:
+    assert drawing.judged("PASS", verdict, (NOT_GREEN, NOT_GREEN)) == words
 
 
 def test_everything_is_there_when_it_is_asked_for() -> None:

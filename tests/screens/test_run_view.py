@@ -6,20 +6,31 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import pytest
+from textual.binding import Binding
 from textual.pilot import Pilot
 
 from capsule.core.board import Board, MissionView, RunView, in_order, view_run
 from capsule.core.cards import RunCard
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced
-from capsule.tui.run_view import PULSE, Ending, LiveView, Reins, Scope, followed, missions_of
+from capsule.tui.beside import PULSE
+from capsule.tui.run_view import Ending, LiveView, Reins, Scope, followed, missions_of
 
-from .golden import assert_golden, lines_of, picture
+from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
+from .stage import LARGE, SMALL, looks_as, until
 
-SIZES = ((80, 24), (160, 50))
+SIZES = (SMALL, LARGE)
+STOPS, LEAVES = ("q", "ctrl+c"), ("d", "ctrl+q")
+SCROLLS = (("j", "k"), ("down", "up"), ("pagedown", "pageup"), ("space", "pageup"), ("G", "g"), ("end", "home"))
+CHOOSES = (("tab", "demo-1.0"), ("tab", "demo-1.1"), ("shift+tab", "demo-1.0"), ("f", "demo-1.1"))
+"""Which mission is shown then, one after the other."""
+HELPS = (("question_mark", "question_mark"), ("f1", "escape"))
+PRESSED = {*STOPS, *LEAVES, *chain(*SCROLLS), *(key for key, _ in CHOOSES), *chain(*HELPS), "e", "l"}
+"""What the tests here go through."""
 NOW = 132
 FRAME = {"ff5f57", "febc2e", "28c840", "c5c8c6"}
 """Colours of the window that is drawn around a picture."""
@@ -92,7 +103,7 @@ Act = Callable[[LiveView, Pilot[Ending]], Awaitable[None]]
 
 
 def view(
-    played: Played, act: Act, *, size: tuple[int, int] = (80, 24), ours: bool = True, pulse: float = PULSE
+    played: Played, act: Act, *, size: tuple[int, int] = SMALL, ours: bool = True, pulse: float = PULSE
 ) -> LiveView:
     """What `act` sees and does there, once there is something to be seen."""
     scope = Scope(pid=PID, mission="demo-1.1", run="_campaign-demo-1", title="demo-1")
@@ -105,15 +116,6 @@ def view(
 
     asyncio.run(run())
     return app
-
-
-async def until(pilot: Pilot[Ending], promise: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        await pilot.pause(0.01)
-        if promise():
-            await pilot.pause()
-            return
-    raise AssertionError("it never came true")
 
 
 def screen(app: LiveView) -> str:
@@ -137,22 +139,22 @@ def test_pictures(size: tuple[int, int]) -> None:
         for name, seen in PICTURES.items():
             played.board = seen()
             await until(pilot, lambda: app._board is played.board)
-            assert_golden(f"run-{name}-{size[0]}x{size[1]}.svg", picture(app))
+            await looks_as(f"run-{name}-{size[0]}x{size[1]}.svg", pilot)
 
     view(played, look, size=size, pulse=0.05)
 
 
-@pytest.mark.parametrize("keys", [("q", "q"), ("ctrl+c", "ctrl+c")])
-def test_once_asks_it_to_stop_and_twice_tells_it_to(keys: tuple[str, str]) -> None:
+@pytest.mark.parametrize("key", STOPS)
+def test_once_asks_it_to_stop_and_twice_tells_it_to(key: str) -> None:
     played = Played(campaign())
 
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
-        await pilot.press(keys[0])
+        await pilot.press(key)
+        await until(pilot, lambda: "Once more: at once." in screen(app))
         assert played.stops == 1
-        assert "Once more: at once." in screen(app)
-        await pilot.press(keys[1])
+        await pilot.press(key)
+        await until(pilot, lambda: "Stopping at once." in screen(app))
         assert played.stops == 2
-        assert "Stopping at once." in screen(app)
         assert app.is_running
 
     view(played, act)
@@ -161,16 +163,21 @@ def test_once_asks_it_to_stop_and_twice_tells_it_to(keys: tuple[str, str]) -> No
 def test_what_cannot_be_stopped_from_here_is_said() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         await pilot.press("q")
-        assert "It cannot be reached." in screen(app)
+        await until(pilot, lambda: "It cannot be reached." in screen(app))
         assert "stop it (pid 4711)" in screen(app)
 
     view(Played(campaign(), cannot="It cannot be reached."), act, ours=False)
 
 
-@pytest.mark.parametrize("key", ["d", "ctrl+q"])
+@pytest.mark.parametrize("key", LEAVES)
 def test_leaving_asks_nothing_of_the_run(key: str) -> None:
     played = Played(campaign())
-    app = view(played, lambda _, pilot: pilot.press(key))
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await pilot.press(key)
+        await until(pilot, lambda: not app.is_running)
+
+    app = view(played, act)
     assert app.return_value is Ending.LEFT
     assert played.stops == 0
 
@@ -188,25 +195,23 @@ def test_it_closes_when_the_run_is_over_and_has_seen_its_end() -> None:
 
 
 def test_it_scrolls() -> None:
-    ways = (("j", "k"), ("down", "up"), ("pagedown", "pageup"), ("space", "pageup"), ("G", "g"), ("end", "home"))
-
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
-        for there, back in ways:
-            assert app.pane.scroll_y == 0
+        await until(pilot, lambda: app.pane.max_scroll_y > 0)
+        for there, back in SCROLLS:
             await pilot.press(there)
-            assert app.pane.scroll_y > 0, there
+            await until(pilot, lambda: app.pane.scroll_y > 0)
             await pilot.press(back)
-        assert app.pane.scroll_y == 0
+            await until(pilot, lambda: app.pane.scroll_y == 0)
 
     view(Played(campaign()), act)
 
 
 def test_tab_goes_from_mission_to_mission_and_f_follows_again() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
-        assert app.shown == "demo-1.1"
-        for key, name in (("tab", "demo-1.0"), ("tab", "demo-1.1"), ("shift+tab", "demo-1.0"), ("f", "demo-1.1")):
+        await until(pilot, lambda: app.shown == "demo-1.1")
+        for key, name in CHOOSES:
             await pilot.press(key)
-            assert app.shown == name
+            await until(pilot, lambda name=name: app.shown == name)  # type: ignore[misc]
             assert app.pane.view is not None
             assert app.pane.view.mission == name
 
@@ -215,10 +220,11 @@ def test_tab_goes_from_mission_to_mission_and_f_follows_again() -> None:
 
 def test_the_mouse_chooses_a_mission_and_a_key() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await until(pilot, lambda: "demo-1.0" in screen(app))
         await pilot.click("#missions", offset=(3, 0))
-        assert app.shown == "demo-1.0"
+        await until(pilot, lambda: app.shown == "demo-1.0")
         await pilot.click("#keys", offset=(lines_of(app)[-1].index("help"), 0))
-        assert app.query_one("#help").display
+        await until(pilot, lambda: app.query_one("#help").display)
 
     view(Played(campaign()), act)
 
@@ -227,13 +233,11 @@ def test_e_unfolds_the_evidence() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         assert "wrote a test" not in screen(app)
         await pilot.press("e")
-        await pilot.pause()
-        assert "wrote a test" in screen(app)
+        await until(pilot, lambda: "wrote a test" in screen(app))
         await pilot.press("e")
-        await pilot.pause()
-        assert "wrote a test" not in screen(app)
+        await until(pilot, lambda: "wrote a test" not in screen(app))
 
-    view(Played(campaign()), act, size=(160, 50))
+    view(Played(campaign()), act, size=LARGE)
 
 
 def test_l_shows_what_the_agent_printed_last() -> None:
@@ -246,19 +250,18 @@ def test_l_shows_what_the_agent_printed_last() -> None:
         await pilot.press("tab")
         await until(pilot, lambda: "demo-1.0" in played.tails)
         await pilot.press("l")
-        await pilot.pause()
-        assert "[b]done[/b]" not in screen(app)
+        await until(pilot, lambda: "[b]done[/b]" not in screen(app))
 
-    view(played, act, size=(160, 50))
+    view(played, act, size=LARGE)
 
 
 def test_help_comes_and_goes() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
-        for keys in (("question_mark", "question_mark"), ("f1", "escape")):
-            await pilot.press(keys[0])
-            assert "what is done is kept; twice: at once" in screen(app)
-            await pilot.press(keys[1])
-            assert "what is done is kept" not in screen(app)
+        for comes, goes in HELPS:
+            await pilot.press(comes)
+            await until(pilot, lambda: "what is done is kept; twice: at once" in screen(app))
+            await pilot.press(goes)
+            await until(pilot, lambda: "what is done is kept" not in screen(app))
 
     view(Played(campaign()), act)
 
@@ -267,23 +270,32 @@ def test_it_follows_the_size_of_its_terminal() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         for size, wide in (((160, 50), True), ((80, 24), False), ((30, 8), False)):
             await pilot.resize_terminal(*size)
-            await until(pilot, lambda size=size: app.size == size)  # type: ignore[misc]
-            assert app.pane.has_class("-wide") is wide
-            assert all(len(line) <= size[0] for line in lines_of(app))
+            await until(pilot, lambda size=size, wide=wide: app.size == size and app.pane.has_class("-wide") is wide)  # type: ignore[misc]
+            await until(pilot, lambda size=size: all(len(line) <= size[0] for line in lines_of(app)))  # type: ignore[misc]
 
     view(Played(campaign()), act)
 
 
-def test_what_cannot_be_looked_at_is_said_and_tried_again() -> None:
+def test_what_cannot_be_looked_at_is_said_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capsule.tui.beside._AFTER_TROUBLE", 0.05)
     played = Played(campaign(), fault="The journal cannot be used.")
 
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         await until(pilot, lambda: "The journal cannot be used." in screen(app))
         played.fault = ""
-        await until(pilot, lambda: "demo-1.1" in screen(app))
-        assert "The journal cannot be used." not in screen(app)
+        await until(pilot, lambda: "demo-1.1" in screen(app) and "The journal cannot be used." not in screen(app))
 
     view(played, act)
+
+
+def test_it_closes_when_the_run_is_over_though_it_cannot_be_looked_at_any_more() -> None:
+    played = Played(campaign())
+
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        played.fault, played.over = "The journal cannot be used.", True
+        await until(pilot, lambda: not app.is_running)
+
+    assert view(played, act).return_value is Ending.OVER
 
 
 def test_a_bug_of_ours_closes_the_screen_and_is_handed_on() -> None:
@@ -298,17 +310,17 @@ def test_a_bug_of_ours_closes_the_screen_and_is_handed_on() -> None:
 
 
 def test_before_anything_is_known_it_is_being_started() -> None:
-    async def act(app: LiveView, _: Pilot[Ending]) -> None:
-        assert "demo-1 is being started" in screen(app)
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await until(pilot, lambda: "demo-1 is being started" in screen(app))
 
     view(Played(board()), act)
 
 
 def test_without_colours_every_sign_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(app: LiveView, _: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+        await until(pilot, lambda: "▶ execute" in screen(app))
         colours = set(re.findall(r"#([0-9a-f]{6})\b", picture(app))) - FRAME
         assert {colour for colour in colours if not colour[:2] == colour[2:4] == colour[4:]} == set()
-        assert "▶ execute" in screen(app)
 
     monkeypatch.setenv("NO_COLOR", "1")
     view(Played(campaign()), act)
@@ -325,6 +337,12 @@ def test_a_run_shows_its_own_missions_with_their_children_and_nobody_elses() -> 
     assert followed(()) == ""
 
 
+def test_every_key_there_is_is_pressed_here() -> None:
+    bound = [binding.key.split(",") for binding in LiveView.BINDINGS if isinstance(binding, Binding)]
+    assert len(bound) == len(LiveView.BINDINGS)
+    assert set(chain(*bound)) == PRESSED
+
+
 @pytest.mark.parametrize("rings", [True, False])
 def test_the_bell_rings_once_when_a_mission_has_ended_and_only_where_it_was_asked_for(rings: bool) -> None:
     played, rung = Played(board(busy())), list[str]()
@@ -333,7 +351,7 @@ def test_the_bell_rings_once_when_a_mission_has_ended_and_only_where_it_was_aske
         def bell(self) -> None:
             rung.append("bell")
 
-    app = Ringing(Scope(pid=PID, mission="demo-1.1"), played.reins(), rings=rings, pulse=0.01)
+    app = Ringing(Scope(pid=PID, mission="demo-1.1"), played.reins(), rings=rings, pulse=0.05)
 
     async def run() -> None:
         async with app.run_test() as pilot:
@@ -341,7 +359,8 @@ def test_the_bell_rings_once_when_a_mission_has_ended_and_only_where_it_was_aske
             assert not rung
             played.board = board(shown(halted(), NOW, pid=None))
             await until(pilot, lambda: not app._board.running)
-            await pilot.pause(0.05)
+            later = played.board = board(shown(merged(), NOW, pid=None))
+            await until(pilot, lambda: app._board is later)
 
     asyncio.run(run())
     assert rung == ["bell"] * rings

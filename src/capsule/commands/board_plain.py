@@ -18,7 +18,7 @@ PULSE = 0.5
 
 
 def show_board(project: Project, *, once: bool) -> int:
-    from capsule.commands.dashboard_hands import Eyes
+    from capsule.commands.watching import Eyes
     from capsule.reports.board_lines import board_lines, changes
 
     eyes = Eyes(project)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import project_option
+from capsule.commands.output import what_stands_against_a_screen
 from capsule.core.errors import CapsuleError, UsageError
 
 if TYPE_CHECKING:
@@ -79,11 +78,8 @@ def _refuse_without_a_screen() -> None:
 
     if in_a_browser():
         return
-    for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout)):
-        if stream is None or not stream.isatty():
-            raise UsageError(f"The dashboard needs a terminal, and {name} is none.", _AS_TEXT)
-    if os.environ.get("TERM", "dumb") in ("dumb", ""):
-        raise UsageError("The dashboard needs a terminal, and TERM says that this one cannot be drawn on.", _AS_TEXT)
+    if against := what_stands_against_a_screen():
+        raise UsageError(f"The dashboard needs a terminal, and {against}.", _AS_TEXT)
 
 
 def _say_what_goes_on(board: Board) -> None:

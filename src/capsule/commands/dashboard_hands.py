@@ -7,20 +7,16 @@ from a thread beside the screen; the journal is looked at always from the same o
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.commands.watching import Eyes, ask_to_stop, end_of
 
 if TYPE_CHECKING:
     from capsule.commands.logs import Shelf
-    from capsule.core.board import Board
     from capsule.core.event import Event
-    from capsule.journals.watch import Watch
     from capsule.tui.hands import Details, Hands, Listing, Said, Started
     from capsule.wiring import Project
 
@@ -47,33 +43,6 @@ def hands_for(project: Project) -> Hands:
         start=lambda words: _start(project, words),
         stop=lambda stream, pid: _stop(project, stream, pid),
     )
-
-
-class Eyes:
-    """Opens the journal where it is looked at, which is not where the screen is drawn."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._watch: Watch | None = None
-
-    def look(self) -> Board:
-        from capsule.system.clock import SystemClock
-
-        try:
-            if self._watch is None:
-                self._watch = self._open()
-            return self._watch.look(SystemClock().now())
-        except CapsuleError:
-            self._watch = None  # what is mended meanwhile is opened anew
-            raise
-
-    def _open(self) -> Watch:
-        from capsule.journals.watch import Watch
-        from capsule.wiring import budget_of
-
-        project = self._project
-        allowed = budget_of(project.settings).mission
-        return Watch(project.journal(read_only=True), project.papers().folder, allowed)
 
 
 def listing_of(project: Project) -> Listing:
@@ -155,17 +124,7 @@ def _logs(shelf: Shelf) -> Iterator[str]:
         yield f"(what came before: capsule logs {shelf.mission})"
     for output in outputs[-_MOST_OUTPUTS:]:
         yield f"==> {output.title}"
-        yield _end_of(output.file)
-
-
-def _end_of(file: Path) -> str:
-    try:
-        with file.open("rb") as source:
-            size = source.seek(0, os.SEEK_END)
-            source.seek(max(0, size - _TAIL))
-            return source.read(_TAIL).decode(errors="replace")
-    except OSError:  # archived between two looks: the next one finds it
-        return ""
+        yield end_of(output.file, _TAIL)
 
 
 # ---- doing
@@ -194,20 +153,15 @@ def _start(project: Project, words: Sequence[str]) -> Started:
 
 
 def _stop(project: Project, stream: str, pid: int) -> Said:
-    """Asked again just before: the number may be somebody else's by now."""
     from capsule.tui.hands import Said
 
     journal = project.journal(read_only=True)
     try:
-        holder = journal.running(stream)
-    except LockHeld:
-        holder = None
+        cannot = ask_to_stop(journal, stream, pid)
     finally:
         journal.close()
-    if holder is None or holder != pid:
-        return Said(1, err="It does not run any more.")
-    try:
-        os.kill(pid, signal.SIGINT)
-    except OSError as fault:
-        return Said(1, err=f"It cannot be stopped from here: {fault.strerror}.")
-    return Said(0, "It was asked to stop: its agent is being ended, and what is done is kept.")
+    return (
+        Said(1, err=cannot)
+        if cannot
+        else Said(0, "It was asked to stop: its agent is being ended, and what is done is kept.")
+    )

@@ -17,20 +17,15 @@ from typing import TYPE_CHECKING, TextIO
 
 from capsule.commands.common import flags_of, mission_state
 from capsule.commands.runners import Runner, start_runner
-from capsule.core.errors import CapsuleError, Interrupted, LockHeld
+from capsule.commands.watching import Eyes, ask_to_stop, holder
+from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
 from capsule.core.item import check_id
 from capsule.core.notification import BELL, channels
 
 if TYPE_CHECKING:
-    from capsule.core.board import Board
     from capsule.core.event import Event
-    from capsule.journals.sqlite import SqliteJournal
-    from capsule.journals.watch import Watch
     from capsule.wiring import Project
-
-_TAIL_BYTES = 16 * 1024
-_TAIL_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -68,18 +63,10 @@ def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
     streams = [f"{RUN}queue"] if not items else [items[0], f"{CAMPAIGN}{items[0]}", f"{RUN}run-{items[0]}"]
     journal = project.journal(read_only=True)
     for stream in streams if len(items) < 2 else ():
-        pid = _holder(journal, stream)
+        pid = holder(journal, stream)
         if pid is not None:
             return Subject(pid, stream, items)
     return None
-
-
-def _holder(journal: SqliteJournal, stream: str) -> int | None:
-    """0 is somebody who cannot be named from here."""
-    try:
-        return journal.running(stream)
-    except LockHeld:
-        return 0
 
 
 def _watch_ours(project: Project, runner: Runner, subject: Subject) -> int:
@@ -107,18 +94,8 @@ def _stopped(runner: Runner) -> int:
 
 def _watch_another(project: Project, subject: Subject) -> int:
     journal = project.journal(read_only=True)
-
-    def stop() -> str:
-        pid = _holder(journal, subject.stream)
-        if not pid:
-            return "" if pid is None else "It runs where it cannot be reached from here."
-        try:
-            os.kill(pid, signal.SIGINT)
-        except OSError as error:
-            return f"It could not be told: {error.strerror}."
-        return ""
-
-    if _look(project, subject, lambda: _holder(journal, subject.stream) is None, stop, ours=False):
+    over, stop = (lambda: holder(journal, subject.stream) is None), (lambda: ask_to_stop(journal, subject.stream))
+    if _look(project, subject, over, stop, ours=False):
         return _goes_on(subject)
     return how_it_ended(project, subject)
 
@@ -138,39 +115,6 @@ def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
     rings = BELL in channels(project.settings.notify)
     view = LiveView(scope, Reins(eyes.look, over, stop, eyes.tail), ours=ours, rings=rings)
     return view.open() is not Ending.OVER
-
-
-class Eyes:
-    """Looks at the project's missions. What it opens belongs to the thread that looks first."""
-
-    def __init__(self, project: Project) -> None:
-        self._project = project
-        self._journal: SqliteJournal | None = None
-        self._watch: Watch | None = None
-
-    def look(self) -> Board:
-        from capsule.journals.watch import Watch
-        from capsule.system.clock import SystemClock
-        from capsule.wiring import budget_of
-
-        if self._watch is None:
-            self._journal = self._project.journal(read_only=True)
-            allowed = budget_of(self._project.settings).mission
-            self._watch = Watch(self._journal, self._project.papers().folder, allowed)
-        return self._watch.look(SystemClock().now())
-
-    def tail(self, mission: str) -> Sequence[str]:
-        """The last lines of what its agent printed last."""
-        from capsule.commands.logs import Shelf
-        from capsule.system.files import tail_bytes
-
-        assert self._journal
-        outputs = Shelf(self._project, self._journal, mission).outputs()
-        try:
-            found = tail_bytes(outputs[-1].file, _TAIL_BYTES) if outputs else b""
-        except OSError:  # archived between two looks
-            return ()
-        return found.decode(errors="replace").splitlines()[-_TAIL_LINES:]
 
 
 def _goes_on(subject: Subject) -> int:

@@ -27,7 +27,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
     """Whether this is to be seen on a screen. What only shows what would be done has none."""
     if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
         return False
-    against = _what_stands_against_it()
+    against = what_stands_against_a_screen()
     if against and args.output == TUI:
         raise UsageError(f"There can be no live view: {against}.", "Leave out --output tui, and lines are printed.")
     if against or (args.output == AUTO and _in_ci()):
@@ -35,7 +35,8 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
     return _textual_is_there(args)
 
 
-def _what_stands_against_it() -> str:
+def what_stands_against_a_screen() -> str:
+    """'' where there can be one: it is drawn on stderr, keys come from stdin, and stdout has the last words."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():
             return f"{name} is no terminal"

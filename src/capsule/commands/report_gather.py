@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from capsule.core.account import MissionAccount, Where, mission_account, moment, to_compare
+from capsule.core.account import MissionAccount, Where, mission_account, to_compare
 from capsule.core.errors import CapsuleError, LockHeld, UsageError
 from capsule.core.event import CAMPAIGN, RUN, Event, MissionStarted, is_mission
 from capsule.core.run_account import RunAccount, RunStory, last_run, run_account
+from capsule.core.stamps import moment
 
 if TYPE_CHECKING:
     from capsule.journals.sqlite import SqliteJournal
@@ -194,5 +195,4 @@ def _told(project: Project, library: Library, names: Sequence[str], as_of: str) 
 
 def _where(story: Story) -> Where:
     point = story.standpoint()
-    sentence = "running, by somebody who cannot be named from here" if story.pid == 0 else point.sentence
-    return Where(word=point.word, sentence=sentence, unverified=story.unverified())
+    return Where(word=point.word, sentence=point.sentence, unverified=story.unverified())

@@ -8,7 +8,6 @@ never ended is an attempt of its own: nobody knows how long it took, and no numb
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -31,13 +30,11 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Evidence
 from capsule.core.signal import Verdict
+from capsule.core.stamps import seconds_between
+from capsule.core.standpoint import DELIVERED, NOT_AT_AN_END, Word
 from capsule.core.state import MissionState
 
 ENDED, INTERRUPTED, UNDER_WAY = "ended", "interrupted", "under way"
-DELIVERED = ("merged", "done")
-"""Words for missions whose work is where it belongs."""
-NOT_AT_AN_END = ("running", "interrupted", "waiting")
-NOT_NEEDED = "closed"
 _MOVES = {move.value: move for move in Move}
 
 
@@ -59,7 +56,7 @@ class Pause(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptAccount(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one phase: when, by whom, what it said of itself, what was seen, and what followed."""
 
     key: str
@@ -156,7 +153,7 @@ class MissionAccount(msgspec.Struct, frozen=True, kw_only=True):
     ended: str
     """'' while it is not at an end."""
     starts: int
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptAccount, ...]
     rounds: tuple[Round, ...]
     spending: Spending
     """Its own, without its parts."""
@@ -197,7 +194,7 @@ class MissionAccount(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wall_seconds(self) -> float:
         """From its beginning to its end or to now, halts and nights included."""
-        return max(0.0, moment(self.ended or self.as_of) - moment(self.began))
+        return seconds_between(self.began, self.ended or self.as_of)
 
     @property
     def busy_seconds(self) -> float:
@@ -209,7 +206,7 @@ class MissionAccount(msgspec.Struct, frozen=True, kw_only=True):
         own = sum(attempt.waited for attempt in self.attempts)
         return own + sum(part.waited_seconds for part in self.parts)
 
-    def all_attempts(self) -> Iterator[Attempt]:
+    def all_attempts(self) -> Iterator[AttemptAccount]:
         """With those of its parts."""
         yield from self.attempts
         for part in self.parts:
@@ -225,7 +222,7 @@ def mission_account(
     starts = [number for number, event in enumerate(events) if isinstance(event, MissionStarted)]
     told = events[starts[-1] :] if starts else events
     stages = {phase.name: phase.stage or phase.name for phase in state.workflow.phases}
-    attempts = tuple(_attempts(told, stages, running=where.word == "running", as_of=as_of))
+    attempts = tuple(_attempts(told, stages, running=where.word == Word.RUNNING, as_of=as_of))
     at_an_end = where.word not in NOT_AT_AN_END
     last = [event.at for event in told if isinstance(event, StepEnded | Abandoned)] or [told[-1].at if told else as_of]
     return MissionAccount(
@@ -250,7 +247,9 @@ def mission_account(
     )
 
 
-def _attempts(events: Sequence[Event], stages: dict[str, str], *, running: bool, as_of: str) -> Iterator[Attempt]:
+def _attempts(
+    events: Sequence[Event], stages: dict[str, str], *, running: bool, as_of: str
+) -> Iterator[AttemptAccount]:
     """In the order in which they began; one mission does one thing at a time."""
     begun: StepBegun | None = None
     waits: list[Pause] = []
@@ -272,8 +271,10 @@ def _attempts(events: Sequence[Event], stages: dict[str, str], *, running: bool,
         yield _unfinished(begun, stages, waits, *((UNDER_WAY, as_of) if running else (INTERRUPTED, stopped)))
 
 
-def _unfinished(begun: StepBegun, stages: dict[str, str], waits: Sequence[Pause], how: str, until: str) -> Attempt:
-    return Attempt(
+def _unfinished(
+    begun: StepBegun, stages: dict[str, str], waits: Sequence[Pause], how: str, until: str
+) -> AttemptAccount:
+    return AttemptAccount(
         key=begun.key,
         phase=begun.phase,
         stage=stages.get(begun.phase, begun.phase),
@@ -281,15 +282,17 @@ def _unfinished(begun: StepBegun, stages: dict[str, str], waits: Sequence[Pause]
         agent=begun.agent,
         began=begun.at,
         ended=until if how == INTERRUPTED else "",
-        seconds=max(0.0, moment(until) - moment(begun.at)) if until else None,
+        seconds=seconds_between(begun.at, until) if until else None,
         how=how,
         waits=tuple(waits),
     )
 
 
-def _finished(event: StepEnded, begun: StepBegun | None, stages: dict[str, str], waits: Sequence[Pause]) -> Attempt:
+def _finished(
+    event: StepEnded, begun: StepBegun | None, stages: dict[str, str], waits: Sequence[Pause]
+) -> AttemptAccount:
     outcome, decision = event.outcome, event.decision
-    return Attempt(
+    return AttemptAccount(
         key=event.key,
         phase=event.phase,
         stage=stages.get(event.phase, event.phase),
@@ -322,7 +325,7 @@ def _failure(outcome: Outcome) -> str:
     return f"{outcome.failure.kind.value}: {outcome.failure.reason}" if outcome.failure else ""
 
 
-def _rounds(events: Iterable[Event], attempts: Iterable[Attempt]) -> Iterator[Round]:
+def _rounds(events: Iterable[Event], attempts: Iterable[AttemptAccount]) -> Iterator[Round]:
     """What was sent back, and what people said who let a halted mission go on."""
     back = [
         Round(
@@ -363,12 +366,3 @@ def to_compare(events: Sequence[Event], state: MissionState) -> tuple[tuple[tupl
     if state.checkpoint:
         return ((state.base, state.checkpoint.tree),), "what lies in its last checkpoint; not merged"
     return (), "nothing was changed yet"
-
-
-def moment(stamp: str) -> float:
-    """A stamp as seconds, so that stamps can be set beside each other; one that cannot be read is the beginning."""
-    try:
-        read = datetime.fromisoformat(stamp)
-    except ValueError:
-        return 0.0
-    return (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()

@@ -7,7 +7,6 @@ are doing right now, and what time it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -18,7 +17,8 @@ from capsule.core.decide import HALTS, SETBACKS
 from capsule.core.event import Policy, StepEnded, Waiting
 from capsule.core.evidence import Evidence, Observation
 from capsule.core.signal import Verdict
-from capsule.core.standpoint import Situation, standpoint
+from capsule.core.stamps import seconds_between
+from capsule.core.standpoint import FOR_A_HUMAN, Situation, Word, standpoint, unverified
 from capsule.core.state import MissionState
 
 
@@ -44,6 +44,20 @@ class Mark(StrEnum):
     HALTED = "■"
     INTERRUPTED = "‖"
     TO_DO = "·"
+
+
+MARKS: Mapping[str, Mark] = {
+    Word.RUNNING: Mark.NOW,
+    Word.INTERRUPTED: Mark.INTERRUPTED,
+    Word.WAITING: Mark.TO_DO,
+    Word.PARKED: Mark.HALTED,
+    Word.STOPPED: Mark.HALTED,
+    Word.MERGED: Mark.DONE,
+    Word.DONE: Mark.DONE,
+    Word.CLOSED: Mark.DONE,
+    Word.ABANDONED: Mark.SKIPPED,
+}
+"""Where a mission stands, where there is room for one character: on screens and in reports alike."""
 
 
 class PhaseLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +86,11 @@ class MissionView(msgspec.Struct, frozen=True, kw_only=True):
     base: str
     into: str
     policy: Policy
-    word: str
-    """running, interrupted, waiting, parked, stopped, merged, done, closed, abandoned"""
+    word: Word
     sentence: str
     next: str
+    unverified: str
+    """Why all of this is to be taken with a pinch of salt; '' where it was checked."""
     pid: int | None
     stage: int
     """The stage it is at, counted from 1; `stages` at its end."""
@@ -130,22 +145,19 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def running(self) -> tuple[MissionView, ...]:
-        return tuple(view for view in self.missions if view.word == "running")
-
-    @property
-    def for_a_human(self) -> tuple[MissionView, ...]:
-        return tuple(view for view in self.missions if view.word in FOR_A_HUMAN)
+        return tuple(view for view in self.missions if view.word is Word.RUNNING)
 
 
-FOR_A_HUMAN = ("parked", "stopped", "interrupted")
-_ORDER = {"running": 0, "parked": 1, "stopped": 1, "interrupted": 1, "waiting": 2}
+_ORDER = {Word.RUNNING: 0, **dict.fromkeys(FOR_A_HUMAN, 1), Word.WAITING: 2}
 """What has ended comes after all of these."""
 
 
 def in_order(missions: Iterable[MissionView]) -> tuple[MissionView, ...]:
     """What runs in the order in which it was started; of the rest the newest first."""
     newest_first = sorted(missions, key=lambda view: (view.last, view.mission), reverse=True)
-    by_age = sorted(newest_first, key=lambda view: (view.began, view.mission) if view.word == "running" else ("", ""))
+    by_age = sorted(
+        newest_first, key=lambda view: (view.began, view.mission) if view.word is Word.RUNNING else ("", "")
+    )
     return tuple(sorted(by_age, key=lambda view: _ORDER.get(view.word, 3)))
 
 
@@ -171,6 +183,7 @@ def view(card: Card, presence: Presence, now: str, allowed: Allowance = UNLIMITE
         word=point.word,
         sentence=point.sentence,
         next=point.next,
+        unverified=unverified(state.policy, on_red=card.on_red),
         pid=pid,
         stage=_stage(state, phase) if phase else len(stages),
         stages=len(stages),
@@ -207,13 +220,6 @@ def waiting_feedback(state: MissionState) -> dict[str, str]:
     return {} if state.finished else {**state.feedback, **halted}
 
 
-def seconds_between(earlier: str, later: str) -> float:
-    """Stamps are data; clocks that went backwards make nothing negative."""
-    if not earlier or not later:
-        return 0.0
-    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())
-
-
 def _at(state: MissionState) -> str:
     if state.begun:
         return state.begun.phase
@@ -242,7 +248,7 @@ def _line(card: Card, phase: str, attempt: Attempt | None, pid: int | None, now:
         phase=phase,
         stage=_stage(state, phase),
         mark=mark,
-        tries=state.tries.get(phase, 0) + (state.begun is not None and state.begun.phase == phase),
+        tries=attempt.number if attempt else state.tries.get(phase, 0),
         seconds=seconds_between(attempt.began, now) if under_way and attempt else seconds,
         agent=attempt.agent if attempt else "",
         claimed=attempt.claimed if attempt else "",

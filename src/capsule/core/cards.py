@@ -28,6 +28,7 @@ from capsule.core.event import (
     Warned,
 )
 from capsule.core.evidence import Evidence, Observation
+from capsule.core.standpoint import merged_on_red
 from capsule.core.state import MissionState, apply
 
 MOST_ATTEMPTS = 60
@@ -73,6 +74,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     tests: Observation | None = None
     """The last time the test command was run."""
     commits: int = 0
+    on_red: bool = False
+    """The tests failed on what was merged."""
     warnings: tuple[str, ...] = ()
 
 
@@ -93,7 +96,8 @@ def fold(events: Iterable[Event]) -> Card:
 
 
 def _saw_start(_card: Card, event: MissionStarted) -> dict[str, Any]:
-    return {"began": event.at, "attempts": (), "forgotten": 0, "waiting": None, "tests": None, "commits": 0}
+    nothing_yet = {"attempts": (), "forgotten": 0, "waiting": None, "tests": None, "commits": 0, "on_red": False}
+    return {"began": event.at, **nothing_yet}
 
 
 def _saw_begin(card: Card, event: StepBegun) -> dict[str, Any]:
@@ -108,7 +112,8 @@ def _saw_end(card: Card, event: StepEnded) -> dict[str, Any]:
     begun = next((attempt for attempt in card.attempts if attempt.key == event.key), None)
     number, agent, began = (begun.number, begun.agent, begun.began) if begun else (event.run, "", "")
     attempt = Attempt(event.key, event.phase, number, event.outcome.agent or agent, began, event)
-    return _with_attempts(card, (*earlier, attempt)) | {"waiting": None}
+    on_red = merged_on_red([event]) if "merged" in event.outcome.facts else card.on_red
+    return _with_attempts(card, (*earlier, attempt)) | {"waiting": None, "on_red": on_red}
 
 
 def _with_attempts(card: Card, attempts: tuple[Attempt, ...]) -> dict[str, Any]:

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from capsule.core.account import NOT_NEEDED, MissionAccount, moment
+from capsule.core.account import MissionAccount
 from capsule.core.budget import Spending, total
 from capsule.core.event import Event, RunEnded, RunStarted, Spawned
 from capsule.core.evidence import Standing
 from capsule.core.signal import Verdict
+from capsule.core.stamps import moment
+from capsule.core.standpoint import Word
 
 
 class RunStory(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,7 +113,7 @@ def last_run(name: str, events: Sequence[Event]) -> RunStory | None:
 
 def _totals(missions: Sequence[MissionAccount]) -> Totals:
     words = [each.where.word for each in missions]
-    judged = [each for each in missions if each.at_an_end and each.where.word != NOT_NEEDED]
+    judged = [each for each in missions if each.at_an_end and each.where.word != Word.CLOSED]
     attempts = [attempt for each in missions for attempt in each.all_attempts()]
     claims = [piece.standing for attempt in attempts for piece in attempt.evidence]
     began = min((moment(each.began) for each in missions), default=0.0)
@@ -119,10 +121,10 @@ def _totals(missions: Sequence[MissionAccount]) -> Totals:
     return Totals(
         missions=len(missions),
         delivered=sum(each.delivered for each in missions),
-        parked=words.count("parked"),
-        stopped=words.count("stopped"),
-        abandoned=words.count("abandoned"),
-        closed=words.count(NOT_NEEDED),
+        parked=words.count(Word.PARKED),
+        stopped=words.count(Word.STOPPED),
+        abandoned=words.count(Word.ABANDONED),
+        closed=words.count(Word.CLOSED),
         under_way=sum(not each.at_an_end for each in missions),
         judged=len(judged),
         first_pass=sum(each.first_pass for each in judged),

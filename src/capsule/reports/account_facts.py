@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from capsule.core.account import Attempt, Diff, MissionAccount
+from capsule.core.account import AttemptAccount, Diff, MissionAccount
 from capsule.core.budget import as_facts
 from capsule.core.run_account import RunAccount, Totals
 
@@ -60,7 +60,7 @@ def _mission(account: MissionAccount) -> dict[str, Any]:
     }
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: AttemptAccount) -> dict[str, Any]:
     """What the agent says, and what was checked, each in a place of its own."""
     plain = ("key", "phase", "stage", "number", "how", "seconds", "reason", "files", "warnings")
     ours = ("agent", "model", "began", "ended", "verdict", "move", "back_to", "feedback", "failure")

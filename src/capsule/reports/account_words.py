@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
-from capsule.core.account import INTERRUPTED, UNDER_WAY, Attempt, Diff, MissionAccount, Round, moment
+from capsule.core.account import INTERRUPTED, UNDER_WAY, AttemptAccount, Diff, MissionAccount, Round, Where
+from capsule.core.board import MARKS, Mark
 from capsule.core.budget import Spending, duration, in_words, price
 from capsule.core.evidence import Evidence, Standing
 from capsule.core.run_account import RunAccount, Totals
+from capsule.core.stamps import moment
+from capsule.core.standpoint import DELIVERED, SUCCESSES, Word, let_pass
 from capsule.reports.style import clean
 
 Row = TypeVar("Row")
@@ -27,61 +30,66 @@ class Look(NamedTuple):
 
 GOOD, BAD, WARN, QUIET, LIVE = "good", "bad", "warn", "quiet", "live"
 VERDICTS = {
-    "PASS": Look(GOOD, "✓"),
-    "MORE": Look(GOOD, "✓"),
-    "SKIPPED": Look(QUIET, "–"),
-    "NEEDS_WORK": Look(WARN, "↩"),
-    "BLOCKED": Look(WARN, "‖"),
+    "PASS": Look(GOOD, Mark.DONE),
+    "MORE": Look(GOOD, Mark.DONE),
+    "SKIPPED": Look(QUIET, Mark.SKIPPED),
+    "NEEDS_WORK": Look(WARN, Mark.AGAIN),
+    "BLOCKED": Look(WARN, Mark.HALTED),
     "REFUTED": Look(BAD, "✗"),
     "FAILED": Look(BAD, "!"),
     "ERROR": Look(BAD, "!"),
-    INTERRUPTED: Look(QUIET, "◌"),
-    UNDER_WAY: Look(LIVE, "▶"),
+    INTERRUPTED: Look(QUIET, Mark.INTERRUPTED),
+    UNDER_WAY: Look(LIVE, Mark.NOW),
 }
 STANDINGS = {
     Standing.CONFIRMED: Look(GOOD, "✓"),
     Standing.REFUTED: Look(BAD, "✗"),
     Standing.UNVERIFIED: Look(WARN, "?"),
 }
-WORDS = {
-    "merged": Look(GOOD, "✓"),
-    "done": Look(GOOD, "✓"),
-    "parked": Look(WARN, "‖"),
-    "stopped": Look(BAD, "■"),
-    "interrupted": Look(WARN, "◌"),
-    "running": Look(LIVE, "▶"),
+WORDS: dict[str, str] = {
+    Word.MERGED: GOOD,
+    Word.DONE: GOOD,
+    Word.PARKED: WARN,
+    Word.STOPPED: BAD,
+    Word.INTERRUPTED: WARN,
+    Word.RUNNING: LIVE,
 }
+"""Their colours; every other is quiet."""
 ELSE = Look(QUIET, "·")
-SUCCESSES = ("PASS", "MORE")
 UNCHECKED, LET_PASS = "unchecked", "though refuted"
 CAVEATS = {UNCHECKED: QUIET, LET_PASS: WARN}
-NOTHING_YET = "No mission has been started in this project yet."
+NOTHING_YET = "There is no mission to tell of."
 HOW_TO_BEGIN = "capsule run ID"
 CHECKED_BY_US = "checked by Capsule"
 SAID_BY_AGENTS = "said by the agent"
 
 
-def outcome_of(attempt: Attempt) -> str:
+def stands(where: Where) -> Look:
+    """What was delivered is green where it was checked."""
+    colour, mark = WORDS.get(where.word, ELSE.name), MARKS.get(where.word, ELSE.sign)
+    return Look(WARN if where.unverified and where.word in DELIVERED else colour, mark)
+
+
+def outcome_of(attempt: AttemptAccount) -> str:
     return attempt.verdict or attempt.how
 
 
-def look_of(attempt: Attempt) -> Look:
+def look_of(attempt: AttemptAccount) -> Look:
     """Green is only what was checked: a success that nobody looked at is no better than a word."""
     look = VERDICTS.get(outcome_of(attempt), ELSE)
     return look._replace(name=CAVEATS[caveat(attempt)]) if caveat(attempt) else look
 
 
-def caveat(attempt: Attempt) -> str:
-    """Why an agent's success is to be taken with a pinch of salt; '' where it was checked, and held."""
-    if not attempt.agent or attempt.verdict not in SUCCESSES:
-        return ""
-    standings = {piece.standing for piece in attempt.evidence}
-    if Standing.REFUTED in standings:
+def caveat(attempt: AttemptAccount) -> str:
+    """Why a success is to be taken with a pinch of salt; '' where it was checked, and held."""
+    if let_pass(attempt.verdict, attempt.evidence):
         return LET_PASS
-    return "" if Standing.CONFIRMED in standings else UNCHECKED
+    confirmed = any(piece.standing is Standing.CONFIRMED for piece in attempt.evidence)
+    to_be_checked = attempt.verdict in SUCCESSES and (attempt.agent or attempt.evidence)
+    return UNCHECKED if to_be_checked and not confirmed else ""
 
 
-def said(attempt: Attempt) -> str:
+def said(attempt: AttemptAccount) -> str:
     """What the agent claimed; nothing where Capsule itself was at work, or nobody has spoken yet."""
     if not attempt.claimed or not attempt.agent:
         return ""
@@ -97,7 +105,7 @@ def took(seconds: float | None) -> str:
     return "unknown" if seconds is None else duration(seconds)
 
 
-def cost_of(attempt: Attempt) -> str:
+def cost_of(attempt: AttemptAccount) -> str:
     """'' where nobody was paid, or is at it still; unknown is never zero."""
     return (price(attempt.usage) or "unknown") if attempt.agent and attempt.how != UNDER_WAY else ""
 
@@ -120,6 +128,11 @@ def tokens(spent: Spending) -> str:
 
 def spent_words(spent: Spending) -> str:
     return in_words(spent) if spent.runs else "no agent was started"
+
+
+def agents_used(spent: Spending) -> str:
+    """`agents used $0.12, 900 tokens, 3 s`, and what is unknown only after a colon: nobody uses an unknown."""
+    return f"agents used{'' if spent.priced else ':'} {in_words(spent)}"
 
 
 def percent(totals: Totals) -> str:

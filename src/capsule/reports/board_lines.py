@@ -9,17 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from capsule.core.board import Board, MissionView, RunView
-from capsule.core.budget import duration, in_words
+from capsule.core.budget import duration
 from capsule.core.cards import Attempt
 from capsule.core.evidence import Standing
 from capsule.core.outline import Entry
+from capsule.core.standpoint import ENDED, HALTED, Word, let_pass
 from capsule.core.text import sentence
+from capsule.reports.account_words import LET_PASS, agents_used
 from capsule.reports.style import clean
 
 _GROUPS = {
-    "running": ("running",),
-    "waiting for you": ("parked", "stopped", "interrupted", "waiting"),
-    "ended": ("merged", "done", "closed", "abandoned"),
+    "running": (Word.RUNNING,),
+    "waiting for you": HALTED,
+    "to go on": (Word.INTERRUPTED, Word.WAITING),
+    "ended": ENDED,
 }
 _ENDED_SHOWN = 10
 
@@ -37,9 +40,9 @@ def board_lines(board: Board) -> Iterator[str]:
     for run in board.runs:
         if run.running:
             yield f"{clean(run.name)}: {run_sentence(run)}"
-    ended = [view for view in board.missions if view.word in _GROUPS["ended"]]
+    ended = [view for view in board.missions if view.word in ENDED]
     for view in board.missions:
-        if view.word not in _GROUPS["ended"] or view in ended[:_ENDED_SHOWN]:
+        if view.word not in ENDED or view in ended[:_ENDED_SHOWN]:
             yield ""
             yield from mission_lines(view)
     if len(ended) > _ENDED_SHOWN:
@@ -50,6 +53,8 @@ def board_lines(board: Board) -> Iterator[str]:
 def mission_lines(view: MissionView) -> Iterator[str]:
     yield f"{view.mission}: {clean(view.title)}"
     yield f"  {sentence(clean(view.sentence))}"
+    if view.unverified:
+        yield f"  {sentence(view.unverified)}"
     if view.pid is not None:
         yield f"  stage {view.stage} of {view.stages}{_attempt(view)}; {duration(int(view.seconds))} in all"
     if view.waiting:
@@ -60,7 +65,7 @@ def mission_lines(view: MissionView) -> Iterator[str]:
     if last:
         yield f"  last: {attempt_sentence(last)}"
     if view.spent.runs:
-        yield f"  agents used {in_words(view.spent)}"
+        yield f"  {agents_used(view.spent)}"
     for warning in view.warnings:
         yield f"  warning: {clean(warning)}"
     yield f"  next: {view.next}"
@@ -73,7 +78,8 @@ def attempt_sentence(attempt: Attempt) -> str:
     held = sum(piece.standing is Standing.CONFIRMED for piece in attempt.evidence)
     judged = f"claimed {attempt.claimed}, and is {attempt.verdict}" if attempt.agent else f"is {attempt.verdict}"
     if refuted:
-        return f"{attempt.key} {judged}: {'; '.join(refuted)}"
+        though = f", {LET_PASS}" if let_pass(attempt.verdict, attempt.evidence) else ""
+        return f"{attempt.key} {judged}{though}: {'; '.join(refuted)}"
     seen = [f"{held} confirmed"] * bool(held) + [f"{unsure} could not be checked"] * bool(unsure)
     return f"{attempt.key} {judged} ({', '.join(seen)})" if seen else f"{attempt.key} {judged}"
 
@@ -132,6 +138,8 @@ def _changed(before: MissionView | None, after: MissionView) -> Iterator[str]:
         yield f"{after.mission}: waits for its provider: {clean(after.waiting.failure.reason)}"
     if before is None or (before.sentence, before.attempt) != (after.sentence, after.attempt):
         yield f"{after.mission}: {clean(after.sentence)}{_attempt(after)}"
+    if after.unverified and (before is None or before.unverified != after.unverified):
+        yield f"{after.mission}: {after.unverified}"
 
 
 def _attempt(view: MissionView) -> str:

@@ -88,7 +88,7 @@ def _figures(account: RunAccount) -> str:
         (
             "first-pass rate",
             f'<span class="with-ring">{arc}<span>{words.percent(totals)}</span></span>',
-            f"{totals.first_pass} of {totals.judged} at an end: nothing was sent back",
+            f"{totals.first_pass} of {totals.judged} that ended had nothing sent back",
         ),
         ("retries", f"{totals.sent_back:,}", f"of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
         ("claims checked", f"{totals.claims:,}", f"{shares(parts, totals.claims, told_claims)}{told_claims}"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from capsule.core.account import Attempt, Diff, FileChange, MissionAccount, Round
+from capsule.core.account import AttemptAccount, Diff, FileChange, MissionAccount, Round
 from capsule.core.budget import duration
 from capsule.core.evidence import Evidence, Standing
 from capsule.reports import account_words as words
@@ -30,7 +30,7 @@ def section(account: MissionAccount, level: int = 2) -> str:
 
 
 def standing(account: MissionAccount) -> str:
-    return chip(words.WORDS.get(account.where.word, words.ELSE), account.where.word)
+    return chip(words.stands(account.where), account.where.word)
 
 
 def told(account: MissionAccount) -> str:
@@ -100,7 +100,7 @@ def _timeline(account: MissionAccount) -> str:
         ("", "attempt"),
         ("", "by"),
         ("picture", axis(scale)),
-        ("", "the agent said"),
+        ("", "claimed"),
         ("", "verdict"),
         ("", "time"),
         ("", "cost"),
@@ -112,38 +112,38 @@ def _caption(account: MissionAccount) -> str:
     return f"Who ran when, for how long, at which attempt. Times of day are UTC; {escape(words.period(account))}."
 
 
-def _attempt_row(attempt: Attempt, span: Span, scale: Scale) -> str:
+def _attempt_row(attempt: AttemptAccount, span: Span, scale: Scale) -> str:
     claim = words.said(attempt)
     by = " · ".join(filter(None, (attempt.agent or "Capsule", attempt.model)))
     shown = f"{attempt.phase}, attempt {attempt.number}, by {by}: {_in_words(attempt)}, {words.took(attempt.seconds)}"
     return (
         f"<tr><th scope=row>{line(attempt.phase)}</th><td data-label=attempt>{attempt.number}</td>"
         f'<td data-label=by>{line(by)}</td><td class="picture">{drawn(scale, bars(attempt, span), shown)}</td>'
-        f"<td class=said data-label=said>{f'“{line(claim)}”' if claim else '–'}</td>"
+        f"<td class=said data-label=claimed>{f'“{line(claim)}”' if claim else '–'}</td>"
         f"<td>{_verdict(attempt)}</td>"
         f'<td class="number" data-label=took>{escape(words.took(attempt.seconds))}</td>{_cost(attempt)}</tr>'
     )
 
 
-def _verdict(attempt: Attempt) -> str:
+def _verdict(attempt: AttemptAccount) -> str:
     return chip(words.look_of(attempt), _in_words(attempt))
 
 
-def _in_words(attempt: Attempt) -> str:
+def _in_words(attempt: AttemptAccount) -> str:
     """`PASS`, or `PASS, unchecked`."""
     return ", ".join(filter(None, (words.outcome_of(attempt), words.caveat(attempt))))
 
 
-def _cost(attempt: Attempt) -> str:
+def _cost(attempt: AttemptAccount) -> str:
     cost = escape(words.cost_of(attempt))
     return f'<td class="number" data-label=cost>{cost}</td>' if cost else "<td></td>"
 
 
-def bars(attempt: Attempt, span: Span) -> list[Bar]:
+def bars(attempt: AttemptAccount, span: Span) -> list[Bar]:
     return [Bar(span, words.look_of(attempt).name), *(Bar(pause, "wait") for pause in pauses(attempt, span))]
 
 
-def _middle(pairs: list[tuple[Attempt, Span]], scale: Scale, account: MissionAccount) -> str:
+def _middle(pairs: list[tuple[AttemptAccount, Span]], scale: Scale, account: MissionAccount) -> str:
     """What is left out of the rows, as one line of the picture."""
     every = [bar for attempt, span in pairs[words.SHOWN : -words.SHOWN] for bar in bars(attempt, span)]
     picture = drawn(scale, every, f"the attempts of {account.mission} that have no row of their own")
@@ -175,12 +175,12 @@ def _claims(account: MissionAccount) -> str:
     rows = [_claim_row(attempt) for attempt in first]
     rows += [skipped(3, f"{left_out:,} attempts left out")] if left_out else []
     rows += [_claim_row(attempt) for attempt in last]
-    heads = (("", "attempt"), ("", "The agent says"), ("", "Capsule saw for itself"))
+    heads = (("", "attempt"), ("", "The agent claimed"), ("", "Capsule saw for itself"))
     caption = "On the left nothing is proven: it is what agents wrote of themselves. On the right is what was checked."
     return f"<h3>Claims against evidence</h3>{table('claims wide', caption, heads, rows)}"
 
 
-def _claim_row(attempt: Attempt) -> str:
+def _claim_row(attempt: AttemptAccount) -> str:
     claim = words.said(attempt)
     summary = f"<br>{line(attempt.summary)}" if attempt.summary and not attempt.spoken_for else ""
     says = (

@@ -8,8 +8,7 @@ from html import escape
 
 from capsule.core.event import cut
 from capsule.reports.account_words import Look
-from capsule.reports.story import printable
-from capsule.reports.style import clean
+from capsule.reports.style import clean, printable
 
 LONGEST_LINE = 600
 LONGEST_BLOCK = 4000

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from capsule.core.account import Attempt, MissionAccount, Round
+from capsule.core.account import AttemptAccount, MissionAccount, Round
 from capsule.core.briefing import fenced
 from capsule.core.budget import duration
 from capsule.core.event import cut
 from capsule.core.run_account import RunAccount
 from capsule.reports import account_words as words
-from capsule.reports.story import printable
-from capsule.reports.style import clean
+from capsule.reports.style import clean, printable
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
 _LONGEST_LINE = 300
@@ -77,7 +76,7 @@ def _mission_cells(each: MissionAccount) -> tuple[str, ...]:
     return (
         plain(each.mission),
         plain(each.title),
-        f"{words.WORDS.get(each.where.word, words.ELSE).sign} {each.where.word}",
+        f"{words.stands(each.where).sign} {each.where.word}",
         str(each.sent_back),
         duration(each.wall_seconds),
         f"+{each.diff.added} −{each.diff.removed}" if each.diff.files else "",
@@ -86,7 +85,7 @@ def _mission_cells(each: MissionAccount) -> tuple[str, ...]:
 
 
 def _mission(account: MissionAccount, level: int) -> Iterator[str]:
-    look = words.WORDS.get(account.where.word, words.ELSE)
+    look = words.stands(account.where)
     yield f"{look.sign} **{account.where.word}**: {plain(account.where.sentence)}"
     yield ""
     if account.where.unverified:
@@ -116,10 +115,10 @@ def _timeline(account: MissionAccount, level: int) -> Iterator[str]:
     rows = [_attempt_cells(attempt) for attempt in first]
     rows += [(f"⋯ {left_out:,} attempts left out", *[""] * 7)] if left_out else []
     rows += [_attempt_cells(attempt) for attempt in last]
-    yield from _table(("phase", "attempt", "by", "began", "time", "the agent said", "verdict", "cost"), rows)
+    yield from _table(("phase", "attempt", "by", "began", "time", "claimed", "verdict", "cost"), rows)
 
 
-def _attempt_cells(attempt: Attempt) -> tuple[str, ...]:
+def _attempt_cells(attempt: AttemptAccount) -> tuple[str, ...]:
     claim, caveat = words.said(attempt), words.caveat(attempt)
     wait = f" ({duration(attempt.waited)} of waiting)" if attempt.waits else ""
     return (
@@ -149,10 +148,10 @@ def _claims(account: MissionAccount, level: int) -> Iterator[str]:
         yield from _evidence(attempt)
 
 
-def _evidence(attempt: Attempt) -> Iterator[str]:
+def _evidence(attempt: AttemptAccount) -> Iterator[str]:
     claim = words.said(attempt)
-    says = f"; the agent says “{plain(attempt.summary)}”" if claim and attempt.summary else ""
-    yield f"**{plain(attempt.phase)}, attempt {attempt.number}**{says}"
+    words_of_it = f"; the agent claimed “{plain(attempt.summary)}”" if claim and attempt.summary else ""
+    yield f"**{plain(attempt.phase)}, attempt {attempt.number}**{words_of_it}"
     yield ""
     for piece in attempt.evidence:
         yield f"- {words.STANDINGS[piece.standing].sign} {plain(piece.claimed)}: {plain(piece.observed)}"

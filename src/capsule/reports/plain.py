@@ -20,6 +20,7 @@ from capsule.core.event import (
     Observed,
     Outcome,
     ParentClosed,
+    Policy,
     Rebased,
     Reopened,
     RunEnded,
@@ -34,8 +35,10 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.signal import Verdict
+from capsule.core.standpoint import let_pass, unverified
 from capsule.core.state import MissionState, apply
 from capsule.core.text import sentence
+from capsule.reports.account_words import LET_PASS
 from capsule.reports.pulse import Pulse
 from capsule.reports.style import Style, clean
 
@@ -123,14 +126,17 @@ class PlainReport:
     def _started(self, mission: str, event: MissionStarted) -> None:
         self._print("bold", f"{mission}: {clean(event.item.title)}")
         self._say(f"workflow {event.workflow.name}, base {event.base[:12]}, into {event.into}", "  ")
-        if event.policy.verify == "off":
-            self._print("yellow", "  Unverified: verify is off, nothing the agents claim is checked.")
-        elif not event.policy.test:
-            self._print(
-                "yellow", "  Unverified: no test command was found. Name one: evidence.test in .capsule/config.yaml."
-            )
-        else:
+        if not self._doubted(event.policy):
             self._say(f"tests by `{event.policy.test}`", "  ")
+
+    def _doubted(self, policy: Policy) -> bool:
+        """Says from the first on what will not be checked."""
+        why = unverified(policy)
+        if why:
+            self._print("yellow", f"  {why}")
+            if policy.verify != "off":
+                self._say("Name one: evidence.test in .capsule/config.yaml.", "  ")
+        return bool(why)
 
     def _begun(self, mission: str, event: StepBegun) -> None:
         again = f" (attempt {event.attempt})" if event.attempt > 1 else ""
@@ -140,7 +146,7 @@ class PlainReport:
 
     def _ended(self, mission: str, event: StepEnded) -> None:
         decision, outcome = event.decision, event.outcome
-        word = self._style.paint(_COLOURS.get(decision.verdict, "red"), decision.verdict.value)
+        word = self._verdict(event, decision.verdict.value)
         stage = self._stage(mission, event.phase)
         cost = f", {price(outcome.usage)}" if price(outcome.usage) else ""
         self._stream.write(f"{stage} {event.phase} {word} {outcome.seconds:.1f} s{cost}{_claim(event)}\n")
@@ -153,6 +159,13 @@ class PlainReport:
             self._say(f"! {warning}", _INDENT)
         self._cost(mission, outcome)
         self._consequence(decision)
+
+    def _verdict(self, event: StepEnded, word: str) -> str:
+        """A success that what was seen speaks against says so itself."""
+        verdict = event.decision.verdict
+        if let_pass(verdict, event.outcome.evidence):
+            return self._style.paint("yellow", f"{word} ({LET_PASS})")
+        return self._style.paint(_COLOURS.get(verdict, "red"), word)
 
     def _cost(self, mission: str, outcome: Outcome, indent: str = _INDENT) -> None:
         """What the mission has come to; the first agent's price is all of it, and was said already."""

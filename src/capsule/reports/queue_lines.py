@@ -14,7 +14,6 @@ from capsule.reports.plain import PlainReport
 from capsule.reports.style import clean
 
 _SAID = {Verdict.PASS: "PHASE_COMPLETE", Verdict.MORE: "SUBPHASE_COMPLETE"}
-_COLOURS = {Verdict.PASS: "green", Verdict.MORE: "green", Verdict.BLOCKED: "yellow"}
 
 
 class QueueReport(PlainReport):
@@ -53,8 +52,7 @@ class QueueReport(PlainReport):
             return
         where = event.item.phase or event.item.status.value
         self._print("bold", f"{mission}: {clean(event.item.title)} (at {where})")
-        if not event.policy.test and event.policy.verify != "off":
-            self._print("yellow", "  Unverified: no test command was found. Name one: evidence.test in the settings.")
+        self._doubted(event.policy)
 
     def _phase_begun(self, mission: str, event: StepBegun) -> None:
         if not self._by_result(mission):
@@ -81,7 +79,7 @@ class QueueReport(PlainReport):
         decision, outcome = event.decision, event.outcome
         word = _SAID.get(decision.verdict, decision.verdict.value)
         said = outcome.signal.summary if decision.verdict in _SAID else decision.reason
-        painted = self._style.paint(_COLOURS.get(decision.verdict, "red"), word)
+        painted = self._verdict(event, word)
         self._stream.write(f"{_tag(mission, event.phase)} Result: {painted} — {clean(said)}\n")
         for piece in outcome.evidence:
             if piece.standing is not Standing.CONFIRMED:

@@ -6,7 +6,6 @@ started is told; what came before was abandoned, and its salvage refs are still 
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from capsule.core.board import waiting_feedback
-from capsule.core.budget import Spending, as_facts, duration, in_words, price, total
+from capsule.core.budget import Spending, as_facts, duration, price, total
 from capsule.core.cards import Attempt
 from capsule.core.event import (
     Abandoned,
@@ -30,26 +29,28 @@ from capsule.core.event import (
     Warned,
 )
 from capsule.core.evidence import Evidence, Standing
-from capsule.core.standpoint import Situation, Standpoint, standpoint
-from capsule.core.state import MissionState, replay
-from capsule.reports.style import Style, clean
-
-_CONTROL = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+from capsule.core.standpoint import (
+    DELIVERED,
+    NOT_GREEN,
+    Situation,
+    Standpoint,
+    Word,
+    let_pass,
+    merged_on_red,
+    standpoint,
+    unverified,
 )
-"""Escape sequences and control characters; also those that make text read backwards."""
+from capsule.core.state import MissionState, replay
+from capsule.reports.account_words import agents_used
+from capsule.reports.style import Style, clean, printable
+
 _SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
 _VERDICTS = {"PASS": "green", "MORE": "green", "SKIPPED": "dim", "NEEDS_WORK": "yellow", "BLOCKED": "yellow"}
+_WORDS = {Word.MERGED: "green", Word.PARKED: "yellow", Word.INTERRUPTED: "yellow", Word.STOPPED: "red"}
 _PROOF_LINES = 6
 _FEEDBACK_LINES = 20
 NARROWEST = 32
-NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
-
-
-def printable(text: str) -> str:
-    """A stranger's text with its lines and its indentation, unable to steer a terminal."""
-    return _CONTROL.sub("", text)
+__all__ = ["NOT_GREEN", "Story", "facts", "lines", "merged_on_red", "printable"]
 
 
 class Story:
@@ -119,17 +120,7 @@ class Story:
         return {what: str(path) for what, path in places.items() if path.is_dir()}
 
     def unverified(self) -> str:
-        if self.state.policy.verify == "off":
-            return "UNVERIFIED: verify is off, nothing the agents claim is checked"
-        if merged_on_red(self.events):
-            return NOT_GREEN
-        return "" if self.state.policy.test else "UNVERIFIED: no test command is known"
-
-
-def merged_on_red(events: Iterable[Event]) -> bool:
-    """Whether the tests were seen to fail on the very tree that was merged, which `verify: warn` allows."""
-    merges = [event.outcome for event in events if isinstance(event, StepEnded) and "merged" in event.outcome.facts]
-    return any(piece.standing is Standing.REFUTED for outcome in merges[-1:] for piece in outcome.evidence)
+        return unverified(self.state.policy, on_red=merged_on_red(self.events))
 
 
 # ---- for programs
@@ -208,13 +199,13 @@ def _header(story: Story, style: Style, width: int) -> Iterator[str]:
     for line in _wrapped(f"{state.item.id}: {state.item.title}", width, ""):
         yield style.paint("bold", line)
     yield from _wrapped(f"workflow {state.workflow.name}, base {state.base[:12]}, into {state.into}", width, "  ")
-    colour = {"merged": "green", "parked": "yellow", "interrupted": "yellow", "stopped": "red"}.get(point.word, "")
+    colour = "yellow" if story.unverified() and point.word in DELIVERED else _WORDS.get(point.word, "")
     for line in _wrapped(point.sentence, width, "  "):
         yield style.paint(colour, line)
     if story.spent().runs:
         waited = sum(wait.seconds for wait in story.waits())
         paused = f"; {duration(waited)} of waiting for the provider" if waited else ""
-        yield from _wrapped(f"agents used {in_words(story.spent())}{paused}", width, "  ")
+        yield from _wrapped(f"{agents_used(story.spent())}{paused}", width, "  ")
     if story.unverified():
         yield style.paint("yellow", f"  {story.unverified()}")
 
@@ -229,13 +220,12 @@ def _phases(story: Story, style: Style, width: int) -> Iterator[str]:
     heading, *rows = columns
     yield style.paint("dim", _row(heading, rows))
     for attempt, row in zip(attempts, rows, strict=True):
-        verdict = attempt.ended.decision.verdict.value if attempt.ended else ""
-        colour = _VERDICTS.get(verdict, "red") if verdict else "yellow"
-        yield style.paint(colour, _row(row, columns))
+        doubted = not attempt.ended or let_pass(attempt.verdict, attempt.evidence)
+        yield style.paint("yellow" if doubted else _VERDICTS.get(attempt.verdict, "red"), _row(row, columns))
         failure = attempt.ended.outcome.failure if attempt.ended else None
         if failure:
             yield from _wrapped(f"{failure.kind.value}: {failure.reason} {failure.hint}", width, "  ")
-        for piece in attempt.ended.outcome.evidence if attempt.ended else ():
+        for piece in attempt.evidence:
             yield from _evidence(piece, style, width)
     to_do = story.state.to_do[1:] if story.state.begun else story.state.to_do
     if to_do and not story.state.abandoned:

@@ -7,10 +7,15 @@ import re
 from typing import TextIO
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
-_SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\].*?(?:\x07|\x1b\\)"
+_SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
 _UNSEEN = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]"
 """Control characters, and those that are not seen or turn the line around."""
 _CONTROL = f"{_SEQUENCES}|{_UNSEEN}"
+_STEERING = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+)
+"""Escape sequences and control characters; also those that make text read backwards."""
 
 
 class Style:
@@ -27,3 +32,8 @@ def clean(text: str) -> str:
     """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
     printable = text if text.isprintable() else re.sub(_CONTROL, "", text)
     return " ".join(printable.split())
+
+
+def printable(text: str) -> str:
+    """A stranger's text with its lines and its indentation, unable to steer a terminal."""
+    return _STEERING.sub("", text)

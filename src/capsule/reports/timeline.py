@@ -16,8 +16,9 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from capsule.core.account import UNDER_WAY, Attempt, moment
+from capsule.core.account import UNDER_WAY, AttemptAccount
 from capsule.core.budget import duration
+from capsule.core.stamps import moment
 from capsule.reports.html_pieces import line
 
 _MOST_BREAKS = 6
@@ -62,7 +63,7 @@ class Tick(NamedTuple):
     label: str
 
 
-def laid_out(attempts: Sequence[Attempt], as_of: str) -> list[Span]:
+def laid_out(attempts: Sequence[AttemptAccount], as_of: str) -> list[Span]:
     """When each was at work, none before the one before it has ended."""
     spans: list[Span] = []
     free = 0.0
@@ -73,7 +74,7 @@ def laid_out(attempts: Sequence[Attempt], as_of: str) -> list[Span]:
     return spans
 
 
-def _length(attempt: Attempt) -> float:
+def _length(attempt: AttemptAccount) -> float:
     """As measured, unless the stamps say that it took longer; nothing where nobody saw the end."""
     if attempt.seconds is None:
         return 0.0
@@ -81,7 +82,7 @@ def _length(attempt: Attempt) -> float:
     return attempt.seconds if stamped <= attempt.seconds + 1 else stamped
 
 
-def pauses(attempt: Attempt, span: Span) -> list[Span]:
+def pauses(attempt: AttemptAccount, span: Span) -> list[Span]:
     """Of the time it took, that in which its provider was waited for."""
     found = []
     for pause in attempt.waits:

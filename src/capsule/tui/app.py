@@ -6,6 +6,8 @@ from typing import TypeVar
 
 from textual.app import App
 
+from capsule.tui.beside import Came, Failed
+
 Result = TypeVar("Result")
 
 
@@ -20,6 +22,12 @@ class CapsuleApp(App[Result]):
         if self._exception is not None:
             raise self._exception
         return result
+
+    def on_came(self, message: Came) -> None:
+        message.then(message.got)
+
+    def on_failed(self, message: Failed) -> None:
+        raise message.fault
 
     def _fatal_error(self) -> None:
         """Closes, and draws no traceback: the terminal is for whoever catches what `open` raises."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from textual.message import Message
 
-from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
+
+Seen = TypeVar("Seen")
 
 PULSE = 0.25
 _AFTER_TROUBLE = 2.0
@@ -67,21 +68,29 @@ class Beside:
             self._post(Failed(fault))
 
 
-class Looking(threading.Thread):
+class Looking(threading.Thread, Generic[Seen]):
     """Looks a few times a second, always from the same thread, and posts what is new; never ahead of the screen."""
 
-    def __init__(self, look: Callable[[], Board], post: Post, then: Callable[[Board | CapsuleError], None]) -> None:
+    def __init__(
+        self,
+        look: Callable[[], Seen],
+        post: Post,
+        then: Callable[[Seen | CapsuleError], None],
+        told_by: Callable[[Seen], object],
+        pulse: float = PULSE,
+    ) -> None:
+        """`told_by` is what makes one look differ from another."""
         super().__init__(daemon=True)
-        self._look, self._post, self._then = look, post, then
+        self._look, self._post, self._then, self._told_by, self._pulse = look, post, then, told_by, pulse
         self._over, self._taken = threading.Event(), threading.Event()
         self._at_once = threading.Event()
 
     def run(self) -> None:
-        before: Board | None = None
+        before: object = None
         while not self._over.is_set():
             began = time.monotonic()
             try:
-                board = self._look()
+                seen = self._look()
             except CapsuleError as fault:
                 before = None
                 self._tell(fault)
@@ -90,10 +99,10 @@ class Looking(threading.Thread):
             except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
                 self._post(Failed(fault))
                 return
-            if before is None or (board.missions, board.runs) != (before.missions, before.runs):
-                before = board
-                self._tell(board)
-            self._at_once.wait(max(PULSE / 2, PULSE - (time.monotonic() - began)))
+            if (told_by := self._told_by(seen)) != before:
+                before = told_by
+                self._tell(seen)
+            self._at_once.wait(max(self._pulse / 2, self._pulse - (time.monotonic() - began)))
             self._at_once.clear()
 
     def soon(self) -> None:
@@ -105,8 +114,8 @@ class Looking(threading.Thread):
         self._taken.set()
         self._at_once.set()
 
-    def _tell(self, what: Board | CapsuleError) -> None:
-        def take(got: Board | CapsuleError) -> None:
+    def _tell(self, what: Seen | CapsuleError) -> None:
+        def take(got: Seen | CapsuleError) -> None:
             self._taken.set()
             self._then(got)
 

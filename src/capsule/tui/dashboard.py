@@ -19,16 +19,16 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.events import Resize
+from textual.events import Key, Resize
 from textual.widgets import Input, Static
 
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
-from capsule.reports.story import printable
+from capsule.reports.style import printable
 from capsule.tui import drawing, missions
 from capsule.tui.app import CapsuleApp
-from capsule.tui.beside import Beside, Came, Failed, Looking
-from capsule.tui.desk import VIEWS, WIDE, Desk
+from capsule.tui.beside import Beside, Looking
+from capsule.tui.desk import FOUND_BY, VIEWS, WIDE, Desk
 from capsule.tui.hands import Details, Hands, Listing, Said, Started
 from capsule.tui.rows import Page, Rows
 from capsule.tui.verbs import BY_KEY, VERBS, How, Target, Verb
@@ -47,7 +47,7 @@ Severity = Literal["information", "warning", "error"]
 class Dashboard(CapsuleApp[None]):
     CSS = """
     .bar { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
-    .bar { link-style: none; link-style-hover: bold; }
+    .bar { link-style: none; link-style-hover: none; }
     #body { height: 1fr; }
     #body Rows { width: 2fr; }
     #body #about { width: 3fr; padding: 0 1; border-left: solid $panel; }
@@ -76,7 +76,8 @@ class Dashboard(CapsuleApp[None]):
         self._listing: Listing | None = None
         self._read_at, self._took, self._stale = 0.0, 0.0, True
         self._beside = Beside(self.post_message)
-        self._looking = Looking(hands.look, self.post_message, self._looked)
+        self._looking = Looking(hands.look, self.post_message, self._looked, lambda board: (board.missions, board.runs))
+        self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
 
     def compose(self) -> ComposeResult:
         yield Static(id="top", markup=False, classes="bar")
@@ -87,6 +88,8 @@ class Dashboard(CapsuleApp[None]):
         strip = Page(id="strip")
         strip.can_focus = False
         yield strip
+        self._filter.display = False
+        yield self._filter
         yield Static(id="keys", markup=False, classes="bar")
 
     def on_mount(self) -> None:
@@ -110,12 +113,6 @@ class Dashboard(CapsuleApp[None]):
         self._looking.end()
 
     # ---- what came
-
-    def on_came(self, message: Came) -> None:
-        message.then(message.got)
-
-    def on_failed(self, message: Failed) -> None:
-        raise message.fault
 
     def _looked(self, got: Board | CapsuleError) -> None:
         self._stale |= self.desk.saw(got)
@@ -240,7 +237,7 @@ class Dashboard(CapsuleApp[None]):
         for each in VIEWS:
             main.query_one(f"#{each}").display = each == name
         main.set_class(name != "items", "-lists")
-        self._rows.focus()
+        main.set_focus(self._rows)
         self.call_after_refresh(self._draw)
 
     def action_fold(self) -> None:
@@ -259,29 +256,39 @@ class Dashboard(CapsuleApp[None]):
         self.desk.fold(key, away=away)
         self._draw()
 
+    def on_key(self, event: Key) -> None:
+        """What was typed ahead comes here by way of whatever had the focus then: it is no key of where we are now."""
+        from capsule.tui.dialogs import Dialog  # noqa: PLC0415
+
+        if isinstance(self.screen, Dialog) and not self.screen.is_meant_by(event):
+            event.prevent_default()
+        elif self.focused is self._filter and event.is_printable:
+            self._filter.insert_text_at_cursor(event.character or "")
+            event.prevent_default()
+
     def action_filter(self) -> None:
-        if len(self.screen_stack) > 1 or self.query("#filter"):
-            return
-        words = Input(value=self.desk.words, placeholder="words in id, title, status or tag", id="filter")
-        self.mount(words, before="#keys")
-        words.focus()
+        """Leads back to the lists, and has the focus at once: no letter after it is a key."""
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+        self._filter.display = True
+        self.set_focus(self._filter)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.input.id == "filter":
+        if event.input is self._filter:
             self.desk.words = event.value.strip()
             self._draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.input.id == "filter":
-            self._end_filter(self.desk.words)
+        if event.input is self._filter:
+            self._end_filter()
 
     def action_unfilter(self) -> None:
-        self._end_filter("")
+        self._filter.value = ""
+        self._end_filter()
 
-    def _end_filter(self, words: str) -> None:
-        self.desk.words = words
-        self.query("#filter").remove()
-        self._rows.focus()
+    def _end_filter(self) -> None:
+        self.screen_stack[0].set_focus(self._rows)
+        self._filter.display = False
         self._draw()
 
     def action_explain(self) -> None:

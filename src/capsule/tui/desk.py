@@ -27,6 +27,8 @@ from capsule.tui.verbs import Target, fitting
 VIEWS = ("items", "missions", "history")
 WIDE = 110
 """From so many columns on there is a text beside every list."""
+FOUND_BY = "words in id, title, status, phase, type or tag"
+"""What a filter looks in."""
 _LOW = 40
 _ALWAYS = (("?", "help", "app.explain"), ("q", "quit", "app.quit"))
 _LISTED = (("Enter", "open", "app.open"), ("/", "filter", "app.filter"), *_ALWAYS)

@@ -13,7 +13,8 @@ from textual.style import Style
 from textual.widgets import Static
 
 from capsule.core.budget import Spending, in_words, price, total
-from capsule.reports.story import printable
+from capsule.reports.account_words import agents_used
+from capsule.reports.style import printable
 from capsule.reports.table import fit
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
@@ -78,7 +79,7 @@ def _lines(words: str) -> list[str]:
 
 def cost_page(view: MissionView, _details: Details | None, width: int) -> list[Content]:
     """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
-    lines = [*drawing.paragraph(f"agents used {in_words(view.spent)}", width, STRONG)]
+    lines = [*drawing.paragraph(agents_used(view.spent), width, STRONG)]
     limits = drawing.money(view.spent, view.allowed)
     lines += [*drawing.paragraph(f"of what they may: {limits}", width, FAINT), Content("")]
     ours = [attempt for attempt in view.attempts if attempt.ended and attempt.agent]

@@ -2,26 +2,54 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+import time
+from typing import ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from capsule.reports.story import printable
+from capsule.reports.style import printable
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, FAINT, STRONG, row, text
 from capsule.tui.hands import Said
 from capsule.tui.rows import Page
 from capsule.tui.verbs import How, Target, Verb
 
+Result = TypeVar("Result")
+
 _LONGEST_ANSWER = 20_000
 
 
-class Confirm(ModalScreen[str | None]):
+class Dialog(ModalScreen[Result]):
+    """Nobody answers what was not there to be read: a key that was typed before it was drawn is none of its keys."""
+
+    _drawn_at = math.inf
+
+    def on_mount(self) -> None:
+        self.call_after_refresh(self._drawn)
+
+    def _drawn(self) -> None:
+        self._drawn_at = time.monotonic()
+        self.open_to_answers()
+
+    def open_to_answers(self) -> None:
+        """It has been drawn: from now on its keys are keys."""
+
+    @property
+    def is_drawn(self) -> bool:
+        return self._drawn_at < math.inf
+
+    def is_meant_by(self, key: Key) -> bool:
+        return key.time > self._drawn_at
+
+
+class Confirm(Dialog[str | None]):
     """Shows the very command line, asks for what it still lacks, and for a yes. None is a no."""
 
     DEFAULT_CSS = """
@@ -31,7 +59,7 @@ class Confirm(ModalScreen[str | None]):
     }
     Confirm Input { border: tall $border-blurred; }
     Confirm #command { margin: 1 0; max-height: 5; }
-    Confirm Horizontal { height: auto; align-horizontal: right; }
+    Confirm Horizontal { height: auto; align-horizontal: right; visibility: hidden; }
     Confirm Button { margin-left: 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -46,9 +74,8 @@ class Confirm(ModalScreen[str | None]):
         self.verb, self.target = verb, target
 
     def compose(self) -> ComposeResult:
-        says = text(f"{self.verb.name}: {self.verb.says}?")
         with Vertical():
-            yield Static(row(text(self.target.id, STRONG), "  " if self.target.id else "", says), markup=False)
+            yield Static(text(self.verb.question_about(self.target), STRONG), markup=False)
             if self.verb.asks:
                 yield Static(text(self.verb.asks.label, FAINT), markup=False)
                 yield Input(max_length=_LONGEST_ANSWER)
@@ -58,7 +85,14 @@ class Confirm(ModalScreen[str | None]):
                 yield Button("No (Esc)", id="no", compact=True)
 
     def on_mount(self) -> None:
-        self.query_one(Input if self.verb.asks else "#yes").focus()
+        if self.verb.asks:
+            self.query_one(Input).focus()
+
+    def open_to_answers(self) -> None:
+        """What is offered from now on is what works from now on."""
+        self.query_one(Horizontal).visible = True
+        if not self.verb.asks:
+            self.set_focus(self.query_one("#yes"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.query_one("#command", Static).update(self._command(event.value))
@@ -93,7 +127,7 @@ class Confirm(ModalScreen[str | None]):
         return row(text("$ ", FAINT), drawing.said(self.verb.line(self.target, answer.strip()), 300), text(on, FAINT))
 
 
-class Answer(ModalScreen[None]):
+class Answer(Dialog[None]):
     """What a command said that did not do what was asked: its own words, cause and way out."""
 
     DEFAULT_CSS = """

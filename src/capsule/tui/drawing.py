@@ -7,16 +7,17 @@ sign beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from textual.content import Content
 from textual.widgets import Static
 
-from capsule.core.board import Mark
+from capsule.core.board import MARKS, Mark
 from capsule.core.budget import Allowance, Spending, duration
 from capsule.core.evidence import Evidence, Standing
-from capsule.reports.story import printable
-from capsule.reports.style import clean
+from capsule.core.signal import Verdict
+from capsule.core.standpoint import DELIVERED, SUCCESSES, Word, let_pass
+from capsule.reports.style import clean, printable
 from capsule.reports.table import column, fit, width_of
 
 GOOD, BAD, UNSURE, FAINT, STRONG, BUSY = (
@@ -28,7 +29,7 @@ GOOD, BAD, UNSURE, FAINT, STRONG, BUSY = (
     "$text-accent",
 )
 
-_MARKS = {
+_MARK_STYLES = {
     Mark.DONE: GOOD,
     Mark.NOW: BUSY,
     Mark.AGAIN: UNSURE,
@@ -39,17 +40,15 @@ _MARKS = {
 }
 _VERDICTS = {"PASS": GOOD, "MORE": GOOD, "SKIPPED": FAINT, "NEEDS_WORK": UNSURE, "BLOCKED": UNSURE}
 """Every other verdict is bad news."""
-_WORDS = {
-    "running": (Mark.NOW, BUSY),
-    "interrupted": (Mark.INTERRUPTED, UNSURE),
-    "waiting": (Mark.TO_DO, FAINT),
-    "parked": (Mark.HALTED, UNSURE),
-    "stopped": (Mark.HALTED, BAD),
-    "merged": (Mark.DONE, GOOD),
-    "done": (Mark.DONE, GOOD),
-    "closed": (Mark.DONE, FAINT),
-    "abandoned": (Mark.SKIPPED, FAINT),
+_WORDS: Mapping[str, str] = {
+    Word.RUNNING: BUSY,
+    Word.INTERRUPTED: UNSURE,
+    Word.PARKED: UNSURE,
+    Word.STOPPED: BAD,
+    Word.MERGED: GOOD,
+    Word.DONE: GOOD,
 }
+"""Every other is no news."""
 _SIGNS = {Standing.CONFIRMED: ("✓", GOOD), Standing.REFUTED: ("✗", BAD), Standing.UNVERIFIED: ("?", UNSURE)}
 _PROOF_LINES = 6
 
@@ -117,17 +116,20 @@ def _cut(lines: list[Content], most: int) -> list[Content]:
     return [*lines[: most - 1], row(lines[most - 1].rstrip(), " …")]
 
 
-def marked(mark: Mark) -> Content:
-    return text(mark.value, _MARKS[mark])
+def marked(mark: Mark, *, doubted: bool = False) -> Content:
+    """What is done is green, unless what was seen speaks against it."""
+    return text(mark.value, UNSURE if doubted and mark is Mark.DONE else _MARK_STYLES[mark])
 
 
-def standing(word: str) -> Content:
-    """Where a mission stands: its sign and its word."""
-    mark, style = _WORDS.get(word, (Mark.TO_DO, FAINT))
-    return row(text(mark.value, style), " ", text(word, style))
+def standing(word: str, unverified: str = "") -> Content:
+    """Where a mission stands: its sign and its word. What was delivered is green where it was checked."""
+    style = UNSURE if unverified and word in DELIVERED else _WORDS.get(word, FAINT)
+    return row(text(MARKS.get(word, Mark.TO_DO).value, style), " ", text(word, style))
 
 
-def style_of(verdict: str) -> str:
+def style_of(verdict: str, evidence: tuple[Evidence, ...] = ()) -> str:
+    if let_pass(verdict, evidence):
+        return UNSURE
     return _VERDICTS.get(verdict, BAD) if verdict else FAINT
 
 
@@ -137,13 +139,17 @@ def judged(claimed: str, verdict: str, evidence: Sequence[Evidence]) -> str:
         return ""
     counts = {kind: sum(piece.standing is kind for piece in evidence) for kind in Standing}
     refuted, unsure = counts[Standing.REFUTED], counts[Standing.UNVERIFIED]
-    if refuted:
+    if refuted and verdict == Verdict.REFUTED:
         return f"{verdict} by {refuted} of {_checks(evidence)}"
+    if refuted:
+        though = "though " if verdict in SUCCESSES else ""
+        refute = "refutes" if refuted == 1 else "refute"
+        return f"{verdict}, {though}{refuted} of {_checks(evidence)} {refute} it"
     if unsure:
         return f"{verdict}, {unsure} of {_checks(evidence)} could not be made"
     if evidence:
         return f"{verdict}, {_checks(evidence)} {'hold' if len(evidence) > 1 else 'holds'}"
-    return f"{verdict}, its word alone" if verdict == claimed and verdict in ("PASS", "MORE") else verdict
+    return f"{verdict}, its word alone" if verdict == claimed and verdict in SUCCESSES else verdict
 
 
 def _checks(evidence: Sequence[Evidence]) -> str:

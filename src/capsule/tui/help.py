@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from capsule.tui.desk import FOUND_BY
 from capsule.tui.drawing import FAINT, STRONG, row, text
 from capsule.tui.rows import Page
 from capsule.tui.verbs import VERBS
@@ -22,7 +23,7 @@ MOVING = (
     ("Enter, click", "open what is chosen"),
     ("Tab", "to the text beside the list, and back"),
     ("1 2 3", "items, missions, history; in a mission: its pages"),
-    ("/", "filter by words in id, title, status, tag; Esc ends it"),
+    ("/", f"filter by {FOUND_BY}; Enter keeps it, Esc ends it"),
     ("Esc", "back"),
     ("t", "light or dark"),
     ("?", "this page"),
@@ -31,7 +32,7 @@ MOVING = (
 SIGNS = (
     ("▶", "runs"),
     ("‖", "was interrupted"),
-    ("■", "waits for you: blocked, parked or stopped"),
+    ("■", "halted, and waits for you: blocked, parked or stopped"),
     ("✓", "done, or confirmed"),
     ("✗", "refuted: claimed, and seen to be otherwise"),
     ("?", "could not be checked"),

@@ -9,10 +9,11 @@ from textual.content import Content
 from capsule.core.board import Mark, MissionView, PhaseLine
 from capsule.core.item import Item, Status, stands_at
 from capsule.core.outline import Entry
+from capsule.core.standpoint import ENDED, let_pass
 from capsule.reports.table import fit, width_of
 from capsule.tui import drawing
 from capsule.tui.drawing import BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
-from capsule.tui.verbs import ENDED, Target, fitting
+from capsule.tui.verbs import Target, fitting
 
 _DEEPEST = 8
 """From there on nothing is indented further."""
@@ -26,6 +27,8 @@ _SIGNS = {
     Status.DONE: ("✓", GOOD),
 }
 _LONGEST_TEXT = 4000
+_ROOM_FOR_TIME = 60
+"""Where there are fewer columns, a verdict is worth more than how long it took."""
 
 
 def entry_line(entry: Entry, width: int, *, folded: bool) -> Content:
@@ -62,7 +65,7 @@ def about_item(entry: Entry, view: MissionView | None, target: Target, width: in
     lines = drawing.paragraph(f"{entry.key}  {entry.title}", width, STRONG)
     lines += [*_facts(entry, entry.item, width), Content("")]
     if view:
-        lines += [row(drawing.standing(view.word), f"  {drawing.elapsed(view.seconds)}")]
+        lines += [row(drawing.standing(view.word, view.unverified), f"  {drawing.elapsed(view.seconds)}")]
         lines += drawing.paragraph(view.sentence, width, most=4)
         lines += [*short_phases(view, width), Content("")]
     lines += [*doable(target, width), Content("")]
@@ -74,22 +77,19 @@ def about_item(entry: Entry, view: MissionView | None, target: Target, width: in
 
 
 def short_phases(view: MissionView, width: int) -> list[Content]:
-    """Where there is no room for what each agent said: what was found, and how long it took."""
+    """Where there is no room for what each agent said: what was found first, and how long it took if it fits."""
     names = min(18, max([width_of(line.phase) for line in view.lines], default=0))
     return [_phase(line, names, width) for line in view.lines]
 
 
 def _phase(line: PhaseLine, names: int, width: int) -> Content:
-    now = line.mark is Mark.NOW
+    now, mark = line.mark is Mark.NOW, drawing.marked(line.mark, doubted=let_pass(line.verdict, line.evidence))
     tries = f"#{line.tries}" if line.tries > 1 else ""
-    head = row(
-        drawing.marked(line.mark),
-        " ",
-        drawing.cell(line.phase, names, STRONG if now else ""),
-        f" {tries:<3} {drawing.elapsed(line.seconds):>10}  ",
-    )
+    name = drawing.cell(line.phase, names, STRONG if now else "")
+    time = f" {drawing.elapsed(line.seconds):>10}" if width >= _ROOM_FOR_TIME else ""
+    head = row(mark, " ", name, f" {tries:<3}", time, " ")
     judged = "under way" if now else drawing.judged(line.claimed if line.agent else "", line.verdict, line.evidence)
-    style = BUSY if now else drawing.style_of(line.verdict)
+    style = BUSY if now else drawing.style_of(line.verdict, line.evidence)
     return row(head, drawing.said(judged, max(0, width - head.cell_length), style))
 
 

@@ -1,6 +1,6 @@
 """One mission on a screen: its phases, what its agent does now, what was claimed and what was seen, what it cost.
 
-What an agent *says* and what was *checked* never stand in the same column, and each is called what it is.
+What an agent *claimed* and the *verdict* on it never stand in the same column; *checked* is what has evidence.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from capsule.core.board import Mark, MissionView, PhaseLine, seconds_between
+from capsule.core.board import Mark, MissionView, PhaseLine
 from capsule.core.cards import Attempt
 from capsule.core.evidence import Colour
+from capsule.core.stamps import seconds_between
+from capsule.core.standpoint import Word, let_pass
 from capsule.core.text import sentence
-from capsule.reports.story import printable
-from capsule.reports.style import clean
+from capsule.reports.style import clean, printable
 from capsule.reports.table import width_of
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
@@ -30,6 +31,11 @@ QUIET = 20
 _MOST_DOING = 4
 _TOLD_LINES = 8
 _GAP = 3
+_VERDICT = 24
+"""Cells that most verdicts fit in."""
+_DISPENSABLE = ("by", "time", "try")
+"""What a narrow screen does without, first things first."""
+_TO_THE_RIGHT = ("try", "time")
 
 
 class MissionPane(VerticalScroll):
@@ -66,11 +72,6 @@ class MissionPane(VerticalScroll):
             self.scroll_home(animate=False)
             self._tail = None
         self._view = view
-        self._draw()
-
-    def say(self, words: str) -> None:
-        """What stands there as long as there is no mission."""
-        self._waiting_for = words
         self._draw()
 
     def unfold(self) -> None:
@@ -114,70 +115,86 @@ class MissionPane(VerticalScroll):
 
 def head_lines(view: MissionView, width: int) -> Iterator[Content]:
     name = row(text(view.mission, STRONG), "  ", drawing.said(view.title, width))
-    yield drawing.both_ends(name, row(drawing.standing(view.word), f"  {drawing.elapsed(view.seconds)}"), width)
+    yield drawing.both_ends(
+        name, row(drawing.standing(view.word, view.unverified), f"  {drawing.elapsed(view.seconds)}"), width
+    )
     about = f"{view.workflow}, from {view.base[:12]} into {view.into}"
     yield drawing.both_ends(drawing.said(about, width, FAINT), text(drawing.money(view.spent, view.allowed)), width)
     yield _stages(view, width)
-    unverified = unverified_because(view)
-    if unverified:
-        yield text(f"UNVERIFIED: {unverified}", f"{UNSURE} bold")
+    if view.unverified:
+        yield from drawing.paragraph(view.unverified, width, f"{UNSURE} bold")
     yield Content("")
-
-
-def unverified_because(view: MissionView) -> str:
-    if view.policy.verify == "off":
-        return "verify is off, nothing that agents claim is checked"
-    return "" if view.policy.test else "no test command is known, so no claim about tests is checked"
 
 
 def _stages(view: MissionView, width: int) -> Content:
     """`✓1 ▶2 ·3  [2/3] test-review, attempt 2, 12 s`"""
-    marks = [row(drawing.marked(_of_stage(view, number)), str(number), " ") for number in range(1, view.stages + 1)]
-    bar = row(*marks, f" [{view.stage}/{view.stages}] ")
+    marks = [_of_stage([line for line in view.lines if line.stage == number]) for number in range(1, view.stages + 1)]
+    bar = row(*(row(mark, str(number), " ") for number, mark in enumerate(marks, 1)), f" [{view.stage}/{view.stages}] ")
     attempt = f", attempt {view.attempt}" if view.attempt > 1 else ""
     since = f", {drawing.elapsed(view.phase_seconds)}" if view.phase_seconds is not None else ""
-    where = f"{view.phase}{attempt}{since}" if view.phase else "at its end"
+    where = (
+        f"{view.phase}{attempt}{since}" if view.phase else view.word if view.word is Word.ABANDONED else "at its end"
+    )
     return row(bar, drawing.said(where, width - bar.cell_length, BUSY))
 
 
-def _of_stage(view: MissionView, number: int) -> Mark:
+def _of_stage(lines: Sequence[PhaseLine]) -> Content:
     """The first that applies: what goes on there, what halted there, what has to be done (again)."""
-    marks = [line.mark for line in view.lines if line.stage == number]
+    marks = [line.mark for line in lines]
     order = (Mark.NOW, Mark.HALTED, Mark.INTERRUPTED, Mark.AGAIN, Mark.TO_DO, Mark.DONE)
-    return next((mark for mark in order if mark in marks), Mark.SKIPPED)
+    shown = next((mark for mark in order if mark in marks), Mark.SKIPPED)
+    return drawing.marked(shown, doubted=any(let_pass(line.verdict, line.evidence) for line in lines))
 
 
 def phase_lines(view: MissionView, width: int, *, folded: bool) -> list[Content]:
     """A row for each phase. `folded`: those still to come but for the first share one."""
     to_come = [line for line in view.lines if line.mark is Mark.TO_DO]
     shown = [line for line in view.lines if not folded or line not in to_come[1:]]
-    names = max([width_of(line.phase) for line in shown], default=0)
-    agents = max([width_of(clean(line.agent)) for line in shown], default=0)
-    columns = (min(names, 20), min(agents, 12))
-    room = max(10, width - sum(columns) - 32)
-    head = f"  {'phase':<{columns[0]}} {'try':>3} {'time':>10} {'by' if columns[1] else '':<{columns[1]}}"
-    lines = [text(f"{head} {'it says':<11} {'checked':<{room}}"[:width], f"{FAINT} underline")]
-    lines += [_phase(line, columns, room).truncate(width, ellipsis=True) for line in shown]
+    columns = _fitting(shown, width)
+    lines = [_headings(columns, width)]
+    lines += [_phase(line, columns).truncate(width, ellipsis=True) for line in shown]
     if len(shown) < len(view.lines):
         rest = ", ".join(line.phase for line in to_come[1:])
         lines.append(row(drawing.marked(Mark.TO_DO), " ", drawing.said(f"then {rest}", width - 2, FAINT)))
     return [*lines, Content("")]
 
 
-def _phase(line: PhaseLine, columns: tuple[int, int], room: int) -> Content:
+def _fitting(lines: Sequence[PhaseLine], width: int) -> dict[str, int]:
+    """The columns and how wide they are; a narrow screen does without some before the verdict is cut."""
+    agents = max((width_of(clean(line.agent)) for line in lines), default=0)
+    columns = {
+        "phase": min(20, max([5, *(width_of(line.phase) for line in lines)])),
+        "try": 3,
+        "time": 10,
+        **({"by": min(12, max(2, agents))} if agents else {}),
+        "claimed": max([7, *(len(line.claimed) for line in lines)]),
+    }
+    for name in ("", *_DISPENSABLE):
+        columns.pop(name, None)
+        room = width - 2 - sum(cells + 1 for cells in columns.values())
+        if room >= _VERDICT:
+            break
+    return {**columns, "verdict": max(10, room)}
+
+
+def _headings(columns: dict[str, int], width: int) -> Content:
+    words = (f"{name:>{cells}}" if name in _TO_THE_RIGHT else f"{name:<{cells}}" for name, cells in columns.items())
+    return text(f"  {' '.join(words)}"[:width], f"{FAINT} underline")
+
+
+def _phase(line: PhaseLine, columns: dict[str, int]) -> Content:
     now = line.mark is Mark.NOW
-    tries = f"{line.tries}" if line.tries > 1 else ""
-    return row(
-        drawing.marked(line.mark),
-        " ",
-        drawing.cell(line.phase, columns[0], STRONG if now else ""),
-        f" {tries:>3} {drawing.elapsed(line.seconds):>10} ",
-        drawing.cell(line.agent, columns[1], FAINT),
-        " ",
-        drawing.cell("" if now or not line.agent else line.claimed, 11),
-        " ",
-        drawing.said(_verdict_of(line), room, BUSY if now else drawing.style_of(line.verdict)),
-    )
+    style = BUSY if now else drawing.style_of(line.verdict, line.evidence)
+    cells = {
+        "phase": drawing.cell(line.phase, columns["phase"], STRONG if now else ""),
+        "try": text(f"{line.tries if line.tries > 1 else '':>3}"),
+        "time": text(f"{drawing.elapsed(line.seconds):>10}"),
+        "by": drawing.cell(line.agent, columns.get("by", 1), FAINT),
+        "claimed": drawing.cell("" if now or not line.agent else line.claimed, columns["claimed"]),
+        "verdict": drawing.said(_verdict_of(line), columns["verdict"], style),
+    }
+    mark = drawing.marked(line.mark, doubted=let_pass(line.verdict, line.evidence))
+    return Content(" ").join([mark, *(cells[name] for name in columns)])
 
 
 def _verdict_of(line: PhaseLine) -> str:
@@ -243,15 +260,21 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
     assert attempt.ended
     outcome, decision = attempt.ended.outcome, attempt.ended.decision
     again = f", attempt {attempt.number}" if attempt.number > 1 else ""
-    yield _title("Checked", f"{attempt.phase}{again}", width)
+    yield _title("Checked" if attempt.evidence else "Verdict", f"{attempt.phase}{again}", width)
     if attempt.agent:
         summary = f": {outcome.signal.summary}" if outcome.signal.summary else ""
         yield from drawing.paragraph(
-            f"{attempt.claimed}{summary}", width, FAINT, first=text(f"  {clean(attempt.agent)} says  ", FAINT), most=3
+            f"{attempt.claimed}{summary}",
+            width,
+            FAINT,
+            first=text(f"  {clean(attempt.agent)} claimed  ", FAINT),
+            most=3,
         )
     claimed = attempt.claimed if attempt.agent else ""
     verdict = drawing.judged(claimed, attempt.verdict, attempt.evidence)
-    yield row("  verdict  ", drawing.said(verdict, width - 11, f"{drawing.style_of(attempt.verdict)} bold"))
+    yield row(
+        "  verdict  ", drawing.said(verdict, width - 11, f"{drawing.style_of(attempt.verdict, attempt.evidence)} bold")
+    )
     for piece in attempt.evidence:
         yield from drawing.proof(piece, width, whole=whole)
     if decision.reason and attempt.verdict != "PASS":

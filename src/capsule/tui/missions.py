@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from textual.content import Content
 
 from capsule.core.board import Board, MissionView, RunView
-from capsule.core.budget import in_words, total
+from capsule.core.budget import total
+from capsule.core.standpoint import ENDED
+from capsule.reports.account_words import agents_used
 from capsule.reports.board_lines import run_sentence
 from capsule.reports.style import clean
 from capsule.reports.table import width_of
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
-from capsule.tui.verbs import ENDED
 
 RUN = "run:"
 """What the key of a run's line begins with: no mission can be called so."""
@@ -45,7 +46,7 @@ def mission_line(view: MissionView, width: int, names: int) -> Content:
     stage = "" if ended else f"{view.stage}/{view.stages}"
     seconds = view.seconds if view.phase_seconds is None else view.phase_seconds
     head = row(
-        pad(drawing.standing(view.word), 13),
+        pad(drawing.standing(view.word, view.unverified), 13),
         drawing.cell(view.mission, names, FAINT if ended else STRONG),
         f" {stage:>5} ",
         drawing.cell("" if ended else f"{view.phase}{attempt}", 17, BUSY if view.pid is not None else ""),
@@ -65,7 +66,7 @@ def mission_line(view: MissionView, width: int, names: int) -> Content:
 def past_line(view: MissionView, width: int, names: int) -> Content:
     head = row(
         text(f"{moment(view.last)}  ", FAINT),
-        pad(drawing.standing(view.word), 13),
+        pad(drawing.standing(view.word, view.unverified), 13),
         drawing.cell(view.mission, names, STRONG),
         f" {drawing.elapsed(view.seconds):>10} ",
         text(f"{_cost(view):>8} ", FAINT),
@@ -77,7 +78,7 @@ def run_line(run: RunView, width: int, *, past: bool) -> Content:
     ended = run.card.ended
     colour = BUSY if run.running else GOOD if ended and not ended.exit_code else BAD
     when = text(f"{moment(run.card.last)}  ", FAINT) if past else Content("")
-    sign = "▶" if run.running else "■"
+    sign = "▶" if run.running else "✓" if ended else "‖"
     head = row(when, text(sign, colour), " ", text(clean(run.name), STRONG), "  ")
     return row(head, drawing.said(run_sentence(run), max(0, width - head.cell_length), "" if run.running else FAINT))
 
@@ -105,7 +106,7 @@ def totals_line(board: Board, width: int) -> Content:
         counts[view.word] = counts.get(view.word, 0) + 1
     kinds = ", ".join(f"{number} {word}" for word, number in counts.items())
     spent = total(view.spent for view in board.missions)
-    used = f"; agents used {in_words(spent)}" if spent.runs else ""
+    used = f"; {agents_used(spent)}" if spent.runs else ""
     many = f"{len(board.missions)} mission{'' if len(board.missions) == 1 else 's'}"
     return drawing.said(f"{many}: {kinds}{used}" if kinds else "no missions yet", width, FAINT)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,10 +24,10 @@ from capsule.core.board import Board, MissionView, RunView
 from capsule.core.errors import CapsuleError
 from capsule.tui import drawing
 from capsule.tui.app import CapsuleApp
+from capsule.tui.beside import PULSE, Looking
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.mission import MissionPane
 
-PULSE = 0.25
 _MOST_PROGRESS = 4
 _HELP = """\
 q, Ctrl-C   stop: the agent is ended, what is done is kept; twice: at once
@@ -39,8 +38,8 @@ e           every attempt with its whole evidence, or the last verdict alone
 l           the last lines that the agent printed
 ?           this, or no longer this
 
-✓ done   ▶ now   ↺ sent back   ■ stopped   ‖ interrupted   – skipped   · to come
-What an agent says is its claim. What is "checked" Capsule has looked at itself:
+✓ done   ▶ now   ↺ sent back   ■ halted   ‖ interrupted   – skipped   · to come
+What an agent claimed is its word alone. The verdict is what Capsule has seen itself:
 ✓ the claim holds   ✗ it does not   ? it could not be checked"""
 
 
@@ -105,30 +104,13 @@ def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
     return [view.mission for view in missions_of(now, scope) if view.mission in ran and view.word != "running"]
 
 
-class Seen(Message):
-    def __init__(self, board: Board, tail: Sequence[str] | None) -> None:
-        super().__init__()
-        self.board, self.tail = board, tail
+@dataclass(frozen=True)
+class Sight:
+    """What one look saw; no board is one that could not be read any more when the run was over."""
 
-
-class Unseen(Message):
-    """It could not be looked at; the next look may succeed."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__()
-        self.why = why
-
-
-class Broken(Message):
-    """We are wrong, and whoever opened the screen has to hear of it."""
-
-    def __init__(self, fault: Exception) -> None:
-        super().__init__()
-        self.fault = fault
-
-
-class Over(Message):
-    """The run has ended."""
+    board: Board | None
+    tail: Sequence[str] | None = None
+    over: bool = False
 
 
 class Choices(Static):
@@ -160,6 +142,10 @@ class Choices(Static):
         for start, end, value in self._places:
             if start <= x < end:
                 self.post_message(self.Chosen(self, value))
+
+
+def _told_by(sight: Sight) -> object:
+    return sight.board and (sight.board.missions, sight.board.runs), sight.tail, sight.over
 
 
 class LiveView(CapsuleApp[Ending]):
@@ -201,13 +187,13 @@ class LiveView(CapsuleApp[Ending]):
         """
         super().__init__()
         self._rings = rings
-        self._scope, self._reins, self._ours, self._pulse = scope, reins, ours, pulse
+        self._scope, self._reins, self._ours = scope, reins, ours
         self._board = Board()
         self._chosen = ""
         """The mission that somebody asked for; '' follows whichever runs."""
         self._stops, self._unseen = 0, False
         self._tail_of = ""
-        self._left = threading.Event()
+        self._looking = Looking(self._look, self.post_message, self._looked, _told_by, pulse)
         self.pane = MissionPane(id="pane", waiting_for=f"{scope.title or 'The run'} is being started …")
         self.pane.can_focus = False  # every key is ours
         self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
@@ -225,50 +211,40 @@ class LiveView(CapsuleApp[Ending]):
             loop.add_signal_handler(signal.SIGINT, self.action_stop)
             for number in (signal.SIGHUP, signal.SIGTERM):  # the terminal is gone, or is to be: the run goes on
                 loop.add_signal_handler(number, self.action_leave)
-        threading.Thread(target=self._keep_looking, daemon=True).start()
+        self._looking.start()
 
-    def _keep_looking(self) -> None:
-        """Until it is over or somebody leaves. What goes wrong here is told by the thread that can tell it."""
-        try:
-            while not self._left.is_set() and not self._look_once():
-                self._left.wait(self._pulse)
-        except Exception as fault:  # noqa: BLE001
-            self.post_message(Broken(fault))
-
-    def _look_once(self) -> bool:
+    def _look(self) -> Sight:
         """Whether it is over is asked first: what happened up to its end is seen then."""
-        over = self._reins.over()
+        over, tail_of = self._reins.over(), self._tail_of
         try:
-            board, tail_of = self._reins.look(), self._tail_of
-            self.post_message(Seen(board, self._reins.tail(tail_of) if tail_of else None))
-        except CapsuleError as fault:
-            self.post_message(Unseen(fault.message))
-        if over:
-            self.post_message(Over())
-        return over
+            return Sight(self._reins.look(), self._reins.tail(tail_of) if tail_of else None, over)
+        except CapsuleError:
+            if over:
+                return Sight(None, over=True)
+            raise
 
     def on_unmount(self) -> None:
-        self._left.set()
+        self._looking.end()
 
-    def on_seen(self, message: Seen) -> None:
-        before, self._board = self._board, message.board
-        if self._rings and ended_since(before, self._board, self._scope):
+    def _looked(self, got: Sight | CapsuleError) -> None:
+        if isinstance(got, CapsuleError):
+            self._say(f"It cannot be looked at: {got.message}")
+            self._unseen = True
+            return
+        if got.board is not None:
+            self._saw(got.board, got.tail)
+        if got.over:
+            self.exit(Ending.OVER)
+
+    def _saw(self, board: Board, tail: Sequence[str] | None) -> None:
+        before, self._board = self._board, board
+        if self._rings and ended_since(before, board, self._scope):
             self.bell()
         if self._unseen:
             self._unseen = self._notice.display = False
         self._show()
         if self._tail_of:
-            self.pane.show_tail(message.tail or ())
-
-    def on_unseen(self, message: Unseen) -> None:
-        self._say(f"It cannot be looked at: {message.why}")
-        self._unseen = True
-
-    def on_broken(self, message: Broken) -> None:
-        raise message.fault
-
-    def on_over(self, _: Over) -> None:
-        self.exit(Ending.OVER)
+            self.pane.show_tail(tail or ())
 
     def on_resize(self, _: Resize) -> None:
         self._show()
@@ -364,7 +340,9 @@ class LiveView(CapsuleApp[Ending]):
 
     def _chip(self, view: MissionView) -> Content:
         style = f"{STRONG} reverse" if view.mission == self.shown else ""
-        return row(drawing.standing(view.word)[:1], " ", drawing.said(view.mission, self.size.width, style))
+        return row(
+            drawing.standing(view.word, view.unverified)[:1], " ", drawing.said(view.mission, self.size.width, style)
+        )
 
     def _show_keys(self) -> None:
         stop = "stop" if self._ours else f"stop it (pid {self._scope.pid})"

@@ -12,14 +12,10 @@ from enum import StrEnum
 import msgspec
 
 from capsule.core.board import MissionView
-from capsule.core.campaign import is_container
 from capsule.core.errors import InvalidId
 from capsule.core.item import Item, Status, check_id
 from capsule.core.ledger import DECISION
-
-ENDED = ("merged", "done", "closed", "abandoned")
-"""The words of missions that nothing can be done about any more."""
-HALTED = ("parked", "stopped")
+from capsule.core.standpoint import ENDED, HALTED
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +32,6 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def running(self) -> bool:
         return self.pid is not None
-
-    @property
-    def holds_others(self) -> bool:
-        return self.item is not None and not self.by_status and is_container(self.item)
 
     @property
     def under_way(self) -> bool:
@@ -74,6 +66,8 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
     """The command."""
     says: str
     """What it does, for the help."""
+    question: str
+    """What is asked before it is done; `{}` is what it is done to."""
     refuses: Callable[[Target], str]
     """Why it does not fit; '' where it does."""
     asks: Question | None = None
@@ -86,6 +80,9 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.label or self.word
+
+    def question_about(self, target: Target) -> str:
+        return self.question.replace("{}", target.id or "this run")
 
     def unfit(self, target: Target) -> str:
         if self.alone or self.how is How.STOP:
@@ -154,14 +151,29 @@ def _nothing(_target: Target) -> str:
 
 
 VERBS = (
-    Verb(key="r", word="run", says="run it; an epic: all that it holds", refuses=_run, how=How.START),
     Verb(
-        key="R", word="run", label="queue", says="work through the queue", refuses=_nothing, how=How.START, alone=True
+        key="r",
+        word="run",
+        says="run it; an epic: all that it holds",
+        question="Run {} now?",
+        refuses=_run,
+        how=How.START,
+    ),
+    Verb(
+        key="R",
+        word="run",
+        label="queue",
+        says="work through the queue",
+        question="Work through the queue now?",
+        refuses=_nothing,
+        how=How.START,
+        alone=True,
     ),
     Verb(
         key="s",
         word="stop",
         says="stop it; it can go on later",
+        question="Stop {}?",
         refuses=_stop,
         how=How.STOP,
     ),
@@ -169,12 +181,14 @@ VERBS = (
         key="x",
         word="abort",
         says="end its mission; its branch stays",
+        question="End the mission {} for good?",
         refuses=_unless(lambda target: target.under_way, "has no mission under way."),
     ),
     Verb(
         key="u",
         word="unblock",
         says="let it go on, with notes for its next agent",
+        question="Let {} go on?",
         refuses=_unblock,
         asks=Question("Notes for its next agent (may be empty)", "--notes"),
     ),
@@ -182,6 +196,7 @@ VERBS = (
         key="a",
         word="advance",
         says="move it one step on, or to a phase",
+        question="Move {} on?",
         refuses=_advance,
         asks=Question("To which phase (empty: the next)", "--to"),
     ),
@@ -189,12 +204,14 @@ VERBS = (
         key="c",
         word="complete",
         says="say that it is done",
+        question="Say that {} is done?",
         refuses=_unless(lambda target: target.is_open and not target.running, "is running, or not open."),
     ),
     Verb(
         key="C",
         word="close",
         says="say that it will not be done",
+        question="Say that {} will not be done?",
         refuses=_unless(lambda target: target.is_open and not target.running, "is running, or not open."),
         asks=Question("Why will it not be done?", "--reason", required=True),
     ),
@@ -202,6 +219,7 @@ VERBS = (
         key="A",
         word="approve",
         says="say yes where it waits for a decision",
+        question="Say yes to {}?",
         refuses=_approve,
         asks=Question("Notes for its next agent (may be empty)", "--notes"),
     ),
