@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from capsule.commands.live_view import Subject, how_it_ended, running_already
-from capsule.commands.runners import KEPT, silently, start_runner
+from capsule.commands.live_view import Subject, how_it_ended, last_words, running_already
+from capsule.commands.runners import KEPT, Runner, silently, start_runner
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import RunEnded, RunStarted, StepBegun, Stopped
 from capsule.journals.sqlite import SqliteJournal
@@ -110,6 +112,100 @@ def test_asked_to_stop_it_stops_and_goes_on_when_it_is_run_again(a_held_project:
     go(project).touch()
     assert project.run().code == 0
     assert merged(project)
+
+
+STARTING = """
+import os, signal, sys, time
+from pathlib import Path
+
+def runner(lost=[]):
+    def hear(*_):
+        if lost:
+            raise KeyboardInterrupt
+        lost.append(1)
+    signal.signal(signal.SIGINT, hear)
+    Path(os.environ["READY"]).touch()
+    while not Path(os.environ["GO"]).exists():
+        time.sleep(0.02)
+
+def viewer(frame, event, _):
+    if event == "return" and frame.f_code.co_name == "start_runner":
+        sys.setprofile(None)
+        while not Path(os.environ["READY"]).exists():
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGINT)
+
+runner() if "none" in sys.orig_argv else sys.setprofile(viewer) if "capsule" in sys.orig_argv else None
+"""
+"""Ctrl-C comes when the runner has just been started; it loses the first, and the second meets Python half awake."""
+
+
+def test_ctrl_c_while_it_is_being_started_leaves_nothing_running(a_project: Project, tmp_path: Path) -> None:
+    (tmp_path / "starting").mkdir()
+    (tmp_path / "starting" / "sitecustomize.py").write_text(STARTING)
+    ready, path = tmp_path / "ready", str(tmp_path / "starting")
+    with on_a_terminal(a_project, PYTHONPATH=path, READY=str(ready), GO=str(go(a_project))) as terminal:
+        code = terminal.ends()
+    left = [file for file in (a_project.path / ".capsule" / "runners").glob("*.out") if is_open_somewhere(file)]
+    go(a_project).touch()
+    assert code == 130
+    assert left == []
+    assert terminal.afterwards.splitlines() == [
+        f"capsule: {ITEM} was stopped at once; what was recorded is kept.",
+        f"  Go on with `capsule run {ITEM}`.",
+    ]
+
+
+def is_open_somewhere(file: Path) -> bool:
+    """A runner and whoever started it share a lock on what it prints."""
+    with file.open() as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+NOTE = "import sys; print('note: by the way', file=sys.stderr, flush=True); "
+
+
+@pytest.mark.parametrize(
+    ("ending", "code", "cause", "hint"),
+    [
+        (NOTE + "sys.exit(130)", 130, "demo-1 was stopped at once", "Go on with `capsule run demo-1`"),
+        (NOTE + "import os; os.kill(os.getpid(), 2)", 130, "demo-1 was stopped at once", "Go on with"),
+        (NOTE + "import os; os.kill(os.getpid(), 9)", 137, "ended from outside, by SIGKILL", "Go on with"),
+        ("raise SystemExit(120)", 120, "could not say why: the disk may be full", "capsule run demo-1 --no-tui"),
+    ],
+)
+def test_an_end_without_a_cause_is_given_one(tmp_path: Path, ending: str, code: int, cause: str, hint: str) -> None:
+    runner = a_runner(tmp_path, ending)
+    with pytest.raises(CapsuleError, match=cause) as told:
+        last_words(runner, runner.wait(), Subject(runner.pid, "demo-1", ("demo-1",)))
+    assert told.value.exit_code == code
+    assert hint in told.value.hint
+
+
+def test_a_cause_that_is_given_is_told_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runner = a_runner(tmp_path, "import sys; print('capsule: it rains\\n  Wait.', file=sys.stderr); sys.exit(130)")
+    assert last_words(runner, runner.wait(), Subject(runner.pid, "demo-1", ("demo-1",))) == 130
+    assert capsys.readouterr() == ("", "capsule: it rains\n  Wait.\n")
+
+
+def a_runner(folder: Path, script: str) -> Runner:
+    files = [os.open(folder / kind, os.O_RDWR | os.O_CREAT) for kind in ("out", "err")]
+    return Runner(subprocess.Popen([sys.executable, "-S", "-c", script], stdout=files[0], stderr=files[1]), *files)
+
+
+def test_a_viewer_that_fails_says_that_the_run_goes_on(a_held_project: Project, tmp_path: Path) -> None:
+    (tmp_path / "broken" / "textual").mkdir(parents=True)
+    (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise RuntimeError('no more ink')\n")
+    broken = {"PYTHONPATH": str(tmp_path / "broken"), "TMPDIR": str(tmp_path)}
+    with on_a_terminal(a_held_project, **broken) as terminal:
+        assert terminal.ends() == 2
+    assert eventually(lambda: at_work(a_held_project))
+    assert terminal.text.startswith(f"{ITEM} goes on (pid {holder(a_held_project)}).")
+    assert "RuntimeError: no more ink" in terminal.text
 
 
 def test_a_viewer_that_is_killed_and_a_terminal_that_goes_leave_the_mission_alone(a_held_project: Project) -> None:

@@ -12,7 +12,9 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from capsule.commands.common import flags_of, mission_state
@@ -26,6 +28,11 @@ from capsule.core.notification import BELL, channels
 if TYPE_CHECKING:
     from capsule.core.event import Event
     from capsule.wiring import Project
+
+
+ASK_AGAIN = 1.0
+"""Seconds until whoever may not have heard it is asked again to stop."""
+_NOTE = "note: "
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,36 @@ class Subject:
         return " ".join(["capsule run", *self.items])
 
 
+class HeldBack:
+    """Ctrl-C is counted, not obeyed, while the `with` block lasts or until it is let go.
+
+    A handler of Python's, not a mask: what is started meanwhile would inherit a mask, and not hear it either.
+    """
+
+    def __init__(self) -> None:
+        self.presses = 0
+
+    def __enter__(self) -> HeldBack:
+        self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    def let_go(self) -> None:
+        """What was held back comes now."""
+        self._restore()
+        if self.presses:
+            signal.raise_signal(signal.SIGINT)
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        self.presses += 1
+
+    def _restore(self) -> None:
+        if signal.getsignal(signal.SIGINT) == self._hear:  # else somebody else listens by now
+            signal.signal(signal.SIGINT, signal.SIG_DFL if self._before is None else self._before)
+
+
 def view_run(args: argparse.Namespace) -> int:
     from capsule.wiring import open_project
 
@@ -54,59 +91,94 @@ def view_run(args: argparse.Namespace) -> int:
     found = None if otherwise else running_already(project, items)
     if found:
         return _watch_another(project, found)
-    runner = start_runner(project.root, ["run", *args.words], Path.cwd())
-    return _watch_ours(project, runner, Subject(runner.pid, items[0] if len(items) == 1 else "", items))
+    with HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
+        runner = start_runner(project.root, ["run", *args.words], Path.cwd())
+        subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
+        return _watch_ours(project, runner, subject, ctrl_c)
 
 
 def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
     """Whoever runs it: its own run, or the campaign or queue that has just come to it."""
-    streams = [f"{RUN}queue"] if not items else [items[0], f"{CAMPAIGN}{items[0]}", f"{RUN}run-{items[0]}"]
     journal = project.journal(read_only=True)
-    for stream in streams if len(items) < 2 else ():
+    for stream in _streams(items) if len(items) < 2 else ():
         pid = holder(journal, stream)
         if pid is not None:
             return Subject(pid, stream, items)
     return None
 
 
-def _watch_ours(project: Project, runner: Runner, subject: Subject) -> int:
+def _streams(items: tuple[str, ...]) -> list[str]:
+    """Every one of which whoever runs them may hold."""
+    if not items:
+        return [f"{RUN}queue"]
+    return [stream for item in items for stream in (item, f"{CAMPAIGN}{item}", f"{RUN}run-{item}")]
+
+
+def _watch_ours(project: Project, runner: Runner, subject: Subject, ctrl_c: HeldBack) -> int:
     def stop() -> str:
         runner.stop()
         return ""
 
     try:
+        ctrl_c.let_go()
         if _look(project, subject, runner.ended, stop, ours=True):
-            return _goes_on(subject)
+            return _goes_on(subject, sys.stdout)
         code = runner.wait()
     except KeyboardInterrupt:  # there was no screen yet that could have taken it for a key
-        code = _stopped(runner)
-    return _last_words(runner, code, subject)
+        code = _stopped(project, runner, subject)
+    return last_words(runner, code, subject)
 
 
-def _stopped(runner: Runner) -> int:
-    runner.stop()
+def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
+    """Asked once where it is sure to hear it, and again with each further Ctrl-C.
+
+    While it is being started a signal may be lost, so it is asked until it has ended or was asked at its work: whoever
+    holds a stream listens.
+    """
+    with HeldBack() as ctrl_c:
+        obeyed, heard = 0, False
+        while True:
+            if not heard or obeyed < ctrl_c.presses:
+                obeyed, heard = ctrl_c.presses, heard or _is_at_work(project, subject)
+                runner.stop()
+            code = runner.wait_for(ASK_AGAIN)
+            if code is not None:
+                return code
+
+
+def _is_at_work(project: Project, subject: Subject) -> bool:
     try:
-        return runner.wait()
-    except KeyboardInterrupt:
-        runner.stop()
-        return runner.wait()
+        journal = project.journal(read_only=True)
+        return any(holder(journal, stream) == subject.pid for stream in _streams(subject.items))
+    except CapsuleError:  # then it is asked once too often
+        return False
 
 
 def _watch_another(project: Project, subject: Subject) -> int:
     journal = project.journal(read_only=True)
     over, stop = (lambda: holder(journal, subject.stream) is None), (lambda: ask_to_stop(journal, subject.stream))
     if _look(project, subject, over, stop, ours=False):
-        return _goes_on(subject)
+        return _goes_on(subject, sys.stdout)
     return how_it_ended(project, subject)
 
 
 def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Callable[[], str], *, ours: bool) -> bool:
     """True where somebody left before it was over. Where it is over before there is a screen, there is none."""
     try:
-        from capsule.tui.run_view import Ending, LiveView, Reins, Scope
+        return _show(project, subject, over, stop, ours=ours)
     except ImportError as fault:
         print(f"note: there is no live view ({fault}); the run goes on without one.", file=sys.stderr)
         return not ours
+    except (Exception, KeyboardInterrupt) as end:  # of the view, not of the run
+        is_stopped_next = ours and isinstance(end, KeyboardInterrupt)
+        if not is_stopped_next and not over():
+            _goes_on(subject, sys.stderr)
+        raise
+
+
+def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Callable[[], str], *, ours: bool) -> bool:
+    from capsule.tui.run_view import Ending, LiveView, Reins, Scope
+
     if over():
         return False
     eyes = Eyes(project)
@@ -117,27 +189,48 @@ def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
     return view.open() is not Ending.OVER
 
 
-def _goes_on(subject: Subject) -> int:
+def _goes_on(subject: Subject, stream: TextIO) -> int:
     stop = f"  stop it:  kill {subject.pid}\n" if subject.pid else ""
     who = f" (pid {subject.pid})" if subject.pid else ""
-    _tell(sys.stdout, f"{subject.name} goes on{who}.\n  see it:   {subject.command}, or capsule dashboard\n{stop}")
+    _tell(stream, f"{subject.name} goes on{who}.\n  see it:   {subject.command}, or capsule dashboard\n{stop}")
     return 0
 
 
-def _last_words(runner: Runner, code: int, subject: Subject) -> int:
-    """What it printed, as if it had been printed here."""
+def last_words(runner: Runner, code: int, subject: Subject) -> int:
+    """What it printed, as if it had been printed here; where that says no cause, the cause."""
     from capsule.reports.story import printable
 
-    if code == -signal.SIGINT:  # before it was ready to be told
-        return Interrupted.exit_code
-    lines = printable(runner.err()).splitlines(keepends=True)
-    _tell(sys.stderr, "".join(line for line in lines if line.startswith("note: ")))
-    _tell(sys.stdout, printable(runner.out()))
-    _tell(sys.stderr, "".join(line for line in lines if not line.startswith("note: ")))
+    out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
+    cause = [line for line in lines if not line.startswith(_NOTE)]
+    if runner.asked or code == -signal.SIGINT:
+        cause = _without_tracebacks(cause)
+    _tell(sys.stderr, "".join(line for line in lines if line.startswith(_NOTE)))
+    _tell(sys.stdout, out)
+    _tell(sys.stderr, "".join(cause))
+    fault = None if cause and code >= 0 else _unsaid(runner, code, subject, silent=not out)
+    if fault:
+        raise fault
+    return code
+
+
+def _without_tracebacks(lines: Sequence[str]) -> list[str]:
+    """A signal that meets Python while it starts, or ends, makes it say where it was; nobody has asked for that."""
+    ours = dropwhile(lambda line: not line.startswith("capsule: "), lines)
+    return list(takewhile(lambda line: not line.startswith(("Traceback", "Exception ignored")), ours))
+
+
+def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:
+    """Why it ended, where it could not say so itself."""
+    go_on = f"Go on with `{subject.command}`."
+    if code in (-signal.SIGINT, Interrupted.exit_code) or (runner.asked and code > 0 and silent):
+        return Interrupted(f"{subject.name} was stopped at once; what was recorded is kept.", go_on)
     if code < 0:
         message = f"The run was ended from outside, by {signal.Signals(-code).name}; what was recorded is kept."
-        raise CapsuleError(message, f"Go on with `{subject.command}`.", exit_code=128 - code)
-    return code
+        return CapsuleError(message, go_on, exit_code=128 - code)
+    if code > 0 and silent:
+        message = f"{subject.name} ended with exit code {code} and could not say why: the disk may be full."
+        return CapsuleError(message, f"Make room and see: `{subject.command} --no-tui`.", exit_code=code)
+    return None
 
 
 def how_it_ended(project: Project, subject: Subject) -> int:

@@ -31,6 +31,8 @@ class Runner:
 
     def __init__(self, process: subprocess.Popen[bytes], out: int, err: int) -> None:
         self._process, self._out, self._err = process, out, err
+        self.asked = False
+        """To stop, by us."""
         for fd in (out, err):  # a dashboard may stay open for days
             weakref.finalize(self, os.close, fd)
 
@@ -45,8 +47,15 @@ class Runner:
         """Its exit code; below zero, the signal that ended it."""
         return self._process.wait()
 
+    def wait_for(self, seconds: float) -> int | None:
+        """None where it has not ended by then."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._process.wait(seconds)
+        return None
+
     def stop(self) -> None:
         """Asked once it ends its agent and stays resumable; asked twice it goes at once."""
+        self.asked = True
         self._process.send_signal(signal.SIGINT)  # which sends nothing to one that has ended
 
     def out(self) -> str:
