@@ -143,6 +143,7 @@ def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
         answer = a_merged_mission.say("dashboard", "--plain", "--once")
     assert (answer.code, answer.err) == (0, "")
     assert "Missions: 1 ended." in answer.out
+    assert answer.out.index("Missions: ") < answer.out.index("Items: ")  # a tracker may take long
     assert "merged into main as" in answer.out
 
 
@@ -229,6 +230,28 @@ def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: P
     done = hands.do(["unblock", ITEM, "--notes", "try again"])
     assert (done.code, done.err) == (0, "")
     assert "goes on from execute with your notes" in done.out
+
+
+def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(
+    a_repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands = hands_for(open_project(str(a_repo.path)))
+    for name in ("COLUMNS", "ROWS"):
+        monkeypatch.setenv(name, "30")
+    assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) <= 45  # as anywhere else
+    monkeypatch.setattr("capsule.tui.tab.in_a_browser", lambda: True)
+    assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) > 45
+
+
+def test_of_a_long_worklog_the_end_is_read(a_repo: Repo) -> None:
+    project = open_project(str(a_repo.path))
+    folder = a_repo.path / ".capsule" / "worktrees" / ITEM
+    folder.mkdir(parents=True)
+    (folder / "worklog.md").write_text("x" * 5_000_000 + "\nthe end")
+    words = details_of(project, ITEM).worklog
+    assert words.startswith("…x")
+    assert words.endswith("\nthe end")
+    assert len(words) < 100_000
 
 
 def test_a_backlog_is_listed_with_its_phases(a_backlog: BacklogProject) -> None:

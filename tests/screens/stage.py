@@ -83,6 +83,18 @@ class Stage:
         return self.answer
 
 
+class Remembering(Dashboard):
+    """What it said is gone after seconds, which may be over before a test has looked: it is remembered."""
+
+    def __init__(self, hands: Hands) -> None:
+        super().__init__(hands)
+        self.told: list[str] = []
+
+    def notify(self, message: str, *, title: str = "", **how: Any) -> None:
+        self.told.append(f"{title} {message}")
+        super().notify(message, title=title, **how)
+
+
 async def until(pilot: Pilot[Any], promise: Callable[[], object]) -> None:
     deadline = time.monotonic() + LONG
     while time.monotonic() < deadline:
@@ -111,7 +123,7 @@ def is_golden(name: str, drawn: str) -> bool:
 class Play:
     """A test's hands and eyes."""
 
-    def __init__(self, app: Dashboard, pilot: Pilot[None], stage: Stage) -> None:
+    def __init__(self, app: Remembering, pilot: Pilot[None], stage: Stage) -> None:
         self.app, self.pilot, self.stage = app, pilot, stage
 
     async def press(self, *keys: str) -> None:
@@ -171,7 +183,8 @@ class Play:
 
     @property
     def toasts(self) -> list[str]:
-        return [f"{note.title} {note.message}" for note in self.app._notifications]
+        """All there ever were."""
+        return self.app.told
 
 
 def play(scene: Scene, act: Callable[[Play], Awaitable[None]], size: tuple[int, int] = SMALL) -> None:
@@ -179,7 +192,7 @@ def play(scene: Scene, act: Callable[[Play], Awaitable[None]], size: tuple[int, 
 
     async def through() -> None:
         stage = Stage(scene)
-        app = Dashboard(stage.hands())
+        app = Remembering(stage.hands())
         async with app.run_test(size=size) as pilot:
             on_stage = Play(app, pilot, stage)
             first = scene.listing.items[0].id if not scene.listing.by_status else "WRK-001"

@@ -104,7 +104,7 @@ def test_a_no_is_a_no() -> None:
             await on.until(on.lists)
         await on.press("C")
         await on.confirm()
-        await on.until(lambda: any("It needs an answer." in toast for toast in on.toasts))
+        await on.shows("It needs an answer.")
         assert on.asks()
         await on.press("escape")
         await on.until(on.lists)

@@ -23,7 +23,8 @@ def show_board(project: Project, *, once: bool) -> int:
 
     eyes = Eyes(project)
     board = eyes.look()
-    print("\n".join([*_items(project, board), "", *board_lines(board)]), flush=True)
+    print("\n".join([*board_lines(board), ""]), flush=True)  # a tracker may take long
+    print("\n".join(_items(project, board)), flush=True)
     while not once:
         time.sleep(PULSE)
         before, board = board, eyes.look()

@@ -24,8 +24,8 @@ _LONGEST_DIFF = 400 * 1024
 _MOST_FILES = 100
 _LARGEST_FILE = "256k"
 """What is larger is not compared line by line: a diff for people, not for programs."""
-_LONGEST_WORKLOG = 8 * 1024 * 1024
 _TAIL = 64 * 1024
+"""Of what an agent writes, which may be of any length: what is new is at the end."""
 _MOST_OUTPUTS = 6
 _LISTED = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 
@@ -105,15 +105,10 @@ def _diff(project: Project, events: Sequence[Event]) -> tuple[str, str]:
 
 def _worklog(project: Project, mission: str) -> str:
     """While it is under way it lies beside the work, afterwards with the papers."""
-    from capsule.system.files import read_regular
-
     home = project.root / ".capsule"
     for folder in (home / "worktrees" / mission, home / "missions" / mission, home / "logs" / mission):
-        try:
-            if folder.is_dir() and not folder.is_symlink():
-                return read_regular(folder / "worklog.md", _LONGEST_WORKLOG).decode(errors="replace")
-        except OSError:
-            continue
+        if folder.is_dir() and not folder.is_symlink() and (words := end_of(folder / "worklog.md", _TAIL + 1)):
+            return f"…{words[1:]}" if len(words.encode()) > _TAIL else words
     return ""
 
 
@@ -130,9 +125,19 @@ def _logs(shelf: Shelf) -> Iterator[str]:
 # ---- doing
 
 
+def _forget_how_large_a_tab_is() -> None:
+    """A tab's process is told by its environment; whatever it starts would take that for a terminal's size."""
+    from capsule.tui.tab import in_a_browser
+
+    if in_a_browser():
+        for name in ("COLUMNS", "ROWS"):
+            os.environ.pop(name, None)
+
+
 def _do(project: Project, words: Sequence[str]) -> Said:
     from capsule.tui.hands import Said
 
+    _forget_how_large_a_tab_is()
     done = subprocess.run(
         [sys.executable, "-P", "-m", "capsule", *words],
         cwd=project.root,
@@ -148,6 +153,7 @@ def _start(project: Project, words: Sequence[str]) -> Started:
     from capsule.commands.runners import start_runner
     from capsule.tui.hands import Said, Started
 
+    _forget_how_large_a_tab_is()
     runner = start_runner(project.root, words)
     return Started(runner.pid, lambda: Said(runner.wait(), runner.out(), runner.err()))
 

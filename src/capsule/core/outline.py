@@ -11,9 +11,11 @@ from itertools import takewhile
 
 import msgspec
 
-from capsule.core.board import Board, MissionView
+from capsule.core.board import Board, MissionView, RunView
 from capsule.core.campaign import below, is_container
+from capsule.core.event import CAMPAIGN, RUN
 from capsule.core.item import Item, Status, as_shown
+from capsule.core.standpoint import Word
 
 HEADING = ":"
 """What the key of a heading begins with: no item can be called so."""
@@ -27,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 0
     item: Item | None = None
     word: str = ""
-    """How its mission stands, where it has one."""
+    """How its mission stands, where it has one; `running` where a run goes through all that it holds."""
     phase: str = ""
     """Where that is."""
     done: int = 0
@@ -39,7 +41,25 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[Entry]:
     missions = {view.mission: view for view in board.missions}
-    return list(_by_status(items, missions) if by_status else _by_family(items, missions))
+    entries = _by_status(items, missions) if by_status else _by_family(items, missions)
+    gone_through = {run.card.stream for run in board.runs if run.running}
+    return [_with_its_run(entry, gone_through) for entry in entries] if gone_through else list(entries)
+
+
+def run_of(board: Board, item: str) -> RunView | None:
+    """Whoever goes through all that it holds, or through its phases, right now."""
+    streams = _streams(item)
+    return next((run for run in board.runs if run.running and run.card.stream in streams), None)
+
+
+def _streams(item: str) -> tuple[str, str]:
+    return f"{CAMPAIGN}{item}", f"{RUN}run-{item}"
+
+
+def _with_its_run(entry: Entry, gone_through: Container[str]) -> Entry:
+    """It runs as long as its run does, also between two missions."""
+    runs = entry.item is not None and any(stream in gone_through for stream in _streams(entry.key))
+    return msgspec.structs.replace(entry, word=Word.RUNNING) if runs else entry
 
 
 def unfolded(entries: Iterable[Entry], folded: Container[str]) -> list[Entry]:

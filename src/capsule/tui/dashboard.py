@@ -20,13 +20,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.events import Key, Resize
+from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.reports.style import printable
 from capsule.tui import drawing, missions
-from capsule.tui.app import CapsuleApp
+from capsule.tui.app import CapsuleApp, Result
 from capsule.tui.beside import Beside, Looking
 from capsule.tui.desk import FOUND_BY, VIEWS, WIDE, Desk
 from capsule.tui.hands import Details, Hands, Listing, Said, Started
@@ -38,6 +39,8 @@ _AT_MOST_EVERY = 2.0
 _AT_ONCE = 10.0
 """A run that ends so soon after it was asked for is still what somebody waits for."""
 _LONGEST_TOAST = 600
+_REFUSAL = 3.0
+"""Seconds until a word about a key that does nothing here is gone."""
 _PATIENCE = 20
 """A tracker is asked for no more than this part of the time, however long it takes to answer."""
 
@@ -75,6 +78,7 @@ class Dashboard(CapsuleApp[None]):
         self.hands, self.desk = hands, Desk()
         self._listing: Listing | None = None
         self._read_at, self._took, self._stale = 0.0, 0.0, True
+        self._acted_at = 0.0
         self._beside = Beside(self.post_message)
         self._looking = Looking(hands.look, self.post_message, self._looked, lambda board: (board.missions, board.runs))
         self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
@@ -130,6 +134,8 @@ class Dashboard(CapsuleApp[None]):
         def came(got: Listing | CapsuleError) -> None:
             self._read_at = time.monotonic()
             self._took = self._read_at - began
+            if self._acted_at > began:  # what was read may be what was there before
+                self._read_at_once()
             if got != self._listing:
                 self._listing = got if isinstance(got, Listing) else None
                 self.desk.listed(got)
@@ -138,6 +144,10 @@ class Dashboard(CapsuleApp[None]):
         if self._looking.ident and self._beside.ask("items", self.hands.items, came):
             self._stale = False
 
+    def _read_at_once(self) -> None:
+        self._read_at = 0.0
+        self._read_items()
+
     # ---- drawing
 
     def _draw(self) -> None:
@@ -145,29 +155,32 @@ class Dashboard(CapsuleApp[None]):
             return
         main, width = self.screen_stack[0], max(20, self.size.width - 2)
         rows = main.query_one(f"#{self.desk.view}", Rows)
-        lines = self.desk.lines(max(20, rows.size.width - 1))
+        lines = self.desk.lines(max(20, rows.room))
         rows.say(lines.empty)
         rows.show(lines.keys, lines.draw)
         about = main.query_one("#about", Page)
         if about.display:
-            about.read(self.desk.about(rows.key, max(20, about.size.width)))
+            about.read(self.desk.about(rows.key, max(20, about.room)))
         strip, running = main.query_one("#strip", Page), self.desk.strip(width, self.size.height)
         if strip.outer_size.height != len(running):
             strip.styles.height = len(running)
         strip.read(running)
         drawing.put(main.query_one("#top", Static), self.desk.top(width))
         drawing.put(main.query_one("#keys", Static), self.desk.keys(rows.key))
-        self._draw_mission()
+        self._draw_what_lies_above()
 
-    def _draw_mission(self) -> None:
+    def _draw_what_lies_above(self) -> None:
         if len(self.screen_stack) == 1:
             return
         from capsule.tui.details import MissionScreen  # noqa: PLC0415
+        from capsule.tui.help import Reading  # noqa: PLC0415
 
         for screen in self.screen_stack[1:]:
             if isinstance(screen, MissionScreen):
                 screen.looked(self.desk.board)
                 screen.keys(self.desk.keys(screen.mission, opened=True))
+            elif isinstance(screen, Reading):
+                screen.fill()
 
     def on_resize(self, event: Resize) -> None:
         self.screen_stack[0].set_class(event.size.width < WIDE, "-narrow")
@@ -198,23 +211,28 @@ class Dashboard(CapsuleApp[None]):
         if self._rows.key and len(self.screen_stack) == 1:
             self._open(self._rows.key)
 
+    def _put_above(self, screen: Screen[Result], then: Callable[[Result | None], None] | None = None) -> None:
+        """What was said before would lie over what is asked now."""
+        self.clear_notifications()
+        self.push_screen(screen, then)
+
     def _open(self, key: str) -> None:
         run, entry = missions.find_run(self.desk.board, key), self.desk.entry(key)
         if run:
-            self._read(run.name, lambda width: missions.run_page(run, width))
+            self._read(run.name, lambda width: self.desk.run_page(key, width))
         elif self.desk.board.mission(key):
             self._open_mission(key)
         elif entry and entry.holds:
             self._fold(key, away=not self.desk.folded(key))
         elif entry:
-            self.notify(f"{printable(key)} has no mission yet: r runs it.", markup=False)
+            self.notify(f"{printable(key)} has no mission yet: r runs it.", timeout=_REFUSAL, markup=False)
 
     def _open_mission(self, mission: str) -> None:
         from capsule.tui.details import MissionScreen  # noqa: PLC0415
 
         screen = MissionScreen(mission, self._want_details)
         screen.looked(self.desk.board)
-        self.push_screen(screen, lambda _: self._draw())
+        self._put_above(screen, lambda _: self._draw())
         self.call_after_refresh(self._draw)
 
     def _want_details(self, mission: str) -> None:
@@ -300,7 +318,7 @@ class Dashboard(CapsuleApp[None]):
         from capsule.tui.help import Reading  # noqa: PLC0415
 
         if not isinstance(self.screen, Reading):
-            self.push_screen(Reading(title, lines))
+            self._put_above(Reading(title, lines))
 
     def action_light_or_dark(self) -> None:
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
@@ -317,14 +335,14 @@ class Dashboard(CapsuleApp[None]):
         verb, target = BY_KEY[key], self.target()
         unfit = verb.unfit(target)
         if unfit:
-            self.notify(printable(unfit), severity="warning", markup=False)
+            self.notify(printable(unfit), severity="warning", timeout=_REFUSAL, markup=False)
             return
 
         def answered(answer: str | None) -> None:
             if answer is not None:
                 self._do(verb, target, answer)
 
-        self.push_screen(Confirm(verb, target), answered)
+        self._put_above(Confirm(verb, target), answered)
 
     def _do(self, verb: Verb, target: Target, answer: str) -> None:
         words, line = verb.words(target, answer), verb.line(target, answer)
@@ -339,7 +357,7 @@ class Dashboard(CapsuleApp[None]):
             self._tell(line, got)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
-            self.notify("That is being done already.", severity="warning", markup=False)
+            self.notify("That is being done already.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:
         """It is waited for as well, beside: one that cannot begin says so, and nowhere but in its last words."""
@@ -359,8 +377,10 @@ class Dashboard(CapsuleApp[None]):
         self._beside.ask(f"start {line}", partial(self.hands.start, words), came)
 
     def _something_happened(self) -> None:
-        self._stale = True
+        """By somebody who sits here, and looks at what came of it."""
+        self._acted_at = time.monotonic()
         self._looking.soon()
+        self._read_at_once()
 
     def _tell(self, line: str, got: Said | CapsuleError, *, aside: bool = False) -> None:
         """`aside`: nobody waits for it, so it does not take the screen."""
@@ -368,7 +388,7 @@ class Dashboard(CapsuleApp[None]):
 
         said = got if isinstance(got, Said) else Said(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
-            self.push_screen(Answer(line, said))
+            self._put_above(Answer(line, said))
             return
         words = printable(said.err if said.code else said.out).strip()[:_LONGEST_TOAST]
         severity: Severity = "error" if said.code else "information"

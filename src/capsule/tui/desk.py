@@ -14,10 +14,11 @@ from textual.style import Style
 
 from capsule.core.board import Board, MissionView
 from capsule.core.errors import CapsuleError
-from capsule.core.outline import Entry, matching, outline, unfolded
+from capsule.core.outline import Entry, matching, outline, run_of, unfolded
 from capsule.reports.board_lines import overview
+from capsule.reports.style import clean
 from capsule.tui import drawing, missions
-from capsule.tui.drawing import BAD, BUSY, FAINT, UNSURE, row, text
+from capsule.tui.drawing import BAD, BUSY, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.hands import Listing
 from capsule.tui.items import about_item, doable, entry_line, short_phases
 from capsule.tui.mission import finding_lines, head_lines, now_lines
@@ -66,7 +67,7 @@ class Desk:
             return False
         self._trouble.pop("journal", None)
         self.board = got
-        before, self._standing = self._standing, missions.words_of(got.missions)
+        before, self._standing = self._standing, missions.words_of(got)
         if self._standing == before:
             return False
         self._outline()
@@ -167,21 +168,29 @@ class Desk:
         item = next((item for item in listing.items if item.id == key), None)
         if view is None and item is None:
             return Target()
-        pid = view.pid if view else None
+        run, pid = run_of(self.board, key), view.pid if view else None
         if view is not None and view.parent and item is None:  # part of another: that one can be told something
             return Target(stream=key, pid=pid)
-        return Target(id=key, item=item, mission=view, by_status=listing.by_status, stream=key, pid=pid)
+        stream = key
+        if run and pid is None:
+            stream, pid = run.card.stream, run.pid
+        return Target(id=key, item=item, mission=view, by_status=listing.by_status, stream=stream, pid=pid)
 
     def about(self, key: str, width: int) -> list[Content]:
         entry, view, run = self.entry(key), self.board.mission(key), missions.find_run(self.board, key)
         if entry:
             return about_item(entry, view, self.target(key), width)
         if run:
-            return missions.run_page(run, width)
+            return [text(clean(run.name), STRONG), *missions.run_page(run, width)]
         if view is None:
             return []
         lines = [*head_lines(view, width), *short_phases(view, width), Content(""), *now_lines(view, width)]
         return [*lines, *doable(self.target(key), width), Content(""), *finding_lines(view, width, whole=False)]
+
+    def run_page(self, key: str, width: int) -> list[Content]:
+        """As it stands now: whoever reads it may do so for hours."""
+        run = missions.find_run(self.board, key)
+        return missions.run_page(run, width) if run else [text("Nothing is known of it any more.", FAINT)]
 
     # ---- above and below
 

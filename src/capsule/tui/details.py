@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-from capsule.core.budget import Spending, in_words, price, total
+from capsule.core.budget import UNLIMITED, Spending, in_words, price, total
 from capsule.reports.account_words import agents_used
 from capsule.reports.style import printable
 from capsule.reports.table import fit
@@ -80,8 +80,10 @@ def _lines(words: str) -> list[str]:
 def cost_page(view: MissionView, _details: Details | None, width: int) -> list[Content]:
     """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
     lines = [*drawing.paragraph(agents_used(view.spent), width, STRONG)]
-    limits = drawing.money(view.spent, view.allowed)
-    lines += [*drawing.paragraph(f"of what they may: {limits}", width, FAINT), Content("")]
+    limits = "no budget is set"
+    if view.allowed != UNLIMITED:
+        limits = f"of what they may: {drawing.money(view.spent, view.allowed)}"
+    lines += [*drawing.paragraph(limits, width, FAINT), Content("")]
     ours = [attempt for attempt in view.attempts if attempt.ended and attempt.agent]
     for phase in dict.fromkeys(attempt.phase for attempt in ours):
         lines += _cost_of(phase, [attempt for attempt in ours if attempt.phase == phase], width)
@@ -138,6 +140,8 @@ class MissionScreen(Screen[None]):
         self._view: MissionView | None = None
         self._details: Details | None = None
         self._as_of = ""
+        self._laid_out: tuple[str, Details | None, int] | None = None
+        """What was on disk as it stands on the page: long, and laid out once."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="pages", markup=False, classes="bar")
@@ -164,8 +168,9 @@ class MissionScreen(Screen[None]):
             self._draw()
 
     def found(self, details: Details) -> None:
-        self._details = details
-        self._draw()
+        if details != self._details:
+            self._details = details
+            self._draw()
 
     def keys(self, words: Content) -> None:
         if self.is_mounted:
@@ -186,7 +191,10 @@ class MissionScreen(Screen[None]):
             self.query_one("#now", MissionPane).show(self._view)
             return
         page = self.query_one("#page", Page)
-        page.read(build(self._view, self._details, max(20, self.size.width - 3)))
+        wanted = (self.page, self._details, max(20, self.size.width - 3))
+        if self.page not in ON_DISK or wanted != self._laid_out:
+            self._laid_out = wanted
+            page.read(build(self._view, *wanted[1:]))
 
     def _tabs(self) -> Content:
         parts: list[Content | str] = [text(f"{self.mission}  ", STRONG)]

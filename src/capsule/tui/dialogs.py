@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from typing import ClassVar, TypeVar
 
@@ -16,7 +17,7 @@ from textual.widgets import Button, Input, Static
 
 from capsule.reports.style import printable
 from capsule.tui import drawing
-from capsule.tui.drawing import BAD, FAINT, STRONG, row, text
+from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.hands import Said
 from capsule.tui.rows import Page
 from capsule.tui.verbs import How, Target, Verb
@@ -24,6 +25,8 @@ from capsule.tui.verbs import How, Target, Verb
 Result = TypeVar("Result")
 
 _LONGEST_ANSWER = 20_000
+_COLUMNS = re.compile(r"\S(?: {2,}|\t)\S")
+"""What is lined up by somebody who counted blanks."""
 
 
 class Dialog(ModalScreen[Result]):
@@ -77,7 +80,7 @@ class Confirm(Dialog[str | None]):
         with Vertical():
             yield Static(text(self.verb.question_about(self.target), STRONG), markup=False)
             if self.verb.asks:
-                yield Static(text(self.verb.asks.label, FAINT), markup=False)
+                yield Static(text(self.verb.asks.label, FAINT), id="asks", markup=False)
                 yield Input(max_length=_LONGEST_ANSWER)
             yield Static(self._command(""), id="command", markup=False)
             with Horizontal():
@@ -112,7 +115,8 @@ class Confirm(Dialog[str | None]):
             return
         answer = self._answer()
         if self.verb.asks and self.verb.asks.required and not answer:
-            self.app.notify("It needs an answer.", severity="warning", markup=False)
+            asked = row(text(self.verb.asks.label, FAINT), text("  It needs an answer.", UNSURE))
+            self.query_one("#asks", Static).update(asked)
             return
         self.dismiss(answer)
 
@@ -156,10 +160,10 @@ class Answer(Dialog[None]):
         self.call_after_refresh(self._fill, page)
 
     def on_resize(self) -> None:
-        self._fill(self.query_one(Page))
+        self.call_after_refresh(self._fill, self.query_one(Page))
 
     def _fill(self, page: Page) -> None:
-        lines = answer_lines(self._said, max(20, self.size.width - 14))
+        lines = answer_lines(self._command, self._said, max(20, page.room))
         page.styles.height = min(16, len(lines))
         page.read(lines)
 
@@ -167,11 +171,24 @@ class Answer(Dialog[None]):
         self.dismiss()
 
 
-def answer_lines(said: Said, width: int) -> list[Content]:
+def answer_lines(line: str, said: Said, width: int) -> list[Content]:
+    """Sentences are wrapped; what stands in columns keeps them."""
     words = "\n".join(filter(None, (printable(said.err).strip(), printable(said.out).strip())))
-    lines = [
-        line
-        for each in words[:_LONGEST_ANSWER].splitlines()
-        for line in drawing.paragraph(each, width, BAD if each.startswith("capsule:") else "")
-    ]
-    return lines or [text(f"It ended with exit code {said.code}, and said nothing.")]
+    if not words:
+        return _silence(line, said, width)
+    return [shown for each in words[:_LONGEST_ANSWER].splitlines() for shown in _answer_line(each, width)]
+
+
+def _answer_line(words: str, width: int) -> list[Content]:
+    style, indent = BAD if words.startswith("capsule:") else "", " " * (len(words) - len(words.lstrip()))
+    if _COLUMNS.search(words):
+        return drawing.passage(words, width, indent=indent, style=style)
+    return drawing.paragraph(words, width, style, first=indent)
+
+
+def _silence(line: str, said: Said, width: int) -> list[Content]:
+    """The last words of a run go to a file: where the disk is full they are lost."""
+    run = line.startswith("capsule run")
+    why = " Its last words could not be kept: is the disk full?" if run else ""
+    lines = drawing.paragraph(f"It ended with exit code {said.code}, and said nothing.{why}", width)
+    return lines + drawing.paragraph(f"See what it says: {line}{' --no-tui' if run else ''}", width)

@@ -70,10 +70,13 @@ class Reading(Screen[None]):
         self.query_one(Page).focus()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._fill)
+        self.call_after_refresh(self.fill)
 
-    def _fill(self) -> None:
-        self.query_one(Page).read(self._lines(max(20, self.size.width - 2)))
+    def fill(self) -> None:
+        """With how things are now."""
+        if self.is_mounted:
+            page = self.query_one(Page)
+            page.read(self._lines(max(20, page.room)))
 
     def action_leave(self) -> None:
         self.dismiss()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from textual.content import Content
 
 from capsule.core.board import Board, MissionView, RunView
 from capsule.core.budget import total
-from capsule.core.standpoint import ENDED
+from capsule.core.standpoint import ENDED, Word
 from capsule.reports.account_words import agents_used
 from capsule.reports.board_lines import run_sentence
 from capsule.reports.style import clean
@@ -112,9 +112,9 @@ def totals_line(board: Board, width: int) -> Content:
 
 
 def run_page(run: RunView, width: int) -> list[Content]:
-    """All that is known of one run: how far it is, what it did, what it did not, and why."""
+    """All that is known of one run but its name: how far it is, what it did, what it did not, and why."""
     card, ended = run.card, run.card.ended
-    lines = [text(clean(run.name), STRONG), *drawing.paragraph(run_sentence(run), width), Content("")]
+    lines = [*drawing.paragraph(run_sentence(run), width), Content("")]
     for progress in card.progress.values():
         lines += drawing.paragraph(f"{progress.item}  {progress.done} of {progress.of} done  {progress.title}", width)
     for closed in card.closed:
@@ -160,6 +160,7 @@ def find_run(board: Board, key: str) -> RunView | None:
     return next((run for run in board.runs if f"{RUN}{run.card.stream}" == key), None)
 
 
-def words_of(views: Sequence[MissionView]) -> dict[str, tuple[str, str]]:
-    """By mission, what an outline shows of it: drawn anew when this changes, and not before."""
-    return {view.mission: (view.word, view.phase) for view in views}
+def words_of(board: Board) -> dict[str, tuple[str, str]]:
+    """By mission or run, what an outline shows of it: drawn anew when this changes, and not before."""
+    runs = {f"{RUN}{run.card.stream}": (Word.RUNNING.value, "") for run in board.runs if run.running}
+    return runs | {view.mission: (view.word, view.phase) for view in board.missions}

@@ -77,6 +77,11 @@ class Rows(ScrollView, can_focus=True):
     def keys(self) -> Sequence[str]:
         return self._keys
 
+    @property
+    def room(self) -> int:
+        """So many columns of a line can be seen: one is the scrollbar's, whether it is there or not."""
+        return self.scrollable_content_region.width
+
     def say(self, words: str) -> None:
         """What stands there where there is nothing else."""
         self._empty = words
@@ -98,7 +103,7 @@ class Rows(ScrollView, can_focus=True):
             self._go(self._keys.index(key))
 
     def _draw_what_differs(self) -> None:
-        width, top = self.size.width, round(self.scroll_y)
+        width, top = self.room, round(self.scroll_y)
         now = {y: self._line(y, width) for y in range(top, top + self.size.height)}
         for y, line in now.items():
             old = self._drawn.get(y)
@@ -112,7 +117,7 @@ class Rows(ScrollView, can_focus=True):
         return Content(self._empty) if number == 0 and not self._keys else Content("")
 
     def render_line(self, y: int) -> Strip:
-        number, width = y + round(self.scroll_y), self.size.width
+        number, width = y + round(self.scroll_y), self.room
         base = self.visual_style
         if number not in self._drawn:
             self._drawn[number] = self._line(number, width)
