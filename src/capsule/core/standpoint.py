@@ -30,8 +30,6 @@ class Word(StrEnum):
     ABANDONED = "abandoned"
 
 
-BY_HAND = "by hand"
-"""How a mission ends whose item a person completed, closed or archived."""
 HALTED = (Word.PARKED, Word.STOPPED)
 FOR_A_HUMAN = (*HALTED, Word.INTERRUPTED)
 DELIVERED = (Word.MERGED, Word.DONE)
@@ -77,11 +75,7 @@ def _running(situation: Situation) -> Standpoint | None:
 
 def _abandoned(situation: Situation) -> Standpoint | None:
     how = situation.state.abandoned
-    if not how:
-        return None
-    settled = how.endswith(BY_HAND)  # its item is closed or archived: there is nothing to run any more
-    way_on = f"capsule logs {situation.state.mission}" if settled else _run(situation)
-    return Standpoint(Word.ABANDONED, f"abandoned: {how}", way_on)
+    return Standpoint(Word.ABANDONED, f"abandoned: {how}", _run(situation)) if how else None
 
 
 def _halted(situation: Situation) -> Standpoint | None:
