@@ -260,6 +260,8 @@ def test_whoever_is_in_the_room_gets_page_and_files_but_no_listing(server: Serve
     assert response.status == 200
     assert f'data-session-websocket-url="ws://{server.host}{room}ws"' in page
     assert "<title>&lt;a&gt; · Capsule</title>" in page
+    welcome = server.get(f"/?token={server.token}")[1]
+    assert all('rel="icon" href="data:,"' in each for each in (welcome, page)), "a slow browser asks for one elsewhere"
     linked = re.findall(r'(?:src|href)="([\w./]+\w)"|url\("([^"]+)"\)', page)
     files = [one or other for one, other in linked]
     assert len(files) == 5
