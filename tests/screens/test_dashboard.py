@@ -16,7 +16,7 @@ from capsule.core.errors import CapsuleError
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.details import MissionScreen
 from capsule.tui.dialogs import Answer, Confirm
-from capsule.tui.help import MOVING, Reading
+from capsule.tui.help import MOVING, Help, Reading
 from capsule.tui.mission import MissionPane
 from capsule.tui.rows import Page, Rows
 from capsule.tui.verbs import VERBS
@@ -51,7 +51,7 @@ READ_BACK = ("k", "up", "pageup", "ctrl+b", "g", "home")
 FOLDS = (("h", "l"), ("left", "right"))
 VIEW_KEYS = {"1": "items", "2": "missions", "3": "history"}
 HELP_KEYS = ("question_mark", "f1")
-READING_LEAVES = ("escape", "left", "h", "question_mark")
+READING_LEAVES = ("escape", "left", "h")
 QUITS = ("q", "ctrl+c", "ctrl+q")
 MISSION_SCROLLS = (("j", 1), ("j", 2), ("k", 1), ("G", None), ("g", 0))
 """Where each leads to, one after the other; None is the end."""
@@ -161,7 +161,7 @@ def test_tab_goes_to_the_text_beside_the_list_and_back() -> None:
 
 def test_help_names_every_key_that_does_something_and_is_left_again() -> None:
     async def act(on: Play) -> None:
-        for number, leave in enumerate(READING_LEAVES):
+        for number, leave in enumerate((*READING_LEAVES, *HELP_KEYS)):
             await on.press(HELP_KEYS[number % len(HELP_KEYS)])
             await on.shows(*(f"{verb.key} {verb.name}" for verb in VERBS), *(keys for keys, _ in MOVING))
             await on.press(leave)
@@ -293,6 +293,10 @@ def test_an_ended_run_is_told_on_a_page_of_its_own() -> None:
         await on.go_to("run:_queue")
         await on.press("enter")
         await on.shows("nothing is left to do", "failed  shop-2: no")
+        await on.press("question_mark")
+        await on.shows("Moving")
+        await on.press("question_mark")
+        await on.shows("nothing is left to do", "failed  shop-2: no")
 
     play(finished(), act)
 
@@ -414,6 +418,7 @@ PRESSED: dict[type, set[str]] = {
     Confirm: {*YESSES, *chain(*NOES)},
     Answer: {*ANSWER_LEAVES},
     Reading: {*READING_LEAVES},
+    Help: {*HELP_KEYS},
 }
 """By whoever binds them: the tables that the tests go through."""
 

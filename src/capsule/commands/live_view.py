@@ -198,7 +198,7 @@ def _goes_on(subject: Subject, stream: TextIO) -> int:
 
 def last_words(runner: Runner, code: int, subject: Subject) -> int:
     """What it printed, as if it had been printed here; where that says no cause, the cause."""
-    from capsule.reports.story import printable
+    from capsule.reports.style import printable
 
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
     cause = [line for line in lines if not line.startswith(_NOTE)]

@@ -262,7 +262,7 @@ def _copy_as_it_is(source: BinaryIO, target: BinaryIO, size: int) -> None:
 
 def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
     """Line by line, so that a sequence or a character is seldom cut in two; a cut one loses its power all the same."""
-    from capsule.reports.story import printable
+    from capsule.reports.style import printable
 
     while size > 0 and (line := source.readline(min(size, CHUNK))):
         target.write(printable(line.decode(errors="replace")).encode())
@@ -271,7 +271,7 @@ def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
 
 def _copy_in_words(wording: Wording, source: BinaryIO, target: BinaryIO, size: int) -> None:
     """Whole lines only: half an event is read again once the rest of it is there. One beyond measure is passed over."""
-    from capsule.reports.story import printable
+    from capsule.reports.style import printable
 
     end = source.tell() + size
     while (begin := source.tell()) < end and (line := source.readline(min(end - begin, CHUNK))):

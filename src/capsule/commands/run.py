@@ -423,7 +423,7 @@ def _used(state: MissionState) -> list[str]:
 
 
 def _if_merged_on_red(project: Project, mission: str) -> list[str]:
-    from capsule.reports.story import NOT_GREEN, merged_on_red
+    from capsule.core.standpoint import NOT_GREEN, merged_on_red
 
     journal = project.journal(read_only=True)
     events = [event for _, event in journal.events(mission)]

@@ -31,7 +31,6 @@ from capsule.core.event import (
 from capsule.core.evidence import Evidence, Standing
 from capsule.core.standpoint import (
     DELIVERED,
-    NOT_GREEN,
     Situation,
     Standpoint,
     Word,
@@ -50,7 +49,6 @@ _WORDS = {Word.MERGED: "green", Word.PARKED: "yellow", Word.INTERRUPTED: "yellow
 _PROOF_LINES = 6
 _FEEDBACK_LINES = 20
 NARROWEST = 32
-__all__ = ["NOT_GREEN", "Story", "facts", "lines", "merged_on_red", "printable"]
 
 
 class Story:

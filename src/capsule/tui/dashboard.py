@@ -310,9 +310,9 @@ class Dashboard(CapsuleApp[None]):
         self._draw()
 
     def action_explain(self) -> None:
-        from capsule.tui.help import help_lines  # noqa: PLC0415
+        from capsule.tui.help import Help  # noqa: PLC0415
 
-        self._read("Help", lambda _width: help_lines())
+        self._put_above(Help())
 
     def _read(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
         from capsule.tui.help import Reading  # noqa: PLC0415

@@ -55,7 +55,7 @@ def _line(pair: tuple[str, str]) -> Content:
 class Reading(Screen[None]):
     """A page of its own, until Esc."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,left,h,question_mark", "leave", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,left,h", "leave", show=False)]
 
     def __init__(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
         super().__init__()
@@ -80,3 +80,12 @@ class Reading(Screen[None]):
 
     def action_leave(self) -> None:
         self.dismiss()
+
+
+class Help(Reading):
+    """Also above another page, which is there again afterwards."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "leave", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__("Help", lambda _width: help_lines())
