@@ -38,7 +38,7 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, all pinned; attacks, and all that wants bubblewrap
+live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, a browser; attacks, and all that wants bubblewrap
 	@path="$$(tools/live $(BIN)/python)" && export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1 && \
 	    { $(BIN)/pytest -n 2 --dist worksteal -rs tests/live $(CONFINED) $(ONCE_MORE); }
 
