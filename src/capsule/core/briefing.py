@@ -37,6 +37,14 @@ class Grounds(msgspec.Struct, frozen=True):
     """Read-only again, although it lies inside what is writable."""
     stand_ins: tuple[tuple[str, str], ...] = ()
     """(path, what the agent finds there instead): it may do with that what it likes."""
+    place: str = ""
+    """The folder where the work is done, writable; in the sandbox it is seen at `at`, and nowhere else."""
+    at: str = ""
+    """The checkout's own path, where `place` is mounted; '' leaves `place` at its own."""
+    shown: tuple[tuple[str, str], ...] = ()
+    """(path, what is seen there instead): files and folders that can be read only."""
+    layers: tuple[tuple[str, str], ...] = ()
+    """(path, folder): the folder's content is seen there below a layer of this run's own that is thrown away."""
 
 
 class Briefing(msgspec.Struct, frozen=True, kw_only=True):

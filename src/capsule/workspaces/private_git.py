@@ -81,34 +81,9 @@ class PrivateGit:
         """Filled beside its place, and put there when it is whole."""
         self.remove()
         half = self._home / "half"
-        refs = self._git.refs(*_SEEN)
-        for folder in ("objects/info", "refs", "info"):
-            (half / folder).mkdir(parents=True)
-        for name, content in self._files(refs).items():
-            (half / name).write_bytes(content)
-        for name, source in (("index", entry / "index"), ("shallow", self._git.common_dir / "shallow")):
-            if source.exists():
-                shutil.copy2(source, half / name)  # with its age: see `Snapshots.copy_index`
-        self._was.write_text(refs[self._ref])
+        fill_git_directory(self._git, half, head=f"ref: {self._ref}", index=entry / "index")
+        self._was.write_text(self._git.ref(self._ref))
         half.rename(self.path)
-
-    def _files(self, refs: dict[str, str]) -> dict[str, bytes]:
-        common = self._git.common_dir
-        return {
-            "HEAD": f"ref: {self._ref}\n".encode(),
-            "config": self._settings(),
-            "packed-refs": "".join(f"{oid} {name}\n" for name, oid in refs.items()).encode(),
-            "objects/info/alternates": os.fsencode(common / "objects") + b"\n",
-            "info/exclude": _content(common / "info/exclude"),
-            "info/attributes": _content(common / "info/attributes"),
-        }
-
-    def _settings(self) -> bytes:
-        """Whose commits they are, and what decides how files are stored; no remote, no hook, no key to sign with."""
-        person, ours = self._git.identity, self._git.capsule_dir / "git"
-        kept = git_environment.about_content(_content(ours / "settings"))
-        settings = (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email))
-        return _content(ours / "config") + b"".join(map(_as_lines, settings))
 
     # After
 
@@ -230,6 +205,37 @@ class PrivateGit:
         target.mkdir(exist_ok=True)
         pack.replace(target / pack.name)
         index.replace((target / pack.name).with_suffix(".idx"))
+
+
+def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None = None) -> None:
+    """Make a git directory that reads the repository's objects and holds copies of its refs, and shares nothing else.
+
+    `head` is the content of its HEAD: an id, or `ref: refs/heads/…`. Whoever commits there writes into this directory.
+    """
+    for folder in ("objects/info", "refs", "info"):
+        (target / folder).mkdir(parents=True)
+    common = git.common_dir
+    files = {
+        "HEAD": f"{head}\n".encode(),
+        "config": _settings(git),
+        "packed-refs": "".join(f"{oid} {name}\n" for name, oid in git.refs(*_SEEN).items()).encode(),
+        "objects/info/alternates": os.fsencode(common / "objects") + b"\n",
+        "info/exclude": _content(common / "info/exclude"),
+        "info/attributes": _content(common / "info/attributes"),
+    }
+    for name, content in files.items():
+        (target / name).write_bytes(content)
+    for name, source in (("index", index), ("shallow", common / "shallow")):
+        if source and source.exists():
+            shutil.copy2(source, target / name)  # with its age: see `Snapshots.copy_index`
+
+
+def _settings(git: Git) -> bytes:
+    """Whose commits they are, and what decides how files are stored; no remote, no hook, no key to sign with."""
+    person, ours = git.identity, git.capsule_dir / "git"
+    kept = git_environment.about_content(_content(ours / "settings"))
+    settings = (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email))
+    return _content(ours / "config") + b"".join(map(_as_lines, settings))
 
 
 def _as_lines(setting: git_environment.Setting) -> bytes:
