@@ -55,6 +55,21 @@ class Project:
     def settings(self) -> Settings:
         return self.loaded.settings
 
+    @cached_property
+    def branch(self) -> str:
+        """The branch that is checked out when somebody first asks; '' where HEAD is detached."""
+        from capsule.workspaces.repository import checked_out
+
+        return checked_out(self.git)
+
+    def file_of_its_branch(self, path: str) -> bytes | None:
+        """A file as that branch has it, where the user has switched to another one since; None where not."""
+        from capsule.workspaces.repository import checked_out
+
+        if checked_out(self.git) == self.branch:
+            return None
+        return self.git.read_file(self.git.ref(f"refs/heads/{self.branch}"), path)
+
     @property
     def state_folder(self) -> Path:
         """Survives `git clean -fdx`; one per repository however it is entered."""
@@ -95,16 +110,16 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
         ours = project.root / ".capsule" / name
         if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
-    _put_right_after_a_crash(project)
+    _check_after_a_crash(project)
     return project
 
 
-def _put_right_after_a_crash(project: Project) -> None:
-    """Before anything is read there: what an agent did to the repository in a phase that nobody saw the end of."""
-    if any((project.state_folder / "watched").glob("*.on")):
-        from capsule.workspaces.control_files import put_right_after_a_crash
+def _check_after_a_crash(project: Project) -> None:
+    """Before anything is read there: look for what an agent planted in a phase that nobody saw the end of."""
+    if (project.state_folder / "watched").is_dir():
+        from capsule.workspaces.tripwire import check_after_a_crash
 
-        put_right_after_a_crash(project.git)
+        check_after_a_crash(project.git)
 
 
 def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
@@ -121,7 +136,9 @@ def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
 def open_tracker(project: Project) -> Tracker:
     """The file of that name in trackers/, as the settings say; `auto` looks for BACKLOG.yaml and for `.beads`."""
     name = tracker_name(project)
-    of_its_own = {"prefix": project.settings.project.prefix} if name == "backlog" else {}
+    of_its_own: dict[str, object] = {}
+    if name == "backlog":
+        of_its_own = {"prefix": project.settings.project.prefix, "elsewhere": project.file_of_its_branch}
     lock = project.state_folder / "locks" / ("backlog.lock" if name == "backlog" else "tracker.lock")
     module = import_module(f"capsule.trackers.{name.replace('-', '_')}")
     tracker: Tracker = module.connect(project.root, lock, **of_its_own)
@@ -182,7 +199,9 @@ def open_books(project: Project, tracker: Tracker) -> Books | None:
 
     if not isinstance(tracker, BacklogTracker):
         return None
-    return GitBooks(project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now)
+    return GitBooks(
+        project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now, home=project.branch
+    )
 
 
 def new_backlog_file() -> bytes:
@@ -351,6 +370,7 @@ def open_world(
             books=open_books(project, tracker),
             skills=uses_skills(project),
             pid=os.getpid(),
+            exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
             limits=_limits(settings),
         )
     journal.close()
@@ -359,14 +379,15 @@ def open_world(
 def _workspaces(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
 ) -> Callable[[str, str], Workspace]:
-    from capsule.workspaces.checkout import Checkout
+    from capsule.core.documents import is_of_another_item
     from capsule.workspaces.git_worktree import GitWorktree
+    from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
     chosen = project.settings.workspace
 
     @cache
-    def workspace(mission: str, kind: str) -> Workspace:
-        make = Checkout if kind == "checkout" else partial(GitWorktree, confined=confined)
+    def workspace(mission: str, into: str) -> Workspace:
+        make = partial(StepwiseWorktree, into=into) if into else GitWorktree
         return make(
             project.git,
             mission,
@@ -374,6 +395,8 @@ def _workspaces(
             setup="" if chosen.setup == "none" else chosen.setup,
             copy=chosen.copy,
             run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
+            confined=confined,
+            not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
         )
 
     return workspace

@@ -67,7 +67,7 @@ class World:
     agent: Callable[[str, str], Agent]
     """By name and model; empty names mean the settings' default."""
     workspace: Callable[[str, str], Workspace]
-    """By mission, and by the kind that its workflow asks for."""
+    """By mission, and by the branch that its steps are published to ('' where it is merged at the end)."""
     trunk: Callable[[str], Trunk]
     shell: Shell
     words: Words

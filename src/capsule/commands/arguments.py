@@ -70,6 +70,14 @@ def recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--replay", metavar="FILE", help="play a recording in the place of every agent")
 
 
+def dirty_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-dirty",
+        action="store_true",
+        help="begin although the checkout has uncommitted changes; they are left alone (backlog)",
+    )
+
+
 def judging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
     parser.add_argument(

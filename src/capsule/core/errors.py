@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class CapsuleError(Exception):
     """One line of cause, one line of what to do next, and the exit code."""
@@ -44,6 +46,30 @@ class Refused(CapsuleError):
     """The request is clear, and would lose something or break a rule."""
 
     exit_code = 1
+
+
+class Overlap(Refused):
+    """Moving a branch would change files that a checkout of it holds edited."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        super().__init__(
+            f"Your checkout has uncommitted edits of {named}, which this would change.",
+            "Commit your edits, or put them away; then run the same command again.",
+        )
+        self.paths = tuple(paths)
+
+
+class Conflicts(Refused):
+    """A branch has moved, and what came there changes the same lines as the work."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(f"The branch changed meanwhile what the work changes: {', '.join(paths)}.")
+        self.paths = tuple(paths)
+
+
+class BranchMoved(CapsuleError):
+    """A branch has moved, so that work would be committed together with what it was not judged with."""
 
 
 class WorkspaceBroken(CapsuleError):

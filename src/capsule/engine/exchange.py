@@ -98,7 +98,7 @@ def _with_result(grounds: Grounds, result_path: str) -> Grounds:
 
 def start_from_checkpoint(job: Job) -> str:
     """Make the workspace equal to the last recorded state; the tree it then holds."""
-    checkpoint = job.state.checkpoint or _first_checkpoint(job)
+    checkpoint = job.state.checkpoint or first_checkpoint(job)
     salvage = job.workspace.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
@@ -106,7 +106,7 @@ def start_from_checkpoint(job: Job) -> str:
     return job.workspace.delivered(checkpoint)
 
 
-def _first_checkpoint(job: Job) -> Checkpoint:
+def first_checkpoint(job: Job) -> Checkpoint:
     """A workflow may begin with an agent: then nobody has made the workspace yet."""
     job.workspace.prepare(job.state.base)
     return job.workspace.base_checkpoint(job.state.base)

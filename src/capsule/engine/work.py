@@ -47,10 +47,12 @@ def run_command(job: Job) -> Report:
     """A gate: exit 0 is PASS, anything else is NEEDS_WORK with the end of its output."""
     before = start_from_checkpoint(job)
     log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
+    job.workspace.let_in()
     ran = job.world.shell.run(
         job.phase.run, job.workspace.path, log, timeout=timeout_of(job), env=exported(job, job.workspace.path)
     )
     job.workspace.put_right()  # as after an agent
+    job.workspace.see_out()
     if ran.why == "stopped":
         raise Interrupted(f"Stopped during {job.phase.name}.")
     if ran.why == "not-started":

@@ -44,6 +44,9 @@ from capsule.system.git_objects import (
 )
 
 OLDEST = (2, 38)
+INSIDE_A_SANDBOX = "/run/capsule/git"
+"""Where a sandbox shows the git directory that a mission's place has while somebody works there."""
+_PRIVATE = re.compile(r"(.+)/capsule/private/[^/]+/git", re.DOTALL)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
@@ -89,6 +92,11 @@ class Git:
     def find(cls, start: Path) -> Git:
         """The repository that `start` lies in. `core.bare` and `core.worktree`, which an agent can set, have no say."""
         common_dir, object_format = _tell(start, "--git-common-dir", "--show-object-format")
+        if common_dir == INSIDE_A_SANDBOX:
+            hint = "Run it outside: a phase can change files here, and commit them."
+            raise CapsuleError("The repository cannot be reached from inside a phase.", hint)
+        if private := _PRIVATE.fullmatch(common_dir):
+            return cls.find(_checkout_of(start, Path(private[1])))
         git = cls(Path(common_dir).parent, Path(common_dir), object_format)
         if git.common_dir.name != ".git":
             top, git_dir = _tell(start, "--show-toplevel", "--absolute-git-dir")
@@ -409,6 +417,12 @@ def _tell(start: Path, *what: str) -> list[str]:
         check_version()
         raise _no_repository(start, answer)
     return lines
+
+
+def _checkout_of(start: Path, common_dir: Path) -> Path:
+    """A folder of the repository whose mission has a place here, with a git directory of its own in `.git`'s stead."""
+    place = Path(_tell(start, "--show-toplevel")[0])
+    return place.parents[2] if place.parts[-3:-1] == (".capsule", "worktrees") else common_dir
 
 
 def _no_repository(start: Path, answer: Answer) -> CapsuleError:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capsule.core.errors import Refused
+from capsule.core.errors import Overlap, Refused
 from capsule.system import git_locks
 from capsule.system.files import temp_path
 from capsule.system.git import Git, GitFailed
@@ -72,6 +72,38 @@ def refuse_if_locked(git: Git, places: Iterable[Place]) -> None:
         if lock.exists() and not git_locks.outlast(lock, git.common_dir, [place.path, place.git_dir]):
             hint = f"Let it finish (if no git is at work, remove {lock}); then run the same command again."
             raise Refused(f"Another git is using the index of {place.path}.", hint)
+
+
+def refuse_if_edited(git: Git, places: Iterable[Place], old: str, new: str, *, apart: Sequence[str] = ()) -> None:
+    """Raise Overlap where a checkout of the user's holds files edited that differ between two commits.
+
+    A merge would leave such a file as the user has it, and their next `git commit -a` would take the merged work out.
+    """
+    changes = [c for c in git.differences(old, new) if GITLINK not in (c.old[0], c.new[0])]
+    changes = [change for change in changes if not is_artefact(change.path, apart)]
+    if not changes:
+        return
+    theirs = [place for place in places if not place.path.is_relative_to(git.root / ".capsule")]
+    edited = dict.fromkeys(path for place in theirs for path in _edited(git, place, changes))
+    if edited:
+        raise Overlap(list(edited))
+
+
+def _edited(git: Git, place: Place, changes: Sequence[Difference]) -> list[str]:
+    staged = _staged(git, place)
+    in_index = {
+        c.path for c in changes if (staged[c.path].side if c.path in staged else _nothing(c)) not in (c.old, c.new)
+    }
+    on_disk = [change for change in changes if change.path not in staged or not staged[change.path].sparse]
+    stamps = {change.path: _stamp(place.path, change.path) for change in on_disk}
+    scratch = temp_path(git.capsule_dir / "git")
+    try:
+        unlike = _unlike(git, place.path, [(c.path, c.old) for c in on_disk], stamps, scratch) if on_disk else set()
+        left = [(c.path, c.new) for c in on_disk if c.path in unlike]
+        unlike = _unlike(git, place.path, left, stamps, scratch) if left else set()
+    finally:
+        scratch.unlink(missing_ok=True)
+    return sorted(shown(path) for path in in_index | unlike)
 
 
 def bring_along(git: Git, place: Place, old: str, new: str, *, saved: bool = False) -> list[str]:
