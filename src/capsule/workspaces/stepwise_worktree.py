@@ -208,5 +208,23 @@ class StepwiseWorktree(GitWorktree):
         hint = f"Go on with `capsule run {self._mission}`."
         raise Refused(f"{self._mission} follows {self.publishes_to} by itself ({onto[:10]} included).", hint)
 
+    def salvage(self, why: str) -> str:
+        """Keep what is in no commit of the branch: the files, or the last work that was named where they are gone."""
+        self._come_home()
+        if entry := self._linked.whole():
+            with contextlib.suppress(WorkspaceBroken):
+                self._take_over(entry)
+        standing = self._claim.standing()
+        self._refuse_a_strangers(standing)
+        base = self._base_commit = standing.base or self._claim.put_base_back()
+        if not base:
+            return ""
+        if self.path.is_dir():
+            there = self._snapshots.to_save(base)
+        else:
+            tree, head = self._said_by(standing.newest) if standing.newest else ("", "")
+            there = tree if head == base else self._git.tree_in(base)
+        return self._keep(there, [base], why) if self._deliverable(there) != self._git.tree_in(base) else ""
+
     def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the door's): what is done is on the user's branch
         super().remove(branch=True)
