@@ -35,7 +35,7 @@ class Alone(Repo):
         super().__init__(self.place.path)
         self.place.restore(self.state)
         self.grounds = self.place.let_in()
-        self.entry, self.private = map(Path, self.grounds.stand_ins[0])
+        self.private = Path(self.grounds.stand_ins[0][1])
 
     def another(self) -> GitWorktree:
         """Another process: nothing remembered."""
