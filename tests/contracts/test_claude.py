@@ -323,7 +323,7 @@ def test_it_is_told_of_a_sandbox_only_where_there_is_one(bench: Bench, inside: b
     assert transcript.text.decode() == f"{said} 2\n"
 
 
-@pytest.mark.skipif(not level("auto", os.environ).program, reason="bubblewrap is not on the PATH, or does not work")
+@pytest.mark.sandboxed
 def test_what_its_users_next_session_would_obey_cannot_be_changed_from_inside(bench: Bench) -> None:
     folder, elsewhere = bench.home / ".claude", bench.home / "dotfiles.md"
     (folder / "commands").mkdir(parents=True)
