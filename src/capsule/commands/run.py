@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import agent_options, judging_options, project_option, recording_options
+from capsule.commands.arguments import agent_options, any_items, judging_options, project_option, recording_options
 from capsule.commands.common import flags_of, mission_state, on_tape
 from capsule.commands.output import JSON, NONE, output_options, wants_a_screen
 from capsule.core.errors import CapsuleError, Refused, UsageError
@@ -55,8 +55,7 @@ or somebody else is at it; 130 stopped by a signal.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("item", metavar="ID", nargs="?", help="the item, as its tracker calls it")
-    parser.add_argument("--target", metavar="ID", action="append", default=[], help="the same as naming the item")
+    any_items(parser)
     project_option(parser)
     agent_options(parser)
     judging_options(parser)
@@ -80,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         return view_run(args)
     from capsule.wiring import open_project, open_tracker
 
-    items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
+    items = [check_id(name) for name in ([] if args.item is None else [args.item]) + args.target]
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
     if not items or tracker.keeps_phases:
