@@ -51,6 +51,7 @@ _WAITING = "waiting for network"
 
 class Agent(StreamAgent):
     binary = "codex"
+    kinds = frozenset({"thread.started"})
     apart = True
     how_to_get_it = "Get it with `npm install -g @openai/codex`, or name another agent with --agent."
     passes = ("CODEX_*", "OPENAI_*", "AZURE_*")
@@ -90,6 +91,9 @@ class Agent(StreamAgent):
             return Reading("", false_start) if false_start else None
         usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
         return Reading(_last_message(events), _failure(events), usage)
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") in ("turn.completed", "turn.failed")
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "error":

@@ -38,7 +38,6 @@ _OWN_ATTEMPTS = 2
 _FOLDER = ".gemini"
 _LOGINS = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json", "mcp-oauth-tokens.json")
 _SEEDS = ("settings.json", "installation_id", "GEMINI.md", *_LOGINS)
-_KINDS = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(G(?:EMINI|OOGLE)_\w+)\s*=\s*(['\"]?)(.*?)\2\s*$", re.MULTILINE)
 _API_ERROR = re.compile(r"^\[API Error: (.*?)\]", re.DOTALL)
 _HTTP_ERRORS = {status % 256: status for status in (400, 401, 403, 429, 500, 502, 503, 504)}
@@ -52,6 +51,7 @@ _HINTS = {
 
 class Agent(StreamAgent):
     binary = "gemini"
+    kinds = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
     apart = True
     how_to_get_it = "Get it with `npm install -g @google/gemini-cli`, or name another agent with --agent."
     passes = ("GEMINI_*", "GOOGLE_*", "GCLOUD_*", "CLOUDSDK_*")
@@ -100,10 +100,13 @@ class Agent(StreamAgent):
 
     def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
         result = events.last("result")
-        if result is None and not any(event.get("type") in _KINDS for event in events.head):
+        if result is None and not self.prints_events(events):
             false_start = _words.false_start("gemini", stderr, ended, _HINTS)
             return Reading("", false_start) if false_start else None
         return Reading(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "message":

@@ -109,6 +109,8 @@ def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ..
     found = list(job.workspace.notices())
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
+    if transcript.detail:
+        found.append(f"about the agent: {transcript.detail}")
     if answers_by_file(job) and transcript.exit_code not in (0, None) and not signal.synthetic:
         found.append(f"the agent exited with {transcript.exit_code}, but left a valid result")
     budget, usage = job.world.limits.budget, transcript.usage
