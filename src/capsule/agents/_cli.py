@@ -197,7 +197,11 @@ class CliAgent(ABC):
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
             ended = self._supervised(briefing, files, scratch)
-        transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            if transcript.usage and transcript.usage.tokens_in is None and transcript.usage.tokens_out is None:
+                used = self.recorded_usage(scratch)
+                usage = replace(transcript.usage, tokens_in=used.tokens_in, tokens_out=used.tokens_out)
+                transcript = replace(transcript, usage=usage)
         _show_in_worktree(briefing, (files.log, files.printed, files.errors))
         return transcript
 
@@ -274,6 +278,10 @@ class CliAgent(ABC):
     def conclude(self, ended: Ended, files: Files) -> Transcript:
         """What has come of it: here just what was printed."""
         return self.transcript(ended, files, tail_of(files.log, READ_FROM_THE_END), self.how_it_was_ended(ended))
+
+    def recorded_usage(self, scratch: Path) -> Usage:  # noqa: ARG002
+        """Return the tokens by the CLI's own record in its folder, for one that was ended before it told."""
+        return UNKNOWN
 
     def transcript(
         self, ended: Ended, files: Files, text: bytes, failure: Failure | None, usage: Usage = UNKNOWN

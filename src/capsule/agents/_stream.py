@@ -18,7 +18,7 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -276,6 +276,15 @@ def amount(value: object) -> float | None:
     """Money or seconds as a CLI reports them; anything else is unknown."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _ENDLESS
     return float(value) if known else None  # type: ignore[arg-type]
+
+
+def added_up(usages: Iterable[Usage]) -> Usage:
+    """The tokens of several messages together; unknown where none of them says."""
+    each = list(usages)
+    read, written = (
+        [known for usage in each if (known := getattr(usage, name)) is not None] for name in ("tokens_in", "tokens_out")
+    )
+    return Usage(tokens_in=count(sum(read)) if read else None, tokens_out=count(sum(written)) if written else None)
 
 
 def in_short(text: str) -> str:

@@ -21,6 +21,7 @@ from capsule.agents._stream import (
     Events,
     Reading,
     StreamAgent,
+    added_up,
     amount,
     called,
     count,
@@ -140,7 +141,7 @@ class Agent(StreamAgent):
             false_start = _false_start(stderr) if ended.exit_code else None
             return Reading("", false_start) if false_start else None
         if result is None:
-            return Reading(_last_said(events), _still_waiting(events), _identified(Usage(), events, {}))
+            return Reading(_last_said(events), _still_waiting(events), _identified(_used_so_far(events), events, {}))
         return Reading(_final_text(result), _worst_failure(events), _usage(events, result))
 
     def is_final(self, event: Event) -> bool:
@@ -252,6 +253,20 @@ def _retry_pause(event: Event) -> float | None:
 
 def _usage(events: Events, result: Event) -> Usage:
     return _identified(reduce(_larger, map(_spent, _results(events)), Usage()), events, result)
+
+
+def _used_so_far(events: Events) -> Usage:
+    """Add up what single messages took, for one that was ended before its result told the sum; it knows no price.
+
+    A message is printed once for each of its parts, with its usage each time: of one message the last counts. What it
+    wrote is counted low, because that usage stems from when the answer began.
+    """
+    said = (event for event in events.marked(b'"assistant"') if event.get("type") == "assistant")
+    last: dict[tuple[str, str], Usage] = {}
+    for event in said:
+        message = table(event.get("message"))
+        last[word(message.get("id")), word(event.get("request_id"))] = _spent({"usage": message.get("usage")})
+    return added_up(last.values())
 
 
 def _spent(result: Event) -> Usage:
