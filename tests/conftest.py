@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -200,3 +201,16 @@ def a_repo_with_conflict(a_repo: Repo) -> Repo:
 @pytest.fixture
 def git(a_repo: Repo) -> Git:
     return Git.find(a_repo.path)
+
+
+@pytest.fixture
+def local_time_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Puts this process into a time zone, as TZ names it, until the test is over."""
+
+    def choose(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield choose
+    monkeypatch.undo()
+    time.tzset()

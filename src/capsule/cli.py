@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Step by step": {
         "setup-template": Verb("setup_template", "make the demo project", 1),
+        "run-pipeline": Verb("run_pipeline", "take one item through its workflow; never the queue"),
         "prep": Verb("prep", "make a worktree and a worklog for an item", 1),
         "run-phase": Verb("run_phase", "run one agent with one prompt in a directory"),
         "parse-signal": Verb("parse_signal", "read the signal from an agent's output on stdin"),
@@ -59,7 +60,6 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "version": Verb("version", "the version"),
     },
 }
-ALIASES = {"run-pipeline": "run"}
 _READING = (
     *("show", "status", "explain", "logs", "report", "doctor", "config", "dashboard"),
     *("demo", "setup-template", "run-phase", "parse-signal", "completion", "version"),
@@ -80,7 +80,7 @@ def main(argv: list[str] | None = None) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         return _help(words[1:])
     try:
-        return _run(ALIASES.get(words[0], words[0]), words[1:])
+        return _run(words[0], words[1:])
     except BrokenPipeError:
         _silence_stdout()
         return _UNHEARD if words[0] in _WORKING else 0
@@ -140,7 +140,7 @@ def _refuse_inside_a_phase(name: str, folder: str) -> None:
 def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*VERBS, *ALIASES], 1)
+    near = get_close_matches(name, VERBS, 1)
     return f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
 
 

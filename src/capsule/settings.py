@@ -51,7 +51,7 @@ class Execution(_Section, frozen=True):
     max_retries: Retries | None = None
     """Unset: what the workflow says."""
     default_phase_cap: Count = 100
-    max_wait_minutes: Minutes = 120
+    max_wait_minutes: Minutes = 360
     """How long a phase waits in all for a provider that is overloaded or has had enough of us."""
 
 

@@ -19,7 +19,7 @@ class Limits:
 
     phase_seconds: float = 1800
     idle_seconds: float = 600
-    wait_seconds: float = 7200
+    wait_seconds: float = 6 * 3600
     """How long it waits in all for a provider that turns its agent away."""
     budget: Budget = field(default_factory=Budget)
 

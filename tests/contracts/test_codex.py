@@ -74,6 +74,29 @@ def test_what_it_reports_is_known_and_the_rest_is_not(bench: Bench) -> None:
     assert transcript.text == b'{"status":"PASS"}\n'
 
 
+ROLLOUT = """\
+{"type":"event_msg","payload":{"type":"token_count","info":null}}
+{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":100,"output_tokens":7}}}}
+{"type":"response_item","payload":{"text":"\\"token_count\\": mine"}}
+{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":250,"output_tokens":19}}}}
+"""
+"""As 0.166.0 writes it below its home, left out what does not matter; each count is that of the whole thread so far."""
+
+
+def test_what_one_that_was_ended_had_used_is_read_from_its_own_record(bench: Bench) -> None:
+    (bench.folder / "rollout").write_text(ROLLOUT)
+    day = '"$CODEX_HOME/sessions/2026/11/17"'
+    copies = "; ".join(f"cp {bench.folder}/rollout {day}/rollout-{thread}.jsonl" for thread in (1, 2))
+    bench.does(
+        f"mkdir -p {day}; {copies}\n"
+        """echo '{"type":"thread.started","thread_id":"t"}'; sleep 300"""
+    )
+    transcript = bench.agent().run(bench.briefing(timeout=3.0))
+    usage = transcript.usage
+    assert usage is not None
+    assert (transcript.why, usage.tokens_in, usage.tokens_out, usage.session) == ("timeout", 500, 38, "t")
+
+
 def test_a_pause_that_the_provider_asks_for_is_told(bench: Bench) -> None:
     failure = bench.plays("rate-limit", 1).failure
     assert failure is not None

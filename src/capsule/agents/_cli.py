@@ -7,12 +7,14 @@ that deletes its worktree takes no evidence with it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -23,16 +25,19 @@ from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Grounds, Transcrip
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
+from capsule.core.json_scan import last_object, object_at_the_end
+from capsule.core.signal import read_result, read_signal
 from capsule.core.text import without_controls
 from capsule.system.environment import for_agents
-from capsule.system.files import head_bytes, tail_bytes, write_atomically
-from capsule.system.process import Command, Ended, Keeper
+from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
+from capsule.system.process import DID_NOT_EXIT, Command, Ended, Keeper
 from capsule.system.sandbox import fault_of_its_own
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
 STDERR_KEPT = 8192
 _ONE_LINE = 2048
+_LONGEST_SIGNAL = 256 * 1024
 UNKNOWN = Usage()
 _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
     "timeout": (
@@ -146,6 +151,8 @@ class CliAgent(ABC):
     """It is started without the project's own agent settings, skills included, unless the project is trusted."""
     prints = ""
     """What is added to the log's name for what it prints, where that is not the log itself."""
+    quiet_after_signal = 45.0
+    """Seconds of silence after which it is ended, where its words end with a signal: it may be working all the same."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -190,7 +197,11 @@ class CliAgent(ABC):
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
             ended = self._supervised(briefing, files, scratch)
-        transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            if transcript.usage and transcript.usage.tokens_in is None and transcript.usage.tokens_out is None:
+                used = self.recorded_usage(scratch)
+                usage = replace(transcript.usage, tokens_in=used.tokens_in, tokens_out=used.tokens_out)
+                transcript = replace(transcript, usage=usage)
         _show_in_worktree(briefing, (files.log, files.printed, files.errors))
         return transcript
 
@@ -208,9 +219,19 @@ class CliAgent(ABC):
                 stdin=_stdin_file(files.log, invocation),
                 timeout=briefing.timeout or None,
                 idle_timeout=briefing.idle_timeout or None,
+                last_word=partial(self.quiet_allowed, briefing, files),
             )
             tell = self.teller(briefing.mission, files)
-            return self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+            ended = self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+        return _exited(ended) if ended.why == "idle" and self.has_answered(briefing, files) else ended
+
+    def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
+        """Return the seconds it may be silent now, having said its last word; None while it has not."""
+        return self.quiet_after_signal if _ends_with_a_signal(briefing, files.printed) else None
+
+    def has_answered(self, briefing: Briefing, files: Files) -> bool:
+        """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
+        return self.quiet_allowed(briefing, files) is not None or _left_a_result(briefing)
 
     def _confined(self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing) -> tuple[str, ...]:
         sandbox = self.connection.sandbox
@@ -258,6 +279,10 @@ class CliAgent(ABC):
         """What has come of it: here just what was printed."""
         return self.transcript(ended, files, tail_of(files.log, READ_FROM_THE_END), self.how_it_was_ended(ended))
 
+    def recorded_usage(self, scratch: Path) -> Usage:  # noqa: ARG002
+        """Return the tokens by the CLI's own record in its folder, for one that was ended before it told."""
+        return UNKNOWN
+
     def transcript(
         self, ended: Ended, files: Files, text: bytes, failure: Failure | None, usage: Usage = UNKNOWN
     ) -> Transcript:
@@ -299,6 +324,30 @@ def tail_of(path: Path, limit: int) -> bytes:
         return tail_bytes(path, limit)
     except OSError:
         return b""
+
+
+def _exited(ended: Ended) -> Ended:
+    """One that was ended although it had answered, as if it had exited by itself."""
+    detail = "; ".join(filter(None, (DID_NOT_EXIT, ended.detail)))
+    return dataclasses.replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
+
+
+def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
+    """Whether nothing stands behind a complete answer, and it is not the example in a prompt that it echoed."""
+    text = tail_of(printed, _LONGEST_SIGNAL)
+    found = object_at_the_end(text)
+    if found is None or found == last_object(briefing.prompt.encode(errors="replace")):
+        return False
+    answer = read_result(text, briefing.item, briefing.phase) if briefing.result_path else read_signal(text)
+    return not answer.synthetic
+
+
+def _left_a_result(briefing: Briefing) -> bool:
+    try:
+        written = read_regular(Path(briefing.result_path), _LONGEST_SIGNAL) if briefing.result_path else b""
+    except OSError:
+        return False
+    return not read_result(written, briefing.item, briefing.phase).synthetic
 
 
 def _last_line(log: Path) -> str:

@@ -43,7 +43,6 @@ from capsule.system.process import Ended
 _HEADLESS = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR")
 _CONTENT = "OPENCODE_CONFIG_CONTENT"
 _UNATTENDED = {"permission": "allow", "share": "disabled", "autoupdate": False}
-_KINDS = frozenset({"step_start", "step_finish", "text", "tool_use", "reasoning", "error"})
 _LARGEST_SETTINGS = 1024 * 1024
 _PLUGINS = ("plugin/*.js", "plugin/*.ts", "plugins/*.js", "plugins/*.ts")
 _SETTINGS = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc")
@@ -56,6 +55,7 @@ _HINTS = {
     Kind.AUTH: "Run `opencode auth login`, or set the key of your provider.",
     Kind.CONFIGURATION: "Check the model (provider/model), agents.opencode.args and opencode's own settings.",
 }
+_LAST_REASONS = ("stop", "length", "content-filter")
 _ENDINGS: Mapping[str, tuple[Kind, str]] = {
     "length": (Kind.CUT_SHORT, "the answer was cut at the length that one answer may have"),
     "content-filter": (Kind.REFUSAL, "the provider's content filter blocked the answer"),
@@ -64,6 +64,9 @@ _ENDINGS: Mapping[str, tuple[Kind, str]] = {
 
 class Agent(StreamAgent):
     binary = "opencode"
+    kinds = frozenset({"step_start", "step_finish", "text", "tool_use", "reasoning", "error"})
+    quiet_after_event = 45.0
+    """Its last step looks like the one before it shortens a long conversation, which takes a while without a word."""
     apart = True
     how_to_get_it = "Get it with `npm install -g opencode-ai`, or name another agent with --agent."
     passes = (
@@ -99,11 +102,14 @@ class Agent(StreamAgent):
         return not_started(failure)
 
     def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
-        known = any(event.get("type") in _KINDS for event in events.head)
+        known = self.prints_events(events)
         failure = _failure(events, ended, _last_logged(stderr))
         if not known and failure is None:
             return None
         return Reading(_final_text(events), failure, _usage(events))
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS
 
     def activity(self, event: Event) -> str:
         match event.get("type"):

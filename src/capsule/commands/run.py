@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import (
     agent_options,
+    any_items,
     dirty_option,
     judging_options,
     project_option,
@@ -61,8 +62,7 @@ or somebody else is at it; 130 stopped by a signal.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("item", metavar="ID", nargs="?", help="the item, as its tracker calls it")
-    parser.add_argument("--target", metavar="ID", action="append", default=[], help="the same as naming the item")
+    any_items(parser)
     project_option(parser)
     agent_options(parser)
     judging_options(parser)
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         return view_run(args)
     from capsule.wiring import open_project, open_tracker
 
-    items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
+    items = [check_id(name) for name in ([] if args.item is None else [args.item]) + args.target]
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
     if not items or tracker.keeps_phases:

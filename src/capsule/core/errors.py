@@ -76,6 +76,12 @@ class WorkspaceBroken(CapsuleError):
     """An agent left its place in a state that cannot be named or delivered: the phase ends in an ERROR."""
 
 
+class NoResult(CapsuleError):
+    """A command that was to judge the work was killed, twice: the mission halts, and nobody's work is to blame."""
+
+    exit_code = 1
+
+
 class LockHeld(CapsuleError):
     """Somebody else is at it. Resumable."""
 

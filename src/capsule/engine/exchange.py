@@ -17,6 +17,7 @@ from capsule.core.errors import AgentUnavailable, Interrupted, ProviderLimit
 from capsule.core.event import Salvaged, Spent, Waiting
 from capsule.core.evidence import Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
+from capsule.core.stamps import clock_time
 from capsule.core.text import sentence
 from capsule.doors import Agent
 from capsule.engine.brief import brief
@@ -129,9 +130,11 @@ def _passing(job: Job, transcript: Transcript) -> Failure:
 
 def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
     if waited + seconds > job.world.limits.wait_seconds:
+        at = clock_time(job.world.clock.now(), seconds)
+        so_far = f", and it has waited {duration(waited)} already" if waited else ""
         raise ProviderLimit(
-            f"{sentence(failure.reason)} The next try would be in {duration(seconds)}, after {duration(waited)}.",
-            f"Run it again later: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
+            f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
+            f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
         )
     job.note(Waiting(at=job.world.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
     if not job.world.clock.wait(seconds):

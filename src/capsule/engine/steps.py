@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
-from capsule.core.errors import CapsuleError, SettingsError, WorkspaceBroken
+from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import FollowUp, Signal, Verdict, error_signal
@@ -143,6 +143,8 @@ def _done(job: Job) -> Report:
         return _DOERS[job.phase.doer](job)
     except WorkspaceBroken as broken:
         return Report(error_signal(broken.message))
+    except NoResult as none:
+        return Report(parked(none.message))
 
 
 def _any_changed(state: MissionState, world: World, globs: tuple[str, ...]) -> bool:

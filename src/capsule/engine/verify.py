@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
-from capsule.core.errors import CapsuleError, Interrupted
+from capsule.core.errors import CapsuleError, Interrupted, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
 from capsule.core.hazards import hazards
@@ -23,13 +23,15 @@ from capsule.core.item import Status, with_values
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import open_boxes
 from capsule.core.state import MissionState, baseline
-from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, matches, runner_part
+from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
 from capsule.doors import Workspace
 from capsule.world import World
 
 TAIL = 6000
+TRIES = 2
+"""How often a command is run that somebody kills."""
 _SHOWN = 12
 
 
@@ -91,6 +93,22 @@ def observation_key(tree: str, command: str) -> str:
 
 
 def _run_tests(claim: Look, tree: str) -> Observation:
+    """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
+    for _ in range(TRIES):
+        seen = _run_tests_once(claim, tree)
+        if seen.colour is not Colour.NO_RESULT:
+            return seen
+    raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
+
+
+def no_result_of(command: str, killed_by: str, log: str, state: MissionState) -> NoResult:
+    return NoResult(
+        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or somebody ended it: "
+        f"see {log}; then go on with `capsule run {state.parent or state.mission}`."
+    )
+
+
+def _run_tests_once(claim: Look, tree: str) -> Observation:
     state, world = claim.state, claim.world
     world.observer.activity(state.mission, f"running {state.policy.test}")
     place = claim.workspace.gate(tree)
