@@ -11,7 +11,9 @@ Files come first, then the index: a crash in between shows the user changes that
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -174,10 +176,25 @@ def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> boo
             _drop_empty_folders(target.parent, worktree)
             return True
         target.parent.mkdir(parents=True, exist_ok=True)
-        (staging / name).replace(target)
+        _put_in_place(staging / name, target)
     except OSError:
         return False  # a folder or file of the user's has the name, or the folder is closed to us
     return True
+
+
+def _put_in_place(new: Path, target: Path) -> None:
+    """In one step, also where the target lies on another file system than our folder."""
+    try:
+        new.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        half = temp_path(target.parent)
+        try:
+            shutil.copy2(new, half, follow_symlinks=False)
+            half.replace(target)
+        finally:
+            half.unlink(missing_ok=True)
 
 
 def _is_astray(worktree: Path, path: bytes) -> bool:
@@ -276,13 +293,13 @@ def settle_index(git: Git, head: str, paths: Sequence[str]) -> None:
 def _staged_on_top_of(git: Git, head: str, *paths: str) -> list[Difference]:
     flags = ("--cached", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
     command = ("diff-index", *flags, head, "--", *paths)
-    answer = git.content(*command, index=git.common_dir / "index", env={"GIT_LITERAL_PATHSPECS": "1"})
+    answer = git.content(*command, index=git.git_dir / "index", env={"GIT_LITERAL_PATHSPECS": "1"})
     fields = answer.out.split(b"\0")
     return [read_difference(row, path) for row, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
 
 def _unstage(git: Git, due: Sequence[Difference]) -> None:
-    index = git.common_dir / "index"
+    index = git.git_dir / "index"
     if due:
         gone = b"".join(index_row(found.path, _nothing(found)) for found in due)  # all stages of a conflict too
         back = b"".join(index_row(found.path, found.old) for found in due if found.old[0] != ABSENT)
@@ -299,7 +316,7 @@ def _nothing(change: Difference) -> tuple[str, str]:
 
 def _place(git: Git, checkout: Checkout) -> Place | None:
     if checkout.path == git.root:
-        return Place(checkout.path, git.common_dir, checkout.branch)
+        return Place(checkout.path, git.git_dir, checkout.branch)
     entry = LinkedWorktree(git, checkout.path).entry()
     return Place(checkout.path, entry, checkout.branch) if entry and checkout.path.is_dir() else None
 

@@ -68,7 +68,7 @@ class RefWatch:
         self._mission = mission
         self._worktree = worktree
         self._branch = branch
-        self._log = git.common_dir / "logs" / "HEAD"
+        self._log = git.git_dir / "logs" / "HEAD"
         self._flags: tuple[object, tuple[str, ...]] = (None, ())
         self._known: tuple[object, dict[str, str]] = (None, {})
         self._notices: list[str] = []
@@ -131,7 +131,7 @@ class RefWatch:
         return told
 
     def _home(self) -> str:
-        return _read(self._git.common_dir / "HEAD").decode(errors="replace").strip().removeprefix("ref: ")
+        return _read(self._git.git_dir / "HEAD").decode(errors="replace").strip().removeprefix("ref: ")
 
     def _notice_moves(self, moved: Sequence[tuple[str, str, str]]) -> None:
         """Where the branch still is where we neither put it nor put it back from."""
@@ -224,7 +224,7 @@ class RefWatch:
     # The main index
 
     def _hidden(self) -> tuple[str, ...]:
-        index = self._git.common_dir / "index"
+        index = self._git.git_dir / "index"
         stamp = _stamp_of(index)
         if self._flags[0] != stamp:
             rows = self._git.content("ls-files", "-v", "-z", index=index).out.split(b"\0") if stamp else []
@@ -236,7 +236,7 @@ class RefWatch:
         """Where there is none, the next `git commit -a` would take every file out."""
         head = self._git.resolve("HEAD")
         if head:
-            self._git.content("read-tree", head, index=self._git.common_dir / "index")
+            self._git.content("read-tree", head, index=self._git.git_dir / "index")
 
     def _show_what_is_hidden(self, before: Refs) -> list[str]:
         """A file that is not on disk is hidden by a sparse checkout, which is the user's to choose."""
@@ -248,7 +248,7 @@ class RefWatch:
         rows = b"\0".join(paths)
         for flag in ("--no-skip-worktree", "--no-assume-unchanged"):
             command = ("update-index", "-z", flag, "--stdin")
-            self._git.content(*command, index=self._git.common_dir / "index", input=rows, ok=(0, 128))
+            self._git.content(*command, index=self._git.git_dir / "index", input=rows, ok=(0, 128))
         more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
         names = ", ".join(map(shown, paths[:_NAMED]))
         return [f"git was told not to look at {names}{more} in the checkout"]

@@ -72,7 +72,7 @@ def fingerprint(git: Git) -> str:
     """Of all that decides which hooks run and what they do, as far as it is a file of hooks or says where they are."""
     seen = hashlib.sha256()
     folders = [git.common_dir / "hooks"]
-    for settings in (git.common_dir / "config", git.common_dir / "config.worktree", *_settings_of_the_user()):
+    for settings in (git.common_dir / "config", git.git_dir / "config.worktree", *_settings_of_the_user()):
         for line in _WHERE.finditer(_content(settings)):
             seen.update(line[0] + b"\n")
             folders += [git.root / Path(os.fsdecode(line[1]).strip()).expanduser()] if line[1] else []

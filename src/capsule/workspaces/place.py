@@ -157,7 +157,8 @@ class GitPlace(ABC):
 
     def let_in(self) -> Grounds:
         """All but the repository, and what is Capsule's: the work is committed by us."""
-        ours = (self.path / ".git", self.path / ".capsule")
+        linked = (self.path / ".git").is_symlink() and self._git.common_dir != self.path / ".git"
+        ours = (*(() if linked else (self.path / ".git",)), self.path / ".capsule")
         return Grounds(writable=(str(self.path),), protected=tuple(map(str, ours)))
 
     def see_out(self) -> None:

@@ -62,8 +62,8 @@ def bring_home(git: Git, branch: str, tip: str, target: str, artefacts: Sequence
 
 def end_what_is_under_way(git: Git) -> list[str]:
     """A merge or rebase that an agent left half done is put aside; the files stay as they are."""
-    found = [what for name, (what, _) in UNDER_WAY.items() if (git.common_dir / name).exists()]
+    found = [what for name, (what, _) in UNDER_WAY.items() if (git.git_dir / name).exists()]
     for name in (*UNDER_WAY, *_ALONG_WITH_IT) if found else ():
-        if (git.common_dir / name).exists():
-            put_aside(git, git.common_dir / name)
+        if (git.git_dir / name).exists():
+            put_aside(git, git.git_dir / name)
     return found
