@@ -42,6 +42,7 @@ from capsule.system.git_objects import (
     read_person,
     shown,
 )
+from capsule.system.umask import of_the_user
 
 OLDEST = (2, 38)
 TIMEOUT = 600.0
@@ -125,13 +126,14 @@ class Git:
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
         ok: Sequence[int] = (0,),
+        umask: int = -1,
     ) -> Answer:
-        """A command about files, trees and commits, by id."""
+        """A command about files, trees and commits, by id. `umask`: for files that are not our own."""
         place = worktree or self.root
         environment = self._content_environment | {"GIT_WORK_TREE": str(place)} | dict(env or {})
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        return self._ask(args, environment, place, input, ok)
+        return self._ask(args, environment, place, input, ok, umask=umask)
 
     def repository(
         self,
@@ -139,11 +141,15 @@ class Git:
         git_dir: Path | None = None,
         input: bytes | None = None,
         ok: Sequence[int] = (0,),
+        umask: int | None = None,
     ) -> Answer:
-        """A command about refs and worktrees, seen from the main worktree or from another one's git directory."""
+        """A command about refs and worktrees, seen from the main worktree or from another one's git directory.
+
+        What it writes is the user's, by their umask, unless another `umask` is given.
+        """
         places = {"GIT_DIR": str(git_dir or self.git_dir), "GIT_COMMON_DIR": str(self.common_dir)}
         environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | git_environment.AS_CAPSULE
-        return self._ask(args, environment, self.root, input, ok)
+        return self._ask(args, environment, self.root, input, ok, umask=of_the_user() if umask is None else umask)
 
     # Who
 
@@ -367,12 +373,14 @@ class Git:
         cwd: Path,
         given: bytes | None,
         ok: Sequence[int],
+        *,
+        umask: int,
     ) -> Answer:
         self.calls += 1
-        answer = _spawn(args, environment, cwd, given)
+        answer = _spawn(args, environment, cwd, given, umask)
         lock = git_locks.in_the_way(answer.err) if answer.code else None
         if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
-            return self._ask(args, environment, cwd, given, ok)
+            return self._ask(args, environment, cwd, given, ok, umask=umask)
         if answer.code not in ok:
             way_out = (
                 f"If no git is at work, remove {lock}" if lock else f"See what git makes of it: git -C {cwd} status"
@@ -382,7 +390,9 @@ class Git:
         return answer
 
 
-def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None) -> Answer:
+def _spawn(
+    args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None, umask: int = -1
+) -> Answer:
     """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
     try:
         done = subprocess.run(
@@ -394,6 +404,7 @@ def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given
             timeout=TIMEOUT,
             check=False,
             process_group=0,
+            umask=umask,
             stdin=subprocess.DEVNULL if given is None else None,
         )
     except FileNotFoundError as error:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capsule.core.errors import Refused
-from capsule.system import git_locks
+from capsule.system import git_locks, umask
 from capsule.system.files import temp_path
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, Checkout, Difference, read_difference, shown
@@ -159,9 +159,8 @@ def _export(git: Git, worktree: Path, arriving: Sequence[Difference], staging: P
     scratch.unlink(missing_ok=True)
     rows = b"".join(index_row(change.path, change.new) for change in arriving)
     git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
-    git.content(
-        "checkout-index", "-a", "-q", f"--prefix={staging.relative_to(worktree)}/", index=scratch, worktree=worktree
-    )
+    prefix = f"--prefix={staging.relative_to(worktree)}/"
+    git.content("checkout-index", "-a", "-q", prefix, index=scratch, worktree=worktree, umask=umask.of_the_user())
 
 
 def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
@@ -175,11 +174,19 @@ def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> boo
             target.unlink(missing_ok=True)
             _drop_empty_folders(target.parent, worktree)
             return True
-        target.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(target.parent)
         _put_in_place(staging / name, target)
     except OSError:
         return False  # a folder or file of the user's has the name, or the folder is closed to us
     return True
+
+
+def _make_folders(folder: Path) -> None:
+    """As git would make them for the user."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir()
+        each.chmod(umask.mode_for_the_user(0o777))
 
 
 def _put_in_place(new: Path, target: Path) -> None:

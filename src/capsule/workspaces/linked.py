@@ -98,7 +98,7 @@ class LinkedWorktree:
 
     def _register(self, commit: str) -> None:
         what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
-        self._git.repository("worktree", "add", "--force", "--no-checkout", *what)
+        self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
 
     def _forget(self) -> None:
         """Out of git's sight in one step: an entry that is half removed would be known by nothing any more."""
