@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class CapsuleError(Exception):
     """One line of cause, one line of what to do next, and the exit code."""
@@ -48,6 +51,20 @@ class Refused(CapsuleError):
 
 class WorkspaceBroken(CapsuleError):
     """An agent left its place in a state that cannot be named or delivered: the phase ends in an ERROR."""
+
+
+class ObjectLost(CapsuleError):
+    """The repository lacks an object that the journal names: a copy that is not whole, or a damaged disk."""
+
+
+@contextmanager
+def lost_objects_of(mission: str) -> Iterator[None]:
+    """Name the command that starts the mission over, wherever in it an object turns out to be lost."""
+    try:
+        yield
+    except ObjectLost as lost:
+        lost.hint = f"Bring it back from a copy that is whole, or start over: capsule run {mission} --fresh"
+        raise
 
 
 class LockHeld(CapsuleError):

@@ -24,7 +24,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from capsule.core.errors import CapsuleError, PrerequisiteMissing
+from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing
 from capsule.system import git_environment, git_layout, git_locks, git_refs
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git_objects import (
@@ -47,6 +47,7 @@ from capsule.system.umask import of_the_user
 OLDEST = (2, 38)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
+_WHOLE_ID = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
 _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
 _CHECKOUT = "checkout"
@@ -61,6 +62,10 @@ class GitFailed(CapsuleError):
     def __init__(self, message: str, hint: str = "", *, said: str = "") -> None:
         super().__init__(message, hint)
         self.said = said
+
+
+class ObjectMissing(GitFailed, ObjectLost):
+    """A command of ours failed because an object is not there, or is damaged."""
 
 
 class NotARepository(CapsuleError):
@@ -366,6 +371,15 @@ class Git:
             write_atomically(file, text.encode(errors="surrogateescape"))
         return git_environment.about_content(file.read_bytes())
 
+    def _put_damaged_away(self, oid: str) -> None:
+        """A file that is not the object it is called after keeps git from writing that object anew."""
+        file = self.common_dir / "objects" / oid[:2] / oid[2:]
+        if file.is_file():
+            shelf = self.capsule_dir / "damaged"
+            shelf.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                file.rename(shelf / oid)
+
     def _ask(
         self,
         args: Sequence[str],
@@ -382,12 +396,30 @@ class Git:
         if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
             return self._ask(args, environment, cwd, given, ok, umask=umask)
         if answer.code not in ok:
+            if lost := _missing(args, answer, environment, cwd):
+                self._put_damaged_away(lost)
+                hint = "Bring it back from a copy that is whole; `git fsck` lists what is missing."
+                raise ObjectMissing(f"The repository lacks the object {lost}.", hint, said=answer.err)
             way_out = (
                 f"If no git is at work, remove {lock}" if lock else f"See what git makes of it: git -C {cwd} status"
             )
             message, hint = f"git {args[0]} failed: {_cause(answer)}", f"{way_out}; then run the same command again."
             raise GitFailed(message, hint, said=answer.err)
         return answer
+
+
+def _missing(args: Sequence[str], answer: Answer, environment: Mapping[str, str], cwd: Path) -> str:
+    """The first object that a failed command named, or complained about, and that is not there; '' if all are."""
+
+    def kinds(names: Iterable[str]) -> dict[str, str]:
+        asked = "".join(f"{name}\n" for name in names).encode()
+        listed = _spawn(("cat-file", "--batch-check=%(objecttype)"), environment, cwd, asked).out.decode()
+        return dict(zip(names, listed.splitlines(), strict=False)) if asked else {}
+
+    named = dict.fromkeys(_WHOLE_ID.findall(f"{answer.err} {' '.join(args)}"))
+    found = kinds([oid for oid in named if oid.strip("0")])
+    found |= kinds([f"{oid}^{{tree}}" for oid, kind in found.items() if kind == "commit"])
+    return next((name for name, kind in found.items() if kind.endswith(" missing")), "")
 
 
 def _spawn(

@@ -81,6 +81,22 @@ def refuse_if_ahead(git: Git, base: str, into: str) -> None:
         raise CapsuleError(f"HEAD holds commits that {into} lacks; they would be merged along.", hint)
 
 
+def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase: bool = False) -> None:
+    """A mission goes on only while the branch it is merged into is there, and holds what the mission started from."""
+    tip = git.ref(f"refs/heads/{into}")
+    if not tip:
+        others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"
+        raise Refused(
+            f"The branch {into}, which {mission} is to be merged into, is gone.",
+            f"Make it again where it was (git branch {into} COMMIT; {mission} started from {base[:12]}), {others}",
+        )
+    if not rebase and not git.is_ancestor(base, tip):
+        raise Refused(
+            f"{into} was rewritten: it no longer holds {base[:12]}, which {mission} started from.",
+            f"Rebuild the work on it: capsule run {mission} --rebase",
+        )
+
+
 def under_way(git: Git) -> str:
     """The merge, rebase or the like that the main checkout is in the middle of; '' if there is none."""
     return next((what for name, (what, _) in UNDER_WAY.items() if (git.git_dir / name).exists()), "")
