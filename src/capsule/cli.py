@@ -79,8 +79,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if not words or words[0] in ("-h", "--help", "help"):
         return _help(words[1:])
+    from capsule.system.umask import own_files_closed_to_others
+
     try:
-        return _run(words[0], words[1:])
+        with own_files_closed_to_others():
+            return _run(words[0], words[1:])
     except BrokenPipeError:
         _silence_stdout()
         return _UNHEARD if words[0] in _WORKING else 0

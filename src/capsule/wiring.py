@@ -294,6 +294,7 @@ def agent_maker(
             failures=options.failures,
             how_to_get_it=preset.get,
             home=preset.home,
+            home_read_only=preset.home_read_only,
             prompt=options.prompt,
             env=options.env,
             phases={name: PhaseOptions(own.model, own.args, own.env) for name, own in options.phases.items()},

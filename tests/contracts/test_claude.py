@@ -366,7 +366,7 @@ def test_what_its_users_next_session_would_obey_cannot_be_changed_from_inside(be
     briefing = bench.briefing(grounds=Grounds(writable=(str(bench.place),)))
     assert bench.agent(sandbox=sandbox).run(briefing).text == b"{}"
     assert [file.read_text() for file in obeyed] == ["{}", "{}"]
-    assert sorted(file.name for file in folder.rglob("*")) == ["CLAUDE.md", "commands", "history", "settings.json"]
+    assert sorted(file.name for file in folder.rglob("*")) == ["CLAUDE.md", "commands", "settings.json"]
 
 
 def test_what_the_user_says_wins_over_our_defaults(bench: Bench) -> None:

@@ -96,6 +96,8 @@ class Connection:
     how_to_get_it: str = ""
     home: Sequence[str] = ()
     """Paths below the user's home that `command` must read and write."""
+    home_read_only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Paths below the user's home that `command` reads, and of each folder the names that are for its own work."""
     prompt: str = "argument"
     env: Mapping[str, str] = field(default_factory=dict)
     phases: Mapping[str, PhaseOptions] = field(default_factory=dict)
@@ -145,8 +147,12 @@ class CliAgent(ABC):
     """Names of variables (or patterns) of the user's environment that this CLI needs, its keys above all."""
     home: tuple[str, ...] = ()
     """Paths below the user's home that it must read and write even where a sandbox hides the rest."""
-    home_read_only: tuple[str, ...] = ()
-    """Paths below the user's home that it reads and may not change there: what its user's next session would obey."""
+    home_read_only: Mapping[str, Sequence[str]] = {}
+    """Paths below the user's home that it reads and may not change there: what its user's next session would obey.
+
+    Of a folder it sees everything but the names beside it, which are for its own work. What it adds there is not kept:
+    nothing can be mounted over a file that does not exist yet, and a next session would obey that one too.
+    """
     apart = False
     """It is started without the project's own agent settings, skills included, unless the project is trusted."""
     prints = ""
@@ -244,10 +250,15 @@ class CliAgent(ABC):
         )
 
     def _read_only_at_home(self, env: Mapping[str, str]) -> list[str]:
-        """A link inside a folder that can be written is left out: nothing can be mounted over one."""
+        """What lies in a folder, one by one: then the folder itself is the sandbox's own, and gone with it."""
         home = Path(env.get("HOME") or Path.home())
-        paths = (home / name for name in self.home_read_only)
-        return [str(path) for path in paths if path.parent == home or not path.is_symlink()]
+        kept = {str(home / name) for name in self.home}
+        shown: list[str] = []
+        for name, own in self.home_read_only.items():
+            path = home / name
+            inside = [child for child in path.iterdir() if child.name not in own] if path.is_dir() else [path]
+            shown += [str(each) for each in inside if str(each) not in kept]
+        return shown
 
     def _kept_out(self, ended: Ended, files: Files) -> Transcript | None:
         """The sandbox failed before the agent was there: that is the machine's fault, and nobody's answer."""

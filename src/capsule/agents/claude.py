@@ -89,10 +89,13 @@ _FALSE_STARTS: tuple[tuple[str, Kind, str], ...] = (
     ("stdin input exceeds", Kind.CONTEXT, _SMALLER),
 )
 
-# What it obeys of its home: hooks and other commands, tool servers, instructions, and a program that updates itself.
-_OBEYED = (
-    *("settings.json", "settings.local.json", "CLAUDE.md"),
-    *("agents", "commands", "hooks", "local", "plugins", "skills"),
+# What it keeps in its folder for itself. All else there may be obeyed by its user's next session: settings, hooks and
+# the scripts they name, tool servers, instructions, memories of projects, a program that updates itself.
+_LOGIN = ".credentials.json"
+_OF_ITS_OWN = (
+    *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots", "file-history", "backups"),
+    *("statsig", "telemetry", "debug", "logs", "cache", "paste-cache", "image-cache", "ide", "downloads", "usage-data"),
+    *("history.jsonl", "stats-cache.json"),
 )
 
 # What to show of a tool's input, by the first of these names that it has.
@@ -108,8 +111,8 @@ class Agent(StreamAgent):
         "or see the pipeline without one: `capsule demo`."
     )
     passes = ("ANTHROPIC_*", "CLAUDE_*", "AWS_*", "GOOGLE_*", "GCLOUD_*", "CLOUD_ML_REGION", "VERTEX_*", "AZURE_*")
-    home = (".claude",)
-    home_read_only = (".claude.json", *(f".claude/{name}" for name in _OBEYED))
+    home = (f".claude/{_LOGIN}",)
+    home_read_only = {".claude.json": (), ".claude": _OF_ITS_OWN}  # noqa: RUF012 (read, never changed)
 
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)

@@ -58,7 +58,7 @@ class Agent(StreamAgent):
     apart = True
     how_to_get_it = "Get it with `npm install -g @google/gemini-cli`, or name another agent with --agent."
     passes = ("GEMINI_*", "GOOGLE_*", "GCLOUD_*", "CLOUDSDK_*")
-    home = (".config/gcloud",)
+    home_read_only = {".config/gcloud": ("logs",)}  # noqa: RUF012 (read, never changed)
 
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)

@@ -9,6 +9,8 @@ Measured with 1.18.33:
   stderr, so that whoever ends it can say why it was not done.
 - There is no last event. What the last step says (`length`, `content-filter`) or an error after it is how it ended.
 - Each run leaves a library of 5.6 MB in the temp folder; ours is removed with the run.
+- It loads plugins from its folder of settings, and runs what it downloaded into its cache. In a sandbox it keeps
+  nothing but its login there; sessions and snapshots end with the run.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from capsule.system.files import read_regular
 from capsule.system.process import Ended
 
 _HEADLESS = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR")
+_LOGINS = ("auth.json", "mcp-auth.json")
 _CONTENT = "OPENCODE_CONFIG_CONTENT"
 _UNATTENDED = {"permission": "allow", "share": "disabled", "autoupdate": False}
 _LARGEST_SETTINGS = 1024 * 1024
@@ -73,7 +76,12 @@ class Agent(StreamAgent):
         *("OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "OPENROUTER_*", "GEMINI_*", "GOOGLE_*", "GROQ_*", "MISTRAL_*"),
         *("XAI_*", "DEEPSEEK_*", "CEREBRAS_*", "TOGETHER_*", "AWS_*", "AZURE_*", "VERTEX_*"),
     )
-    home = (".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode")
+    home = tuple(f".local/share/opencode/{name}" for name in _LOGINS)
+    home_read_only = {  # noqa: RUF012 (read, never changed)
+        ".config/opencode": (),
+        ".cache/opencode": ("version", "models.json"),
+        ".local/share/opencode/bin": (),
+    }
 
     def invocation(self, briefing: Briefing) -> Invocation:
         model = self.model(briefing)

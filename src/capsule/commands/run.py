@@ -20,7 +20,7 @@ from capsule.commands.arguments import (
 )
 from capsule.commands.common import flags_of, mission_state, on_tape
 from capsule.commands.output import JSON, NONE, output_options, wants_a_screen
-from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
 from capsule.core.item import Item, Status, check_id
 from capsule.core.text import nearest
 
@@ -186,8 +186,11 @@ def plan_mission(
     going_on = state.under_way and not args.fresh
     prepared = "" if state.started or args.fresh else _prepared_base(project, item_id)
     base = state.base if going_on else prepared or repository.base_of(project.git, args.base or start or "HEAD")
-    words = words_at(project, base)
-    policy, warnings = policy_at(project, base)
+    with lost_objects_of(item_id):
+        words = words_at(project, base)
+        policy, warnings = policy_at(project, base)
+        if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
+            repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=args.rebase)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
     _refuse_unknown_phase(item, workflow)
     if going_on:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 
 class CapsuleError(Exception):
@@ -80,6 +81,20 @@ class NoResult(CapsuleError):
     """A command that was to judge the work was killed, twice: the mission halts, and nobody's work is to blame."""
 
     exit_code = 1
+
+
+class ObjectLost(CapsuleError):
+    """The repository lacks an object that the journal names: a copy that is not whole, or a damaged disk."""
+
+
+@contextmanager
+def lost_objects_of(mission: str) -> Iterator[None]:
+    """Name the command that starts the mission over, wherever in it an object turns out to be lost."""
+    try:
+        yield
+    except ObjectLost as lost:
+        lost.hint = f"Bring it back from a copy that is whole, or start over: capsule run {mission} --fresh"
+        raise
 
 
 class LockHeld(CapsuleError):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from capsule.core.errors import CapsuleError, Paused
+from capsule.core.errors import CapsuleError, Paused, lost_objects_of
 from capsule.core.event import (
     MissionStarted,
     MovedByHand,
@@ -31,7 +31,7 @@ from capsule.world import World
 
 def pursue(order: Order, world: World) -> MissionState:
     """Start it or go on with it, under its claim, until it ends, halts or is stopped."""
-    with world.journal.claim(order.mission):
+    with world.journal.claim(order.mission), lost_objects_of(order.mission):
         _make_ready(order, world)
         try:
             return run(order.mission, world)

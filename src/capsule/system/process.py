@@ -28,6 +28,7 @@ from typing import Literal
 from capsule.system import keeper
 from capsule.system.roll import Entry, dead, enter
 from capsule.system.stop import Stop
+from capsule.system.umask import of_the_user
 
 GRACE = 5.0
 MARKER = "CAPSULE_KEEPER"
@@ -169,7 +170,15 @@ class Keeper:
             pipe = subprocess.PIPE
             env = {"PATH": os.environ.get("PATH", os.defpath)}  # an agent can read it, so nothing else is in it
             self._process = subprocess.Popen(
-                argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd="/", start_new_session=True
+                argv,
+                env=env,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                bufsize=0,
+                cwd="/",
+                start_new_session=True,
+                umask=of_the_user(),
             )
             self._entry = enter(self._roll, self._marker) if self._roll else None
         return self._process

@@ -48,6 +48,8 @@ _HOW_TO_MAKE_IT_WORK = (
     "in a container, a seccomp profile that lets it)."
 )
 _IN_MEMORY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 (a fresh one is put over them)
+_DEVICES = "/dev"
+"""A fresh one, whose /dev/shm is empty."""
 _NAMES = "/etc/resolv.conf"
 """Often a link into a folder that is hidden."""
 _TRY_SECONDS = 10
@@ -273,7 +275,8 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
         parents = [str(parent) for parent in Path(path).parents]
         nearest = next((parent for parent in parents if parent in table), "/")
         around = table.get(nearest, _ROOT)
-        if mount.source == path and (mount.how, nearest) == (around.how, around.source):
+        as_around = mount.source == path and (mount.how, nearest) == (around.how, around.source)
+        if as_around and not _is_below(path, [_DEVICES]):
             continue  # it is like that already
         if around.how.startswith("--bind") and not mount.how.startswith("--bind"):
             whole |= {parent: Mount("--bind", parent) for parent in parents[: parents.index(nearest)]}

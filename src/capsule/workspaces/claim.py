@@ -37,7 +37,7 @@ class Claim:
 
     def _read(self, entry: Path | None) -> Standing | None:
         """None where only git can tell."""
-        at = read_head(entry or self._git.common_dir)
+        at = read_head(entry or self._git.git_dir)
         base, head, newest = (
             read_ref(self._git.common_dir, name) for name in (self.base, self.branch, self.checkpoint)
         )

@@ -33,14 +33,14 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
-from capsule.system.git import Git, GitFailed
+from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
-from capsule.workspaces.salvage import put_aside
+from capsule.workspaces.salvage import keep_commit, put_aside
 from capsule.workspaces.step_commits import message_of
 from capsule.workspaces.trees import graft, with_changes
 from capsule.workspaces.tripwire import Tripwire
@@ -396,6 +396,21 @@ class GitWorktree(GitPlace):
     # Ending
 
     def salvage(self, why: str) -> str:
+        try:
+            return self._salvage(why)
+        except ObjectMissing:
+            return self._keep_without_objects(why)
+
+    def _keep_without_objects(self, why: str) -> str:
+        """What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref."""
+        standing = self._claim.standing()
+        kept = [keep_commit(self._git, self._mission, tip, why) for tip in self._whole(standing.newest, standing.head)]
+        return put_aside(self._git, self.path) if self.path.is_dir() else (kept or [""])[0]
+
+    def _whole(self, *tips: str) -> list[str]:
+        return [tip for tip in dict.fromkeys(tips) if tip and self._git.resolve(tip)]
+
+    def _salvage(self, why: str) -> str:
         self._come_home()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):

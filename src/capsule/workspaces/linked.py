@@ -14,12 +14,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
@@ -80,6 +81,7 @@ class LinkedWorktree:
         entry = self.whole()
         made = entry is None
         if entry is None:
+            self._refuse_if_begun_elsewhere()
             self._put_aside()
             self._forget()
             self._register(commit)
@@ -95,6 +97,15 @@ class LinkedWorktree:
         remove_tree(self._aside)
         self._forget()
 
+    def _refuse_if_begun_elsewhere(self) -> None:
+        """A bare repository has several worktrees to work from: a mission stays with the one it was begun in."""
+        ours = self.path.parts[-3:]
+        for other in self._git.checkouts() if self._branch else ():
+            same = other.branch == self._branch and other.path.parts[-3:] == ours and other.path != self.path
+            if same and LinkedWorktree(self._git, other.path).whole():
+                home = other.path.parents[2]
+                raise Refused(f"{self.path.name} was begun in {home}.", f"Go on there: cd {shlex.quote(str(home))}")
+
     def _points_to(self, entry: Path) -> bool:
         link = self.path / ".git"
         if self.path.is_symlink() or link.is_symlink() or not link.is_file():
@@ -104,7 +115,7 @@ class LinkedWorktree:
 
     def _register(self, commit: str) -> None:
         what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
-        self._git.repository("worktree", "add", "--force", "--no-checkout", *what)
+        self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
 
     def _forget(self) -> None:
         """Out of git's sight in one step: an entry that is half removed would be known by nothing any more."""

@@ -120,7 +120,12 @@ class GitPlace(ABC):
         return graft(self._git, merged, onto, self._artefacts)
 
     def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
-        work = self._commit(tree, [self._base()], "work")
+        base = self._base()
+        if not self._git.is_ancestor(base, onto):
+            # Rewritten: what the base held and `onto` does not was taken out there, and is no part of the work.
+            base = self._commit(self._git.tree_in(base), [], "base")
+            onto = self._commit(self._git.tree_in(onto), [base], "onto")
+        work = self._commit(tree, [base], "work")
         return self._git.merge_trees(onto, work, called=self.branch)
 
     # What we write ourselves

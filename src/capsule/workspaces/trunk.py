@@ -39,7 +39,8 @@ class GitTrunk:
     def tip(self) -> str:
         found = self._git.ref(self._ref)
         if not found:
-            raise Refused(f"There is no branch {self.branch}.", "List what there is: git branch")
+            hint = f"Make it again where it was (git branch {self.branch} COMMIT), then run the same command again."
+            raise Refused(f"There is no branch {self.branch} any more.", hint)
         return found
 
     def holds(self, commit: str) -> bool:
@@ -54,6 +55,11 @@ class GitTrunk:
 
     def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
         onto = self.tip()
+        if not self._git.is_ancestor(base, onto):  # merging would bring back what was taken out of it
+            raise Refused(
+                f"{self.branch} was rewritten: it no longer holds {base[:12]}, which the work started from.",
+                "Rebuild the work on it: run with --rebase",
+            )
         work = self._without_artefacts(tip, base)
         merged, conflicts = self._git.merge_trees(onto, work)
         tree = graft(self._git, merged, onto, self._artefacts)
