@@ -11,7 +11,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -60,7 +60,8 @@ class Sandbox(Protocol):
         grounds: Grounds,
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
-    ) -> tuple[str, ...]: ...
+        copy_layers: bool = False,
+    ) -> AbstractContextManager[tuple[str, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -199,27 +200,36 @@ class CliAgent(ABC):
         env = self._environment(briefing) | {"TMPDIR": str(scratch)}
         with self.furnished(scratch, env) as more:
             env |= more
-            command = Command(
-                argv=self._confined(invocation.argv, env, briefing),
-                cwd=Path(briefing.cwd),
-                env=env,
-                stdout=files.printed,
-                stderr=files.errors,
-                stdin=_stdin_file(files.log, invocation),
-                timeout=briefing.timeout or None,
-                idle_timeout=briefing.idle_timeout or None,
-            )
-            tell = self.teller(briefing.mission, files)
-            return self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+            with self._confined(invocation.argv, env, briefing) as argv:
+                command = Command(
+                    argv=argv,
+                    cwd=Path(briefing.cwd),
+                    env=env,
+                    stdout=files.printed,
+                    stderr=files.errors,
+                    stdin=_stdin_file(files.log, invocation),
+                    timeout=briefing.timeout or None,
+                    idle_timeout=briefing.idle_timeout or None,
+                )
+                tell = self.teller(briefing.mission, files)
+                return self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
 
-    def _confined(self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing) -> tuple[str, ...]:
+    def _confined(
+        self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing
+    ) -> AbstractContextManager[tuple[str, ...]]:
         sandbox = self.connection.sandbox
         if sandbox is None:
-            return argv
+            return nullcontext(argv)
         named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
         readable = (*named, *self._read_only_at_home(env))
         return sandbox.around(
-            argv, cwd=Path(briefing.cwd), env=env, grounds=briefing.grounds, home=self.home, readable=readable
+            argv,
+            cwd=Path(briefing.cwd),
+            env=env,
+            grounds=briefing.grounds,
+            home=self.home,
+            readable=readable,
+            copy_layers=True,
         )
 
     def _read_only_at_home(self, env: Mapping[str, str]) -> list[str]:
