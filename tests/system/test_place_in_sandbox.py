@@ -17,8 +17,8 @@ from msgspec.structs import replace as with_fields
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
+from capsule.system.mounted_place import at_its_own_path
 from capsule.system.process import Keeper
-from capsule.system.sandbox import at_its_own_path
 from capsule.workspaces.private_git import fill_git_directory
 from capsule.workspaces.shell import SupervisedShell
 

@@ -38,7 +38,6 @@ one is still there when bubblewrap has gone, and would be counted as something t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import subprocess
@@ -57,6 +56,7 @@ from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import tools
 from capsule.system.git_environment import absolute_entries
 from capsule.system.layers import Laid, laid
+from capsule.system.mounted_place import MountedPlace, is_below, moved
 
 PROGRAM = "bwrap"
 _HOW_TO_GET_IT = "Install bubblewrap (apt, dnf, pacman, apk: `bubblewrap`)."
@@ -145,7 +145,7 @@ class Sandbox:
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
-        view = _View.of(grounds)
+        view = MountedPlace.of(grounds)
         grounds = replace(grounds, layers=tuple(self._possible(grounds.layers, view)))
         with laid([lower for _, lower in grounds.layers], copy=copy_layers) as layers:
             opened = self._opened(env, home, (*readable, program) if view.covers(program) else readable)
@@ -155,7 +155,7 @@ class Sandbox:
             first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
             begins = _beginning(self.level, layers, network=self.network)
             named = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
-            with _mount_points_removed(view, table):
+            with view.mount_points_removed(table):
                 yield (*begins, *mounts, *named, *first)
 
     def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
@@ -166,7 +166,7 @@ class Sandbox:
         return table | self._reopened("--bind-try", sockets)
 
     def _standing(
-        self, program: str, env: Mapping[str, str], view: _View, opened: Mapping[str, Mount]
+        self, program: str, env: Mapping[str, str], view: MountedPlace, opened: Mapping[str, Mount]
     ) -> dict[str, Mount]:
         """What every command finds: tools, and the project, or nothing of it where a place is seen in its stead."""
         table = _of_the_machine(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
@@ -176,11 +176,11 @@ class Sandbox:
         if not view.at:
             return table | {path: Mount("--ro-bind", path) for path in _there(self.shown)}
         table = {path: mount for path, mount in table.items() if not view.covers(path)}
-        gone = [path for path in (*_there(self.shown), view.place) if not _is_below(path, [view.at])]
+        gone = [path for path in (*_there(self.shown), view.place) if not is_below(path, [view.at])]
         return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
     def hidden(self, temporary: str) -> dict[str, Mount]:
-        names = [path for path in _there([_NAMES]) if _is_below(path, self._tops)]
+        names = [path for path in _there([_NAMES]) if is_below(path, self._tops)]
         tops = [*self._tops, *_there({temporary} & {*_shared_temporaries()})]
         return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
 
@@ -205,16 +205,16 @@ class Sandbox:
         """A home or a folder for temporary files that was made for this command alone."""
         shared = {"/", *_there((*_shared_temporaries(), *self.homes))}
         asked = (place for place in _there(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
-        return [place for place in asked if not any(_is_below(shown, [place]) for shown in _there(self.shown))]
+        return [place for place in asked if not any(is_below(shown, [place]) for shown in _there(self.shown))]
 
-    def _possible(self, layers: Sequence[tuple[str, str]], view: _View) -> Iterator[tuple[str, str]]:
+    def _possible(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
         """Layers whose folder is there, and in whose place the work itself has put no link and no file."""
         for path, lower in layers:
             inside = view.name(path)
             if Path(lower).is_dir() and view.has_room_for(inside):
                 yield inside, os.path.realpath(lower)
 
-    def _of(self, grounds: Grounds, view: _View, layers: Laid) -> dict[str, Mount]:
+    def _of(self, grounds: Grounds, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
         place = (grounds.place,) if grounds.place else ()
         table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *grounds.writable))}
         table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(grounds.protected)}
@@ -234,12 +234,12 @@ class Sandbox:
         """Without links on the way: below the project an agent may have made them, to be let in elsewhere."""
         real = os.path.realpath(path)
         tops = ((top, os.path.realpath(top)) for top in self.shown)
-        wanted = next((_moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
+        wanted = next((moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
         if real != wanted:
             raise CapsuleError(f"{path} leads to {real} by a symbolic link.", "Put a folder in its place.")
         return real
 
-    def _variables(self, env: Mapping[str, str], view: _View) -> tuple[str, ...]:
+    def _variables(self, env: Mapping[str, str], view: MountedPlace) -> tuple[str, ...]:
         """Those that name a daemon are not there inside; those that name the place name it as it is seen."""
         named = tuple(path.removeprefix("~") for path in (*self.readable, *self.writable, *self.daemons) if "/" in path)
         gone = [name for name in _DAEMONS if name in env and name not in self.daemons]
@@ -247,86 +247,6 @@ class Sandbox:
         told = {name: ":".join(map(view.inside, value.split(":"))) for name, value in env.items() if name not in gone}
         changed = (word for name in told if told[name] != env[name] for word in ("--setenv", name, told[name]))
         return (*(word for name in gone for word in ("--unsetenv", name)), *changed)
-
-
-@dataclass(frozen=True)
-class _View:
-    """How a place is called outside and inside: `at` is '' where everything keeps its own path."""
-
-    place: str = ""
-    at: str = ""
-    given: tuple[str, str] = ("", "")
-    """Both as they were given, perhaps by way of a link."""
-
-    @classmethod
-    def of(cls, grounds: Grounds) -> _View:
-        place, at = (os.path.realpath(path) if path else "" for path in (grounds.place, grounds.at))
-        return cls(place, at if place else "", (grounds.place, grounds.at))
-
-    def inside(self, path: str) -> str:
-        """The name inside of what lies in the place; anything else keeps its own."""
-        tops = (self.place, self.given[0]) if self.at and path.startswith("/") else ()
-        return next((_moved(path, top, self.at) for top in tops if _is_below(path, [top])), path)
-
-    def name(self, path: str) -> str:
-        """A path inside, without the links that may lead to the checkout."""
-        tops = (self.at, self.given[1]) if self.at else ()
-        real = os.path.realpath(path) if os.path.lexists(path) else os.path.normpath(path)
-        return next((_moved(path, top, self.at) for top in tops if _is_below(path, [top])), real)
-
-    def behind(self, path: str) -> str:
-        """What stands behind a path inside; '' where that is not the place."""
-        at = self.at or self.place
-        return _moved(path, at, self.place) if at and _is_below(path, [at]) else ""
-
-    def covers(self, path: str) -> bool:
-        """Whether only what is mounted on purpose may be seen there."""
-        return bool(self.at) and _is_below(path, [self.at, self.place])
-
-    def lacks(self, path: str, grounds: Grounds) -> bool:
-        """Whether it can be seen only if it is opened: the place has no such thing, nor has a layer over it."""
-        layers = [inside for inside, _ in grounds.layers]
-        there = _is_below(path, [self.place, *layers]) or os.path.lexists(self.behind(path))
-        return not (self.covers(path) and there)
-
-    def has_room_for(self, folder: str) -> bool:
-        """Whether there is a folder or nothing behind it, and no link on the way."""
-        behind = self.behind(folder)
-        parts = Path(behind).relative_to(self.place).parts if behind else ()
-        ways = (Path(self.place, *parts[:length]) for length in range(1, len(parts) + 1))
-        return all(way.is_dir() and not way.is_symlink() for way in ways if os.path.lexists(way))
-
-
-def at_its_own_path(grounds: Grounds) -> Grounds:
-    """Leave the place where it is: what was to be seen at the checkout's path is seen in the place itself."""
-    if not (grounds.place and grounds.at):
-        return grounds
-
-    def moved(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        below = ((path, source, _is_below(path, [grounds.at])) for path, source in pairs)
-        return tuple((_moved(path, grounds.at, grounds.place) if is_so else path, to) for path, to, is_so in below)
-
-    return replace(
-        grounds, at="", stand_ins=moved(grounds.stand_ins), shown=moved(grounds.shown), layers=moved(grounds.layers)
-    )
-
-
-@contextmanager
-def _mount_points_removed(view: _View, table: Mapping[str, Mount]) -> Iterator[None]:
-    """Take away what bubblewrap has to make in the place, where nothing was put into it."""
-    missing: set[Path] = set()
-    for path in filter(None, map(view.behind, table)):
-        ways = (way for way in (Path(path), *Path(path).parents) if way.is_relative_to(view.place))
-        missing.update(way for way in ways if not os.path.lexists(way))
-    try:
-        yield
-    finally:
-        for way in sorted(missing, reverse=True):
-            with contextlib.suppress(OSError):
-                if way.is_dir():
-                    way.rmdir()
-                elif not way.is_symlink() and not way.stat().st_size:
-                    way.unlink()
 
 
 def _from(cwd: str | Path, program: str) -> str:
@@ -432,11 +352,11 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
         parents = [str(parent) for parent in Path(path).parents]
         nearest = next((parent for parent in parents if parent in table), "/")
         around = table.get(nearest, _ROOT)
-        if around.source and mount == Mount(around.how, _moved(path, nearest, around.source)):
+        if around.source and mount == Mount(around.how, moved(path, nearest, around.source)):
             continue  # it is like that already
         if around.how.startswith("--bind") and not mount.how.startswith("--bind"):
             between = parents[: parents.index(nearest)]
-            whole |= {way: Mount("--bind-try", _moved(way, nearest, around.source)) for way in between}
+            whole |= {way: Mount("--bind-try", moved(way, nearest, around.source)) for way in between}
         whole[path] = mount
     return sorted(whole.items(), key=lambda row: row[0].count("/"))
 
@@ -458,15 +378,7 @@ def _is_there(path: Path) -> bool:
 def _name_in(tops: Sequence[str], path: Path) -> str:
     """As it is called, with the folder's real name where only that lies in what is hidden; else its real name."""
     names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
-    return next((name for name in names if _is_below(name, tops)), os.path.realpath(path))
-
-
-def _is_below(path: str, tops: Iterable[str]) -> bool:
-    return any(Path(path).is_relative_to(top) for top in tops)
-
-
-def _moved(path: str, top: str, real_top: str) -> str:
-    return os.path.normpath(Path(real_top, Path(path).relative_to(top)))
+    return next((name for name in names if is_below(name, tops)), os.path.realpath(path))
 
 
 def _shared_temporaries() -> tuple[str, ...]:
