@@ -125,6 +125,24 @@ def test_upper_halves_are_hidden_inside(room: Room, dependencies: Grounds, scrat
     assert room.sh(f"ls -A {scratch}/*", grounds=dependencies) == ""
 
 
+@needs_layers
+def test_an_environment_that_names_the_checkout_imports_the_places_code(room: Room, dependencies: Grounds) -> None:
+    """An editable install by its path, a workspace of npm's by a relative link: both lead to the place."""
+    for top, text in ((room.root, "the checkout's"), (room.place, "the place's")):
+        (top / "src").mkdir()
+        (top / "src" / "package.py").write_text(f'print("{text}")')
+    libraries = room.root / ".venv/lib/python/site-packages"
+    libraries.mkdir(parents=True)
+    (libraries / "editable.pth").write_text(f"{room.root}/src\n")
+    (room.root / "apps/one/node_modules/package").symlink_to("../../../src")
+    python = shutil.which("python3", path=room.env["PATH"])
+    script = f"import site; site.addsitedir('{libraries}'); import package"
+    said = room.sh(f'{python} -B -c "{script}"; cat apps/one/node_modules/package/package.py', grounds=dependencies)
+    assert said == "the place's\nprint(\"the place's\")"
+    shutil.rmtree(libraries.parent)
+    (room.root / "apps/one/node_modules/package").unlink()
+
+
 # Processes
 
 

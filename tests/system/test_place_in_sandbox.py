@@ -237,6 +237,20 @@ def test_mount_points_that_were_there_stay(project: Project) -> None:
     assert (project.place / ".capsule" / "results").is_dir()
 
 
+def test_mount_points_that_kill_9_leaves_are_nothing_to_git(project: Project) -> None:
+    (project.root / ".venv").mkdir()
+    grounds = with_fields(
+        project.grounds,
+        writable=(str(project.root / ".capsule" / "results"),),
+        layers=((str(project.root / "unignored"), str(project.root / ".venv")),),
+    )
+    project.room.sh("test -d unignored -a -d .capsule/results || exit 9", grounds=grounds)
+    argv = project.room.argv("sh", "-c", "kill -9 -1", grounds=grounds)
+    subprocess.run(argv, env=project.room.env, check=False)
+    assert (project.place / "unignored").is_dir(), "nobody has tidied up yet"
+    assert project.git("status", "--short", "--ignored", cwd=project.place) == " M code\n"
+
+
 @pytest.mark.parametrize("link", [".capsule", ".capsule/results", ".git"])
 def test_a_link_in_the_place_does_not_lead_a_mount_elsewhere(project: Project, tmp_path: Path, link: str) -> None:
     planted = project.place / link
@@ -281,6 +295,14 @@ def test_at_its_own_path_only_what_lay_below_the_checkout_moves() -> None:
     assert (moved.place, moved.at) == (grounds.place, "")
     assert moved.shown == ((f"{grounds.place}/.git", "/s"), ("/run/capsule/git", "/g"))
     assert moved.layers == ((f"{grounds.place}/v", "/p/v"),)
+
+
+def test_a_home_that_is_the_checkout_is_not_covered(project: Project) -> None:
+    """Whoever keeps their home in git has their tools below the checkout's path."""
+    a_program(project.root / ".local/bin/agent", "pwd; cat code")
+    project.room.sandbox = replace(project.room.sandbox, homes=(str(project.root),))
+    project.room.env |= {"HOME": str(project.root), "PATH": f"{project.root}/.local/bin:{os.environ['PATH']}"}
+    assert project.sh("agent; git status --short") == f"{project.place}\nthe place's M code\n"
 
 
 # Daemons outside

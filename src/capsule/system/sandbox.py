@@ -17,7 +17,7 @@ laid down from the outermost to the innermost, so that the narrower rule always 
 **The place at the checkout's path.** Where `grounds.at` is set, the place is seen there and nowhere else. The checkout,
 its `.git` and its `.capsule` are gone: no rule opens what lies below that path, but for what the settings or a command
 line name and the place lacks. Whatever is named by a path in the place (working directory, program, arguments,
-variables) is named by the path inside.
+variables) is named by the path inside. A checkout that holds the home is not covered.
 
 **Mount points.** Bubblewrap makes those that are missing, on disk where they lie in the place: empty folders, which git
 does not see, and an empty file where a file is shown that the place lacks. They are removed after the command. What
@@ -56,7 +56,7 @@ from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import tools
 from capsule.system.git_environment import absolute_entries
 from capsule.system.layers import Laid, laid
-from capsule.system.mounted_place import MountedPlace, is_below, moved
+from capsule.system.mounted_place import MountedPlace, at_its_own_path, is_below, moved
 
 PROGRAM = "bwrap"
 _HOW_TO_GET_IT = "Install bubblewrap (apt, dnf, pacman, apk: `bubblewrap`)."
@@ -145,6 +145,8 @@ class Sandbox:
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
+        if grounds.at and any(is_below(top, _there([grounds.at])) for top in _there(self.homes)):
+            grounds = at_its_own_path(grounds)  # the tools of whoever keeps their home in git lie below that path
         view = MountedPlace.of(grounds)
         grounds = replace(grounds, layers=tuple(self._possible(grounds.layers, view)))
         with laid([lower for _, lower in grounds.layers], copy=copy_layers) as layers:
