@@ -112,8 +112,20 @@ class Ran:
 class Shell(Protocol):
     """Commands of the project's own (tests, gates): run like an agent, supervised like an agent."""
 
-    def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
-        """One command line through `sh -c`, output to the log file, the whole tree ended when it ends."""
+    def run(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        *,
+        timeout: float | None,
+        env: Mapping[str, str],
+        grounds: Grounds | None = None,
+    ) -> Ran:
+        """One command line through `sh -c`, output to the log file, the whole tree ended when it ends.
+
+        `grounds` is what it may touch where there is a sandbox; without any, the folder it runs in.
+        """
 
 
 class Workspace(Protocol):

@@ -146,6 +146,10 @@ class Confinement(_Section, frozen=True):
     """Paths under your home that are not hidden."""
     writable: Texts = ()
     """Paths that agents and tests may change besides their own place."""
+    daemons: Texts = ()
+    """Sockets (paths) and variables that name one, which are left as they are."""
+    at_checkout_path: bool = True
+    """Whether the project's commands find their place at the checkout's own path."""
 
 
 class Campaign(_Section, frozen=True):

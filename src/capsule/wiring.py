@@ -324,6 +324,7 @@ def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Pat
         homes=homes(env),
         readable=open_for.readable,
         writable=open_for.writable,
+        daemons=open_for.daemons,
         network=open_for.network,
     )
 
@@ -353,7 +354,9 @@ def open_world(
         end_leftovers(project.roll)
     with _no_secrets_told(redactor), Keeper(secrets=redactor.spellings, roll=project.roll) as keeper:
         sandbox = open_sandbox(settings, project.env, (project.root, project.git.common_dir))
-        shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=settings.environment.allow)
+        at_checkout_path = settings.confinement.at_checkout_path
+        allow = settings.environment.allow
+        shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
 
         agents = partial(agent_maker, settings, project.root, keeper, stop, model=model, sandbox=sandbox)
         yield World(

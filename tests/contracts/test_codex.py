@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.briefing import Transcript
+from capsule.core.briefing import Grounds, Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import Keeper
 from tests.contracts.recordings import Bench, Endings, recorded
@@ -173,6 +173,12 @@ def test_a_provider_of_the_users_own_gets_its_key_and_retries_little(bench: Benc
 def test_the_repository_takes_no_part_unless_it_is_trusted(bench: Bench, trusted: bool, said: bool) -> None:
     argv = bench.agent(trust_project=trusted).describe(bench.briefing(cwd='/a "b"/c'))
     assert ('projects={"/a \\"b\\"/c"={trust_level="untrusted"}}' in argv) is said
+
+
+def test_the_checkouts_path_is_not_trusted_either_where_the_place_is_seen_there(bench: Bench) -> None:
+    argv = bench.agent().describe(bench.briefing(cwd="/a/place", grounds=Grounds(place="/a/place", at="/a")))
+    untrusted = '{trust_level="untrusted"}'
+    assert f'projects={{"/a/place"={untrusted},"/a"={untrusted}}}' in argv
 
 
 def test_a_prompt_that_looks_like_a_flag_is_a_prompt(bench: Bench) -> None:

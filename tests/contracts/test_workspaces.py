@@ -16,9 +16,9 @@ from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceB
 from capsule.core.evidence import Change, Checkpoint
 from capsule.doors import Workspace
 from capsule.system.git import Git
-from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
+from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
 from ..conftest import Repo
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from capsule.core.briefing import Briefing, Transcript
+from capsule.core.briefing import Briefing, Grounds, Transcript
 from capsule.core.budget import Allowance, Budget, as_facts, total
 from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
@@ -301,7 +301,16 @@ def test_an_agent_that_is_still_at_it_is_counted_as_unknown() -> None:
 class Broken:
     """A shell that starts nothing."""
 
-    def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
+    def run(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        *,
+        timeout: float | None,
+        env: Mapping[str, str],
+        grounds: Grounds | None = None,
+    ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 
 

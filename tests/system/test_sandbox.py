@@ -6,8 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,58 +14,11 @@ import pytest
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.process import Keeper
-from capsule.system.sandbox import PROGRAM, Level, Sandbox, homes, level
+from capsule.system.sandbox import Level, homes, level
 from tests.costs import given_time
 
 from .conftest import Place
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-
-
-@dataclass
-class Room:
-    """A home with a project in it, a worktree in the project, and a sandbox around whatever is run there."""
-
-    home: Path
-    root: Path
-    place: Path
-    sandbox: Sandbox
-    env: dict[str, str] = field(default_factory=dict)
-
-    def argv(self, *argv: str, **more: object) -> tuple[str, ...]:
-        grounds = more.pop("grounds", Grounds(writable=(str(self.place),)))
-        assert isinstance(grounds, Grounds)
-        return self.sandbox.around(argv, cwd=self.place, env=self.env, grounds=grounds, **more)  # type: ignore[arg-type]
-
-    def sh(self, script: str, **more: object) -> str:
-        """What a shell inside prints, errors included."""
-        done = subprocess.run(
-            self.argv("sh", "-c", script, **more), env=self.env, capture_output=True, text=True, timeout=30, check=False
-        )
-        return done.stdout + done.stderr
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Room:
-    home = tmp_path / "home"
-    root = home / "src" / "project"
-    place = root / ".capsule" / "worktrees" / "x-1"
-    for folder in (place, root / ".git" / "hooks", home / ".ssh", home / ".cargo" / "bin"):
-        folder.mkdir(parents=True)
-    (home / ".ssh" / "id").write_text("a private key")
-    (home / ".cargo" / "credentials.toml").write_text("a token")
-    (root / ".git" / "config").write_text("as it was")
-    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    sandbox = Sandbox(level("auto", os.environ), shown=(str(root),), homes=(str(home), *homes(os.environ)))
-    return Room(home, root, place, sandbox, env)
-
-
-def a_program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
+from .rooms import Room, a_program, as_an_ordinary_user, needs_root
 
 # Which level
 
@@ -182,59 +134,14 @@ def test_root_cannot_mount_its_way_out(room: Room) -> None:
 
 @pytest.mark.sandboxed
 @needs_root
-def test_an_ordinary_user_gets_the_same(tmp_path: Path) -> None:
+def test_an_ordinary_user_gets_the_same(open_folder: Path) -> None:
     """Through a user namespace, and without any capability."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.owner() == "root" and str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
-    home = tmp_path / "home"
+    home = open_folder / "home"
     home.mkdir()
-    code = (
-        "import os, subprocess, sys\n"
-        "from capsule.core.briefing import Grounds\n"
-        "from capsule.system.sandbox import Sandbox, level\n"
-        f"box = Sandbox(level('required', os.environ), ({str(home)!r},), ({str(home)!r},))\n"
-        f"env = {{'PATH': os.environ['PATH'], 'HOME': {str(home)!r}}}\n"
-        "script = 'touch /tmp/mine; touch /etc/theirs; grep CapEff /proc/self/status; touch ~/x'\n"
-        f"argv = box.around(('sh', '-c', script), cwd='/', env=env, grounds=Grounds())\n"
-        "sys.exit(subprocess.run(argv, env=env).returncode)\n"
-    )
-    source = str(Path(sys.modules["capsule"].__file__ or "").parents[1])
-    libraries = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
-    python, path = _a_python_for_everybody(), f"{_a_bubblewrap_for_everybody(tmp_path)}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", code],
-        env={"PATH": path, "PYTHONPATH": f"{source}:{libraries}", "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        cwd="/",
-        check=False,
-    )
+    script = "touch /tmp/mine; touch /etc/theirs; grep CapEff /proc/self/status; touch ~/x"
+    done = as_an_ordinary_user(open_folder, script, home=home, grounds="Grounds()")
     assert "CapEff:\t0000000000000000" in done.stdout, done.stderr
     assert done.stderr.count("Read-only file system") == 2, done.stderr
-
-
-def _a_bubblewrap_for_everybody(folder: Path) -> Path:
-    """The one on our PATH may lie in a home that is closed to others."""
-    copy = folder / "bin" / PROGRAM
-    copy.parent.mkdir()
-    shutil.copy(shutil.which(PROGRAM) or "", copy)
-    return copy.parent
-
-
-def _a_python_for_everybody() -> str:
-    """One that others may run: the interpreter of the tests may lie in a home that is closed to them."""
-    command = ("setpriv", "--reuid=65534", "--clear-groups")
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        check = f"import sys, msgspec; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
-        env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))}
-        if (
-            shutil.which(python)
-            and not subprocess.run([*command, python, "-c", check], env=env, check=False).returncode
-        ):
-            return python
-    pytest.skip("there is no Python here that another user may run")
 
 
 # What can be seen

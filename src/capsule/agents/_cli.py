@@ -12,7 +12,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -65,7 +65,8 @@ class Sandbox(Protocol):
         grounds: Grounds,
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
-    ) -> tuple[str, ...]: ...
+        copy_layers: bool = False,
+    ) -> AbstractContextManager[tuple[str, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -216,19 +217,20 @@ class CliAgent(ABC):
         env = self._environment(briefing) | {"TMPDIR": str(scratch)}
         with self.furnished(scratch, env) as more:
             env |= more
-            command = Command(
-                argv=self._confined(invocation.argv, env, briefing),
-                cwd=Path(briefing.cwd),
-                env=env,
-                stdout=files.printed,
-                stderr=files.errors,
-                stdin=_stdin_file(files.log, invocation),
-                timeout=briefing.timeout or None,
-                idle_timeout=briefing.idle_timeout or None,
-                last_word=partial(self.quiet_allowed, briefing, files),
-            )
-            tell = self.teller(briefing.mission, files)
-            ended = self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+            with self._confined(invocation.argv, env, briefing) as argv:
+                command = Command(
+                    argv=argv,
+                    cwd=Path(briefing.cwd),
+                    env=env,
+                    stdout=files.printed,
+                    stderr=files.errors,
+                    stdin=_stdin_file(files.log, invocation),
+                    timeout=briefing.timeout or None,
+                    idle_timeout=briefing.idle_timeout or None,
+                    last_word=partial(self.quiet_allowed, briefing, files),
+                )
+                tell = self.teller(briefing.mission, files)
+                ended = self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
         return _exited(ended) if ended.why == "idle" and self.has_answered(briefing, files) else ended
 
     def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
@@ -239,14 +241,22 @@ class CliAgent(ABC):
         """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
         return self.quiet_allowed(briefing, files) is not None or _left_a_result(briefing)
 
-    def _confined(self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing) -> tuple[str, ...]:
+    def _confined(
+        self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing
+    ) -> AbstractContextManager[tuple[str, ...]]:
         sandbox = self.connection.sandbox
         if sandbox is None:
-            return argv
+            return nullcontext(argv)
         named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
         readable = (*named, *self._read_only_at_home(env))
         return sandbox.around(
-            argv, cwd=Path(briefing.cwd), env=env, grounds=briefing.grounds, home=self.home, readable=readable
+            argv,
+            cwd=Path(briefing.cwd),
+            env=env,
+            grounds=briefing.grounds,
+            home=self.home,
+            readable=readable,
+            copy_layers=True,
         )
 
     def _read_only_at_home(self, env: Mapping[str, str]) -> list[str]:

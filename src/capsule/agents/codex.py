@@ -66,7 +66,7 @@ class Agent(StreamAgent):
         argv = (
             self.program(),
             *_HEADLESS,
-            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd))),
+            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.grounds.at))),
             *(part for name in self._providers() for part in _few_retries(name)),
             *(("-m", model) if model else ()),
             *self.args(briefing),
@@ -122,9 +122,9 @@ class Agent(StreamAgent):
         return {name: table for name, table in tables if isinstance(table, dict)}
 
 
-def _untrusted(cwd: str) -> str:
+def _untrusted(*paths: str) -> str:
     """A path is a quoted key here: codex takes a dotted one apart."""
-    places = dict.fromkeys((cwd, str(Path(cwd).resolve())))
+    places = dict.fromkeys(name for path in paths if path for name in (path, str(Path(path).resolve())))
     entries = (json.dumps(place, ensure_ascii=False) + '={trust_level="untrusted"}' for place in places)
     return f"projects={{{','.join(entries)}}}"
 
