@@ -93,7 +93,10 @@ class WorkspaceOptions(_Section, frozen=True):
     kind: Literal["auto", "worktree", "checkout"] = "auto"
     setup: str = "none"
     """A command that makes a fresh checkout usable, or none."""
-    copy: Texts = ()
+    copy: Texts = (".claude/", "CLAUDE.local.md")
+    """Globs of files that git ignores or does not know, to be copied into a place."""
+    dependencies: Texts = ()
+    """Folders of installed dependencies besides those that are found, such as .venv and node_modules."""
 
 
 DEBRIS = (
