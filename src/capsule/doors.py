@@ -173,6 +173,9 @@ class Workspace(Protocol):
     def gate(self, tree: str) -> Path:
         """A clean place that holds exactly this tree, set up, apart from the agents' one."""
 
+    def variables(self, place: Path) -> Mapping[str, str]:
+        """Environment variables by which commands in the place or in the gate find the installed dependencies."""
+
     def adopted(self, approved: str, left: str, now: str) -> str:
         """The tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
 

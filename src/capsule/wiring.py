@@ -360,9 +360,12 @@ def _workspaces(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
 ) -> Callable[[str, str], Workspace]:
     from capsule.workspaces.checkout import Checkout
+    from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
 
     chosen = project.settings.workspace
+    setup = "" if chosen.setup == "none" else chosen.setup
+    dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
 
     @cache
     def workspace(mission: str, kind: str) -> Workspace:
@@ -371,9 +374,10 @@ def _workspaces(
             project.git,
             mission,
             artefacts=tracker.own_files(),
-            setup="" if chosen.setup == "none" else chosen.setup,
+            setup=setup,
             copy=chosen.copy,
             run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
+            dependencies=dependencies,
         )
 
     return workspace

@@ -95,9 +95,8 @@ def _run_tests(claim: Look, tree: str) -> Observation:
     world.observer.activity(state.mission, f"running {state.policy.test}")
     place = claim.workspace.gate(tree)
     log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    ran = world.shell.run(
-        state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60, env=world.exported
-    )
+    env = {**claim.workspace.variables(place), **world.exported}
+    ran = world.shell.run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60, env=env)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend

@@ -32,6 +32,7 @@ from capsule.system.git_objects import RefMove, shown
 from capsule.system.lock import FileLock
 from capsule.workspaces.checkouts import bring_files, settle_index, unstage
 from capsule.workspaces.claim import AtWork, Standing, at_work_note
+from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.hooks import Hooks, fingerprint
 from capsule.workspaces.linked import remove_tree
 from capsule.workspaces.place import GitPlace
@@ -61,8 +62,10 @@ class Checkout(GitPlace):
         setup: str = "",
         copy: Sequence[str] = (),
         run_setup: RunSetup | None = None,
+        dependencies: Dependencies | None = None,
     ) -> None:
-        provisions = Provisions(setup, copy, run_setup)
+        shared = dependencies or Dependencies(git, detect=not setup)
+        provisions = Provisions(setup, copy, run_setup, shared)
         super().__init__(git, mission, git.root, "", artefacts=artefacts, provisions=provisions, shared=True)
         self._worklog = self._logs / "worklog.md"
         self._known = ""

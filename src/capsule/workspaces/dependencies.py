@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from capsule.core.errors import SettingsError
 from capsule.system.clones import mirror
+from capsule.system.environment import for_commands
 from capsule.system.git import Git
 from capsule.workspaces.python_environment import MARKER, folders_installed_from, lay_over
 
@@ -62,7 +63,7 @@ class Dependencies:
         self._git = git
         self._named = tuple(map(_checked, named))
         self._detect = detect
-        self._env = os.environ if env is None else env
+        self._env = for_commands(os.environ if env is None else env)
         self._found: dict[str, tuple[str, ...]] = {}
 
     def paths(self, tree: str) -> tuple[str, ...]:
@@ -76,13 +77,16 @@ class Dependencies:
         """Return (path, folder) for each: the folder is to be seen at that path of a place mounted at `at`."""
         return tuple((str(at / path), os.path.realpath(self._git.root / path)) for path in self.paths(tree))
 
-    def provide(self, tree: str, place: Path, notes: Path) -> tuple[str, ...]:
-        """Put them into a place, and up to date where they are there already; return their paths.
+    def provide(self, tree: str, place: Path, notes: Path, *, anew: bool = True) -> tuple[str, ...]:
+        """Put them into a place, as the checkout has them now; return their paths.
 
         Nothing that is done to them in the place reaches the checkout. `notes` is a folder for what is remembered.
+        `anew=False`: what is there stays as it is, because whoever works there may have installed more.
         """
         provided = tuple(path for path in self.paths(tree) if _is_inside(place, place / path))
         for path in provided:
+            if not anew and os.path.lexists(place / path):
+                continue
             source, target = Path(os.path.realpath(self._git.root / path)), place / path
             target.parent.mkdir(parents=True, exist_ok=True)
             if (source / MARKER).is_file():

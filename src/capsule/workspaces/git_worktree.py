@@ -31,6 +31,7 @@ from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.workspaces.claim import Standing
+from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import PrivateGit
@@ -56,11 +57,14 @@ class GitWorktree(GitPlace):
         setup: str = "",
         copy: Sequence[str] = (),
         run_setup: RunSetup | None = None,
+        dependencies: Dependencies | None = None,
         confined: bool = False,
     ) -> None:
         """`confined`: a sandbox sees to it that agents keep to the grounds they are given."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
-        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=Provisions(setup, copy, run_setup))
+        shared = dependencies or Dependencies(git, detect=not setup)
+        provisions = Provisions(setup, copy, run_setup, shared)
+        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions)
         self._filled = self._notes / "filled"
         self._linked = LinkedWorktree(git, self.path, self.branch)
         self._private = PrivateGit(git, mission, branch)
@@ -134,13 +138,15 @@ class GitWorktree(GitPlace):
         return self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
 
     def _provide(self) -> Sequence[str]:
-        """Copies and set-up, where that has not been done yet."""
-        if not (self._provisions.copy or self._provisions.setup):
-            return []
+        """Dependencies, copies and set-up, where that has not been done yet."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
+        if shared := self._provisions.dependencies:
+            provided = shared.provide(self._base(), self.path, self._notes / "dependencies", anew=False)
+            copied += map(os.fsencode, provided)
         known = recall_paths(self._notes / "copied")
-        remember_paths(self._notes / "copied", {*known, *copied})
+        if not {*copied} <= {*known}:
+            remember_paths(self._notes / "copied", {*known, *copied})
         note, inputs = self._notes / "setup", self._provisions.inputs(files)
         if not inputs or (note.exists() and note.read_text() == inputs):
             return []

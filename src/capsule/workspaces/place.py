@@ -4,13 +4,13 @@ refs/capsule/base/<id>               where the mission started; made first, remo
 refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
 refs/capsule/salvage/<id>/<n>        what would have been lost
 <common>/capsule/places/<id>/        our own index of the files, and notes: the base, copied files, set-ups
-.capsule/missions/<id>/gate/         a worktree of our own where claims are checked
+(`gate`)                             a folder of our own where claims are checked
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -64,7 +64,7 @@ class GitPlace(ABC):
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = provisions
         self._snapshots = Snapshots(git, path, self._notes, self._artefacts if shared else ())
-        self._gate = Gate(git, self._logs / "gate", self._notes, provisions, self._logs / "gate-setup.log")
+        self._gate = Gate(git, mission, self._notes, provisions)
         self._gated = False
         """The gate was entered since the last checkpoint."""
         self._base_commit = ""
@@ -116,6 +116,10 @@ class GitPlace(ABC):
     def gate(self, tree: str) -> Path:
         self._gated = True
         return self._gate.at(tree, self._base())
+
+    def variables(self, place: Path) -> Mapping[str, str]:
+        dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
+        return dependencies.variables(base, place, judged=place != self.path) if dependencies and base else {}
 
     def _work_between(self, old: str, new: str) -> list[Difference]:
         return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]

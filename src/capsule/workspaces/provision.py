@@ -1,4 +1,5 @@
-"""What a worktree needs besides its files: `workspace.copy` (such as `.env`) and `workspace.setup` (such as `npm ci`).
+"""What a place needs besides its files: copies (`workspace.copy`, such as `.env`), a set-up (`workspace.setup`, such as
+`npm ci`), and the project's installed dependencies (`dependencies`).
 
 A set-up is run again only when its inputs changed: the command, or a manifest or lock file of the tree. What it was
 last run with is noted after it succeeded, so one that was cut short counts as not run.
@@ -19,6 +20,7 @@ from pathlib import Path, PurePath
 from capsule.core.errors import SettingsError
 from capsule.system.files import write_atomically
 from capsule.system.git_objects import Entry
+from capsule.workspaces.dependencies import Dependencies
 
 RunSetup = Callable[[str, Path, Path], None]
 """Runs a shell command in a folder, its output in a log; raises CapsuleError where it fails."""
@@ -36,6 +38,7 @@ class Provisions:
     setup: str = ""
     copy: Sequence[str] = ()
     run_setup: RunSetup | None = None
+    dependencies: Dependencies | None = None
 
     def inputs(self, files: Iterable[Entry]) -> str:
         """What the set-up's result depends on, in one word; '' where there is no set-up."""
