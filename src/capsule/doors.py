@@ -176,6 +176,12 @@ class Workspace(Protocol):
     def variables(self, place: Path) -> Mapping[str, str]:
         """Environment variables by which commands in the place or in the gate find the installed dependencies."""
 
+    def missing_setup(self, tree: str) -> tuple[str, str]:
+        """A manifest of the tree that asks for more than is installed, and a command to install it; '' where none."""
+
+    def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+        """Modules of the project that tests in the gate would load from the user's checkout: (name, path)."""
+
     def adopted(self, approved: str, left: str, now: str) -> str:
         """The tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
 

@@ -302,3 +302,10 @@ def test_nothing_is_put_where_a_link_of_the_tree_leads_out(npm_workspaces: Proje
 
     assert npm_workspaces.provide() == {"node_modules"}
     assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_package_that_the_place_no_longer_has_is_not_found_in_the_checkout(an_editable_install: Project) -> None:
+    an_editable_install.provide()
+    shutil.rmtree(an_editable_install.place / "src")
+
+    assert an_editable_install.says("unset PYTHONPATH; .venv/bin/tool 2>/dev/null || echo gone") == "gone"

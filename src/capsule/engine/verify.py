@@ -9,13 +9,14 @@ and its result is journaled by tree, so nothing is run twice and nothing an agen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
-from capsule.core.errors import CapsuleError, Interrupted
+from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
 from capsule.core.hazards import hazards
@@ -81,9 +82,18 @@ def look(claim: Look) -> tuple[Evidence, ...]:
     for check in sorted(wanted, key=lambda name: name in _DEAR):
         if check in _DEAR and refuted(found):
             break
-        piece = CHECKS[check](claim)
+        try:
+            piece = CHECKS[check](claim)
+        except NeedsPerson as fault:
+            piece = _hopeless(check, fault)
         found += (piece,) if piece else ()
     return found
+
+
+def _hopeless(check: str, fault: NeedsPerson) -> Evidence:
+    """Nothing was run, and no agent can change that: parked at once."""
+    words = f"{fault.message} {fault.hint}".strip()
+    return Evidence(check, "the tests can be run", fault.message, Standing.REFUTED, words, patience=0, instead=words)
 
 
 def observation_key(tree: str, command: str) -> str:
@@ -92,10 +102,12 @@ def observation_key(tree: str, command: str) -> str:
 
 def _run_tests(claim: Look, tree: str) -> Observation:
     state, world = claim.state, claim.world
-    world.observer.activity(state.mission, f"running {state.policy.test}")
+    _require_dependencies(claim, tree)
     place = claim.workspace.gate(tree)
     log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
     env = {**claim.workspace.variables(place), **world.exported}
+    _require_own_code(claim, tree, place, env)
+    world.observer.activity(state.mission, f"running {state.policy.test}")
     ran = world.shell.run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60, env=env)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
@@ -113,6 +125,39 @@ def _run_tests(claim: Look, tree: str) -> Observation:
         tail=cut("\n".join((ran.tail[-TAIL:], *touched))),
         log=str(log),
     )
+
+
+def _require_dependencies(claim: Look, tree: str) -> None:
+    """Tests of a tree that asks for other dependencies say nothing with those that the checkout has installed."""
+    manifest, command = claim.workspace.missing_setup(tree)
+    if manifest:
+        cause = f"{manifest} asks for other dependencies than are installed in your checkout."
+        hint = f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim)}."
+        raise NeedsPerson(cause, hint)
+
+
+def _require_own_code(claim: Look, tree: str, place: Path, env: Mapping[str, str]) -> None:
+    """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
+    state, world = claim.state, claim.world
+
+    def ask(command: str) -> str:
+        log = world.archive.working_folder(state.mission) / "probe.log"
+        return world.shell.run(command, place, log, timeout=_PROBE_SECONDS, env=env).tail
+
+    found = claim.workspace.strays(tree, place, state.policy.test, ask)
+    if found:
+        name, path = found[0]
+        cause = f"The tests would not test the change: `{name}` is loaded from {path}, in your checkout."
+        hint = f"Set a `workspace.setup` that installs the project where it runs, such as `{_INSTALL}`; {_then(claim)}."
+        raise NeedsPerson(cause, hint)
+
+
+_PROBE_SECONDS = 60
+_INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
+
+
+def _then(claim: Look) -> str:
+    return f"then go on with `capsule run {claim.state.parent or claim.state.mission}`"
 
 
 def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str = "") -> Evidence:

@@ -90,7 +90,7 @@ class Dependencies:
             source, target = Path(os.path.realpath(self._git.root / path)), place / path
             target.parent.mkdir(parents=True, exist_ok=True)
             if (source / MARKER).is_file():
-                lay_over(source, target)
+                lay_over(source, target, self._git.root, place)
             else:
                 notes.mkdir(parents=True, exist_ok=True)
                 mirror(source, target, notes / path.replace("/", "%"))

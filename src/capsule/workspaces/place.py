@@ -9,8 +9,9 @@ refs/capsule/salvage/<id>/<n>        what would have been lost
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -18,6 +19,7 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import Brought
+from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import Difference, Identity, RefMove, shown
@@ -27,6 +29,7 @@ from capsule.workspaces.claim import Claim
 from capsule.workspaces.control_files import ControlFiles
 from capsule.workspaces.control_refs import RefWatch
 from capsule.workspaces.gate import Gate
+from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions
 from capsule.workspaces.salvage import keep_commit
 from capsule.workspaces.snapshot import Snapshots
@@ -120,6 +123,23 @@ class GitPlace(ABC):
     def variables(self, place: Path) -> Mapping[str, str]:
         dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
         return dependencies.variables(base, place, judged=place != self.path) if dependencies and base else {}
+
+    def missing_setup(self, tree: str) -> tuple[str, str]:
+        dependencies, base = self._provisions.dependencies, self._base()
+        if not dependencies or self._provisions.setup:
+            return "", ""
+        differing = [os.fsdecode(difference.path) for difference in self._work_between(base, tree)]
+        manifests = filter(is_manifest, differing)
+        changed = [path for path in manifests if self._wanted_by(base, path) != self._wanted_by(tree, path)]
+        return how_to_install(changed, dependencies.paths(base), self.files(tree)) if changed else ("", "")
+
+    def _wanted_by(self, tree: str, path: str) -> str:
+        return wanted_by(path, (self._git.read_file(tree, path) or b"").decode(errors="replace"))
+
+    def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+        dependencies = self._provisions.dependencies
+        folders = dependencies.import_folders(self._base()) if dependencies else ()
+        return strays(self._git.root, place, self.files(tree), folders=folders, test=test, ask=ask)
 
     def _work_between(self, old: str, new: str) -> list[Difference]:
         return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from capsule.core.errors import SettingsError
+from capsule.core.manifests import is_manifest
 from capsule.system.files import write_atomically
 from capsule.system.git_objects import Entry
 from capsule.workspaces.dependencies import Dependencies
@@ -25,11 +25,6 @@ from capsule.workspaces.dependencies import Dependencies
 RunSetup = Callable[[str, Path, Path], None]
 """Runs a shell command in a folder, its output in a log; raises CapsuleError where it fails."""
 
-_MANIFESTS = re.compile(
-    rb"(.*/)?(package(-lock)?\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|pyproject\.toml|setup\.(py|cfg)"
-    rb"|[^/]*requirements[^/]*\.txt|poetry\.lock|uv\.lock|pdm\.lock|Pipfile(\.lock)?|environment\.ya?ml|Cargo\.(toml|lock)"
-    rb"|go\.(mod|sum)|Gemfile(\.lock)?|composer\.(json|lock)|mix\.(exs|lock)|pom\.xml|build\.gradle(\.kts)?)"
-)
 _NEVER_COPIED = (".git", ".capsule")
 
 
@@ -44,7 +39,7 @@ class Provisions:
         """What the set-up's result depends on, in one word; '' where there is no set-up."""
         if not self.setup:
             return ""
-        told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if _MANIFESTS.fullmatch(e.path))]
+        told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if is_manifest(os.fsdecode(e.path)))]
         return hashlib.sha256(b"\0".join(told)).hexdigest()
 
     def run(self, place: Path, log: Path) -> None:

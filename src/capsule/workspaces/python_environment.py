@@ -5,8 +5,9 @@ one. So `.venv/bin/pytest`, `uv run` and `poetry run` work as in the checkout, w
 install`, `uv sync`) stays in the place. A symbolic link to the checkout's environment would do for the first and not
 for the second: `uv run` alone would make the user's environment import the place's code.
 
-What the checkout's environment knows of the project itself (`pip install -e .`) leads to the checkout. The place's own
-folders come first, by PYTHONPATH, so they win over path files and over the finders of setuptools and hatch.
+What the checkout's environment knows of the project itself (`pip install -e .`) leads to the checkout: path files, and
+the finders of setuptools and hatch. When the place's environment starts, each of them is led to the place. In another
+environment, of which Capsule makes no second one, the place's folders come first by PYTHONPATH.
 """
 
 from __future__ import annotations
@@ -20,13 +21,46 @@ from capsule.system.clones import remove
 
 MARKER = "pyvenv.cfg"
 PATH_FILE = "zz_checkout.pth"
+STARTER = "zz_checkout.py"
 """Read last: what is installed in the place itself comes first."""
+_STARTER = '''\
+"""Written by Capsule: everything that is installed in the checkout, and of the project itself this place's own code."""
+
+import os
+import site
+import sys
+
+SITE, CHECKOUT, PLACE = {site!r}, {checkout!r}, {place!r}
+
+
+def own(path):
+    inside = isinstance(path, str) and (path + os.sep).startswith(CHECKOUT + os.sep)
+    installed = inside and (path + os.sep).startswith(SITE + os.sep)
+    return PLACE + path[len(CHECKOUT):] if inside and not installed else path
+
+
+before = set(sys.path)
+site.addsitedir(SITE)
+sys.path[:] = [path if path in before else own(path) for path in sys.path]
+for name, module in list(sys.modules.items()):
+    if name.startswith("__editable__"):
+        for key, path in getattr(module, "MAPPING", {{}}).items():
+            module.MAPPING[key] = own(path)
+        for key, paths in getattr(module, "NAMESPACES", {{}}).items():
+            module.NAMESPACES[key] = [own(path) for path in paths]
+    if name.startswith("_editable_impl_") and hasattr(module, "F"):
+        for key, path in getattr(module.F, "_redirections", {{}}).items():
+            module.F._redirections[key] = own(path)
+'''
 _LARGEST_SCRIPT = 1024 * 1024
 _FINDERS = ("__editable__*_finder.py", "_editable_impl_*.py")
 
 
-def lay_over(source: Path, target: Path) -> None:
-    """Make `target` an environment of its own that finds what is installed in the environment `source`."""
+def lay_over(source: Path, target: Path, checkout: Path, place: Path) -> None:
+    """Make `target` an environment of its own that finds what is installed in the environment `source`.
+
+    What is installed there from the `checkout` itself is found in the `place`.
+    """
     remove(target)
     target.mkdir(parents=True)
     (target / ".gitignore").write_text("*\n")
@@ -41,7 +75,8 @@ def lay_over(source: Path, target: Path) -> None:
     for site in site_packages(source):
         own = target / site.relative_to(source)
         own.mkdir(parents=True)
-        (own / PATH_FILE).write_text(f"import site; site.addsitedir({str(site)!r})\n")
+        (own / PATH_FILE).write_text("import zz_checkout\n")
+        (own / STARTER).write_text(_STARTER.format(site=str(site), checkout=str(checkout), place=str(place)))
 
 
 def _lay_over_programs(folder: Path, target: Path, source: Path, environment: Path) -> None:
