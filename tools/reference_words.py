@@ -42,6 +42,7 @@ SETTINGS = {
     "workspace.kind": "Where agents work: `auto` as the workflow says, a `worktree` of their own, or the `checkout`.",
     "workspace.setup": "A command that makes a fresh worktree usable, such as `npm ci`; again when its inputs change.",
     "workspace.copy": "Globs of untracked files to copy into a worktree, such as `.env`. They are never merged.",
+    "workspace.dependencies": "Folders of dependencies besides those found by themselves (`.venv`, `node_modules`, …).",
     "verify": "`strict`: a refuted PASS goes back. `warn`: it is recorded. `off`: nothing is looked at.",
     "evidence.test": "The test command. `auto`: what can be detected. `none`: missions run unverified.",
     "evidence.test_timeout_minutes": "How long the test command may take. Timed out is never green.",

@@ -187,8 +187,17 @@ class Workspace(Protocol):
     def essence(self, tree: str) -> str:
         """A tree without what changes all the time and no test looks at: two with the same one are tested once."""
 
-    def gate(self, tree: str) -> Path:
-        """A clean place that holds exactly this tree, set up, apart from the agents' one."""
+    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
+        """A clean place that holds exactly this tree, set up, apart from the agents' one; what a sandbox shows of it."""
+
+    def variables(self, place: Path) -> Mapping[str, str]:
+        """Environment variables by which commands in the place or in the gate find the installed dependencies."""
+
+    def missing_setup(self, tree: str) -> tuple[str, str]:
+        """A manifest of the tree that asks for more than is installed, and a command to install it; '' where none."""
+
+    def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+        """Modules of the project that tests in the gate would load from the user's checkout: (name, path)."""
 
     def adopted(self, approved: str, left: str, now: str) -> str:
         """The tree `approved`, with exactly the paths changed that differ between `left` and `now`."""

@@ -96,7 +96,10 @@ class WorkspaceOptions(_Section, frozen=True):
     """Retired: every mission has a worktree of its own. `publish` says how its work gets out of it."""
     setup: str = "none"
     """A command that makes a fresh checkout usable, or none."""
-    copy: Texts = ()
+    copy: Texts = (".claude/", "CLAUDE.local.md")
+    """Globs of files that git ignores or does not know, to be copied into a place."""
+    dependencies: Texts = ()
+    """Folders of installed dependencies besides those that are found, such as .venv and node_modules."""
 
 
 DEBRIS = (

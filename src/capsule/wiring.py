@@ -20,6 +20,7 @@ from capsule.system.git import Git
 
 if TYPE_CHECKING:
     from capsule.catalog import Catalog
+    from capsule.core.briefing import Grounds
     from capsule.core.budget import Budget
     from capsule.core.redaction import Redactor
     from capsule.doors import Agent, Books, Observer, Tracker, Workspace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from capsule.system.process import Keeper
     from capsule.system.sandbox import Sandbox
     from capsule.system.stop import Stop
+    from capsule.workspaces.provision import RunSetup
     from capsule.workspaces.shell import SupervisedShell
     from capsule.world import Limits, World
 
@@ -384,10 +386,13 @@ def _workspaces(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
 ) -> Callable[[str, str], Workspace]:
     from capsule.core.documents import is_of_another_item
+    from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
     from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
     chosen = project.settings.workspace
+    setup = "" if chosen.setup == "none" else chosen.setup
+    dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
 
     @cache
     def workspace(mission: str, into: str) -> Workspace:
@@ -396,9 +401,10 @@ def _workspaces(
             project.git,
             mission,
             artefacts=tracker.own_files(),
-            setup="" if chosen.setup == "none" else chosen.setup,
+            setup=setup,
             copy=chosen.copy,
             run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
+            dependencies=dependencies,
             confined=confined,
             not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
         )
@@ -458,9 +464,9 @@ def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
         raise
 
 
-def _setup_runner(shell: SupervisedShell, timeout: float) -> Callable[[str, Path, Path], None]:
-    def run(command: str, cwd: Path, log: Path) -> None:
-        ran = shell.run(command, cwd, log, timeout=timeout, env={})
+def _setup_runner(shell: SupervisedShell, timeout: float) -> RunSetup:
+    def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+        ran = shell.run(command, cwd, log, timeout=timeout, env={}, grounds=grounds)
         if ran.why != "exited" or ran.exit_code != 0:
             how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
             last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]

@@ -19,6 +19,12 @@ class CapsuleError(Exception):
             self.exit_code = exit_code
 
 
+class NeedsPerson(CapsuleError):
+    """What stands in the way of a phase can be settled by nobody but the user; trying again would be in vain."""
+
+    exit_code = 1
+
+
 class UsageError(CapsuleError):
     """The command line is off."""
 

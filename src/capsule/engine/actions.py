@@ -46,7 +46,7 @@ def prep(job: Job) -> Report:
     red = next((piece for piece in evidence if piece.standing is Standing.REFUTED), None)
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
-        signal = parked(f"base is red: {red.observed}; {then}\n\n{red.detail}")
+        signal = parked(red.instead or f"base is red: {red.observed}; {then}\n\n{red.detail}")
     return Report(signal, evidence, checkpoint, warnings=warnings)
 
 

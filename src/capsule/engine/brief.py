@@ -81,6 +81,7 @@ def exported(job: Job, cwd: Path) -> dict[str, str]:
     """What agents and commands are told by environment."""
     item = job.state.item
     return {
+        **job.workspace.variables(cwd),
         **job.world.exported,
         "CAPSULE_MISSION": job.mission,
         "CAPSULE_ITEM": item.id,

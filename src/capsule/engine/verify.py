@@ -11,11 +11,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
 import msgspec
 
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
-from capsule.core.errors import CapsuleError, Interrupted, NoResult
+from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
 from capsule.core.hazards import hazards
@@ -26,7 +28,7 @@ from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
-from capsule.doors import Workspace
+from capsule.doors import Ran, Workspace
 from capsule.world import World
 
 TAIL = 6000
@@ -83,9 +85,18 @@ def look(claim: Look) -> tuple[Evidence, ...]:
     for check in sorted(wanted, key=lambda name: name in _DEAR):
         if check in _DEAR and refuted(found):
             break
-        piece = CHECKS[check](claim)
+        try:
+            piece = CHECKS[check](claim)
+        except NeedsPerson as fault:
+            piece = _hopeless(check, fault)
         found += (piece,) if piece else ()
     return found
+
+
+def _hopeless(check: str, fault: NeedsPerson) -> Evidence:
+    """Nothing was run, and no agent can change that: parked at once."""
+    words = f"{fault.message} {fault.hint}".strip()
+    return Evidence(check, "the tests can be run", fault.message, Standing.REFUTED, words, patience=0, instead=words)
 
 
 def observation_key(tree: str, command: str) -> str:
@@ -110,12 +121,14 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
 
 def _run_tests_once(claim: Look, tree: str) -> Observation:
     state, world = claim.state, claim.world
-    world.observer.activity(state.mission, f"running {state.policy.test}")
-    place = claim.workspace.gate(tree)
+    _require_dependencies(claim, tree)
+    place, grounds = claim.workspace.gate(tree)
     log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    ran = world.shell.run(
-        state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60, env=world.exported
-    )
+    env = {**claim.workspace.variables(place), **world.exported}
+    run = partial(world.shell.run, env=env, grounds=grounds)
+    _require_own_code(claim, tree, place, run)
+    world.observer.activity(state.mission, f"running {state.policy.test}")
+    ran = run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
@@ -132,6 +145,39 @@ def _run_tests_once(claim: Look, tree: str) -> Observation:
         tail=cut("\n".join((ran.tail[-TAIL:], *touched))),
         log=str(log),
     )
+
+
+def _require_dependencies(claim: Look, tree: str) -> None:
+    """Tests of a tree that asks for other dependencies say nothing with those that the checkout has installed."""
+    manifest, command = claim.workspace.missing_setup(tree)
+    if manifest:
+        cause = f"{manifest} asks for other dependencies than are installed in your checkout."
+        hint = f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim)}."
+        raise NeedsPerson(cause, hint)
+
+
+def _require_own_code(claim: Look, tree: str, place: Path, run: Callable[..., Ran]) -> None:
+    """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
+    state, world = claim.state, claim.world
+
+    def ask(command: str) -> str:
+        log = world.archive.working_folder(state.mission) / "probe.log"
+        return run(command, place, log, timeout=_PROBE_SECONDS).tail
+
+    found = claim.workspace.strays(tree, place, state.policy.test, ask)
+    if found:
+        name, path = found[0]
+        cause = f"The tests would not test the change: `{name}` is loaded from {path}, in your checkout."
+        hint = f"Set a `workspace.setup` that installs the project where it runs, such as `{_INSTALL}`; {_then(claim)}."
+        raise NeedsPerson(cause, hint)
+
+
+_PROBE_SECONDS = 60
+_INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
+
+
+def _then(claim: Look) -> str:
+    return f"then go on with `capsule run {claim.state.parent or claim.state.mission}`"
 
 
 def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str = "") -> Evidence:

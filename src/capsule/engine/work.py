@@ -70,10 +70,9 @@ def run_command(job: Job) -> Report:
 
 def _run_gate(job: Job) -> Ran:
     log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
-    job.workspace.let_in()
-    ran = job.world.shell.run(
-        job.phase.run, job.workspace.path, log, timeout=timeout_of(job), env=exported(job, job.workspace.path)
-    )
+    place = job.workspace.path
+    env, grounds = exported(job, place), job.workspace.let_in()
+    ran = job.world.shell.run(job.phase.run, place, log, timeout=timeout_of(job), env=env, grounds=grounds)
     job.workspace.put_right()  # as after an agent
     job.workspace.see_out()
     if ran.why == "stopped":

@@ -1,83 +1,187 @@
-"""The gate: a worktree of our own that holds exactly the tree to be judged, and nothing an agent left lying about.
+"""The gate: a folder that holds exactly the tree to be judged, and nothing an agent left lying about.
+
+    ~/.cache/capsule/gates/<repository>/<mission>/    the folder, in $XDG_CACHE_HOME where that is set
+    <common>/capsule/private/<mission>+gate/git       its git directory
+
+**It lies outside the checkout**, because Node, pytest and others look for files in every folder above them: in the
+checkout they would find the user's `node_modules` and configuration.
+
+**It is no worktree of the repository.** Tests run what an agent wrote, so the gate has a git directory of its own, made
+anew before every use: `git describe` and what is built on it work, and whatever is committed or set there stays there.
 
 It is kept and reset, because a reset costs milliseconds and a set-up may cost minutes. Before every use all files that
 the tree does not have are removed, ignored ones too: caches and build results of one tree must not colour the next.
-Two kinds stay: copied files, and what the set-up left there (a `node_modules`, a `.venv`), noted when it ended. What a
-test writes *inside* such a folder stays as well; that is the price of not setting up each time.
+Three kinds stay: installed dependencies, which are compared with the checkout's; copied files; and what the set-up left
+there (a `node_modules`, a `.venv`), noted when it ended. What a test writes *inside* the last of these stays as well;
+that is the price of not setting up each time.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 import re
-import shutil
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
+from capsule.core.briefing import Grounds
+from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.linked import LinkedWorktree
+from capsule.workspaces.linked import LinkedWorktree, remove_tree
+from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
 
 class Gate:
     """One per mission, made when first asked for."""
 
-    def __init__(self, git: Git, path: Path, notes: Path, provisions: Provisions, log: Path) -> None:
+    def __init__(self, git: Git, mission: str, notes: Path, provisions: Provisions, *, confined: bool) -> None:
+        """`confined`: commands run in a sandbox, which shows the gate at the checkout's own path."""
+        logs = git.root / ".capsule" / "missions" / mission
         self._git = git
-        self._path = path
+        self._mission = mission
         self._index = notes / "gate-index"
         self._note = notes / "gate-setup"
         self._kept = notes / "gate-kept"
+        self._cloned = notes / "gate-dependencies"
         self._provisions = provisions
-        self._log = log
-        self._linked = LinkedWorktree(git, path)
+        self._log = logs / "gate-setup.log"
+        self._confined = confined
+        self._private = git.capsule_dir / "private" / f"{mission}+gate"
+        self._former = LinkedWorktree(git, logs / "gate")
+        """Where earlier versions had it: a worktree of the repository."""
+
+    @cached_property
+    def path(self) -> Path:
+        return gates_folder(self._git, os.environ) / self._mission
 
     def at(self, tree: str, base: str) -> Path:
-        """The place, holding exactly this tree, set up."""
+        """Return the folder, holding exactly this tree, set up; its HEAD is the commit `base`."""
         self._index.parent.mkdir(parents=True, exist_ok=True)
+        self._remove_former()
         try:
             self._make(tree, base)
-        except GitFailed:
+        except (GitFailed, OSError):
             # Folders closed to us, or worse: nothing in here is worth saving.
             self.remove()
             self._make(tree, base)
-        return self._path
+        return self.path
+
+    def grounds(self, base: str) -> Grounds | None:
+        """Say what a sandbox shows of it; None where there is no sandbox."""
+        if not self._confined:
+            return None
+        shared = self._provisions.dependencies
+        layers = shared.layers(base, self._git.root) if shared else ()
+        return mounted(self._git, self.path, self._private / "git", layers)
 
     def remove(self) -> None:
-        self._linked.remove()
+        """Take it away with all that belongs to it. Safe to repeat."""
+        self._remove_former()
+        for folder in (self.path, self._private, self._cloned):
+            remove_tree(folder)
         for file in (self._index, self._note, self._kept):
             file.unlink(missing_ok=True)
+        for folder in (self.path.parent, self._private.parent):
+            with contextlib.suppress(OSError):  # others have theirs in there
+                folder.rmdir()
+
+    def _remove_former(self) -> None:
+        if os.path.lexists(self._former.path) or self._former.entry():
+            self._former.remove()
+            for file in (self._index, self._note, self._kept):
+                file.unlink(missing_ok=True)
 
     def _make(self, tree: str, base: str) -> None:
-        entry, made = self._linked.ensure(base)
-        needed = self._provisions.setup or self._provisions.copy
-        files = self._git.list_tree(tree, recursive=True) if needed else []
+        new = self._make_folder()
+        files = self._git.list_tree(tree, recursive=True) if self._provisions.setup or self._provisions.copy else []
         inputs = self._provisions.inputs(files)
-        due = bool(inputs) and (made or not self._note.exists() or self._note.read_text() != inputs)
+        due = bool(inputs) and (new or not self._note.exists() or self._note.read_text() != inputs)
         if due:
             self._note.unlink(missing_ok=True)
-        empty = made and len(list(self._path.iterdir())) == 1
         self._reset(tree)
-        if not empty:
-            self._clean([] if due or not inputs else recall_paths(self._kept))
-        copied = self._provisions.copy_into(self._path, self._git.root, frozenset(file.path for file in files))
+        shared = self._provisions.dependencies
+        if not new:
+            of_setup = [] if due or not inputs else recall_paths(self._kept)
+            self._clean([*of_setup, *map(os.fsencode, shared.paths(base) if shared else ())])
+        if shared and not self._confined:
+            shared.provide(base, self.path, self._cloned)
+        copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
+        self._give_git_directory(base)
         if due:
-            self._set_up(tree, inputs, copied)
-        shutil.copyfile(self._index, entry / "index")
+            self._set_up(tree, base, inputs, copied)
+            self._give_git_directory(base)
 
-    def _set_up(self, tree: str, inputs: str, copied: list[bytes]) -> None:
-        self._provisions.run(self._path, self._log)
-        listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self._path)
+    def _make_folder(self) -> bool:
+        """Whether it was not there, or was no folder of ours."""
+        if self.path.is_dir() and not self.path.is_symlink():
+            return False
+        remove_tree(self.path)
+        self._index.unlink(missing_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.mkdir(mode=0o700)
+        return True
+
+    def _give_git_directory(self, base: str) -> None:
+        """Nothing that an earlier run did to it is left."""
+        remove_tree(self._private)
+        fill_git_directory(self._git, self._private / "git", head=base, index=self._index)
+        link = self.path / ".git"
+        if not link.is_file() or link.is_symlink():
+            remove_tree(link)
+        write_atomically(link, b"gitdir: " + os.fsencode(self._private / "git") + b"\n")
+
+    def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
+        self._provisions.run(self.path, self._log, self.grounds(base))
+        listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
         remember_paths(self._kept, {*listing.out.split(b"\0"), *copied} - {b""})
         self._reset(tree)
         write_atomically(self._note, inputs)
 
     def _reset(self, tree: str) -> None:
-        self._git.content("read-tree", "--reset", "-u", tree, index=self._index, worktree=self._path)
+        self._git.content("read-tree", "--reset", "-u", tree, index=self._index, worktree=self.path)
 
     def _clean(self, kept: Iterable[bytes]) -> None:
         exceptions = [word for path in kept for word in ("-e", _exactly(path))]
-        self._git.content("clean", "-ffdxq", *exceptions, index=self._index, worktree=self._path)
+        self._git.content("clean", "-ffdxq", *exceptions, index=self._index, worktree=self.path)
+
+
+def gates_folder(git: Git, env: Mapping[str, str]) -> Path:
+    """Return the folder for the gates of this repository: never in its checkout, in the temporary folder if need be."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", git.root.name).strip("-")[:40] or "project"
+    key = hashlib.sha256(os.fsencode(os.path.realpath(git.common_dir))).hexdigest()[:12]
+    root = Path(os.path.realpath(git.root))
+    for cache in _caches(env):
+        if not Path(os.path.realpath(cache)).is_relative_to(root) and _can_be_made(cache):
+            return cache / "capsule" / "gates" / f"{readable}-{key}"
+    return _temporary() / "gates" / f"{readable}-{key}"
+
+
+def _caches(env: Mapping[str, str]) -> Iterator[Path]:
+    chosen, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
+    if Path(chosen).is_absolute():
+        yield Path(chosen)
+    if Path(home).is_absolute():
+        yield Path(home, ".cache")
+
+
+def _can_be_made(folder: Path) -> bool:
+    nearest = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+    return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+
+
+def _temporary() -> Path:
+    """A folder of ours in one that everybody writes to."""
+    folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    if folder.is_symlink() or not folder.is_dir() or folder.stat().st_uid != os.getuid():
+        raise CapsuleError(f"{folder} belongs to somebody else.", "Set XDG_CACHE_HOME to a folder of your own.")
+    return folder
 
 
 def _exactly(path: bytes) -> str:

@@ -36,6 +36,7 @@ from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
+from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
@@ -66,17 +67,19 @@ class GitWorktree(GitPlace):
         setup: str = "",
         copy: Sequence[str] = (),
         run_setup: RunSetup | None = None,
+        dependencies: Dependencies | None = None,
         confined: bool = False,
         not_ours: Callable[[str], bool] = lambda _path: False,
     ) -> None:
         """`confined`: a sandbox keeps agents to the grounds they are given. `not_ours`: paths that are no part of this
         mission's work, whatever its agents do there."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
-        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=Provisions(setup, copy, run_setup))
+        shared = dependencies or Dependencies(git, detect=not setup)
+        provisions = Provisions(setup, copy, run_setup, shared)
+        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions, confined=confined)
         self._filled = self._notes / "filled"
         self._linked = LinkedWorktree(git, self.path, self.branch)
         self._private = PrivateGit(git, mission, branch)
-        self._confined = confined
         self._not_ours = not_ours
         self._tripwire = Tripwire(git, mission)
         self._dropped: list[str] = []
@@ -151,18 +154,24 @@ class GitWorktree(GitPlace):
         return self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
 
     def _provide(self) -> Sequence[str]:
-        """Copies and set-up, where that has not been done yet."""
-        if not (self._provisions.copy or self._provisions.setup):
-            return []
+        """Dependencies, copies and set-up, where that has not been done yet."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
+        if (shared := self._provisions.dependencies) and not self._confined:
+            provided = shared.provide(self._base(), self.path, self._notes / "dependencies", anew=False)
+            copied += map(os.fsencode, provided)
         known = recall_paths(self._notes / "copied")
-        remember_paths(self._notes / "copied", {*known, *copied})
+        if not {*copied} <= {*known}:
+            remember_paths(self._notes / "copied", {*known, *copied})
         note, inputs = self._notes / "setup", self._provisions.inputs(files)
         if not inputs or (note.exists() and note.read_text() == inputs):
             return []
         before = self.tree()
-        self._provisions.run(self.path, self._logs / "setup.log")
+        grounds = self.let_in()
+        try:
+            self._provisions.run(self.path, self._logs / "setup.log", grounds if self._confined else None)
+        finally:
+            self.see_out()
         write_atomically(note, inputs)
         changed = [change.path for change in self.changes(before, self.tree())]
         return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
@@ -173,7 +182,9 @@ class GitWorktree(GitPlace):
         self._private.make(self._require_whole())
         self._judged, self._stands_at, self._occupied = "", "", True
         if self._confined:
-            return mounted(self._git, self.path, self._private.path)
+            shared = self._provisions.dependencies
+            layers = shared.layers(self._base(), self._git.root) if shared else ()
+            return mounted(self._git, self.path, self._private.path, layers)
         self._linked.point_at(self._private.path)
         return Grounds()
 

@@ -4,18 +4,21 @@ refs/capsule/base/<id>               where the mission started; made first, remo
 refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
 refs/capsule/salvage/<id>/<n>        what would have been lost
 <common>/capsule/places/<id>/        our own index of the files, and notes: the base, copied files, set-ups
-.capsule/missions/<id>/gate/         a worktree of our own where claims are checked
+(`gate`)                             a folder of our own where claims are checked
 """
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import Brought
+from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import Difference, Identity, RefMove, shown
@@ -23,6 +26,7 @@ from capsule.workspaces.brought import brought
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.claim import Claim
 from capsule.workspaces.gate import Gate
+from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions
 from capsule.workspaces.salvage import keep_commit
 from capsule.workspaces.snapshot import Snapshots
@@ -44,7 +48,9 @@ class GitPlace(ABC):
         *,
         artefacts: Sequence[str],
         provisions: Provisions,
+        confined: bool,
     ) -> None:
+        """`confined`: a sandbox keeps agents to the grounds they are given."""
         self.path = path
         self.branch = branch
         self._git = git
@@ -55,7 +61,8 @@ class GitPlace(ABC):
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = provisions
         self._snapshots = Snapshots(git, path, self._notes)
-        self._gate = Gate(git, self._logs / "gate", self._notes, provisions, self._logs / "gate-setup.log")
+        self._confined = confined
+        self._gate = Gate(git, mission, self._notes, provisions, confined=confined)
         self._gated = False
         """The gate was entered since the last checkpoint."""
         self._base_commit = ""
@@ -103,9 +110,31 @@ class GitPlace(ABC):
     def essence(self, tree: str) -> str:
         return tree
 
-    def gate(self, tree: str) -> Path:
+    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
         self._gated = True
-        return self._gate.at(tree, self._base())
+        return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
+
+    def variables(self, place: Path) -> Mapping[str, str]:
+        dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
+        at = self._git.root if self._confined else place
+        return dependencies.variables(base, at, judged=place != self.path) if dependencies and base else {}
+
+    def missing_setup(self, tree: str) -> tuple[str, str]:
+        dependencies, base = self._provisions.dependencies, self._base()
+        if not dependencies or self._provisions.setup:
+            return "", ""
+        differing = [os.fsdecode(difference.path) for difference in self._work_between(base, tree)]
+        manifests = filter(is_manifest, differing)
+        changed = [path for path in manifests if self._wanted_by(base, path) != self._wanted_by(tree, path)]
+        return how_to_install(changed, dependencies.paths(base), self.files(tree)) if changed else ("", "")
+
+    def _wanted_by(self, tree: str, path: str) -> str:
+        return wanted_by(path, (self._git.read_file(tree, path) or b"").decode(errors="replace"))
+
+    def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+        dependencies = self._provisions.dependencies
+        folders = dependencies.import_folders(self._base()) if dependencies else ()
+        return strays(self._git.root, place, self.files(tree), folders=folders, test=test, ask=ask)
 
     def _work_between(self, old: str, new: str) -> list[Difference]:
         return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]

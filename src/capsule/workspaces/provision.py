@@ -1,4 +1,5 @@
-"""What a worktree needs besides its files: `workspace.copy` (such as `.env`) and `workspace.setup` (such as `npm ci`).
+"""What a place needs besides its files: copies (`workspace.copy`, such as `.env`), a set-up (`workspace.setup`, such as
+`npm ci`), and the project's installed dependencies (`dependencies`).
 
 A set-up is run again only when its inputs changed: the command, or a manifest or lock file of the tree. What it was
 last run with is noted after it succeeded, so one that was cut short counts as not run.
@@ -10,24 +11,26 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
+from typing import Protocol
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import SettingsError
+from capsule.core.manifests import is_manifest
 from capsule.system.files import write_atomically
 from capsule.system.git_objects import Entry
+from capsule.workspaces.dependencies import Dependencies
 
-RunSetup = Callable[[str, Path, Path], None]
-"""Runs a shell command in a folder, its output in a log; raises CapsuleError where it fails."""
 
-_MANIFESTS = re.compile(
-    rb"(.*/)?(package(-lock)?\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|pyproject\.toml|setup\.(py|cfg)"
-    rb"|[^/]*requirements[^/]*\.txt|poetry\.lock|uv\.lock|pdm\.lock|Pipfile(\.lock)?|environment\.ya?ml|Cargo\.(toml|lock)"
-    rb"|go\.(mod|sum)|Gemfile(\.lock)?|composer\.(json|lock)|mix\.(exs|lock)|pom\.xml|build\.gradle(\.kts)?)"
-)
+class RunSetup(Protocol):
+    """Run a shell command in a folder, its output in a log; raise CapsuleError where it fails."""
+
+    def __call__(self, command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None: ...
+
+
 _NEVER_COPIED = (".git", ".capsule")
 
 
@@ -36,18 +39,20 @@ class Provisions:
     setup: str = ""
     copy: Sequence[str] = ()
     run_setup: RunSetup | None = None
+    dependencies: Dependencies | None = None
 
     def inputs(self, files: Iterable[Entry]) -> str:
         """What the set-up's result depends on, in one word; '' where there is no set-up."""
         if not self.setup:
             return ""
-        told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if _MANIFESTS.fullmatch(e.path))]
+        told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if is_manifest(os.fsdecode(e.path)))]
         return hashlib.sha256(b"\0".join(told)).hexdigest()
 
-    def run(self, place: Path, log: Path) -> None:
+    def run(self, place: Path, log: Path, grounds: Grounds | None) -> None:
+        """Run the set-up as tests and agents will run there: what it installs may hold the path it was installed at."""
         if self.setup and self.run_setup:
             log.parent.mkdir(parents=True, exist_ok=True)
-            self.run_setup(self.setup, place, log)
+            self.run_setup(self.setup, place, log, grounds)
 
     def copy_into(self, place: Path, root: Path, tracked: frozenset[bytes]) -> list[bytes]:
         """Copies what the patterns name and the place lacks; returns every path that is there by copying."""

@@ -12,8 +12,9 @@ on the branch. What becomes of the user's checkout is the business of `books` an
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
@@ -24,34 +25,12 @@ from capsule.workspaces.git_worktree import LARGEST_WORKLOG, GitWorktree
 from capsule.workspaces.hooks import Hooks
 from capsule.workspaces.linked import remove_tree
 from capsule.workspaces.private_git import Left
-from capsule.workspaces.provision import RunSetup
 from capsule.workspaces.trees import graft
 
 
 class StepwiseWorktree(GitWorktree):
-    def __init__(
-        self,
-        git: Git,
-        mission: str,
-        *,
-        into: str,
-        artefacts: Sequence[str] = (),
-        setup: str = "",
-        copy: Sequence[str] = (),
-        run_setup: RunSetup | None = None,
-        confined: bool = False,
-        not_ours: Callable[[str], bool] = lambda _path: False,
-    ) -> None:
-        super().__init__(
-            git,
-            mission,
-            artefacts=artefacts,
-            setup=setup,
-            copy=copy,
-            run_setup=run_setup,
-            confined=confined,
-            not_ours=not_ours,
-        )
+    def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
+        super().__init__(git, mission, **options)
         self.publishes_to = into
         self._worklog = self._logs / "worklog.md"
         self._began: dict[str, str] = {}

@@ -1,0 +1,135 @@
+"""Manifests and lock files: what says which dependencies are to be installed, and the command that installs them."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from configparser import ConfigParser
+from configparser import Error as BadIni
+from typing import Any, NamedTuple
+
+_MANIFESTS = re.compile(
+    r"(.*/)?(package(-lock)?\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|pyproject\.toml|setup\.(py|cfg)"
+    r"|[^/]*requirements[^/]*\.txt|poetry\.lock|uv\.lock|pdm\.lock|Pipfile(\.lock)?|environment\.ya?ml|Cargo\.(toml|lock)"
+    r"|go\.(mod|sum)|Gemfile(\.lock)?|composer\.(json|lock)|mix\.(exs|lock)|Podfile(\.lock)?|pom\.xml|build\.gradle(\.kts)?)",
+    re.DOTALL,
+)
+
+
+class Family(NamedTuple):
+    """Manifests whose dependencies are installed in the same folders, and how: the first that is there decides."""
+
+    folders: tuple[str, ...]
+    commands: tuple[tuple[str, str], ...]
+    """(names of manifests, command)"""
+
+
+_PIP = "python3 -m venv .venv && .venv/bin/pip install"
+FAMILIES = (
+    Family(
+        ("node_modules",),
+        (
+            (r"package-lock\.json|npm-shrinkwrap\.json", "npm ci"),
+            (r"yarn\.lock", "yarn install --frozen-lockfile"),
+            (r"pnpm-lock\.yaml", "pnpm install --frozen-lockfile"),
+            (r"bun\.lockb?", "bun install --frozen-lockfile"),
+            (r"package\.json", "npm install"),
+        ),
+    ),
+    Family(
+        (".venv", "venv", "env"),
+        (
+            (r"uv\.lock", "uv sync"),
+            (r"poetry\.lock", "poetry install"),
+            (r"pdm\.lock", "pdm sync"),
+            (r"Pipfile(\.lock)?", "pipenv sync --dev"),
+            (r"pyproject\.toml|setup\.(py|cfg)", f"{_PIP} -e ."),
+            (r"[^/]*requirements[^/]*\.txt", f"{_PIP} -r {{}}"),
+        ),
+    ),
+    Family(("vendor",), ((r"composer\.(json|lock)", "composer install"),)),
+    Family(("vendor", ".bundle"), ((r"Gemfile(\.lock)?", "bundle install"),)),
+    Family(("vendor",), ((r"go\.(mod|sum)", "go mod vendor"),)),
+    Family(("deps",), ((r"mix\.(exs|lock)", "mix deps.get"),)),
+    Family(("Pods",), ((r"Podfile(\.lock)?", "pod install"),)),
+)
+
+_NODE_KEYS = (
+    *("dependencies", "devDependencies", "optionalDependencies", "peerDependencies", "bundleDependencies"),
+    *("overrides", "resolutions", "workspaces"),
+)
+_PROJECT_KEYS = ("name", "requires-python", "dependencies", "optional-dependencies", "scripts", "entry-points")
+_TOOLS = ("poetry", "uv", "pdm", "setuptools", "hatch", "flit")
+_ABOUT = ("version", "description", "authors", "readme", "license", "keywords", "classifiers")
+
+
+def is_manifest(path: str) -> bool:
+    return _MANIFESTS.fullmatch(path) is not None
+
+
+def wanted_by(path: str, text: str) -> str:
+    """Return what a manifest asks to be installed, the same for the same meaning; the whole of one we cannot read."""
+    reader = _READERS.get(path.rpartition("/")[2])
+    try:
+        return json.dumps(reader(text), sort_keys=True, default=str) if reader and text else text
+    except (ValueError, RecursionError, BadIni):
+        return text
+
+
+def how_to_install(changed: Sequence[str], installed: Sequence[str], files: Iterable[str]) -> tuple[str, str]:
+    """Return a manifest whose dependencies are not what is installed, and the command that would install them.
+
+    `changed` are manifests that ask for something else than they did; `installed` are the folders whose content came
+    from them; `files` is the whole tree. Two empty texts: nothing has to be done.
+    """
+    there = {path.rpartition("/")[2] for path in installed}
+    at_the_top = sorted(path for path in files if "/" not in path)
+    for path in changed:
+        name = path.rpartition("/")[2]
+        for family in FAMILIES:
+            known = any(re.fullmatch(names, name) for names, _ in family.commands)
+            if known and there & set(family.folders):
+                return path, _command(family, at_the_top, path)
+    return "", ""
+
+
+def _command(family: Family, at_the_top: Sequence[str], changed: str) -> str:
+    for names, command in family.commands:
+        found = next((name for name in at_the_top if re.fullmatch(names, name)), "")
+        if found:
+            return command.format(found)
+    folder, _, name = changed.rpartition("/")
+    command = next(command for names, command in family.commands if re.fullmatch(names, name))
+    return f"cd {folder} && {command.format(name)}"
+
+
+def _package_json(text: str) -> object:
+    parsed = json.loads(text)
+    return {key: parsed[key] for key in _NODE_KEYS if key in parsed} if isinstance(parsed, dict) else parsed
+
+
+def _pyproject(text: str) -> object:
+    parsed = tomllib.loads(text)
+    project: Any = parsed.get("project", {})
+    tools: Any = parsed.get("tool", {})
+    return {
+        "build-system": parsed.get("build-system"),
+        "dependency-groups": parsed.get("dependency-groups"),
+        "project": {key: project[key] for key in _PROJECT_KEYS if key in project},
+        "tool": {key: _without(tools[key], _ABOUT) for key in _TOOLS if key in tools},
+    }
+
+
+def _without(table: Any, names: Sequence[str]) -> Any:
+    return {key: value for key, value in table.items() if key not in names} if isinstance(table, dict) else table
+
+
+def _setup_cfg(text: str) -> object:
+    parser = ConfigParser(interpolation=None)
+    parser.read_string(text)
+    return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}
+
+
+_READERS = {"package.json": _package_json, "pyproject.toml": _pyproject, "setup.cfg": _setup_cfg}

@@ -1,0 +1,116 @@
+"""Copies of large folders, such as `node_modules`: by reference where the file system can do that, never by hard link.
+
+A hard link would let whoever writes into the copy write into the original. Symbolic links are copied as they are, so
+the relative ones, by which workspaces name their packages, lead to what lies beside the copy.
+
+`mirror` brings a copy up to date. It keeps a note of how each entry stood on both sides, and makes anew what differs on
+either: what was installed since, and what a test wrote into the copy. The copy's side is compared down to the change
+time of every file, which no ordinary program can set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from capsule.system.files import write_atomically
+
+_WAYS = (("-c", "-pPR"), ("-pPR",)) if sys.platform == "darwin" else (("-a", "--reflink=auto"), ("-pPR",))
+_PATIENCE = 1800
+
+
+def mirror(source: Path, target: Path, note: Path) -> None:
+    """Make the folder `target` a copy of the folder `source`; cheap where nothing changed since the last time."""
+    known = _recall(note) if target.is_dir() and not target.is_symlink() else {}
+    note.unlink(missing_ok=True)  # an interrupted copy counts as none
+    if not known:
+        remove(target)
+        clone(source, target)
+        wanted = _entries(source)
+    else:
+        wanted = _entries(source)
+        for name in _entries(target) - wanted:
+            remove(target / name)
+        for name in wanted:
+            if known.get(name) != [_version(source / name), _state(target / name)]:
+                remove(target / name)
+                clone(source / name, target / name)
+    write_atomically(note, json.dumps({name: [_version(source / name), _state(target / name)] for name in wanted}))
+
+
+def clone(source: Path, target: Path) -> None:
+    """Copy a file, link or folder to where nothing is."""
+    program = shutil.which("cp", path=os.defpath)
+    for way in _WAYS if program else ():
+        argv = [program or "", *way, str(source), str(target)]
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=_PATIENCE)
+        if done.returncode == 0:
+            return
+        remove(target)
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def remove(path: Path) -> None:
+    """Take away whatever stands there, closed folders included; a link is removed, not followed."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    try:
+        shutil.rmtree(path)
+    except OSError:
+        for folder, names, _ in os.walk(path):
+            for child in (Path(folder, name) for name in names):
+                if not child.is_symlink():
+                    child.chmod(child.stat().st_mode | stat.S_IRWXU)
+        shutil.rmtree(path)
+
+
+def _recall(note: Path) -> dict[str, list[str]]:
+    try:
+        known = json.loads(note.read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _entries(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def _version(entry: Path) -> str:
+    """How an installed package stands: itself and its files one level down, two below a scope such as `@types`."""
+    return _hash(entry, 2 if entry.name.startswith(("@", ".")) else 1, deep=False)
+
+
+def _state(entry: Path) -> str:
+    return _hash(entry, sys.maxsize, deep=True)
+
+
+def _hash(entry: Path, depth: int, *, deep: bool) -> str:
+    digest = hashlib.sha256()
+    for part in _told(str(entry), depth, deep=deep):
+        digest.update(part.encode(errors="surrogateescape"))
+    return digest.hexdigest()[:24]
+
+
+def _told(path: str, depth: int, *, deep: bool) -> Iterator[str]:
+    """Plain strings and one system call a file: there may be a hundred thousand."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    own = (found.st_ctime_ns, found.st_ino) if deep else ()
+    yield f"{path}\0{found.st_mode}\0{found.st_size}\0{found.st_mtime_ns}\0{own}\0"
+    if stat.S_ISDIR(found.st_mode) and depth:
+        for name in sorted(os.listdir(path)):  # noqa: PTH208 (see above)
+            yield from _told(f"{path}/{name}", depth - 1, deep=deep)

@@ -1,0 +1,201 @@
+"""Find the project's installed dependencies: what its files need in order to run, and git does not hold.
+
+They lie beside the manifest that asks for them (`node_modules` beside `package.json`), git ignores them, and a fresh
+worktree lacks them. Nothing is searched for: each folder of the tree that holds a manifest is asked for its few names.
+
+**Build output is never among them.** Cargo, make and Maven judge by time stamps: with the checkout's `target` below it,
+broken code was not compiled at all and its tests passed. Nor are `.tox` and `.nox`, which hold the project itself,
+installed from some earlier tree.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from capsule.core.errors import SettingsError
+from capsule.system.clones import mirror
+from capsule.system.environment import for_commands
+from capsule.system.git import Git
+from capsule.workspaces.python_environment import MARKER, folders_installed_from, lay_over
+
+Ignored = Callable[[Sequence[str]], set[str]]
+"""Which of these paths of the checkout git ignores."""
+
+ENVIRONMENTS = (".venv", "venv", "env")
+"""Folders of a Python environment, where they hold a `pyvenv.cfg`."""
+
+_PYTHON = re.compile(r"pyproject\.toml|setup\.(py|cfg)|[^/]*requirements[^/]*\.txt|Pipfile")
+_BESIDE: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
+    (re.compile(r"package\.json"), ("node_modules",)),
+    (_PYTHON, ENVIRONMENTS),
+    (re.compile(r"composer\.json|go\.mod"), ("vendor",)),
+    (re.compile(r"Gemfile"), ("vendor", ".bundle")),
+    (re.compile(r"mix\.exs"), ("deps",)),
+    (re.compile(r"Podfile"), ("Pods",)),
+    (re.compile(r"pixi\.toml|pyproject\.toml"), (".pixi",)),
+)
+_PATHS = ("PATH", "PYTHONPATH", "NODE_PATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT")
+_AT_THE_TOP = (*ENVIRONMENTS, "node_modules", "vendor")
+BUILD_OUTPUT = frozenset(
+    (
+        *("target", "build", "dist", "out", "obj", "_build", ".gradle", ".eggs", ".tox", ".nox"),
+        *(".next", ".nuxt", ".svelte-kit", ".turbo", ".parcel-cache"),
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"),
+    )
+)
+
+
+class Dependencies:
+    """The installed dependencies of a checkout, for the places where its files are worked on and judged.
+
+    In a sandbox they are seen at the checkout's own path, below a layer that is thrown away (`layers`). Without one
+    they are put into the place (`provide`). Either way commands there need `variables`. `tree` is, in every method,
+    the commit or tree that the mission starts from.
+    """
+
+    def __init__(
+        self, git: Git, named: Sequence[str] = (), *, detect: bool = True, env: Mapping[str, str] | None = None
+    ) -> None:
+        """`detect=False`: only what is named, because `workspace.setup` installs the rest. `env` is the user's."""
+        self._git = git
+        self._named = tuple(map(_checked, named))
+        self._detect = detect
+        self._env = for_commands(os.environ if env is None else env)
+        self._found: dict[str, tuple[str, ...]] = {}
+
+    def paths(self, tree: str) -> tuple[str, ...]:
+        """Return where they lie, relative to the checkout and to every place. Snapshots leave them out."""
+        if tree not in self._found:
+            wanted = (*(_expected(self._files(tree)) if self._detect else ()), *self._named)
+            self._found[tree] = installed(self._git.root, self._files(tree), self._ignored, wanted)
+        return self._found[tree]
+
+    def layers(self, tree: str, at: Path) -> tuple[tuple[str, str], ...]:
+        """Return (path, folder) for each: the folder is to be seen at that path of a place mounted at `at`."""
+        return tuple((str(at / path), os.path.realpath(self._git.root / path)) for path in self.paths(tree))
+
+    def provide(self, tree: str, place: Path, notes: Path, *, anew: bool = True) -> tuple[str, ...]:
+        """Put them into a place, as the checkout has them now; return their paths.
+
+        Nothing that is done to them in the place reaches the checkout. `notes` is a folder for what is remembered.
+        `anew=False`: what is there stays as it is, because whoever works there may have installed more.
+        """
+        provided = tuple(path for path in self.paths(tree) if _is_inside(place, place / path))
+        for path in provided:
+            if not anew and os.path.lexists(place / path):
+                continue
+            source, target = Path(os.path.realpath(self._git.root / path)), place / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if (source / MARKER).is_file():
+                lay_over(source, target, self._git.root, place)
+            else:
+                notes.mkdir(parents=True, exist_ok=True)
+                mirror(source, target, notes / path.replace("/", "%"))
+        return provided
+
+    def variables(self, tree: str, at: Path, *, judged: bool = False) -> dict[str, str]:
+        """Return the environment variables by which commands in the place `at` find what is installed there.
+
+        What leads into the checkout leads into the place. An environment of the project is used as if it were active,
+        unless another one is. `judged`: for tests of ours, which install nothing.
+        """
+        environments = [path for path in self.paths(tree) if (self._git.root / path / MARKER).is_file()]
+        changed = {name: self._moved(self._env[name], at) for name in _PATHS if name in self._env}
+        inactive = not any(self._env.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
+        if inactive and environments and "/" not in environments[0]:
+            folder = str(at / environments[0])
+            changed |= {"VIRTUAL_ENV": folder, "PATH": f"{folder}/bin{os.pathsep}{changed.get('PATH', os.defpath)}"}
+        if at != self._git.root:
+            folders = [str(at / path) for path in self.import_folders(tree)]
+            given = [changed["PYTHONPATH"]] if changed.get("PYTHONPATH") else []
+            changed |= {"PYTHONPATH": os.pathsep.join((*folders, *given))} if folders else {}
+            changed |= {"UV_NO_SYNC": "1"} if judged and environments else {}
+        return {name: value for name, value in changed.items() if value != self._env.get(name)}
+
+    def import_folders(self, tree: str) -> list[str]:
+        """Return the folders of the tree that Python modules are imported from; none where it is no Python project.
+
+        First in PYTHONPATH, they win over what an editable install names in the checkout.
+        """
+        files = self._files(tree)
+        if not any(_PYTHON.fullmatch(path.rpartition("/")[2]) for path in files):
+            return []
+        active = [Path(self._env["VIRTUAL_ENV"])] if self._env.get("VIRTUAL_ENV") else []
+        environments = [*(self._git.root / path for path in self.paths(tree)), *active]
+        folders = _folders(files)
+        editable = (path for path in folders_installed_from(self._git.root, environments) if path in folders)
+        return [*dict.fromkeys((*editable, *(path for path in ("src",) if path in folders))), "."]
+
+    def _moved(self, value: str, at: Path) -> str:
+        """A list of paths, with those in the checkout replaced by the same in the place."""
+        root = self._git.root
+        paths = (Path(path) for path in value.split(os.pathsep))
+        return os.pathsep.join(str(at / p.relative_to(root)) if p.is_relative_to(root) else str(p) for p in paths)
+
+    def _files(self, tree: str) -> list[str]:
+        return [os.fsdecode(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
+
+    def _ignored(self, paths: Sequence[str]) -> set[str]:
+        """Ask for something inside: environments bring a `.gitignore` of their own that ignores all but themselves."""
+        root = self._git.root
+        asked = {f"{path}/x" if not (root / path).is_symlink() else path: path for path in paths}
+        if not asked:
+            return set()
+        command = ("check-ignore", "-z", "--stdin", "--no-index")
+        answer = self._git.content(*command, input=b"\0".join(map(os.fsencode, asked)), ok=(0, 1))
+        return {asked[os.fsdecode(path)] for path in answer.out.split(b"\0") if path}
+
+
+def installed(root: Path, files: Sequence[str], ignored: Ignored, wanted: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the `wanted` folders of a checkout that are there, ignored, and hold nothing that is tracked."""
+    held = _folders(files)
+    there = [path for path in dict.fromkeys(wanted) if path not in held and _is_there(root, path)]
+    hidden = ignored(there)
+    return tuple(path for path in there if path in hidden)
+
+
+def _expected(files: Iterable[str]) -> Iterator[str]:
+    yield from _AT_THE_TOP
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        for manifest, names in _BESIDE:
+            if manifest.fullmatch(name):
+                yield from (f"{folder}/{each}" if folder else each for each in names)
+
+
+def _is_there(root: Path, path: str) -> bool:
+    """A folder; those that may be something else need to look like an environment."""
+    place = root / path
+    return (place / MARKER).is_file() if place.name in ENVIRONMENTS else place.is_dir()
+
+
+def _is_inside(place: Path, target: Path) -> bool:
+    """The tree may hold links that lead elsewhere, and files in the way."""
+    around = target.parent
+    return around.resolve().is_relative_to(place.resolve()) and (around.is_dir() or not os.path.lexists(around))
+
+
+def _folders(files: Iterable[str]) -> set[str]:
+    """Every folder that holds tracked files, and the files."""
+    found: set[str] = set()
+    for file in files:
+        while file and file not in found:
+            found.add(file)
+            file = file.rpartition("/")[0]  # noqa: PLW2901 (upwards)
+    return found
+
+
+def _checked(path: str) -> str:
+    """A folder by the settings, or SettingsError."""
+    plain = PurePosixPath(path)
+    if plain.is_absolute() or ".." in plain.parts or not plain.parts or plain.parts[0] in (".git", ".capsule"):
+        raise SettingsError(
+            f"workspace.dependencies: {path!r} is no folder of the project.", "Give paths relative to its root."
+        )
+    if plain.name in BUILD_OUTPUT:
+        hint = "Let workspace.setup build what the tests need; take it out of workspace.dependencies."
+        raise SettingsError(f"workspace.dependencies: {path} is build output, which is never shared.", hint)
+    return str(plain)

@@ -1,0 +1,146 @@
+"""The gate: a folder that holds exactly the tree to be judged, outside the checkout and apart from the repository."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from capsule.system.git import Git
+from capsule.workspaces.gate import Gate, gates_folder
+from capsule.workspaces.linked import LinkedWorktree
+from capsule.workspaces.provision import Provisions
+
+from ..conftest import Repo
+from .test_dependencies import commit, folder
+
+
+def a_gate(repo: Repo) -> Gate:
+    git = Git.find(repo.path)
+    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions())
+
+
+def repository(repo: Repo) -> dict[str, bytes]:
+    """Every byte of the user's git directory, our own folder apart."""
+    top = repo.path / ".git"
+    files = (path for path in top.rglob("*") if path.is_file() and "capsule" not in path.relative_to(top).parts)
+    return {str(path): path.read_bytes() for path in files}
+
+
+def test_the_gate_lies_outside_the_checkout_and_is_no_worktree(a_repo: Repo) -> None:
+    gate = a_gate(a_repo).at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert not gate.is_relative_to(a_repo.path)
+    assert a_repo.git("worktree", "list").count("\n") == 0
+    assert gate.parent.stat().st_mode & 0o077 == 0
+
+
+def test_git_describe_works_in_the_gate(a_repo: Repo) -> None:
+    a_repo.git("tag", "-a", "v1.2", "-m", "one")
+    commit(a_repo, {"more.txt": ""})
+    gate = Repo(a_gate(a_repo).at(a_repo.head("HEAD^{tree}"), a_repo.head()))
+
+    assert gate.git("describe").startswith("v1.2-1-g")
+    assert gate.git("rev-parse", "HEAD") == a_repo.head()
+    assert gate.status() == ""
+
+
+def test_what_tests_do_with_git_stays_in_the_gate(a_repo: Repo) -> None:
+    gate = a_gate(a_repo)
+    at = Repo(gate.at(a_repo.head("HEAD^{tree}"), a_repo.head()))
+    before = repository(a_repo)
+    at.write("new.txt", "new")
+    at.commit("a test's own")
+    at.git("config", "core.pager", "touch /nowhere")
+    at.git("branch", "-f", "main")
+    at.git("gc", "-q", "--prune=now")
+    hook = at.path.joinpath(at.git("rev-parse", "--git-dir"), "hooks/post-checkout")
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\nfalse\n")
+
+    assert repository(a_repo) == before
+    again = Repo(gate.at(a_repo.head("HEAD^{tree}"), a_repo.head()))
+    assert not hook.exists()
+    assert again.git("rev-parse", "HEAD") == a_repo.head()
+    assert "core.pager" not in again.git("config", "--list", "--name-only").split()
+    assert not (again.path / "new.txt").exists()
+
+
+@pytest.mark.parametrize("instead", ["folder", "link", "nothing"])
+def test_a_git_file_that_a_test_replaced_is_put_back(a_repo: Repo, instead: str, tmp_path: Path) -> None:
+    gate = a_gate(a_repo)
+    at = gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    (at / ".git").unlink()
+    if instead == "folder":
+        Repo(at).git("init", "-q")
+    if instead == "link":
+        (at / ".git").symlink_to(tmp_path / "elsewhere")
+    gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert Repo(at).git("rev-parse", "HEAD") == a_repo.head()
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_killed_runs_gate_is_found_again_by_its_name(a_repo: Repo) -> None:
+    left = a_gate(a_repo).at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    (left / "debris").write_text("")
+
+    assert a_gate(a_repo).at(a_repo.head("HEAD^{tree}"), a_repo.head()) == left
+    assert not (left / "debris").exists()
+
+
+def test_nothing_is_left_when_it_is_removed(a_repo: Repo) -> None:
+    gate = a_gate(a_repo)
+    at = gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    gate.remove()
+    gate.remove()
+
+    assert not at.parent.exists()
+    assert not (a_repo.path / ".git/capsule/private").exists()
+
+
+def test_the_registered_gate_of_an_earlier_version_is_taken_away(a_repo: Repo) -> None:
+    git = Git.find(a_repo.path)
+    former = a_repo.path / ".capsule/missions/x-1/gate"
+    LinkedWorktree(git, former).ensure(a_repo.head())
+    assert "missions/x-1/gate" in a_repo.git("worktree", "list")
+    a_gate(a_repo).at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert not former.exists()
+    assert a_repo.git("worktree", "list").count("\n") == 0
+
+
+def test_a_link_in_the_gates_place_is_not_followed(a_repo: Repo, tmp_path: Path) -> None:
+    gate = a_gate(a_repo)
+    at = gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    gate.remove()
+    folder(tmp_path / "precious", "keep")
+    at.parent.mkdir(parents=True)
+    at.symlink_to(tmp_path / "precious")
+    gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert not at.is_symlink()
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["keep"]
+
+
+def test_gates_lie_in_the_cache_the_user_chose(a_repo: Repo, tmp_path: Path) -> None:
+    git = Git.find(a_repo.path)
+    env = {"HOME": str(tmp_path / "home"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    assert gates_folder(git, env).parent == tmp_path / "cache/capsule/gates"
+    assert gates_folder(git, env | {"XDG_CACHE_HOME": "relative"}).parent == tmp_path / "home/.cache/capsule/gates"
+
+
+def test_gates_of_a_home_that_is_the_checkout_or_cannot_be_written_lie_in_the_temporary_folder(
+    a_repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "file").write_text("")
+    git = Git.find(a_repo.path)
+    expected = tmp_path / f"tmp/capsule-{os.getuid()}/gates"
+
+    assert gates_folder(git, {"HOME": str(a_repo.path)}).parent == expected
+    assert gates_folder(git, {"HOME": str(tmp_path / "file")}).parent == expected
+    assert gates_folder(git, {}).parent == expected
