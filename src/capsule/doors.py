@@ -188,7 +188,7 @@ class Workspace(Protocol):
         """A tree without what changes all the time and no test looks at: two with the same one are tested once."""
 
     def gate(self, tree: str) -> tuple[Path, Grounds | None]:
-        """A clean place that holds exactly this tree, set up, apart from the agents' one; what a sandbox shows of it."""
+        """A clean place that holds exactly this tree, set up, and what a sandbox shows of it."""
 
     def variables(self, place: Path) -> Mapping[str, str]:
         """Environment variables by which commands in the place or in the gate find the installed dependencies."""

@@ -284,7 +284,6 @@ def test_an_item_killed_in_its_child_mission_is_archived(
     assert_nothing_is_left(project)
 
 
-@pytest.mark.xfail(reason="a run refuses what a killed agent of another item left in the checkout")
 def test_an_item_that_was_killed_does_not_stop_one_that_ranks_higher(backlog: Callable[[str], BacklogProject]) -> None:
     project = backlog("backlog-outranked")
     for item in (ASKS, FAILS):
@@ -298,7 +297,6 @@ def test_an_item_that_was_killed_does_not_stop_one_that_ranks_higher(backlog: Ca
     assert_nothing_is_left(project)
 
 
-@pytest.mark.xfail(reason="what a killed agent wrote into BACKLOG.yaml is believed")
 def test_an_item_that_a_killed_agent_set_to_done_is_worked_on_all_the_same(
     backlog: Callable[[str], BacklogProject],
 ) -> None:

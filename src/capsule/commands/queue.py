@@ -138,6 +138,7 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
     from capsule.rules import words_at
     from capsule.system.stop import Stop
     from capsule.wiring import budget_of, open_world
+    from capsule.workspaces.upgrade import put_away_old_work
 
     lines = QueueReport(standing=partial(mission_state, project), budget=budget_of(project.settings))
     with (
@@ -146,6 +147,10 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
         open_world(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
     ):
         world = on_tape(opened, project, args)
+        if world.books:
+            world.books.finish()
+            for kept in put_away_old_work(project.git):
+                print(f"note: what an earlier version's agent left in your checkout is kept as {kept}", file=sys.stderr)
         work_through(*set_up(world), world, report)
 
 

@@ -304,10 +304,7 @@ def _step_by_step(project: Project, args: argparse.Namespace) -> tuple[str, tupl
 def refuse_dirty(project: Project, tracker: Tracker, args: argparse.Namespace) -> None:
     """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
     from capsule.workspaces import repository
-    from capsule.workspaces.upgrade import put_away_old_work
 
-    for kept in put_away_old_work(project.git, tracker.own_files()):
-        print(f"note: what an agent of an earlier version left in your checkout is kept as {kept}", file=sys.stderr)
     dirty = [] if args.allow_dirty else repository.dirty_paths(project.git, tracker.own_files())
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""

@@ -160,13 +160,14 @@ class StepwiseWorktree(GitWorktree):
 
     def settled(self, commit: str) -> Checkpoint:
         self._judged, self._stands_at, self._began = "", "", {}
-        entry = self._require_whole()
+        self._come_home()
         if commit:
             self._stand_on(commit)
         base = self._base()
-        self._point_at(base, entry)
-        self._write_out(base)
-        self._unstage(base, entry)
+        if entry := self._linked.whole():  # where it is gone, the next phase makes it
+            self._point_at(base, entry)
+            self._write_out(base)
+            self._unstage(base, entry)
         return self.base_checkpoint(base)
 
     def withdraw(self, why: str) -> str:

@@ -275,7 +275,10 @@ class Tripwire:
 
 def check_after_a_crash(git: Git) -> None:
     """Compare what phases left that nobody saw the end of; a mission that somebody is running is left to them."""
-    for note in (git.capsule_dir / "watched").glob("*.json"):
+    folder = git.capsule_dir / "watched"
+    for old in (*folder.glob("*.on"), *folder.glob("*.note")):  # of versions that watched more than they had to
+        old.unlink(missing_ok=True)
+    for note in folder.glob("*.json"):
         mission = note.name.removesuffix(".json")
         if holder(git.capsule_dir / "locks" / f"mission-{mission}.lock") is None:
             told = Tripwire(git, mission).restore_from(note)

@@ -11,22 +11,22 @@ from capsule.system.git_objects import Difference, Identity
 from capsule.workspaces.checkouts import bring_files, unstage
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.salvage import keep_commit
-from capsule.workspaces.trees import ABSENT, ARTEFACTS, with_changes
+from capsule.workspaces.trees import ABSENT, with_changes
 
 
-def put_away_old_work(git: Git, own_files: Sequence[str]) -> list[str]:
+def put_away_old_work(git: Git) -> list[str]:
     """Keep what was in the checkout when a run of an earlier version was killed, and take it off the files.
 
-    Such a run wrote down that its agent was at work; returns the refs under which its files are kept.
+    Such a run wrote down that its agent was at work. The agent could change the tracker's files too, so they are as
+    committed again. Returns the refs under which everything is kept.
     """
-    notes = sorted((git.capsule_dir / "places").glob("*/at-work"))
     kept = []
-    for note in notes:
+    for note in sorted((git.capsule_dir / "places").glob("*/at-work")):
         head = git.resolve("HEAD")
-        dirty = dirty_paths(git, own_files, head=head)
+        dirty = dirty_paths(git, head=head)
         if dirty:
             kept.append(_put_away(git, note.parent.name, head, dirty))
-            unstage(git, head, (*ARTEFACTS, *own_files))
+            unstage(git, head, (".capsule",))
         note.unlink()
     return kept
 
