@@ -40,7 +40,7 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 
 live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, a browser; attacks, and all that wants bubblewrap
 	@path="$$(tools/live $(BIN)/python)" && export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1 && \
-	    { $(BIN)/pytest -n 2 --dist worksteal -rs tests/live $(CONFINED) $(ONCE_MORE); }
+	    { $(BIN)/pytest -n 2 --dist worksteal -rs tests/live tests/projects $(CONFINED) $(ONCE_MORE); }
 
 crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume it
 	CAPSULE_CRASH_ALL=1 $(BIN)/pytest -n $(JOBS) tests/crash tests/system/test_kills.py
