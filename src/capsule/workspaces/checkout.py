@@ -64,8 +64,7 @@ class Checkout(GitPlace):
         run_setup: RunSetup | None = None,
         dependencies: Dependencies | None = None,
     ) -> None:
-        shared = dependencies or Dependencies(git, detect=not setup)
-        provisions = Provisions(setup, copy, run_setup, shared)
+        provisions = Provisions(setup, copy, run_setup, dependencies or Dependencies(git, detect=not setup))
         super().__init__(git, mission, git.root, "", artefacts=artefacts, provisions=provisions, shared=True)
         self._worklog = self._logs / "worklog.md"
         self._known = ""
