@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from capsule.system.git import Git
@@ -57,17 +58,17 @@ class Phase:
     def _go_back_to(self, state: object) -> Callable[[], str]:
         return lambda: self.place.restore(state)  # type: ignore[arg-type]
 
-    def around(self, script: str) -> tuple[str, ...]:
+    def around(self, script: str) -> AbstractContextManager[tuple[str, ...]]:
         argv = ("sh", "-c", script)
         if self.sandbox is None:
-            return argv
+            return nullcontext(argv)
         return self.sandbox.around(argv, cwd=self.place.path, env=self._env, grounds=self.place.let_in())
 
     def run(self, script: str) -> float:
         self.put_back()
         began = time.perf_counter()
-        command = Command(self.around(script), self.place.path, self._env, self._out, self._out)
-        ended = self._keeper.run(command)
+        with self.around(script) as argv:
+            ended = self._keeper.run(Command(argv, self.place.path, self._env, self._out, self._out))
         self.place.see_out()
         seconds = time.perf_counter() - began
         assert ended.ok, self._out.read_text()

@@ -5,15 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
+from capsule.system import sandbox
 from capsule.system.git import Git
 from tests import warm
 from tests.contracts.fake_bd import served
+from tests.without import path_without
 
 # How long an example takes is the machine's affair.
 hypothesis.settings.register_profile(
@@ -24,20 +28,45 @@ hypothesis.settings.load_profile("on any machine")
 _MEMORY = Path("/dev/shm")
 _ROOM = 3 * 1024**3
 _NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_")
+_LEVEL = sandbox.level("auto", os.environ)
+UNSANDBOXED = {"CAPSULE_SANDBOX": "off"}
+SANDBOXED = {"CAPSULE_SANDBOX": "required"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Projects lie in memory where they can: thousands of them are made, flushed to the disk and thrown away."""
+    config.addinivalue_line("markers", "sandboxed: runs in bubblewrap; skipped where bubblewrap does not work")
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _memory_will_do():
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
 
 
 def _memory_will_do() -> bool:
-    """Programs may be started there, it has room, and no sandbox puts a `/dev` of its own in the place of ours."""
-    if not os.access(_MEMORY, os.W_OK) or shutil.which("bwrap"):
+    """Tell whether programs may be started in memory, and whether it has room."""
+    if not os.access(_MEMORY, os.W_OK):
         return False
     about = os.statvfs(_MEMORY)
     return not about.f_flag & getattr(os, "ST_NOEXEC", 0) and about.f_bavail * about.f_frsize >= _ROOM
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("sandboxed") and not _LEVEL.program:
+        pytest.skip(_LEVEL.why)
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Make a folder in memory, or on disk for a test in a sandbox, which has a `/dev` of its own."""
+    if not request.node.get_closest_marker("sandboxed"):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="capsule-test-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.fixture(params=["off", pytest.param("bubblewrap", marks=pytest.mark.sandboxed)])
+def level(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Each protection that an agent can be under, as settings in the environment."""
+    return UNSANDBOXED if request.param == "off" else SANDBOXED
 
 
 class Repo:
@@ -80,26 +109,15 @@ class Repo:
 
 @pytest.fixture(scope="session")
 def path_without_bd(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A `bd` of whoever runs the tests changes what `tracker: auto` means: a test that wants one brings its own.
-
-    A folder of the PATH that holds one is replaced by links to all else in it.
-    """
-    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    for position, folder in enumerate(folders):
-        if (Path(folder) / "bd").exists():
-            stand_in = tmp_path_factory.mktemp("bin")
-            for program in Path(folder).iterdir():
-                if program.name != "bd":
-                    (stand_in / program.name).symlink_to(program)
-            folders[position] = str(stand_in)
-    return os.pathsep.join(folders)
+    """A `bd` of whoever runs the tests changes what `tracker: auto` means: a test that wants one brings its own."""
+    return path_without("bd", tmp_path_factory.mktemp("bin"))
 
 
 @pytest.fixture(autouse=True)
 def unreachable_home(
     monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, path_without_bd: str
 ) -> Path:
-    """An empty home, empty git settings, and an identity by environment."""
+    """An empty home, empty git settings, no sandbox, and an identity by environment."""
     home = tmp_path_factory.mktemp("home")
     for name in [name for name in os.environ if name.startswith(_NOBODY_ELSES)]:
         monkeypatch.delenv(name)
@@ -108,6 +126,8 @@ def unreachable_home(
     monkeypatch.setenv("PATH", path_without_bd)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    for name, value in UNSANDBOXED.items():
+        monkeypatch.setenv(name, value)
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "Ada")
         monkeypatch.setenv(f"GIT_{role}_EMAIL", "ada@example.org")
@@ -181,3 +201,16 @@ def a_repo_with_conflict(a_repo: Repo) -> Repo:
 @pytest.fixture
 def git(a_repo: Repo) -> Git:
     return Git.find(a_repo.path)
+
+
+@pytest.fixture
+def local_time_is(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Puts this process into a time zone, as TZ names it, until the test is over."""
+
+    def choose(zone: str) -> None:
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+
+    yield choose
+    monkeypatch.undo()
+    time.tzset()

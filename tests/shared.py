@@ -13,6 +13,8 @@ from typing import TypeVar
 
 import pytest
 
+from tests.conftest import UNSANDBOXED
+
 Found = TypeVar("Found")
 
 
@@ -32,5 +34,6 @@ def found_once(folders: pytest.TempPathFactory, name: str, find: Callable[[], Fo
 
 
 def settings_of_nobody() -> dict[str, str]:
-    """Our environment without what would be a setting: the tests' own switches would be mistyped ones."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
+    """Our environment without settings but that of the sandbox: the tests' own switches would be mistyped ones."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
+    return kept | UNSANDBOXED

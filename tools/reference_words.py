@@ -52,6 +52,9 @@ SETTINGS = {
     "confinement.network": "Whether what runs in the sandbox reaches the network.",
     "confinement.readable": "Paths in your home that the sandbox does not hide.",
     "confinement.writable": "Paths that agents and tests in the sandbox may change besides their own place.",
+    "confinement.daemons": "Sockets (paths) and variables (`DOCKER_HOST`) of daemons that the sandbox does not hide.",
+    "confinement.at_checkout_path": "Whether the project's own commands find their place at the checkout's "
+    "own path; set it to false where they need a daemon outside the sandbox.",
     "environment.allow": "Variables (or patterns such as `AWS_*`) that are passed on on top of the usual ones.",
     "environment.secret": "Variables whose values are kept out of every log, besides those whose names say so.",
     "skills": "Whether agents are sent to the skills in `.claude/skills/changes`: where they are there, always (it is "

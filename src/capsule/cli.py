@@ -48,6 +48,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
     },
     "Step by step": {
         "setup-template": Verb("setup_template", "make the demo project", 1),
+        "run-pipeline": Verb("run_pipeline", "take one item through its workflow; never the queue"),
         "prep": Verb("prep", "make a worktree and a worklog for an item", 1),
         "run-phase": Verb("run_phase", "run one agent with one prompt in a directory"),
         "parse-signal": Verb("parse_signal", "read the signal from an agent's output on stdin"),
@@ -59,7 +60,11 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "version": Verb("version", "the version"),
     },
 }
-ALIASES = {"run-pipeline": "run"}
+_READING = (
+    *("show", "status", "explain", "logs", "report", "doctor", "config", "dashboard"),
+    *("demo", "setup-template", "run-phase", "parse-signal", "completion", "version"),
+)
+"""What can be asked from inside a phase too."""
 _WORKING = ("run", "run-pipeline", "step", "triage")
 _UNHEARD = 141
 """As the shell says it of a program whose listener has left: 0 would mean that the work is done."""
@@ -74,8 +79,11 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if not words or words[0] in ("-h", "--help", "help"):
         return _help(words[1:])
+    from capsule.system.umask import own_files_closed_to_others
+
     try:
-        return _run(ALIASES.get(words[0], words[0]), words[1:])
+        with own_files_closed_to_others():
+            return _run(words[0], words[1:])
     except BrokenPipeError:
         _silence_stdout()
         return _UNHEARD if words[0] in _WORKING else 0
@@ -107,15 +115,35 @@ def _run(name: str, words: list[str]) -> int:
     gc.set_threshold(100_000)  # most commands end before there is any garbage
     verb = VERBS[name]
     module = import_module(f"capsule.commands.{verb.module}")
-    code = int(module.run(parse(name, module, words, usage_error=verb.usage_error)))
+    args = parse(name, module, words, usage_error=verb.usage_error)
+    if os.environ.get("CAPSULE_REPOSITORY") and name not in _READING:
+        _refuse_inside_a_phase(name, getattr(args, "project_dir", None) or ".")
+    code = int(module.run(args))
     sys.stdout.flush()  # while a full disk can still be reported
     return code
+
+
+def _refuse_inside_a_phase(name: str, folder: str) -> None:
+    """An agent's or a test's own `capsule` changes nothing in the repository it works for; others are free."""
+    from pathlib import Path
+
+    from capsule.core.errors import Refused
+    from capsule.system.git import Git, NotARepository
+
+    try:
+        common = Git.find(Path(folder).absolute()).common_dir
+    except (NotARepository, OSError):
+        return
+    if str(common) == os.environ["CAPSULE_REPOSITORY"]:
+        whose = f" of {os.environ['CAPSULE_MISSION']}" if os.environ.get("CAPSULE_MISSION") else ""
+        hint = "Say in the phase's own answer what is left to do; a person or the next phase decides."
+        raise Refused(f"`capsule {name}` is not for use inside a phase{whose}: nothing was changed.", hint)
 
 
 def _nearest(name: str) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(name, [*VERBS, *ALIASES], 1)
+    near = get_close_matches(name, VERBS, 1)
     return f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
 
 

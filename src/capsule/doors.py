@@ -112,8 +112,20 @@ class Ran:
 class Shell(Protocol):
     """Commands of the project's own (tests, gates): run like an agent, supervised like an agent."""
 
-    def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
-        """One command line through `sh -c`, output to the log file, the whole tree ended when it ends."""
+    def run(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        *,
+        timeout: float | None,
+        env: Mapping[str, str],
+        grounds: Grounds | None = None,
+    ) -> Ran:
+        """One command line through `sh -c`, output to the log file, the whole tree ended when it ends.
+
+        `grounds` is what it may touch where there is a sandbox; without any, the folder it runs in.
+        """
 
 
 class Workspace(Protocol):
@@ -121,12 +133,17 @@ class Workspace(Protocol):
 
     path: Path
     branch: str
+    publishes_to: str
+    """The branch that each step is committed to; '' where the work is merged at the end."""
 
     def prepare(self, base: str) -> Sequence[str]:
         """Make it so: the place exists, starts from `base`, is set up. Adopts what is ours; returns warnings."""
 
     def restore(self, checkpoint: Checkpoint) -> str:
         """Make the place equal to the checkpoint, whatever is there. What would be lost is salvaged: its ref, or ''."""
+
+    def follow(self, checkpoint: Checkpoint) -> None:
+        """Move the place to where the branch is that its steps go to, with the work that the checkpoint holds."""
 
     def worklog(self) -> str:
         """The worklog as it stands; '' where there is none, or where it is no regular file."""
@@ -170,8 +187,8 @@ class Workspace(Protocol):
     def essence(self, tree: str) -> str:
         """A tree without what changes all the time and no test looks at: two with the same one are tested once."""
 
-    def gate(self, tree: str) -> Path:
-        """A clean place that holds exactly this tree, set up, apart from the agents' one."""
+    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
+        """A clean place that holds exactly this tree, set up, apart from the agents' one; what a sandbox shows of it."""
 
     def variables(self, place: Path) -> Mapping[str, str]:
         """Environment variables by which commands in the place or in the gate find the installed dependencies."""
@@ -205,25 +222,25 @@ class Workspace(Protocol):
         """Whether the user's own commit hooks let this tree pass, and the end of what they said."""
 
     def let_in(self) -> Grounds:
-        """An agent is about to work here: what it may touch, where a sandbox can see to that."""
+        """Give the place a git directory of its own, for an agent or a command; what a sandbox shows of it."""
 
     def see_out(self) -> None:
-        """The agent has gone: what it committed is taken over to the mission's branch."""
+        """Take over what was committed there, checked; the place has its own git directory again."""
 
-    def watch(self) -> None:
-        """Remember what of the repository no phase may touch, before one begins; a second time changes nothing."""
+    def snapshot(self) -> None:
+        """Copy what steers git in the repository, where no sandbox keeps agents away from it."""
 
     def put_right(self) -> Sequence[str]:
-        """Make it as it was: every breach since `watch`, in words; what was found is kept. Before any git of ours."""
+        """Put it back as it was; every breach since `snapshot`, in words. Before any git of ours."""
 
     def stand_down(self) -> None:
-        """The phase is over: until the next `watch` all of it is the user's again."""
+        """End the phase: until the next `snapshot` all of it is the user's again."""
 
     def notices(self) -> Sequence[str]:
-        """What an agent did to the place that it had no business to do, and what was done about it; told once."""
+        """What of an agent's doing is no part of the work, and was dropped; told once."""
 
     def withdraw(self, why: str) -> str:
-        """Leave the place as whoever shares it expects it: uncommitted work goes to a salvage ref (or '')."""
+        """Take back what a failed step left, where steps are published one by one: its salvage ref, or ''."""
 
     def salvage(self, why: str) -> str:
         """Keep commits and uncommitted files under a ref of their own; the ref, or '' where there is nothing new."""
@@ -289,6 +306,8 @@ class BookEntry:
     """A commit from before the step: the trailer is looked for in what came after it."""
     work: Checkpoint | None = None
     """Paths that differ between its head and its tree are part of the commit."""
+    judged: str = ""
+    """The tree, artefacts left out, that the work was judged as: BranchMoved where the commit would hold another."""
 
 
 @dataclass(frozen=True)
@@ -311,11 +330,8 @@ class Books(Protocol):
     def finish(self) -> None:
         """Saves what a crash left unsaved: for whoever is about to read the tracker."""
 
-    def files(self) -> Mapping[str, bytes]:
-        """The tracker's files as they lie in the project now, before an agent is let loose."""
-
-    def look_after(self, before: Mapping[str, bytes]) -> tuple[str, ...]:
-        """What only assignments may change is as it was, with all that was assigned since; what was not so is told."""
+    def combined(self, work: Checkpoint, tip: str) -> str:
+        """The tree of a branch's tip with a step's work; Conflicts where both changed the same lines."""
 
     def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
         """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""

@@ -33,7 +33,9 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     passes: Texts = ()
     """Variables of the user's environment that it needs."""
     home: Texts = ()
-    """Paths below the user's home that it must read and write."""
+    """Paths below the user's home that it must read and write: its login."""
+    home_read_only: dict[str, Texts] = {}
+    """What it reads there and its user's next session would obey; of each folder the names that are its own."""
     failures: dict[str, str] = {}
 
     @property

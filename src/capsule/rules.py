@@ -128,23 +128,29 @@ def choose_workflow(project: Project, item: Item, words: Catalog, name: str | No
     by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
     usual = "change" if tracker_name(project) == "backlog" else "tdd"
     default = usual if choice.default == "auto" else choice.default
-    return _as_set(project.settings, words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default))
+    workflow = words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default)
+    return _as_set(project.settings, workflow, in_backlog=usual == "change")
 
 
-def _as_set(settings: Settings, workflow: Workflow) -> Workflow:
-    """The workflow with what the settings say about it: retries, where it works, who builds."""
+def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Workflow:
+    """The workflow with what the settings say about it: retries, how it publishes, who builds.
+
+    Steps are committed with the state of their item, so only a tracker that is kept in the project can have them.
+    """
     from msgspec.structs import replace
 
-    retries, kind = settings.execution.max_retries, settings.workspace.kind
+    from capsule.core.workflow import PUBLISH
+
+    retries, publish = settings.execution.max_retries, settings.workspace.publish if in_backlog else "merge"
     if retries is not None:
         workflow = replace(workflow, retries=retries)
-    if kind != "auto":
-        workflow = replace(workflow, workspace=kind)
+    if publish != "auto":
+        workflow = replace(workflow, workspace=PUBLISH[publish])
     if settings.build == "tdd":
         child = {"prompt": "", "skill": "", "checks": (), "workflow": "tdd"}
         phases = (replace(p, **child) if p.name == "build" and p.prompt else p for p in workflow.phases)
         workflow = replace(workflow, phases=tuple(phases))
-    if workflow.workspace == "worktree" and not any(phase.do == "publish" for phase in workflow.phases):
+    if not workflow.publishes_steps and not any(phase.do == "publish" for phase in workflow.phases):
         workflow = replace(workflow, phases=_merged_before_the_end(workflow.phases))
     return workflow
 

@@ -51,7 +51,7 @@ class Execution(_Section, frozen=True):
     max_retries: Retries | None = None
     """Unset: what the workflow says."""
     default_phase_cap: Count = 100
-    max_wait_minutes: Minutes = 120
+    max_wait_minutes: Minutes = 360
     """How long a phase waits in all for a provider that is overloaded or has had enough of us."""
 
 
@@ -90,7 +90,10 @@ class WorkflowChoice(_Section, frozen=True):
 
 
 class WorkspaceOptions(_Section, frozen=True):
+    publish: Literal["auto", "merge", "steps"] = "auto"
+    """How work gets to your branch: merged at the end, or step by step, one commit each; auto asks the workflow."""
     kind: Literal["auto", "worktree", "checkout"] = "auto"
+    """Retired: every mission has a worktree of its own. `publish` says how its work gets out of it."""
     setup: str = "none"
     """A command that makes a fresh checkout usable, or none."""
     copy: Texts = (".claude/", "CLAUDE.local.md")
@@ -146,6 +149,10 @@ class Confinement(_Section, frozen=True):
     """Paths under your home that are not hidden."""
     writable: Texts = ()
     """Paths that agents and tests may change besides their own place."""
+    daemons: Texts = ()
+    """Sockets (paths) and variables that name one, which are left as they are."""
+    at_checkout_path: bool = True
+    """Whether the project's commands find their place at the checkout's own path."""
 
 
 class Campaign(_Section, frozen=True):
@@ -194,7 +201,7 @@ NOT_YET = ("merge.push",)
 
 ENV_PREFIX = "CAPSULE_"
 _TOLD_TO_CHILDREN = (
-    *("COMMIT_MSG", "MISSION", "ITEM", "PHASE", "RUN", "RESULT", "KEEPER", "WORKTREE"),
+    *("COMMIT_MSG", "MISSION", "ITEM", "PHASE", "RUN", "RESULT", "KEEPER", "WORKTREE", "REPOSITORY"),
     *("NOTIFICATION", "NOTIFICATION_WORDS"),
 )
 NO_SETTINGS = frozenset(ENV_PREFIX + name for name in _TOLD_TO_CHILDREN)
@@ -239,10 +246,22 @@ def load_settings(
     }
     values = {place: value for layer in layers.values() for place, value in layer.items()}
     won = {_dotted(place): name for name, layer in layers.items() for place in layer}
+    warnings += _retired(values, won)
     early = tuple(
         f"{key} is set ({won[key]}), but this version does not act on it yet." for key in won if _not_yet(key)
     )
     return Loaded(msgspec.convert(_nested(values), Settings), won, warnings + early)
+
+
+def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
+    """Read `workspace.kind` as what takes its place, and say so."""
+    kind, publish = ("workspace", "kind"), ("workspace", "publish")
+    meant = {"worktree": "merge", "checkout": "steps"}.get(str(values.get(kind)))
+    if meant is None:
+        return ()
+    if publish not in values:
+        values[publish], won[_dotted(publish)] = meant, won[_dotted(kind)]
+    return (f"workspace.kind is retired: every mission has a worktree of its own; say `workspace.publish: {meant}`.",)
 
 
 def _not_yet(key: str) -> bool:

@@ -20,6 +20,7 @@ from capsule.system.git import Git
 
 if TYPE_CHECKING:
     from capsule.catalog import Catalog
+    from capsule.core.briefing import Grounds
     from capsule.core.budget import Budget
     from capsule.core.redaction import Redactor
     from capsule.doors import Agent, Books, Observer, Tracker, Workspace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from capsule.system.process import Keeper
     from capsule.system.sandbox import Sandbox
     from capsule.system.stop import Stop
+    from capsule.workspaces.provision import RunSetup
     from capsule.workspaces.shell import SupervisedShell
     from capsule.world import Limits, World
 
@@ -54,6 +56,21 @@ class Project:
     @property
     def settings(self) -> Settings:
         return self.loaded.settings
+
+    @cached_property
+    def branch(self) -> str:
+        """The branch that is checked out when somebody first asks; '' where HEAD is detached."""
+        from capsule.workspaces.repository import checked_out
+
+        return checked_out(self.git)
+
+    def file_of_its_branch(self, path: str) -> bytes | None:
+        """A file as that branch has it, where the user has switched to another one since; None where not."""
+        from capsule.workspaces.repository import checked_out
+
+        if checked_out(self.git) == self.branch:
+            return None
+        return self.git.read_file(self.git.ref(f"refs/heads/{self.branch}"), path)
 
     @property
     def state_folder(self) -> Path:
@@ -95,16 +112,16 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
         ours = project.root / ".capsule" / name
         if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
-    _put_right_after_a_crash(project)
+    _check_after_a_crash(project)
     return project
 
 
-def _put_right_after_a_crash(project: Project) -> None:
-    """Before anything is read there: what an agent did to the repository in a phase that nobody saw the end of."""
-    if any((project.state_folder / "watched").glob("*.on")):
-        from capsule.workspaces.control_files import put_right_after_a_crash
+def _check_after_a_crash(project: Project) -> None:
+    """Before anything is read there: look for what an agent planted in a phase that nobody saw the end of."""
+    if (project.state_folder / "watched").is_dir():
+        from capsule.workspaces.tripwire import check_after_a_crash
 
-        put_right_after_a_crash(project.git)
+        check_after_a_crash(project.git)
 
 
 def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
@@ -121,7 +138,9 @@ def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
 def open_tracker(project: Project) -> Tracker:
     """The file of that name in trackers/, as the settings say; `auto` looks for BACKLOG.yaml and for `.beads`."""
     name = tracker_name(project)
-    of_its_own = {"prefix": project.settings.project.prefix} if name == "backlog" else {}
+    of_its_own: dict[str, object] = {}
+    if name == "backlog":
+        of_its_own = {"prefix": project.settings.project.prefix, "elsewhere": project.file_of_its_branch}
     lock = project.state_folder / "locks" / ("backlog.lock" if name == "backlog" else "tracker.lock")
     module = import_module(f"capsule.trackers.{name.replace('-', '_')}")
     tracker: Tracker = module.connect(project.root, lock, **of_its_own)
@@ -182,7 +201,9 @@ def open_books(project: Project, tracker: Tracker) -> Books | None:
 
     if not isinstance(tracker, BacklogTracker):
         return None
-    return GitBooks(project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now)
+    return GitBooks(
+        project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now, home=project.branch
+    )
 
 
 def new_backlog_file() -> bytes:
@@ -275,6 +296,7 @@ def agent_maker(
             failures=options.failures,
             how_to_get_it=preset.get,
             home=preset.home,
+            home_read_only=preset.home_read_only,
             prompt=options.prompt,
             env=options.env,
             phases={name: PhaseOptions(own.model, own.args, own.env) for name, own in options.phases.items()},
@@ -304,6 +326,7 @@ def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Pat
         homes=homes(env),
         readable=open_for.readable,
         writable=open_for.writable,
+        daemons=open_for.daemons,
         network=open_for.network,
     )
 
@@ -333,7 +356,9 @@ def open_world(
         end_leftovers(project.roll)
     with _no_secrets_told(redactor), Keeper(secrets=redactor.spellings, roll=project.roll) as keeper:
         sandbox = open_sandbox(settings, project.env, (project.root, project.git.common_dir))
-        shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=settings.environment.allow)
+        at_checkout_path = settings.confinement.at_checkout_path
+        allow = settings.environment.allow
+        shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
 
         agents = partial(agent_maker, settings, project.root, keeper, stop, model=model, sandbox=sandbox)
         yield World(
@@ -351,6 +376,7 @@ def open_world(
             books=open_books(project, tracker),
             skills=uses_skills(project),
             pid=os.getpid(),
+            exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
             limits=_limits(settings),
         )
     journal.close()
@@ -359,17 +385,18 @@ def open_world(
 def _workspaces(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
 ) -> Callable[[str, str], Workspace]:
-    from capsule.workspaces.checkout import Checkout
+    from capsule.core.documents import is_of_another_item
     from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
+    from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
     chosen = project.settings.workspace
     setup = "" if chosen.setup == "none" else chosen.setup
     dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
 
     @cache
-    def workspace(mission: str, kind: str) -> Workspace:
-        make = Checkout if kind == "checkout" else partial(GitWorktree, confined=confined)
+    def workspace(mission: str, into: str) -> Workspace:
+        make = partial(StepwiseWorktree, into=into) if into else GitWorktree
         return make(
             project.git,
             mission,
@@ -378,6 +405,8 @@ def _workspaces(
             copy=chosen.copy,
             run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
             dependencies=dependencies,
+            confined=confined,
+            not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
         )
 
     return workspace
@@ -435,9 +464,9 @@ def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
         raise
 
 
-def _setup_runner(shell: SupervisedShell, timeout: float) -> Callable[[str, Path, Path], None]:
-    def run(command: str, cwd: Path, log: Path) -> None:
-        ran = shell.run(command, cwd, log, timeout=timeout, env={})
+def _setup_runner(shell: SupervisedShell, timeout: float) -> RunSetup:
+    def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+        ran = shell.run(command, cwd, log, timeout=timeout, env={}, grounds=grounds)
         if ran.why != "exited" or ran.exit_code != 0:
             how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
             last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]

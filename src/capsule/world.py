@@ -19,7 +19,7 @@ class Limits:
 
     phase_seconds: float = 1800
     idle_seconds: float = 600
-    wait_seconds: float = 7200
+    wait_seconds: float = 6 * 3600
     """How long it waits in all for a provider that turns its agent away."""
     budget: Budget = field(default_factory=Budget)
 
@@ -67,7 +67,7 @@ class World:
     agent: Callable[[str, str], Agent]
     """By name and model; empty names mean the settings' default."""
     workspace: Callable[[str, str], Workspace]
-    """By mission, and by the kind that its workflow asks for."""
+    """By mission, and by the branch that its steps are published to ('' where it is merged at the end)."""
     trunk: Callable[[str], Trunk]
     shell: Shell
     words: Words

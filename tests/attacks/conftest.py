@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -47,16 +46,6 @@ def evil(tmp_path: Path) -> Evil:
     program.write_text(f'#!/bin/sh\n[ "$MUTE" ] || echo "$0 $*" >> {mark}\ncat 2> /dev/null\nexit 0\n')
     program.chmod(0o755)
     return Evil(program, mark, tmp_path / "out")
-
-
-@pytest.fixture(params=["off", "bubblewrap"])
-def level(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Each protection there is, as settings."""
-    if request.param == "off":
-        return {"CAPSULE_SANDBOX": "off"}
-    if not shutil.which("bwrap"):
-        pytest.skip("bubblewrap (bwrap) is not on PATH")
-    return {"CAPSULE_SANDBOX": "required"}
 
 
 def plain_git(*words: str, cwd: Path) -> str:

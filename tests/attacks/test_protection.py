@@ -14,6 +14,7 @@ from signal import Signals
 import pytest
 
 from ..commands.conftest import COMMIT, ITEM, Project, Said, honest, said
+from ..conftest import UNSANDBOXED
 from .attacks import CONTENT, FORGED, HOOKS, LEFT_BEHIND, PIPES, POINTERS, REFS, SETTINGS
 from .conftest import SECRET, Evil, steering, use_git_as_ever
 
@@ -66,7 +67,7 @@ def test_what_is_planted_in_the_repository_neither_runs_nor_stays(
 ) -> None:
     before, main = steering(a_project), a_project.head("main")
     answer = attacked(a_project, evil, IN_THE_REPOSITORY[what], level)
-    if level["CAPSULE_SANDBOX"] == "off":
+    if level == UNSANDBOXED:
         assert answer.code == 1, answer
         told = " ".join(answer.out.split())
         assert all(words in told for words in ("Quarantined", *NAMED[what], "if it was you, do it again now")), told
@@ -80,7 +81,7 @@ def test_what_is_planted_in_the_repository_neither_runs_nor_stays(
 def test_a_commit_that_may_be_the_users_stays_and_is_told(a_project: Project, evil: Evil) -> None:
     """Nothing tells an agent that commits in the checkout from the user who does."""
     commit = {"it": 'cd "$ROOT"; echo x > theirs; git add theirs; git commit -qm theirs'}
-    answer = attacked(a_project, evil, commit, {"CAPSULE_SANDBOX": "off"})
+    answer = attacked(a_project, evil, commit, UNSANDBOXED)
     assert answer.code == 0, answer
     theirs = a_project.git("log", "--format=%H", "-1", "main", "--", "theirs")
     assert f"main moved to {theirs[:12]} while it ran, not by Capsule" in " ".join(answer.err.split())
@@ -93,7 +94,7 @@ def test_tests_that_attack_are_no_better(a_project: Project, evil: Evil, level: 
     lines = "\n".join(evil.scripts(a_project.path, attacks.values()))
     a_project.play(honest(test_writer=[said("PASS", write={"tests/test_answer.sh": f"{lines}\ngrep -qx 42 answer\n"})]))
     answer = a_project.run(**level)
-    if level["CAPSULE_SANDBOX"] == "off":
+    if level == UNSANDBOXED:
         assert answer.code == 1, answer
         assert "Quarantined" in answer.out
     assert_harmless(a_project, evil, before, main)
@@ -107,7 +108,7 @@ def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_proj
     meanwhile = f"cd {a_project.path} && echo x > other && git add other && git commit -qm other"
     script = honest(test_writer=[said("PASS", write={"tests/test_answer.sh": test})])
     a_project.play(script | {"merge": [said("PASS", run=[COMMIT, meanwhile])]})
-    answer = a_project.run(CAPSULE_SANDBOX="off")
+    answer = a_project.run()
     assert answer.code == 1, answer
     assert a_project.walked()[-1] == "publish NEEDS_WORK"
     assert a_project.git("diff", "--name-only", main, "main") == "other"
@@ -175,7 +176,7 @@ def test_objects_that_are_gone_stop_the_mission_and_move_nothing(
     main = a_project.head("main")
     attacked(a_project, evil, {"it": 'rm -rf "$COMMON"/objects/[0-9a-f][0-9a-f]'}, level)
     assert evil.has_run() == ""
-    if level["CAPSULE_SANDBOX"] == "off":
+    if level == UNSANDBOXED:
         assert (a_project.path / ".git/refs/heads/main").read_text().strip() == main
     else:
         a_project.fsck()
@@ -185,7 +186,7 @@ def cut_short(project: Project, evil: Evil, done: Path, signal: Signals) -> None
     """A mission that gets this signal when its agent has planted what it had to plant."""
     attack = evil.scripts(project.path, [SETTINGS["fsmonitor"], *HOOKS.values(), REFS["main at its own commit"]])
     project.play(honest(execute=[said("PASS", run=[*attack, f"touch {done}", "sleep 60"])]))
-    with project.running(CAPSULE_SANDBOX="off") as process:
+    with project.running() as process:
         deadline = time.monotonic() + 60
         while not done.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -203,10 +204,10 @@ def test_a_killed_mission_leaves_its_agents_plants_to_the_next_start(
     assert (a_project.path / ".git/config").read_bytes() != before["config"]
     assert a_project.say("show", ITEM).code == 0
     assert steering(a_project) == before
-    answer = a_project.run(CAPSULE_SANDBOX="off")
+    answer = a_project.run()
     assert answer.code == 1, answer
     assert "core.fsmonitor" in answer.out
-    again = a_project.run(CAPSULE_SANDBOX="off")
+    again = a_project.run()
     assert again.code == 0, again
     assert a_project.answer() == "42"
     assert evil.has_run() == ""

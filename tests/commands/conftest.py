@@ -29,7 +29,7 @@ from capsule.journals.sqlite import SqliteJournal
 from tests import warm
 from tests.costs import LONG
 
-from ..conftest import Repo
+from ..conftest import UNSANDBOXED, Repo
 
 if TYPE_CHECKING:
     from .backlog_project import BacklogProject
@@ -89,12 +89,13 @@ class Project(Repo):
         self._script.write_text(json.dumps({item: script}))
 
     def environment(self, **more: str) -> dict[str, str]:
-        """Nothing of whoever runs the tests, and no identity but the one in the repository's own settings."""
+        """Nothing of whoever runs the tests, no sandbox, and no identity but that of the repository's own settings."""
         ours = {"CAPSULE_AGENT": "scripted", "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(self._script)])}
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
             "GIT_CONFIG_NOSYSTEM": "1",
+            **UNSANDBOXED,
             **ours,
             **self.always,
             **more,
@@ -355,9 +356,3 @@ def a_merged_mission(_merged: Stage) -> Project:
 def merged_saying(a_merged_mission: Project, _merged: Stage) -> Said:
     """What `run` said of it."""
     return _merged.answer
-
-
-@pytest.fixture
-def unconfined(a_project: Project) -> None:
-    """Agents can do here what a sandbox would not let them: what is tested is what holds without one."""
-    a_project.always["CAPSULE_SANDBOX"] = "off"

@@ -78,7 +78,6 @@ def test_an_agent_with_a_faulty_signal_has_not_passed(a_project: Project) -> Non
     assert "Invalid status value: FINE" in stops_once(a_project, {"signal": {**PASS, "status": "FINE"}})
 
 
-@pytest.mark.usefixtures("unconfined")
 @pytest.mark.parametrize("where", ['"$CAPSULE_WORKTREE"', '"$CAPSULE_WORKTREE"/.git'])
 def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Project, where: str) -> None:
     turn = said("PASS", say=["I will clean up"], run=[f"rm -rf {where}"])
@@ -87,7 +86,6 @@ def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Pro
     assert any("I will clean up" in log.read_text() for log in kept.glob("execute-2*.log"))
 
 
-@pytest.mark.usefixtures("unconfined")
 def test_an_agent_that_puts_a_link_in_the_worktrees_place_is_not_followed(a_project: Project, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     swap = f'cd / && mv "$CAPSULE_WORKTREE" {elsewhere} && ln -s {elsewhere} "$CAPSULE_WORKTREE"'
@@ -127,7 +125,6 @@ def test_an_agent_that_commits_by_itself_is_merged_all_the_same(a_project: Proje
     assert "worklog.md" not in a_project.git("log", "--name-only", "--format=", "main")
 
 
-@pytest.mark.usefixtures("unconfined")
 def test_a_daemon_left_behind_is_ended_and_named(a_project: Project, tmp_path: Path) -> None:
     pid = tmp_path / "daemon.pid"
     leave = f"setsid sh -c 'echo $$ > {pid}; exec sleep 300' >/dev/null 2>&1 & while [ ! -s {pid} ]; do :; done"
@@ -142,7 +139,7 @@ def test_an_agent_that_moves_main_is_quarantined_and_main_put_back(a_project: Pr
     push = "git update-ref refs/heads/main $(git commit-tree -p main -m sneaky main^{tree})"
     a_project.play(honest(execute=[said("PASS", run=[push]), *WORK]))
     main = a_project.head("main")
-    answer = a_project.run(CAPSULE_SANDBOX="off")
+    answer = a_project.run()
     assert answer.code == 1, answer
     assert "Quarantined: while it ran, main was moved" in answer.out
     assert a_project.head("main") == main
@@ -189,7 +186,6 @@ def test_what_the_merge_agent_leaves_uncommitted_is_not_lost(a_project: Project)
     assert "tests/test_answer.sh" in a_project.git("ls-tree", "-r", "--name-only", "main")
 
 
-@pytest.mark.usefixtures("unconfined")
 def test_a_runner_told_to_stop_ends_its_agent_and_goes_on_later(a_project: Project, tmp_path: Path) -> None:
     sign = tmp_path / "at-work"
     a_project.play(honest(execute=[{"run": [f"echo $$ > {sign}; sleep 300"]}, *WORK]))
@@ -210,7 +206,6 @@ def _wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.usefixtures("unconfined")
 @pytest.mark.parametrize("place", ["missions", "missions/demo-1.1", "missions/demo-1.1/outputs"])
 @pytest.mark.parametrize("instead", ["echo mine >", "mkfifo"])
 def test_an_agent_that_spoils_our_papers_loses_its_own_output_alone(
@@ -230,7 +225,6 @@ def test_what_an_agent_spoiled_can_be_cleaned(a_project: Project, place: str) ->
     assert not a_project.worktree.exists()
 
 
-@pytest.mark.usefixtures("unconfined")
 def test_a_link_that_an_agent_puts_over_our_papers_is_not_followed(a_project: Project, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     (precious / ITEM).mkdir(parents=True)
@@ -242,7 +236,6 @@ def test_a_link_that_an_agent_puts_over_our_papers_is_not_followed(a_project: Pr
     assert (precious / ITEM / "thesis").read_text() == "years of work\n"
 
 
-@pytest.mark.usefixtures("unconfined")
 @pytest.mark.parametrize("place", ["missions/demo-1.1", "missions/demo-1.1/outputs"])
 def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project, place: str) -> None:
     assert "No signal" in stops_once(a_project, said("PASS", run=[f"rm -rf ../../{place}; echo mine > ../../{place}"]))
@@ -250,7 +243,6 @@ def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project, place
     assert kept.read_text() == "mine\n"
 
 
-@pytest.mark.usefixtures("unconfined")
 @pytest.mark.parametrize("instead", ["mkfifo", "mkdir", "ln -s /dev/full"])
 def test_a_live_file_that_cannot_be_written_stops_nobody(a_project: Project, instead: str) -> None:
     live = "../../missions/demo-1.1/live.jsonl"

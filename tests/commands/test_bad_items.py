@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import pytest
+
+from capsule.cli import VERBS
+from capsule.commands.arguments import ITEM_ID, parser_for
 
 from .conftest import ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 
@@ -40,6 +44,53 @@ def test_every_command_checks_its_id(a_project: Project, command: str, hostile: 
     with nothing_changes(a_project):
         answer = a_project.capsule(command, hostile)
     assert_clear(answer, USAGE.get(command, 2), "is not a valid item id", "An id has")
+
+
+EMPTY_IDS = {
+    "run": ("run", ""),
+    "run --target": ("run", "--target", ""),
+    "run --target, one of two": ("run", ITEM, "--target="),
+    "run-pipeline": ("run-pipeline", ""),
+    "run-pipeline, blank": ("run-pipeline", " "),
+    "step": ("step", ""),
+    "show": ("show", ""),
+    "report": ("report", ""),
+    "logs": ("logs", ""),
+    "abort": ("abort", ""),
+    "clean": ("clean", ""),
+    "clean --all": ("clean", "", "--all"),
+    "explain": ("explain", ""),
+    "advance": ("advance", ""),
+    "unblock": ("unblock", ""),
+    "approve": ("approve", ""),
+    "complete": ("complete", ""),
+    "close": ("close", "", "--reason", "no"),
+    "prep": ("prep", ""),
+    "merge": ("merge", ""),
+    "add --parent": ("add", "Title", "--parent", ""),
+    "add --depends-on": ("add", "Title", "--depends-on="),
+}
+
+
+@pytest.mark.parametrize("words", EMPTY_IDS.values(), ids=EMPTY_IDS.keys())
+def test_an_empty_id_is_refused_and_never_means_the_queue(a_project: Project, words: tuple[str, ...]) -> None:
+    with nothing_changes(a_project):
+        answer = a_project.capsule(*words)
+    assert_clear(answer, USAGE.get(words[0], 2), "The item id is empty.", "a variable may be unset")
+
+
+def test_every_argument_that_is_an_id_refuses_an_empty_one() -> None:
+    """Also those of a command that is yet to come."""
+    for name, verb in VERBS.items():
+        parser = parser_for(name, import_module(f"capsule.commands.{verb.module}"))
+        ids = [action for action in parser._actions if action.metavar == "ID"]
+        assert all(action.type == ITEM_ID for action in ids), name
+
+
+def test_run_pipeline_needs_an_id(a_project: Project) -> None:
+    with nothing_changes(a_project):
+        answer = a_project.capsule("run-pipeline")
+    assert_clear(answer, 2, "needs the id of an item", "`capsule run` works through the queue")
 
 
 @pytest.mark.parametrize("words", [("-x",), ("--", "-x"), ("--target=-x",), ("--target", "../x")])

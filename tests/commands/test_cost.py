@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from capsule.core.event import RunEnded, StepEnded
+from capsule.core.event import RunEnded, Spent, StepEnded
+from tests.costs import LONG, eventually
 
 from .backlog_project import BacklogProject
 
@@ -15,19 +19,30 @@ RECORDED = Path(__file__).parents[1] / "contracts" / "recorded" / "claude"
 ASKS = {"result": "BLOCKED", "summary": "which colour?", "phase": "triage"}
 
 
+def _put_in_claudes_place(project: BacklogProject, folder: Path, script: str) -> None:
+    program = folder / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    path = f"{program.parent}:{project.environment()['PATH']}"
+    project.always = {"CAPSULE_AGENT": "claude", "PATH": path, "CAPSULE_SANDBOX": "off"}
+
+
 @pytest.fixture
 def a_claude_that_asks(a_backlog: BacklogProject, tmp_path: Path) -> BacklogProject:
     """It takes its time and its dollars, and has a question about every item."""
-    program = tmp_path / "bin" / "claude"
-    program.parent.mkdir()
     answer = json.dumps(ASKS)[:-1]
-    program.write_text(
-        f'#!/bin/sh\nprintf \'{answer}, "item_id": "%s"}}\' "$CAPSULE_ITEM" > "$CAPSULE_RESULT"\n'
-        f"cat {RECORDED / 'ok.jsonl'}\n"
-    )
-    program.chmod(0o755)
-    a_backlog.always = {"CAPSULE_AGENT": "claude", "PATH": f"{program.parent}:{a_backlog.environment()['PATH']}"}
+    script = f'printf \'{answer}, "item_id": "%s"}}\' "$CAPSULE_ITEM" > "$CAPSULE_RESULT"\n'
+    _put_in_claudes_place(a_backlog, tmp_path, f"{script}cat {RECORDED / 'ok.jsonl'}")
     a_backlog.hold({}, {}, {})
+    return a_backlog
+
+
+@pytest.fixture
+def a_claude_that_never_ends(a_backlog: BacklogProject, tmp_path: Path) -> BacklogProject:
+    """It calls a tool, pays 130 tokens for that, and is not heard of again."""
+    _put_in_claudes_place(a_backlog, tmp_path, f"head -n 3 {RECORDED / 'ok.jsonl'}; touch {tmp_path}/paid; sleep 300")
+    a_backlog.hold({})
     return a_backlog
 
 
@@ -73,3 +88,28 @@ def test_an_item_whose_budget_is_spent_is_set_aside_and_the_others_go_on(a_claud
     assert "WRK-001: The budget of the mission is spent" in answer.out
     assert "  go on    raise budget.mission, then: capsule run WRK-001\n" in answer.out
     assert [project.spawns(f"WRK-00{n}") for n in (1, 2, 3)] == [1, 1, 1]
+
+
+def test_agents_that_are_ended_again_and_again_meet_their_budget(a_claude_that_never_ends: BacklogProject) -> None:
+    project = a_claude_that_never_ends
+    limits = {"CAPSULE_EXECUTION__PHASE_TIMEOUT_MINUTES": "0.05", "CAPSULE_BUDGET__RUN__TOKENS": "200"}
+    answer = project.run(**limits)
+    assert answer.code == 3, answer
+    assert "The budget of the run is spent: 260 of 200 tokens." in answer.err
+    assert project.spawns() == 2
+
+
+def test_what_an_agent_used_before_somebody_said_stop_is_in_the_journal(
+    a_claude_that_never_ends: BacklogProject, tmp_path: Path
+) -> None:
+    project = a_claude_that_never_ends
+    command = [sys.executable, "-m", "capsule", "run"]
+    nowhere = subprocess.DEVNULL
+    process = subprocess.Popen(
+        command, cwd=project.path, env=project.environment(), stdout=nowhere, stderr=nowhere, start_new_session=True
+    )
+    assert eventually((tmp_path / "paid").exists)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(LONG) == 130
+    (spent,) = [event for event in project.events() if isinstance(event, Spent)]
+    assert (spent.usage.tokens_in, spent.usage.tokens_out) == (123, 7)

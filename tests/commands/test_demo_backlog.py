@@ -15,6 +15,7 @@ import capsule
 from capsule.commands.demo_backlog import COMMITS
 from tests.costs import LONG, processor_seconds
 from tests.shared import settings_of_nobody
+from tests.without import path_without
 
 from ..house.pages import ROOT, blocks, pattern
 
@@ -158,6 +159,13 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
     assert told[1].startswith("the commit “[WRK-001][PRD] Two requirements” was promised, and “[WRK-001][")
     assert told[2].endswith(f" of {len(COMMITS)} commits were made.")
     assert told[3:] == ["0 of 1 lies were caught.", "WRK-001, WRK-002 is still in the backlog."]
+
+
+def test_whether_there_is_a_sandbox_is_for_the_user_to_say(tmp_path: Path) -> None:
+    path = path_without("bwrap", tmp_path / "bin")
+    refused = play(tmp_path / "demo", CAPSULE_SANDBOX="required", PATH=path)
+    assert refused.code != 0
+    assert "require a sandbox, and bubblewrap is not installed" in refused.said
 
 
 def test_a_directory_that_exists_is_refused(tmp_path: Path) -> None:

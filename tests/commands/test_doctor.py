@@ -105,20 +105,36 @@ def test_only_the_agent_that_does_the_work_is_needed(healthy: Path, path: str) -
 
 
 def test_the_level_of_the_sandbox_is_named(healthy: Path, path_with_claude: str) -> None:
-    found = findings(healthy, PATH=path_with_claude)["sandbox"]
+    found = findings(healthy, PATH=path_with_claude, CAPSULE_SANDBOX="auto")["sandbox"]
     assert found["state"] == "warning"
     assert "none (bubblewrap is not installed)" in found["found"]
     assert "apt" in found["hint"]
     assert findings(healthy, PATH=path_with_claude, CAPSULE_SANDBOX="required")["sandbox"]["state"] == "missing"
 
 
+@pytest.mark.sandboxed
 def test_a_sandbox_that_works_is_named_with_its_program(healthy: Path, path_with_claude: str) -> None:
-    bubblewrap = shutil.which("bwrap")
-    if not bubblewrap:
-        pytest.skip("bubblewrap is not on the PATH")
-    found = findings(healthy, PATH=f"{path_with_claude}:{os.environ['PATH']}")["sandbox"]
+    path = f"{path_with_claude}:{os.environ['PATH']}"
+    found = findings(healthy, PATH=path, CAPSULE_SANDBOX="auto")["sandbox"]
     assert found["state"] == "ok"
-    assert bubblewrap in found["found"]
+    assert str(shutil.which("bwrap")) in found["found"]
+
+
+def test_it_says_whether_installed_dependencies_get_a_layer(
+    healthy: Path, path_with_claude: str, tmp_path: Path
+) -> None:
+    if not shutil.which("bwrap"):
+        pytest.skip("bubblewrap is not on the PATH")
+    path = f"{path_with_claude}:{os.environ['PATH']}"
+    assert findings(healthy, PATH=path)["layers"]["state"] in ("ok", "optional")
+    refusing = tmp_path / "refusing" / "unshare"
+    refusing.parent.mkdir()
+    refusing.write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2; exit 1\n")
+    refusing.chmod(0o755)
+    found = findings(healthy, PATH=f"{refusing.parent}:{path}")["layers"]
+    assert found["state"] == "optional"
+    assert "none (unshare: Operation not permitted): tests see installed dependencies read-only" in found["found"]
+    assert "layers" not in findings(healthy, PATH=path, CAPSULE_SANDBOX="off")
 
 
 def test_a_missing_git_is_named_and_the_rest_is_still_looked_at(tmp_path: Path) -> None:

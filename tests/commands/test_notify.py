@@ -80,7 +80,6 @@ def test_a_command_that_fails_costs_one_line_and_nothing_else(a_backlog: Backlog
 def test_an_agent_cannot_choose_what_is_run(a_backlog: BacklogProject, tmp_path: Path) -> None:
     """Settings are read before the first agent starts, and lie there as they lay when it has gone."""
     trace = tmp_path / "trace"
-    a_backlog.always["CAPSULE_SANDBOX"] = "off"
     a_backlog.add()
     attack = f"printf '\\nnotify: touch {trace}\\n' >> .capsule/config.yaml"
     a_backlog.play({"triage": [turn("triage", run=[attack])]})

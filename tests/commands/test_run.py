@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from capsule.core.event import Abandoned
+from tests.without import path_without
 
 from .conftest import COMMIT, ITEM, PHASES, Project, Said, assert_clear, bead, honest, nothing_changes, said
 
@@ -311,18 +311,8 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
     assert a_project.run().code == 0
 
 
-def a_path_without_bubblewrap(folder: Path) -> str:
-    """Everything that the PATH offers, but for one program."""
-    folder.mkdir()
-    for place in filter(Path.is_dir, map(Path, os.environ["PATH"].split(os.pathsep))):
-        for program in place.iterdir():
-            if program.name != "bwrap" and not (folder / program.name).is_symlink():
-                (folder / program.name).symlink_to(program)
-    return str(folder)
-
-
 def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project, tmp_path: Path) -> None:
-    path = a_path_without_bubblewrap(tmp_path / "bin")
+    path = path_without("bwrap", tmp_path / "bin")
     with nothing_changes(a_project):
         answer = a_project.run(CAPSULE_SANDBOX="required", PATH=path)
     assert answer.code == 2
@@ -331,10 +321,10 @@ def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_pr
 
 
 def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: Project, tmp_path: Path) -> None:
-    answer = a_project.run(PATH=a_path_without_bubblewrap(tmp_path / "bin"))
+    answer = a_project.run(CAPSULE_SANDBOX="auto", PATH=path_without("bwrap", tmp_path / "bin"))
     said = "note: not sandboxed: bubblewrap is not installed; control files of .git are compared after each phase.\n"
     assert answer.err.startswith(said)
-    assert "not sandboxed" not in a_project.run("--fresh", CAPSULE_SANDBOX="off").err
+    assert "not sandboxed" not in a_project.run("--fresh").err
 
 
 def test_fresh_starts_over_from_a_worktree_that_was_only_prepared(a_project: Project) -> None:

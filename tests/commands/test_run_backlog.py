@@ -12,7 +12,7 @@ import pytest
 
 from capsule.core.event import MovedByHand, Observed, RunEnded, Salvaged, StepEnded
 from capsule.core.item import Status
-from capsule.system.lock import FileLock
+from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG
 
 from .backlog_project import BacklogProject
@@ -244,24 +244,24 @@ PROMOTE = "sed -i 's/status: new/status: ready/; s/^    title: Find.*/&\\n    ph
 
 
 @pytest.mark.parametrize("code", ["FAILED", "PHASE_COMPLETE"])
-def test_an_agent_that_promotes_itself_is_put_back_and_reported(a_backlog: BacklogProject, code: str) -> None:
+def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: BacklogProject, code: str) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
     act = turn("triage", code, run=[PROMOTE], write=idea, updated_assessments={"size": "large"})
     a_backlog.play(honest(triage=[act]))
     a_backlog.add()
     said = a_backlog.run("--cap", "1")
-    assert "WRK-001 was changed in the tracker while an agent was at work, and put" in said.err
+    assert "changes to BACKLOG.yaml were dropped" in said.err
     expected = Status.NEW if code == "FAILED" else Status.BLOCKED
     assert a_backlog.item().status is expected and a_backlog.item().phase == ""
     assert a_backlog.item().assessment.size == "large", "what was learnt is kept"
 
 
 @pytest.mark.parametrize("spoil", ["rm BACKLOG.yaml", "echo '{' > BACKLOG.yaml", "echo 'items: []' > BACKLOG.yaml"])
-def test_an_agent_that_spoils_the_backlog_finds_it_put_back(a_backlog: BacklogProject, spoil: str) -> None:
+def test_an_agent_that_spoils_the_backlog_spoils_its_own_copy(a_backlog: BacklogProject, spoil: str) -> None:
     a_backlog.play(honest(triage=[turn("triage", run=[spoil], updated_assessments={"size": "small", "risk": "low"})]))
     a_backlog.add()
     said = a_backlog.run("--cap", "1")
-    assert said.code == 0 and "put back" in said.err
+    assert said.code == 0 and "changes to BACKLOG.yaml were dropped" in said.err
     assert a_backlog.item().status is Status.READY and a_backlog.status() == ""
 
 
@@ -306,7 +306,7 @@ def test_a_valid_result_is_respected_although_the_agent_failed(a_backlog: Backlo
 
 
 def test_a_hand_edit_during_a_run_is_merged_not_overwritten(a_backlog: BacklogProject) -> None:
-    edit = "sed -i 's/^items:/# mine\\nitems:/; s/title: Find the answer/title: Find THE answer/' BACKLOG.yaml"
+    edit = f"sed -i 's/^items:/# mine\\nitems:/; s/title: Find the answer/title: Find THE answer/' {a_backlog.backlog}"
     a_backlog.play(honest(triage=[{**honest()["triage"][0], "run": [edit]}]))
     a_backlog.add()
     assert a_backlog.run("--cap", "1").code == 0
@@ -336,15 +336,36 @@ def test_a_dirty_checkout_is_refused_before_anything_starts(a_backlog: BacklogPr
     a_backlog.add()
     a_backlog.write("mine.txt", "precious\n")
     said = a_backlog.run()
-    assert said.code == 2 and "mine.txt" in said.err and "git stash" in said.err
+    assert said.code == 2 and "mine.txt" in said.err and "--allow-dirty" in said.err and "stash" not in said.err
     assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 0
+
+
+def test_a_dirty_checkout_is_worked_beside_where_the_user_says_so(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.write("mine.txt", "precious\n")
+    said = a_backlog.run("--allow-dirty")
+    assert said.code == 0, said.err
+    assert a_backlog.status() == "?? mine.txt" and a_backlog.git("show", "HEAD:answer") == "42"
+
+
+def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_away(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    a_backlog.run("--cap", "6")
+    mine = a_backlog.write("answer", "my own\n")
+    said = a_backlog.run("--allow-dirty")
+    assert said.code == 1 and "uncommitted edits of answer" in said.out + said.err, said
+    assert mine.read_text() == "my own\n" and "BUILD" not in "".join(a_backlog.subjects())
+    a_backlog.git("checkout", "-q", "--", "answer")
+    said = a_backlog.run()
+    assert said.code == 0, said.err
+    assert a_backlog.git("show", "HEAD:answer") == "42" and a_backlog.status() == ""
 
 
 def test_two_runs_at_once_are_refused(a_backlog: BacklogProject) -> None:
     a_backlog.add()
-    with FileLock(a_backlog.path / ".git/capsule/locks/checkout.lock"):
+    with SqliteJournal(a_backlog.path / ".git/capsule").claim("_queue"):
         said = a_backlog.run()
-    assert said.code == 3 and "Another run is at work" in said.err
+    assert said.code == 3 and "locked by" in said.err
 
 
 def test_an_item_waits_for_what_it_depends_on(a_backlog: BacklogProject) -> None:
@@ -481,18 +502,18 @@ def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogPr
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    paper = a_backlog.path / f"{STEM}_PRD.md"
+    paper = a_backlog.path / ".capsule/worktrees/WRK-001" / f"{STEM}_PRD.md"
     deadline = time.monotonic() + LONG
     while not paper.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     assert process.wait(LONG) == 130
-    assert a_backlog.status() == "" and not paper.exists()
-    kept = [event for event in a_backlog.events() if isinstance(event, Salvaged)]
-    assert kept and a_backlog.git("show", f"{kept[0].ref}:{STEM}_PRD.md") == "# Words"
+    assert a_backlog.status() == ""
     a_backlog.play(honest())
     said = a_backlog.run()
     assert said.code == 0 and "Resuming WRK-001 at prd" in said.err
+    kept = [event for event in a_backlog.events() if isinstance(event, Salvaged)]
+    assert kept and a_backlog.git("show", f"{kept[0].ref}:{STEM}_PRD.md") == "# Words"
 
 
 # ---- what was there before
@@ -641,7 +662,7 @@ def test_edits_between_two_runs_are_refused_and_stay(a_backlog: BacklogProject) 
     a_backlog.run("--cap", "2")
     a_backlog.write("mine.txt", "precious\n")
     said = a_backlog.run()
-    assert said.code == 2 and "mine.txt" in said.err and "git stash" in said.err
+    assert said.code == 2 and "mine.txt" in said.err and "--allow-dirty" in said.err
     assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 2
 
 

@@ -88,6 +88,35 @@ def test_no_canary_is_in_any_file_or_on_any_screen(a_chatty_project: Project) ->
         assert_discreet(project.capsule(*words, env=env))
 
 
+def test_git_credentials_of_the_environment_reach_neither_an_agent_nor_a_test_nor_a_log(a_project: Project) -> None:
+    look = ["env", "git config --list --show-scope", f"echo said {OURS}"]
+    test = f"env\ngit config --list --show-scope\necho said {OURS[:9]}''{OURS[9:]}\ngrep -qx 42 answer\n"
+    a_project.play(honest(test_writer=[said("PASS", run=look, write={"tests/test_answer.sh": test})]))
+    (a_project.path.parent / "tmp").mkdir()
+    env = {
+        "TMPDIR": str(a_project.path.parent / "tmp"),
+        "GIT_CONFIG_COUNT": "3",
+        "GIT_CONFIG_KEY_0": "http.https://example.org/.extraHeader",
+        "GIT_CONFIG_VALUE_0": f"AUTHORIZATION: basic {OURS}",
+        "GIT_CONFIG_KEY_1": "core.abbrev",
+        "GIT_CONFIG_VALUE_1": "11",
+        "GIT_CONFIG_KEY_2": f"url.https://x-access-token:{OURS}@example.org/.insteadOf",
+        "GIT_CONFIG_VALUE_2": "https://example.org/",
+        "GIT_CONFIG_PARAMETERS": f"'http.extraheader=Authorization: bearer {OURS}'",
+        "GIT_SSH_COMMAND": f"sshpass -p {OURS} ssh",
+    }
+    answer = a_project.run(**env)
+    assert answer.code == 0, answer
+    assert_discreet(answer)
+    assert telling(a_project) == []
+    outputs = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs"
+    printed = "".join(file.read_text() for file in outputs.iterdir())
+    assert "said [redacted]" in printed
+    assert "core.abbrev=11" in printed
+    for word in ("extraheader", "insteadof", "sshpass"):
+        assert word not in printed.lower()
+
+
 def test_json_lines_are_discreet_too(a_chatty_project: Project) -> None:
     answer = a_chatty_project.run("--output=json", **environment(a_chatty_project))
     assert answer.code == 0, answer

@@ -44,6 +44,8 @@ class Rig:
         self.bin = folder / "bin"
         self.bin.mkdir()
         self.phases: dict[str, PhaseOptions] = {}
+        self.quiet: float | None = None
+        """How long it may be silent after its last word, where the test cannot wait for that."""
 
     def options(self) -> Mapping[str, object]:
         """What the settings say about this agent."""
@@ -62,6 +64,8 @@ class Rig:
             **self.options(),  # type: ignore[arg-type]
         )
         made: Agent = import_module(doors("agents")[self.name]).connect(connection)
+        if self.quiet is not None:
+            made.quiet_after_signal = made.quiet_after_event = self.quiet  # type: ignore[attr-defined]
         return made
 
     def does(self, script: str) -> None:
@@ -319,6 +323,70 @@ def test_it_is_ended_when_it_falls_silent(rig: Rig) -> None:
     assert transcript.why == "idle"
     assert transcript.failure is not None
     assert transcript.failure.kind is Kind.SILENT
+
+
+SIGNAL = '{"status":"PASS","feedback":"","files_changed":[],"summary":"done"}'
+PLAIN = [name for name in doors("agents") if name not in REPORTING]
+
+
+@pytest.mark.parametrize("rig", REPORTING, indirect=True)
+def test_one_that_prints_its_final_event_and_does_not_exit_is_ended_and_judged(rig: Rig) -> None:
+    rig.quiet = 0.5
+    transcript = run(rig, f"cat {RECORDED / rig.name / 'ok.jsonl'}; sleep 300", timeout=LONG)
+    assert (transcript.why, transcript.exit_code, transcript.failure) == ("exited", 0, None)
+    assert json.loads(transcript.text)["status"] == "PASS"
+    assert "did not exit after its last word" in transcript.detail
+
+
+@pytest.mark.parametrize("rig", REPORTING, indirect=True)
+def test_one_that_is_silent_before_its_final_event_is_not_ended(rig: Rig) -> None:
+    """A signal among its words is no final event."""
+    rig.quiet = 0.3
+    recording = RECORDED / rig.name / "ok.jsonl"
+    script = f"head -n -1 {recording}; echo '{SIGNAL}'; sleep 2; touch worked; tail -n 1 {recording}"
+    transcript = run(rig, script, timeout=LONG)
+    assert (transcript.why, transcript.exit_code, transcript.detail) == ("exited", 0, "")
+    assert (rig.folder / "worktree" / "worked").exists()
+
+
+@pytest.mark.parametrize("rig", PLAIN, indirect=True)
+@pytest.mark.parametrize("around", ["{}", "Done.\n```json\n{}\n```\n"], ids=["bare", "in a fence"])
+def test_one_that_ends_its_words_with_a_signal_and_does_not_exit_is_ended_and_judged(rig: Rig, around: str) -> None:
+    rig.quiet = 0.5
+    words = around.replace("{}", SIGNAL)
+    transcript = run(rig, f"cat <<'EOF'\n{words}\nEOF\nsleep 300", timeout=LONG)
+    assert (transcript.why, transcript.exit_code, transcript.failure) == ("exited", 0, None)
+    assert transcript.text.decode().strip() == words.strip()
+
+
+NO_LAST_WORDS = {
+    "words after it": f"Such as {SIGNAL}, and now I begin",
+    "a field is missing": '{"status":"PASS","summary":"done"}',
+    "other JSON after it": f'{SIGNAL} {{"tool":"Bash"}}',
+    "its prompt, echoed": f"Answer like this:\n```\n{SIGNAL}\n```",
+}
+
+
+@pytest.mark.parametrize("rig", PLAIN, indirect=True)
+@pytest.mark.parametrize("words", NO_LAST_WORDS.values(), ids=NO_LAST_WORDS.keys())
+def test_one_that_has_not_ended_with_a_signal_of_its_own_works_on_in_silence(rig: Rig, words: str) -> None:
+    rig.quiet = 0.3
+    prompt = NO_LAST_WORDS["its prompt, echoed"]
+    transcript = run(rig, f"cat <<'EOF'\n{words}\nEOF\nsleep 2; touch worked; sleep 0", timeout=LONG, prompt=prompt)
+    assert (transcript.why, transcript.exit_code, transcript.detail) == ("exited", 0, "")
+    assert (rig.folder / "worktree" / "worked").exists()
+
+
+@pytest.mark.parametrize("rig", PLAIN, indirect=True)
+def test_one_that_answers_by_file_and_falls_silent_is_judged_by_its_answer(rig: Rig) -> None:
+    result = rig.folder / "result.json"
+    answer = {"item_id": "m", "phase": "code", "result": "phase_complete", "summary": "done"}
+    result.write_text("an older one")
+    script = f"echo '{json.dumps(answer)}' > {result}; echo written; sleep 300"
+    transcript = run(rig, script, idle_timeout=1.0, result_path=str(result))
+    assert (transcript.why, transcript.exit_code, transcript.failure) == ("exited", 0, None)
+    result.write_text("{}")
+    assert run(rig, "echo some; sleep 300", idle_timeout=0.4, result_path=str(result)).why == "idle"
 
 
 def test_it_is_ended_when_somebody_says_stop(rig: Rig) -> None:

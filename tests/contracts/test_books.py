@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from capsule.workspaces.checkout import Checkout
 
 from capsule.commands.moving import why_not_committed
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
@@ -23,7 +24,6 @@ from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
 from capsule.workspaces import books as books_module
 from capsule.workspaces.books import GitBooks, Read
-from capsule.workspaces.checkout import Checkout
 
 from ..conftest import Repo
 

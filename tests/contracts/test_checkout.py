@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from capsule.workspaces.checkout import Checkout
+from capsule.workspaces.ours import note_as_ours, ours_on
 
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.system.git import Git
 from capsule.system.process import Keeper
 from capsule.workspaces import checkout as checkout_module
-from capsule.workspaces.checkout import Checkout
 from capsule.workspaces.checkouts import bring_files
 from capsule.workspaces.claim import agent_left_something
-from capsule.workspaces.ours import note_as_ours, ours_on
 from capsule.workspaces.provision import RunSetup
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.trunk import GitTrunk

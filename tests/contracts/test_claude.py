@@ -209,8 +209,37 @@ def test_what_it_used_is_known(bench: Bench) -> None:
     assert usage.seconds == transcript.seconds
 
 
+def said(message: str, tokens_out: int, *, text: str = "at it") -> Event:
+    usage = {"input_tokens": 100, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 3}
+    content = [{"type": "text", "text": text}]
+    message_ = {"id": message, "content": content, "usage": {**usage, "output_tokens": tokens_out}}
+    return {"type": "assistant", "message": message_}
+
+
+ENDED_EARLY = {
+    "by time-out": ("sleep 300", {"timeout": 3.0}, "timeout"),
+    "for its silence": ("sleep 300", {"idle_timeout": 2.0}, "idle"),
+    "by somebody else": ("kill -9 $$", {}, "exited"),
+}
+
+
+@pytest.mark.parametrize(("then", "limits", "why"), ENDED_EARLY.values(), ids=ENDED_EARLY.keys())
+def test_what_one_that_was_ended_had_used_is_the_last_word_of_each_message_added_up(
+    bench: Bench, then: str, limits: dict[str, float], why: str
+) -> None:
+    """A message is printed once for each of its parts, with its usage each time."""
+    events = [said("a", 1), said("a", 7), said("b", 2, text='{"type":"result"}'), said("c", 5), {"type": "assistant"}]
+    lines = " ".join(shlex.quote(json.dumps(event)) for event in events)
+    bench.does(f"printf '%s\\n' {lines}; {then}")
+    transcript = bench.agent().run(bench.briefing(**limits))
+    usage = transcript.usage
+    assert transcript.why == why
+    assert usage is not None
+    assert (usage.tokens_in, usage.tokens_out, usage.usd) == (3 * 123, 7 + 2 + 5, None)
+
+
 def test_what_is_not_reported_is_unknown_not_zero(bench: Bench) -> None:
-    bench.does(f"head -n 3 {RECORDED}/ok.jsonl; exit 1")
+    bench.does(f"head -n 1 {RECORDED}/ok.jsonl; exit 1")
     usage = bench.agent().run(bench.briefing()).usage
     assert usage is not None
     assert (usage.tokens_in, usage.tokens_out, usage.usd) == (None, None, None)
@@ -323,7 +352,7 @@ def test_it_is_told_of_a_sandbox_only_where_there_is_one(bench: Bench, inside: b
     assert transcript.text.decode() == f"{said} 2\n"
 
 
-@pytest.mark.skipif(not level("auto", os.environ).program, reason="bubblewrap is not on the PATH, or does not work")
+@pytest.mark.sandboxed
 def test_what_its_users_next_session_would_obey_cannot_be_changed_from_inside(bench: Bench) -> None:
     folder, elsewhere = bench.home / ".claude", bench.home / "dotfiles.md"
     (folder / "commands").mkdir(parents=True)
@@ -337,7 +366,7 @@ def test_what_its_users_next_session_would_obey_cannot_be_changed_from_inside(be
     briefing = bench.briefing(grounds=Grounds(writable=(str(bench.place),)))
     assert bench.agent(sandbox=sandbox).run(briefing).text == b"{}"
     assert [file.read_text() for file in obeyed] == ["{}", "{}"]
-    assert sorted(file.name for file in folder.rglob("*")) == ["CLAUDE.md", "commands", "history", "settings.json"]
+    assert sorted(file.name for file in folder.rglob("*")) == ["CLAUDE.md", "commands", "settings.json"]
 
 
 def test_what_the_user_says_wins_over_our_defaults(bench: Bench) -> None:

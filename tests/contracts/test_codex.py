@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.briefing import Transcript
+from capsule.core.briefing import Grounds, Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import Keeper
 from tests.contracts.recordings import Bench, Endings, recorded
@@ -72,6 +72,29 @@ def test_what_it_reports_is_known_and_the_rest_is_not(bench: Bench) -> None:
     assert (usage.tokens_in, usage.tokens_out, usage.usd, usage.model) == (200, 20, None, "")
     assert usage.session == "01a1e30d-1443-7120-be86-4180b45e14cb"
     assert transcript.text == b'{"status":"PASS"}\n'
+
+
+ROLLOUT = """\
+{"type":"event_msg","payload":{"type":"token_count","info":null}}
+{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":100,"output_tokens":7}}}}
+{"type":"response_item","payload":{"text":"\\"token_count\\": mine"}}
+{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"input_tokens":250,"output_tokens":19}}}}
+"""
+"""As 0.166.0 writes it below its home, left out what does not matter; each count is that of the whole thread so far."""
+
+
+def test_what_one_that_was_ended_had_used_is_read_from_its_own_record(bench: Bench) -> None:
+    (bench.folder / "rollout").write_text(ROLLOUT)
+    day = '"$CODEX_HOME/sessions/2026/11/17"'
+    copies = "; ".join(f"cp {bench.folder}/rollout {day}/rollout-{thread}.jsonl" for thread in (1, 2))
+    bench.does(
+        f"mkdir -p {day}; {copies}\n"
+        """echo '{"type":"thread.started","thread_id":"t"}'; sleep 300"""
+    )
+    transcript = bench.agent().run(bench.briefing(timeout=3.0))
+    usage = transcript.usage
+    assert usage is not None
+    assert (transcript.why, usage.tokens_in, usage.tokens_out, usage.session) == ("timeout", 500, 38, "t")
 
 
 def test_a_pause_that_the_provider_asks_for_is_told(bench: Bench) -> None:
@@ -150,6 +173,12 @@ def test_a_provider_of_the_users_own_gets_its_key_and_retries_little(bench: Benc
 def test_the_repository_takes_no_part_unless_it_is_trusted(bench: Bench, trusted: bool, said: bool) -> None:
     argv = bench.agent(trust_project=trusted).describe(bench.briefing(cwd='/a "b"/c'))
     assert ('projects={"/a \\"b\\"/c"={trust_level="untrusted"}}' in argv) is said
+
+
+def test_the_checkouts_path_is_not_trusted_either_where_the_place_is_seen_there(bench: Bench) -> None:
+    argv = bench.agent().describe(bench.briefing(cwd="/a/place", grounds=Grounds(place="/a/place", at="/a")))
+    untrusted = '{trust_level="untrusted"}'
+    assert f'projects={{"/a/place"={untrusted},"/a"={untrusted}}}' in argv
 
 
 def test_a_prompt_that_looks_like_a_flag_is_a_prompt(bench: Bench) -> None:

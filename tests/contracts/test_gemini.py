@@ -68,6 +68,29 @@ def test_what_it_reports_is_known_and_the_rest_is_not(bench: Bench) -> None:
     assert transcript.text == b'{"status":"PASS"}\n'
 
 
+CHAT = """\
+{"sessionId":"s","kind":"main"}
+{"id":"one","type":"gemini","content":"","tokens":{"input":100,"output":7,"cached":40,"thoughts":0,"tool":0,"total":107}}
+{"id":"one","type":"gemini","content":"","tokens":{"input":100,"output":7,"cached":40,"thoughts":3,"tool":0,"total":110},"toolCalls":[]}
+{"id":"asked","type":"user","content":[{"text":"\\"tokens\\""}]}
+{"id":"two","type":"gemini","content":"","tokens":{"input":150,"output":9,"cached":40,"thoughts":0,"tool":0,"total":159}}
+"""
+"""As 0.61.0 writes it below its home, left out what does not matter; a message stands there again when it has grown."""
+
+
+def test_what_one_that_was_ended_had_used_is_read_from_its_own_record(bench: Bench) -> None:
+    (bench.folder / "chat").write_text(CHAT)
+    chats = '"$GEMINI_CLI_HOME/.gemini/tmp/place/chats"'
+    bench.does(
+        f"mkdir -p {chats}; cp {bench.folder}/chat {chats}/session-1.jsonl\n"
+        """echo '{"type":"init","session_id":"s","model":"m"}'; sleep 300"""
+    )
+    transcript = bench.agent().run(bench.briefing(timeout=3.0))
+    usage = transcript.usage
+    assert usage is not None
+    assert (transcript.why, usage.tokens_in, usage.tokens_out, usage.session) == ("timeout", 250, 19, "s")
+
+
 def test_a_run_that_reached_no_model_has_used_an_unknown_amount(bench: Bench) -> None:
     usage = bench.plays("401", 145).usage
     assert usage is not None

@@ -35,7 +35,7 @@ class Alone(Repo):
         super().__init__(self.place.path)
         self.place.restore(self.state)
         self.grounds = self.place.let_in()
-        self.entry, self.private = map(Path, self.grounds.stand_ins[0])
+        self.private = Path(self.grounds.stand_ins[0][1])
 
     def another(self) -> GitWorktree:
         """Another process: nothing remembered."""
@@ -99,7 +99,8 @@ def test_what_the_project_ignores_is_ignored(agent: Alone) -> None:
 
 def test_an_edit_in_the_second_of_the_checkout_is_not_overlooked(agent: Alone) -> None:
     """Git takes a file for unchanged if it is older than the index: a copy must not be younger than what it copies."""
-    assert (agent.private / "index").stat().st_mtime_ns == (agent.entry / "index").stat().st_mtime_ns
+    index = agent.repo.path / ".git/worktrees/x-1/index"
+    assert (agent.private / "index").stat().st_mtime_ns == index.stat().st_mtime_ns
 
 
 def test_whatever_else_it_does_to_its_git_stays_there(agent: Alone) -> None:
@@ -293,7 +294,8 @@ def test_one_that_is_half_made_is_made_anew(agent: Alone) -> None:
     agent.private.rename(agent.private.with_name("half"))
     agent.place.see_out()
     agent.place.let_in()
-    assert sorted(file.name for file in agent.private.parent.iterdir()) == ["git", "was"]
+    assert {"git", "was"} <= {file.name for file in agent.private.parent.iterdir()}
+    assert not agent.private.with_name("half").exists()
     assert agent.leaves() == agent.base
 
 
@@ -305,10 +307,12 @@ def test_a_branch_that_somebody_moved_meanwhile_is_left_and_the_commits_are_kept
     assert [agent.repo.head(ref) for ref in agent.repo.refs("refs/capsule/salvage")] == [done]
 
 
-def test_without_a_sandbox_the_agent_works_in_the_repository_itself(a_repo: Repo, git: Git) -> None:
+def test_without_a_sandbox_the_agent_has_a_git_directory_of_its_own_too(a_repo: Repo, git: Git) -> None:
     place = GitWorktree(git, "x-1")
     place.prepare(a_repo.head())
-    assert place.let_in().stand_ins == ()
+    place.let_in()
     done = Repo(place.path).commit("done", answer="42\n")
+    assert a_repo.git("cat-file", "--batch-check", "--batch-all-objects").find(done) < 0
     place.see_out()
     assert place.head() == done
+    assert Repo(place.path).git("rev-parse", "--absolute-git-dir") == str(a_repo.path / ".git/worktrees/x-1")

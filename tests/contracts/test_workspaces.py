@@ -17,9 +17,9 @@ from capsule.core.evidence import Change, Checkpoint
 from capsule.doors import Workspace
 from capsule.settings import WorkspaceOptions
 from capsule.system.git import Git
-from capsule.workspaces.checkout import Checkout
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
+from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
 from ..conftest import Repo
 
@@ -28,8 +28,8 @@ BASE = "refs/capsule/base/x-1"
 NAMES = ("with space", "-dash", "new\nline", "ünï", "star*[x]", 'quo"te', "back\\slash", os.fsdecode(b"raw\xff"))
 
 
-Place = TypeVar("Place", bound=GitWorktree | Checkout)
-KINDS: tuple[type[GitWorktree | Checkout], ...] = (GitWorktree, Checkout)
+Place = TypeVar("Place", bound=GitWorktree | StepwiseWorktree)
+KINDS: tuple[type[GitWorktree | StepwiseWorktree], ...] = (GitWorktree, StepwiseWorktree)
 
 
 class Situation(Generic[Place]):
@@ -70,7 +70,7 @@ class Mission(Situation[GitWorktree]):
         return self.repo.path / ".git/worktrees/x-1"
 
 
-Anywhere = Situation[GitWorktree] | Situation[Checkout]
+Anywhere = Situation[GitWorktree] | Situation[StepwiseWorktree]
 
 
 @pytest.fixture
@@ -452,7 +452,9 @@ def test_the_worklog_is_named_even_where_the_project_ignores_it(a_repo: Repo, gi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_artefacts_are_delivered_as_on_the_base(a_repo: Repo, git: Git, kind: type[GitWorktree | Checkout]) -> None:
+def test_artefacts_are_delivered_as_on_the_base(
+    a_repo: Repo, git: Git, kind: type[GitWorktree | StepwiseWorktree]
+) -> None:
     a_repo.write(".capsule/config.yaml", "verify: strict\n")
     a_repo.write("BACKLOG.yaml", "items: []\n")
     base = a_repo.commit("settings", **{"docs/items.yaml": "a"})

@@ -71,6 +71,7 @@ def test_the_defaults_are_those_that_are_promised(load: Load) -> None:
         "guardrails.max_risk": "low",
         "execution.phase_timeout_minutes": 30,
         "execution.idle_timeout_minutes": 10,
+        "execution.max_wait_minutes": 360,
         "execution.max_retries": None,
         "execution.default_phase_cap": 100,
         "tracker": "auto",

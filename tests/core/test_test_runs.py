@@ -14,6 +14,7 @@ from capsule.core.test_runs import (
     globs_for,
     is_test,
     judges_of,
+    killed_by,
     matches,
     runner_part,
 )
@@ -235,6 +236,39 @@ RUNS: dict[str, tuple[str, int | None, str, Colour]] = {
 @pytest.mark.parametrize(("why", "code", "tail", "colour"), RUNS.values(), ids=RUNS.keys())
 def test_a_run_has_its_colour(why: str, code: int | None, tail: str, colour: Colour) -> None:
     assert colour_of(why, code, tail) is colour
+
+
+STRUCK: dict[str, tuple[int, str, str]] = {
+    "killed, as a shell says it": (137, "collected 3 items", "SIGKILL"),
+    "terminated": (143, "", "SIGTERM"),
+    "hung up": (129, "", "SIGHUP"),
+    "interrupted": (130, "", "SIGINT"),
+    "out of processor time": (152, "", "SIGXCPU"),
+    "aborted, as by an assertion in C": (134, "Assertion `x == 42' failed.", ""),
+    "a wild pointer": (139, "Segmentation fault", ""),
+    "a broken pipe": (141, "", ""),
+    "mocha, so many tests fail": (137, "  12 passing (1s)\n  137 failing\n", ""),
+    "make, of what it started": (
+        2,
+        "make[1]: *** [Makefile:2: test] Killed\nmake: *** [Makefile:9: all] Error 2",
+        "SIGKILL",
+    ),
+    "make, an assertion": (2, "make: *** [Makefile:2: test] Aborted (core dumped)", ""),
+    "npm": (1, "npm error code ELIFECYCLE\nnpm error signal SIGTERM\nnpm error command sh -c mocha", "SIGTERM"),
+    "cargo": (101, "  process didn't exit successfully: `target/x` (signal: 9, SIGKILL: kill)", "SIGKILL"),
+    "cargo, a wild pointer": (101, "  process didn't exit successfully: `x` (signal: 11, SIGSEGV: invalid)", ""),
+    "go": (1, "signal: killed\nFAIL\texample.com/x\t0.012s\nFAIL", "SIGKILL"),
+    "a test that speaks of it": (1, "x_test.go:5: signal: killed\nFAIL", ""),
+    "long before the end": (1, "signal: killed\n" + "a test fails\n" * 40, ""),
+    "in spite of it all is well": (0, "make: *** [Makefile:2: test] Killed (ignored)", ""),
+}
+
+
+@pytest.mark.parametrize(("code", "tail", "name"), STRUCK.values(), ids=STRUCK.keys())
+def test_a_run_that_was_killed_from_outside_has_no_result(code: int, tail: str, name: str) -> None:
+    assert killed_by(code, tail) == name
+    assert (colour_of("exited", code, tail) is Colour.NO_RESULT) is bool(name)
+    assert colour_of("timeout", code, tail) is Colour.TIMED_OUT
 
 
 def test_only_an_exit_with_zero_can_be_green() -> None:

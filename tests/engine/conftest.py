@@ -102,7 +102,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     (root / "README.md").write_text("A project.\n")
     for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "First"]):
         subprocess.run(["git", *command], cwd=root, check=True)
-    flags = {"agent": "scripted", "agents.scripted.args": [str(script)]}
+    flags = {"agent": "scripted", "agents.scripted.args": [str(script)], "sandbox": "off"}
     project = Project(Git.find(root), flags, env={})
     exclude_artefacts(project.git, project.git.resolve("HEAD"))
     tracker = MemoryTracker([Item(id="one", title="Say hello", description="A greeting.", acceptance="It greets.")])

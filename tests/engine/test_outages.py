@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from capsule.core.briefing import Briefing, Transcript
+from capsule.core.briefing import Briefing, Grounds, Transcript
 from capsule.core.budget import Allowance, Budget, as_facts, total
 from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
@@ -126,10 +126,27 @@ def test_waiting_has_an_end_and_the_mission_goes_on_later(scene: Scene) -> None:
 
 
 def test_a_limit_that_lasts_longer_than_we_wait_is_not_waited_for(scene: Scene) -> None:
-    _, clock = put_in_a_mood(scene, overloaded(resets_in=18_000.0))
-    with pytest.raises(ProviderLimit, match="5 h"):
+    _, clock = put_in_a_mood(scene, overloaded(resets_in=30_000.0))
+    with pytest.raises(ProviderLimit, match="8 h 32 min"):
         scene.run("one", SHORT)
     assert clock.waits == []
+
+
+def test_a_limit_of_five_hours_is_waited_for_by_default(scene: Scene) -> None:
+    _, clock = put_in_a_mood(scene, Failure(Kind.RATE_LIMIT, "Usage limit reached.", resets_in=5 * 3600.0))
+    assert scene.run("one", SHORT).finished
+    assert 5 * 3600 <= clock.waits[0] <= 6 * 3600
+
+
+def test_an_error_about_a_limit_tells_the_time_of_the_next_try(
+    scene: Scene, local_time_is: Callable[[str], None]
+) -> None:
+    local_time_is("IST-5:30")
+    put_in_a_mood(scene, overloaded(resets_in=80_000.0))
+    with pytest.raises(ProviderLimit) as caught:
+        scene.run("one", SHORT)
+    # the wait begins at 05:30 there, and is 2.5 percent longer than asked for
+    assert "The next try would be at Fri 04:16, in 22 h 46 min" in str(caught.value)
 
 
 def test_stop_is_heard_while_waiting(scene: Scene) -> None:
@@ -284,7 +301,16 @@ def test_an_agent_that_is_still_at_it_is_counted_as_unknown() -> None:
 class Broken:
     """A shell that starts nothing."""
 
-    def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
+    def run(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        *,
+        timeout: float | None,
+        env: Mapping[str, str],
+        grounds: Grounds | None = None,
+    ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 
 

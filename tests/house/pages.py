@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.conftest import UNSANDBOXED
+
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path
@@ -64,8 +66,7 @@ class Reader:
         self._last = 0
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         plain = {"PATH": path, "NO_COLOR": "1", "COLUMNS": "100", "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": ""}
-        same_everywhere = {"CAPSULE_SANDBOX": "off"}  # whether bubblewrap is there, a page cannot know
-        self._env = {**os.environ, **plain, **same_everywhere, **env}
+        self._env = {**os.environ, **plain, **UNSANDBOXED, **env}
 
     def follow(self, page: str) -> int:
         """Write the files and type the commands that a page shows; how many commands there were."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import pytest
 
-from capsule.cli import ALIASES
 from capsule.commands.completion import whole_parser
 from capsule.core.workflow import parse_workflow
 from capsule.engine.steps import unknown_names
@@ -90,10 +89,9 @@ def _mentions(text: str) -> Iterator[Mention]:
 def _unknown(text: str) -> Iterator[str]:
     known = _options()
     for mention in _mentions(text):
-        command = ALIASES.get(mention.command, mention.command)
-        if command in ("--version", "--help", "help"):
+        if mention.command in ("--version", "--help", "help"):
             continue
-        if command not in known or set(mention.options) - known[command]:
+        if mention.command not in known or set(mention.options) - known[mention.command]:
             yield mention.text
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import capsule
 from capsule.catalog import Catalog, doors
-from capsule.cli import ALIASES, VERBS
+from capsule.cli import VERBS
 
 from ..conftest import Repo
 
@@ -107,7 +107,7 @@ def test_a_module_fits_a_sitting_and_a_function_a_glance(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is too long"
 
 
-@pytest.mark.parametrize("name", [*VERBS, *ALIASES])
+@pytest.mark.parametrize("name", VERBS)
 def test_every_command_explains_itself(name: str) -> None:
     done = subprocess.run([sys.executable, "-m", "capsule", name, "--help"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("usage: capsule ")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.conftest import Repo
+from tests.conftest import UNSANDBOXED, Repo
 from tests.live.missions import SCRIPT
 from tests.live.table import survivors
 
@@ -35,6 +35,7 @@ class Demo:
             **{name: value for name, value in os.environ.items() if name.startswith("GIT_")},
             "PATH": f"{self.bd.parent}:{os.environ['PATH']}",
             "HOME": str(self._folder / "home"),
+            **UNSANDBOXED,
             "CAPSULE_AGENT": "scripted",
             "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(SCRIPT)]),
         }

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import capsule
 from capsule.system.process import GRACE
-from tests.conftest import Repo
+from tests.conftest import UNSANDBOXED, Repo
 from tests.live.conftest import program
 from tests.live.model_server import Mission, Say, Script, turns
 from tests.live.model_server.server import ModelServer
@@ -88,6 +88,7 @@ def _environment(cli: Cli, model: ModelServer, home: Path, path: str, settings: 
         **{name: value for name, value in os.environ.items() if name.startswith("GIT_")},
         "PATH": ":".join(found),
         "HOME": str(home),
+        **UNSANDBOXED,
         "CAPSULE_AGENT": cli.name,
         f"{agent}__ENV": json.dumps(own),
         f"{agent}__ARGS": json.dumps(cli.args.get("*", ())),

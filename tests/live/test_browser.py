@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conftest import Repo
+from tests.conftest import UNSANDBOXED, Repo
 from tests.costs import LONG, eventually
 from tests.live.browser import Browser, browser
 from tests.live.install import cache
@@ -43,6 +43,7 @@ def _environment(folder: Path) -> Mapping[str, str]:
         **{name: value for name, value in os.environ.items() if name.startswith("GIT_")},
         "PATH": os.environ["PATH"],
         "HOME": str(folder / "home"),
+        **UNSANDBOXED,
         "CAPSULE_AGENT": "scripted",
         "CAPSULE_AGENTS__SCRIPTED__ARGS": json.dumps([str(SCRIPT)]),
     }

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from capsule.agents.claude import OWN_RETRIES
 from tests.live.missions import DISHONEST, SCRIPT, SENT_BACK_ONCE, fly, killed_in_the_middle
 from tests.live.model_server import Fail, Mission, Outage, turns
@@ -30,6 +32,7 @@ def _without_a_word_about_sandboxes(url: str, home: Path) -> Mapping[str, str]:
     return {name: value for name, value in CLAUDE.env(url, home).items() if name != "IS_SANDBOX"}
 
 
+@pytest.mark.sandboxed
 def test_the_same_in_a_sandbox_where_even_root_may_work(tmp_path: Path, bubblewrap: Path) -> None:
     confined = replace(CLAUDE, env=_without_a_word_about_sandboxes)
     flown = fly(confined, SENT_BACK_ONCE, tmp_path, path=str(bubblewrap.parent), SANDBOX="required")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.live.missions import DISHONEST, SCRIPT, SENT_BACK_ONCE, fly, killed_in_the_middle
 from tests.live.model_server import Fail, Mission, Outage, turns
 from tests.live.test_codex_table import CODEX
@@ -22,6 +24,7 @@ def test_an_agent_that_claims_what_is_not_so_is_caught_and_its_work_merged_when_
     assert flown.shown.count("REFUTED") >= 2
 
 
+@pytest.mark.sandboxed
 def test_the_same_in_a_sandbox(tmp_path: Path, bubblewrap: Path) -> None:
     flown = fly(CODEX, SENT_BACK_ONCE, tmp_path, path=str(bubblewrap.parent), SANDBOX="required")
     flown.assert_merged_and_green(SENT_BACK_ONCE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.live.missions import SENT_BACK_ONCE, fly
 from tests.live.test_opencode_table import OPENCODE
 
@@ -15,6 +17,7 @@ def test_a_mission_with_a_review_that_sends_work_back_is_merged_and_green(tmp_pa
     assert '"usd"' in flown.shown
 
 
+@pytest.mark.sandboxed
 def test_the_same_in_a_sandbox(tmp_path: Path, bubblewrap: Path) -> None:
     flown = fly(OPENCODE, SENT_BACK_ONCE, tmp_path, path=str(bubblewrap.parent), SANDBOX="required")
     flown.assert_merged_and_green(SENT_BACK_ONCE)

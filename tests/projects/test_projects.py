@@ -14,22 +14,15 @@ import pytest
 
 from capsule.core.event import Observed
 from tests.commands.conftest import ITEM, PHASES, Project, Script, bead, begin, said
+from tests.conftest import UNSANDBOXED
 
 from .kinds import CARGO, EDITABLE, KINDS, Files, Kind, tool
 
 pytestmark = pytest.mark.usefixtures("unreachable_home")
 _LIVE = bool(os.environ.get("CAPSULE_LIVE"))
-_BUBBLEWRAP = shutil.which("bwrap")
 
 
-@pytest.fixture(params=["off", "required"])
-def sandbox(request: pytest.FixtureRequest) -> str:
-    if request.param == "required" and not (_LIVE and _BUBBLEWRAP):
-        pytest.skip("with a sandbox: in `make live`, where bwrap is installed")
-    return str(request.param)
-
-
-def a_project(kind: Kind, folder: Path, sandbox: str) -> Project:
+def a_project(kind: Kind, folder: Path, level: dict[str, str]) -> Project:
     """As its user has it: committed, installed, tried."""
     if kind.live and not _LIVE:
         pytest.skip("in `make live`")
@@ -42,7 +35,7 @@ def a_project(kind: Kind, folder: Path, sandbox: str) -> Project:
     repo.git("add", "-A")
     repo.git("commit", "-q", "-m", "start")
     project = Project(repo.path, folder)
-    project.always = {"PATH": path, "CAPSULE_SANDBOX": sandbox}
+    project.always = {"PATH": path, **level}
     return project
 
 
@@ -57,8 +50,8 @@ def agents(kind: Kind, code: Files) -> Script:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_mission_is_merged_without_any_settings(kind: Kind, sandbox: str, tmp_path: Path) -> None:
-    project = a_project(kind, tmp_path, sandbox)
+def test_a_mission_is_merged_without_any_settings(kind: Kind, level: dict[str, str], tmp_path: Path) -> None:
+    project = a_project(kind, tmp_path, level)
     project.play(agents(kind, kind.code))
     answer = project.run()
 
@@ -70,8 +63,8 @@ def test_a_mission_is_merged_without_any_settings(kind: Kind, sandbox: str, tmp_
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_a_broken_package_is_not_merged(kind: Kind, sandbox: str, tmp_path: Path) -> None:
-    project = a_project(kind, tmp_path, sandbox)
+def test_a_broken_package_is_not_merged(kind: Kind, level: dict[str, str], tmp_path: Path) -> None:
+    project = a_project(kind, tmp_path, level)
     before = project.head("main")
     project.play(agents(kind, kind.broken))
     answer = project.run("--max-retries", "0")
@@ -81,9 +74,9 @@ def test_a_broken_package_is_not_merged(kind: Kind, sandbox: str, tmp_path: Path
     assert "execute REFUTED" in project.walked()
 
 
-def test_what_the_user_has_built_is_no_part_of_a_cargo_gate(sandbox: str, tmp_path: Path) -> None:
+def test_what_the_user_has_built_is_no_part_of_a_cargo_gate(level: dict[str, str], tmp_path: Path) -> None:
     """Cargo goes by time stamps: over a newer `target`, broken code would be reported as passed."""
-    project = a_project(CARGO, tmp_path, sandbox)
+    project = a_project(CARGO, tmp_path, level)
     project.play(agents(CARGO, CARGO.broken))
     project.run("--max-retries", "0")
     seen = [event.observation for event in project.events() if isinstance(event, Observed)]
@@ -94,7 +87,7 @@ def test_what_the_user_has_built_is_no_part_of_a_cargo_gate(sandbox: str, tmp_pa
 
 
 def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(tmp_path: Path) -> None:
-    project = a_project(EDITABLE, tmp_path, "off")
+    project = a_project(EDITABLE, tmp_path, UNSANDBOXED)
     manifest = EDITABLE.files["pyproject.toml"].replace("[build-system]", 'dependencies = ["x"]\n[build-system]')
     project.play(agents(EDITABLE, {**EDITABLE.code, "pyproject.toml": manifest}))
     answer = project.run()
@@ -106,7 +99,7 @@ def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(t
 
 
 def test_a_project_whose_tests_would_load_the_checkouts_code_is_refused_before_an_agent_is_paid(tmp_path: Path) -> None:
-    project = a_project(EDITABLE, tmp_path, "off")
+    project = a_project(EDITABLE, tmp_path, UNSANDBOXED)
     elsewhere = tmp_path / "environment"
     shutil.copytree(project.path / ".venv", elsewhere, symlinks=True)
     shutil.rmtree(project.path / ".venv")

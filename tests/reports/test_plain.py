@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -33,6 +34,7 @@ from capsule.core.evidence import Checkpoint, Colour, Evidence, Observation, Sta
 from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
+from capsule.core.stamps import clock_time
 from capsule.core.state import MissionState, apply
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.reports.plain import PlainReport
@@ -177,6 +179,9 @@ class Watched:
         for event in events:
             self.report.event("x-1", event)
 
+    def said(self) -> list[str]:
+        return [line.strip() for line in self._stream.getvalue().splitlines()]
+
     def signs(self) -> list[str]:
         return [line.strip() for line in self._stream.getvalue().splitlines() if line.startswith("        ... ")]
 
@@ -199,7 +204,17 @@ def test_a_phase_that_says_nothing_gives_signs_of_life(report: type[PlainReport]
 def test_what_is_waited_for_is_said_again_and_again() -> None:
     watched = Watched()
     watched.tell(Waiting(at=AT, key="code#1", failure=Failure(Kind.OVERLOAD, "busy"), seconds=60))
-    assert watched.says("waiting for the provider (overload)")
+    assert watched.says(f"waiting for the provider (overload), next try at {clock_time(AT, 60)}")
+    watched.tell(Stopped(at=AT, cause="enough", exit_code=130))
+
+
+def test_a_wait_is_told_with_the_time_of_day_at_which_it_ends(local_time_is: Callable[[str], None]) -> None:
+    local_time_is("EDT4")
+    watched = Watched()
+    failure = Failure(Kind.RATE_LIMIT, "Usage limit reached")
+    watched.tell(Waiting(at="2026-07-01T22:30:00Z", key="code#1", failure=failure, seconds=5 * 3600))
+    assert "! Usage limit reached. Waiting 5 h 0 min, next try at 23:30." in watched.said()
+    assert watched.says("waiting for the provider (rate limit), next try at 23:30")
     watched.tell(Stopped(at=AT, cause="enough", exit_code=130))
 
 

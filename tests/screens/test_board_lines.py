@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from .boards import (
     up_to,
 )
 from .golden import assert_golden
-from .missions import at_the_code, merged_on_red, shown
+from .missions import at_the_code, merged_on_red, shown, turned_away
 
 GOLDENS = Path(__file__).parent / "goldens"
 
@@ -43,6 +44,14 @@ def test_a_board_is_told_in_sentences(name: str) -> None:
 
 def test_what_is_the_same_is_not_told_again() -> None:
     assert list(changes(busy().board, busy().board)) == []
+
+
+def test_a_wait_is_told_with_the_time_of_day_at_which_it_ends(local_time_is: Callable[[str], None]) -> None:
+    local_time_is("IST-5:30")
+    before, after = (Board(missions=(shown(events, 80),)) for events in (at_the_code(), turned_away()))
+    wait = "waits for its provider until 15:32: Too many requests"
+    assert f"  {wait}" in list(board_lines(after))
+    assert [line.partition(": ")[2] for line in changes(before, after)] == [wait]
 
 
 def test_a_mission_that_appears_goes_on_and_ends_is_told_line_by_line() -> None:

@@ -10,6 +10,7 @@ from textual.content import Content
 from capsule.core.budget import Allowance, Spending
 from capsule.core.event import Event, Policy
 from capsule.core.evidence import Evidence, Standing
+from capsule.core.stamps import clock_time
 from capsule.tui import drawing
 from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines, tail_lines
 
@@ -20,6 +21,7 @@ from .missions import (
     NOT_GREEN,
     SENT_BACK,
     UNSEEN,
+    at,
     at_the_code,
     ended,
     halted,
@@ -79,8 +81,8 @@ def test_what_goes_on_now() -> None:
 
 
 def test_waiting_counts_down() -> None:
-    assert "Too many requests. It is started again in 50 s." in drawn(turned_away(), 80)
-    assert "Too many requests. It is started again in 0 s." in drawn(turned_away(), 200)
+    assert f"Too many requests. The next try is at {clock_time(at(70), 60)}, in 50 s." in drawn(turned_away(), 80)
+    assert f"Too many requests. The next try is at {clock_time(at(70), 60)}, in 0 s." in drawn(turned_away(), 200)
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,8 @@ PICTURES: dict[str, Callable[[], Board]] = {
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-def test_pictures(size: tuple[int, int]) -> None:
+def test_pictures(size: tuple[int, int], local_time_is: Callable[[str], None]) -> None:
+    local_time_is("UTC0")
     played = Played(board())
 
     async def look(app: LiveView, pilot: Pilot[Ending]) -> None:

@@ -8,12 +8,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from capsule.system.process import Command, Keeper
 from tests.costs import LONG
+
+from .rooms import Room, a_room
 
 HOSTILE_TREE = Path(__file__).parent / "hostile_tree.py"
 
@@ -80,3 +83,18 @@ def keeper_without_subreaper() -> Iterator[Keeper]:
     """What remains on a system that is not Linux."""
     with Keeper(grace=0.4, subreaper=False) as keeper:
         yield keeper
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody can reach; pytest closes its own to others, whenever a session begins."""
+    with TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    found = a_room(tmp_path)
+    yield found
+    found.leave()

@@ -260,6 +260,34 @@ def test_silence_ends_a_command_and_output_does_not(keeper: Keeper, place: Place
     assert in_some_round(lambda: keeper.run(place.shell(talking, idle_timeout=0.6)).ok)
 
 
+def test_a_command_that_has_said_its_last_word_is_ended_as_if_it_had_exited(keeper: Keeper, place: Place) -> None:
+    command = place.shell("echo last; exec sleep 300", last_word=lambda: 0.3 if "last" in place.out else None)
+    ended = keeper.run(command)
+    assert (ended.why, ended.exit_code, ended.signal, ended.ok) == ("exited", 0, None, True)
+    assert "did not exit after its last word" in ended.detail
+    assert ended.seconds < LONG
+
+
+def test_a_command_that_goes_on_after_what_looked_like_its_last_word_is_not_ended(keeper: Keeper, place: Place) -> None:
+    """Also where it is asked about while the next word is on its way."""
+    script = "echo last; sleep 0.5; echo more; exec sleep 2"
+    command = place.shell(script, last_word=lambda: 1.2 if place.out.endswith("last\n") else None)
+    ended = keeper.run(command)
+    assert (ended.why, ended.exit_code, ended.detail, place.out) == ("exited", 0, "", "last\nmore\n")
+    assert ended.seconds >= 2.5
+
+
+def test_words_on_stderr_are_no_life_after_the_last_word(keeper: Keeper, place: Place) -> None:
+    script = "echo last; while :; do echo still here >&2; sleep 0.05; done"
+    ended = keeper.run(place.shell(script, timeout=LONG, last_word=lambda: 0.5))
+    assert (ended.why, ended.exit_code) == ("exited", 0)
+
+
+def test_a_stop_and_a_time_out_go_before_the_last_word(keeper: Keeper, place: Place) -> None:
+    ended = keeper.run(place.shell("echo last; exec sleep 300", timeout=0.4, last_word=lambda: 30.0))
+    assert (ended.why, ended.signal) == ("timeout", signal.SIGTERM)
+
+
 def test_growing_output_is_told_a_few_times_a_second_and_once_at_the_end(keeper: Keeper, place: Place) -> None:
     seen: list[int] = []
     script = "i=0; while [ $i -lt 100 ]; do echo $i; i=$((i+1)); sleep 0.01; done"

@@ -6,8 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,61 +14,11 @@ import pytest
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.process import Keeper
-from capsule.system.sandbox import PROGRAM, Level, Sandbox, homes, level
+from capsule.system.sandbox import Level, homes, level
 from tests.costs import given_time
 
 from .conftest import Place
-
-needs_bubblewrap = pytest.mark.skipif(
-    not level("auto", os.environ).program, reason="bubblewrap is not on the PATH, or does not work here"
-)
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-
-
-@dataclass
-class Room:
-    """A home with a project in it, a worktree in the project, and a sandbox around whatever is run there."""
-
-    home: Path
-    root: Path
-    place: Path
-    sandbox: Sandbox
-    env: dict[str, str] = field(default_factory=dict)
-
-    def argv(self, *argv: str, **more: object) -> tuple[str, ...]:
-        grounds = more.pop("grounds", Grounds(writable=(str(self.place),)))
-        assert isinstance(grounds, Grounds)
-        return self.sandbox.around(argv, cwd=self.place, env=self.env, grounds=grounds, **more)  # type: ignore[arg-type]
-
-    def sh(self, script: str, **more: object) -> str:
-        """What a shell inside prints, errors included."""
-        done = subprocess.run(
-            self.argv("sh", "-c", script, **more), env=self.env, capture_output=True, text=True, timeout=30, check=False
-        )
-        return done.stdout + done.stderr
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Room:
-    home = tmp_path / "home"
-    root = home / "src" / "project"
-    place = root / ".capsule" / "worktrees" / "x-1"
-    for folder in (place, root / ".git" / "hooks", home / ".ssh", home / ".cargo" / "bin"):
-        folder.mkdir(parents=True)
-    (home / ".ssh" / "id").write_text("a private key")
-    (home / ".cargo" / "credentials.toml").write_text("a token")
-    (root / ".git" / "config").write_text("as it was")
-    env = {"PATH": os.environ["PATH"], "HOME": str(home)}
-    sandbox = Sandbox(level("auto", os.environ), shown=(str(root),), homes=(str(home), *homes(os.environ)))
-    return Room(home, root, place, sandbox, env)
-
-
-def a_program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
+from .rooms import Room, a_program, as_an_ordinary_user, needs_root
 
 # Which level
 
@@ -107,7 +56,7 @@ def test_off_is_off() -> None:
 # What can be changed
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_only_its_own_place_can_be_changed(room: Room) -> None:
     said = room.sh(f"touch mine; touch {room.root}/theirs /etc/theirs /usr/theirs; echo x >> {room.root}/.git/config")
     assert said.count("Read-only file system") == 4
@@ -115,14 +64,14 @@ def test_only_its_own_place_can_be_changed(room: Room) -> None:
     assert (room.root / ".git/config").read_text() == "as it was"
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_what_it_writes_elsewhere_is_gone_with_it(room: Room) -> None:
     assert room.sh("touch ~/x /tmp/capsule-x && echo written") == "written\n"
     assert not (room.home / "x").exists()
     assert not Path("/tmp/capsule-x").exists()
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_what_is_protected_cannot_be_moved_out_of_the_way(room: Room) -> None:
     """A mount point stays where it is; without mounts on the way to it, its parents would not."""
     grounds = Grounds(writable=(str(room.root),), protected=(str(room.root / ".git" / "config"),))
@@ -136,7 +85,7 @@ def test_what_is_protected_cannot_be_moved_out_of_the_way(room: Room) -> None:
     assert (room.root / ".git/config").read_text() == "as it was"
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_narrower_rule_wins_over_a_wider_one(room: Room) -> None:
     results = room.root / ".capsule" / "results"
     results.mkdir()
@@ -147,7 +96,7 @@ def test_a_narrower_rule_wins_over_a_wider_one(room: Room) -> None:
     assert (results / "x").exists()
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_something_else_stands_in_its_place(room: Room, tmp_path: Path) -> None:
     instead = room.root / "instead"
     instead.mkdir()
@@ -157,14 +106,14 @@ def test_something_else_stands_in_its_place(room: Room, tmp_path: Path) -> None:
     assert (instead / "config").read_text() == "evil\n"
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_link_does_not_lead_a_permission_elsewhere(room: Room, tmp_path: Path) -> None:
     (room.root / "results").symlink_to(tmp_path)
     with pytest.raises(CapsuleError, match="symbolic link"):
         room.argv("true", grounds=Grounds(writable=(str(room.root / "results"),)))
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_what_the_settings_open_is_open(room: Room, tmp_path: Path) -> None:
     for name in ("cache", "papers"):
         (room.home / name).mkdir()
@@ -173,7 +122,7 @@ def test_what_the_settings_open_is_open(room: Room, tmp_path: Path) -> None:
     assert (room.home / "cache/x").exists()
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 @needs_root
 def test_root_cannot_mount_its_way_out(room: Room) -> None:
     theirs = room.root / "theirs"
@@ -183,67 +132,22 @@ def test_root_cannot_mount_its_way_out(room: Room) -> None:
     assert "permission denied" in said.lower()
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 @needs_root
-def test_an_ordinary_user_gets_the_same(tmp_path: Path) -> None:
+def test_an_ordinary_user_gets_the_same(open_folder: Path) -> None:
     """Through a user namespace, and without any capability."""
-    tmp_path.chmod(0o755)
-    for parent in tmp_path.parents:
-        if parent.owner() == "root" and str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
-    home = tmp_path / "home"
+    home = open_folder / "home"
     home.mkdir()
-    code = (
-        "import os, subprocess, sys\n"
-        "from capsule.core.briefing import Grounds\n"
-        "from capsule.system.sandbox import Sandbox, level\n"
-        f"box = Sandbox(level('required', os.environ), ({str(home)!r},), ({str(home)!r},))\n"
-        f"env = {{'PATH': os.environ['PATH'], 'HOME': {str(home)!r}}}\n"
-        "script = 'touch /tmp/mine; touch /etc/theirs; grep CapEff /proc/self/status; touch ~/x'\n"
-        f"argv = box.around(('sh', '-c', script), cwd='/', env=env, grounds=Grounds())\n"
-        "sys.exit(subprocess.run(argv, env=env).returncode)\n"
-    )
-    source = str(Path(sys.modules["capsule"].__file__ or "").parents[1])
-    libraries = os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))
-    python, path = _a_python_for_everybody(), f"{_a_bubblewrap_for_everybody(tmp_path)}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", python, "-c", code],
-        env={"PATH": path, "PYTHONPATH": f"{source}:{libraries}", "HOME": str(home)},
-        capture_output=True,
-        text=True,
-        cwd="/",
-        check=False,
-    )
+    script = "touch /tmp/mine; touch /etc/theirs; grep CapEff /proc/self/status; touch ~/x"
+    done = as_an_ordinary_user(open_folder, script, home=home, grounds="Grounds()")
     assert "CapEff:\t0000000000000000" in done.stdout, done.stderr
     assert done.stderr.count("Read-only file system") == 2, done.stderr
-
-
-def _a_bubblewrap_for_everybody(folder: Path) -> Path:
-    """The one on our PATH may lie in a home that is closed to others."""
-    copy = folder / "bin" / PROGRAM
-    copy.parent.mkdir()
-    shutil.copy(shutil.which(PROGRAM) or "", copy)
-    return copy.parent
-
-
-def _a_python_for_everybody() -> str:
-    """One that others may run: the interpreter of the tests may lie in a home that is closed to them."""
-    command = ("setpriv", "--reuid=65534", "--clear-groups")
-    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
-        check = f"import sys, msgspec; sys.exit(sys.version_info[:2] != {sys.version_info[:2]})"
-        env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path.endswith("site-packages"))}
-        if (
-            shutil.which(python)
-            and not subprocess.run([*command, python, "-c", check], env=env, check=False).returncode
-        ):
-            return python
-    pytest.skip("there is no Python here that another user may run")
 
 
 # What can be seen
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_the_home_is_hidden_but_for_tools(room: Room) -> None:
     a_program(room.home / ".cargo/bin/tool", "echo a tool")
     room.env["PATH"] += f":{room.home}/.cargo/bin"
@@ -254,7 +158,7 @@ def test_the_home_is_hidden_but_for_tools(room: Room) -> None:
     assert said.splitlines()[:3] == ["a tool", ".cargo", "src"]
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_tool_finds_what_its_link_leads_to(room: Room) -> None:
     """As package managers install it: a link to a folder of its own, with libraries beside it."""
     package = room.home / "opt/lib/node_modules/agent"
@@ -273,7 +177,7 @@ def test_a_tool_finds_what_its_link_leads_to(room: Room) -> None:
     assert room.sh("agent; neat") == "foundformatted"
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_what_a_cli_keeps_in_the_home_is_its_own(room: Room) -> None:
     (room.home / ".agent").mkdir()
     room.sh("echo session > ~/.agent/state; echo x > ~/.other", home=(".agent", ".missing"))
@@ -281,7 +185,7 @@ def test_what_a_cli_keeps_in_the_home_is_its_own(room: Room) -> None:
     assert not (room.home / ".other").exists()
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_file_that_it_is_told_of_can_be_read_and_not_changed(room: Room, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("words")
@@ -289,7 +193,7 @@ def test_a_file_that_it_is_told_of_can_be_read_and_not_changed(room: Room, tmp_p
     assert script.read_text() == "words"
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_temporary_folder_of_its_own_is_kept_and_everybodys_is_hidden(room: Room, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
@@ -300,7 +204,7 @@ def test_a_temporary_folder_of_its_own_is_kept_and_everybodys_is_hidden(room: Ro
     assert str(own) not in room.sh("ls -d /tmp/*/*/*")
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 @pytest.mark.parametrize("home", ["", "/", "the project", "/nonexistent"])
 def test_an_odd_home_breaks_nothing(room: Room, home: str) -> None:
     home = str(room.root) if home == "the project" else home
@@ -311,7 +215,7 @@ def test_an_odd_home_breaks_nothing(room: Room, home: str) -> None:
     assert "Read-only" in said
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_home_that_is_reached_by_a_link_is_hidden_too(room: Room, tmp_path: Path) -> None:
     link = tmp_path / "linked"
     link.symlink_to(room.home)
@@ -324,12 +228,12 @@ def test_a_home_that_is_reached_by_a_link_is_hidden_too(room: Room, tmp_path: Pa
 # Processes and the network
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_our_own_processes_are_not_to_be_seen(room: Room) -> None:
     assert str(os.getpid()) not in room.sh("cd /proc; ls -d [0-9]*").split()
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_nothing_survives_and_nothing_counts_as_left_running(room: Room, keeper: Keeper, place: Place) -> None:
     script = "setsid sh -c 'sleep 297' & sleep 297 & echo said"
     ended = keeper.run(place.command(*room.argv("sh", "-c", script), env=room.env))
@@ -338,7 +242,7 @@ def test_nothing_survives_and_nothing_counts_as_left_running(room: Room, keeper:
     assert subprocess.run(["pgrep", "-f", "sleep 297"], capture_output=True, check=False).stdout == b""
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_it_is_given_time_for_its_last_words(room: Room, place: Place) -> None:
     script = "trap 'echo last words; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
     with Keeper(grace=3) as keeper:
@@ -351,21 +255,21 @@ def test_it_is_given_time_for_its_last_words(room: Room, place: Place) -> None:
     assert place.out == "begun\nlast words\n"
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137)])
 def test_exit_codes_are_the_commands_own(room: Room, keeper: Keeper, place: Place, script: str, code: int) -> None:
     assert keeper.run(place.command(*room.argv("sh", "-c", script), env=room.env)).exit_code == code
     assert (place.path / "err").read_text() == ""
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 def test_a_program_that_is_missing_is_left_to_whoever_starts_it(room: Room, keeper: Keeper, place: Place) -> None:
     ended = keeper.run(place.command(*room.argv("no-such-agent", "-p"), env=room.env))
     assert ended.why == "not-started"
     assert "no-such-agent" in ended.detail
 
 
-@needs_bubblewrap
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("network", "reached"), [(True, "reached"), (False, "not reached")])
 def test_the_network_is_on_unless_told_otherwise(room: Room, network: bool, reached: str) -> None:
     room.sandbox = replace(room.sandbox, network=network)

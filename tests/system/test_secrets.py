@@ -15,6 +15,10 @@ from capsule.system.secrets import is_secret, spelled, values_of
 VALUE = "hunter22-hunter22"
 
 
+def _git_setting(name: str, value: str) -> dict[str, str]:
+    return {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": name, "GIT_CONFIG_VALUE_0": value}
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -98,3 +102,38 @@ def test_a_secret_is_found_without_what_stands_around_it(value: str) -> None:
 
 def test_the_password_of_a_url_is_found_as_it_is_typed_too() -> None:
     assert "p@ss/w0rd-canary" in values_of({"DATABASE_URL": "postgres://u:p%40ss%2Fw0rd-canary@h/db"})
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        _git_setting("http.https://example.org/.extraHeader", f"AUTHORIZATION: basic {VALUE}"),
+        _git_setting("http.extraheader", f"Authorization: Bearer {VALUE}"),
+        _git_setting("http.extraHeader", f"PRIVATE-TOKEN: {VALUE}"),
+        _git_setting(f"url.https://x-access-token:{VALUE}@example.org/.insteadOf", "https://example.org/"),
+        _git_setting(f"url.https://{VALUE}@example.org/.insteadOf", "https://example.org/"),
+        _git_setting("remote.origin.url", f"https://oauth2:{VALUE}@example.org/a.git"),
+        _git_setting("http.proxy", f"http://me:{VALUE}@proxy:3128"),
+        _git_setting("sendemail.smtpPass", VALUE),
+        {"GIT_CONFIG_PARAMETERS": f"'http.extraheader=Authorization: bearer {VALUE}' 'user.name'='Ada'"},
+        {"GIT_CONFIG_PARAMETERS": f"'http.extraheader'='Authorization: bearer {VALUE}'"},
+        {"GIT_SSH_COMMAND": f"sshpass -p {VALUE} ssh"},
+        {"GIT_SSH_COMMAND": f"sshpass -p'{VALUE}' ssh -i /key"},
+        {"SSHPASS": VALUE},
+    ],
+)
+def test_what_a_git_setting_of_the_environment_holds_is_secret(env: dict[str, str]) -> None:
+    redact = Redactor(spelled(values_of(env))).text
+    assert VALUE not in redact(f"it said {VALUE}.")
+    for text in ("Ada", "https://example.org/", "Authorization", "x-access-token", "proxy", "ssh -i /key"):
+        assert redact(text) == text
+
+
+def test_a_helper_that_prints_a_password_hides_it() -> None:
+    env = _git_setting("credential.helper", f"!f() {{ echo username=me; echo password={VALUE}; }}; f")
+    assert VALUE not in Redactor(spelled(values_of(env))).text(f"password={VALUE}")
+
+
+@pytest.mark.parametrize("value", ["'", "'a", "a=b", "'user.name=Ada' 'user", "\0"])
+def test_git_settings_that_cannot_be_read_hide_nothing_and_harm_nobody(value: str) -> None:
+    assert values_of({"GIT_CONFIG_PARAMETERS": value, "GIT_SSH_COMMAND": value}) == ()

@@ -7,12 +7,14 @@ that deletes its worktree takes no evidence with it.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -23,16 +25,19 @@ from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Grounds, Transcrip
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
+from capsule.core.json_scan import last_object, object_at_the_end
+from capsule.core.signal import read_result, read_signal
 from capsule.core.text import without_controls
 from capsule.system.environment import for_agents
-from capsule.system.files import head_bytes, tail_bytes, write_atomically
-from capsule.system.process import Command, Ended, Keeper
+from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
+from capsule.system.process import DID_NOT_EXIT, Command, Ended, Keeper
 from capsule.system.sandbox import fault_of_its_own
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
 STDERR_KEPT = 8192
 _ONE_LINE = 2048
+_LONGEST_SIGNAL = 256 * 1024
 UNKNOWN = Usage()
 _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
     "timeout": (
@@ -60,7 +65,8 @@ class Sandbox(Protocol):
         grounds: Grounds,
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
-    ) -> tuple[str, ...]: ...
+        copy_layers: bool = False,
+    ) -> AbstractContextManager[tuple[str, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,8 @@ class Connection:
     how_to_get_it: str = ""
     home: Sequence[str] = ()
     """Paths below the user's home that `command` must read and write."""
+    home_read_only: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Paths below the user's home that `command` reads, and of each folder the names that are for its own work."""
     prompt: str = "argument"
     env: Mapping[str, str] = field(default_factory=dict)
     phases: Mapping[str, PhaseOptions] = field(default_factory=dict)
@@ -140,12 +148,18 @@ class CliAgent(ABC):
     """Names of variables (or patterns) of the user's environment that this CLI needs, its keys above all."""
     home: tuple[str, ...] = ()
     """Paths below the user's home that it must read and write even where a sandbox hides the rest."""
-    home_read_only: tuple[str, ...] = ()
-    """Paths below the user's home that it reads and may not change there: what its user's next session would obey."""
+    home_read_only: Mapping[str, Sequence[str]] = {}
+    """Paths below the user's home that it reads and may not change there: what its user's next session would obey.
+
+    Of a folder it sees everything but the names beside it, which are for its own work. What it adds there is not kept:
+    nothing can be mounted over a file that does not exist yet, and a next session would obey that one too.
+    """
     apart = False
     """It is started without the project's own agent settings, skills included, unless the project is trusted."""
     prints = ""
     """What is added to the log's name for what it prints, where that is not the log itself."""
+    quiet_after_signal = 45.0
+    """Seconds of silence after which it is ended, where its words end with a signal: it may be working all the same."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -190,7 +204,11 @@ class CliAgent(ABC):
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
             ended = self._supervised(briefing, files, scratch)
-        transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            if transcript.usage and transcript.usage.tokens_in is None and transcript.usage.tokens_out is None:
+                used = self.recorded_usage(scratch)
+                usage = replace(transcript.usage, tokens_in=used.tokens_in, tokens_out=used.tokens_out)
+                transcript = replace(transcript, usage=usage)
         _show_in_worktree(briefing, (files.log, files.printed, files.errors))
         return transcript
 
@@ -199,34 +217,58 @@ class CliAgent(ABC):
         env = self._environment(briefing) | {"TMPDIR": str(scratch)}
         with self.furnished(scratch, env) as more:
             env |= more
-            command = Command(
-                argv=self._confined(invocation.argv, env, briefing),
-                cwd=Path(briefing.cwd),
-                env=env,
-                stdout=files.printed,
-                stderr=files.errors,
-                stdin=_stdin_file(files.log, invocation),
-                timeout=briefing.timeout or None,
-                idle_timeout=briefing.idle_timeout or None,
-            )
-            tell = self.teller(briefing.mission, files)
-            return self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+            with self._confined(invocation.argv, env, briefing) as argv:
+                command = Command(
+                    argv=argv,
+                    cwd=Path(briefing.cwd),
+                    env=env,
+                    stdout=files.printed,
+                    stderr=files.errors,
+                    stdin=_stdin_file(files.log, invocation),
+                    timeout=briefing.timeout or None,
+                    idle_timeout=briefing.idle_timeout or None,
+                    last_word=partial(self.quiet_allowed, briefing, files),
+                )
+                tell = self.teller(briefing.mission, files)
+                ended = self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+        return _exited(ended) if ended.why == "idle" and self.has_answered(briefing, files) else ended
 
-    def _confined(self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing) -> tuple[str, ...]:
+    def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
+        """Return the seconds it may be silent now, having said its last word; None while it has not."""
+        return self.quiet_after_signal if _ends_with_a_signal(briefing, files.printed) else None
+
+    def has_answered(self, briefing: Briefing, files: Files) -> bool:
+        """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
+        return self.quiet_allowed(briefing, files) is not None or _left_a_result(briefing)
+
+    def _confined(
+        self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing
+    ) -> AbstractContextManager[tuple[str, ...]]:
         sandbox = self.connection.sandbox
         if sandbox is None:
-            return argv
+            return nullcontext(argv)
         named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
         readable = (*named, *self._read_only_at_home(env))
         return sandbox.around(
-            argv, cwd=Path(briefing.cwd), env=env, grounds=briefing.grounds, home=self.home, readable=readable
+            argv,
+            cwd=Path(briefing.cwd),
+            env=env,
+            grounds=briefing.grounds,
+            home=self.home,
+            readable=readable,
+            copy_layers=True,
         )
 
     def _read_only_at_home(self, env: Mapping[str, str]) -> list[str]:
-        """A link inside a folder that can be written is left out: nothing can be mounted over one."""
+        """What lies in a folder, one by one: then the folder itself is the sandbox's own, and gone with it."""
         home = Path(env.get("HOME") or Path.home())
-        paths = (home / name for name in self.home_read_only)
-        return [str(path) for path in paths if path.parent == home or not path.is_symlink()]
+        kept = {str(home / name) for name in self.home}
+        shown: list[str] = []
+        for name, own in self.home_read_only.items():
+            path = home / name
+            inside = [child for child in path.iterdir() if child.name not in own] if path.is_dir() else [path]
+            shown += [str(each) for each in inside if str(each) not in kept]
+        return shown
 
     def _kept_out(self, ended: Ended, files: Files) -> Transcript | None:
         """The sandbox failed before the agent was there: that is the machine's fault, and nobody's answer."""
@@ -257,6 +299,10 @@ class CliAgent(ABC):
     def conclude(self, ended: Ended, files: Files) -> Transcript:
         """What has come of it: here just what was printed."""
         return self.transcript(ended, files, tail_of(files.log, READ_FROM_THE_END), self.how_it_was_ended(ended))
+
+    def recorded_usage(self, scratch: Path) -> Usage:  # noqa: ARG002
+        """Return the tokens by the CLI's own record in its folder, for one that was ended before it told."""
+        return UNKNOWN
 
     def transcript(
         self, ended: Ended, files: Files, text: bytes, failure: Failure | None, usage: Usage = UNKNOWN
@@ -299,6 +345,30 @@ def tail_of(path: Path, limit: int) -> bytes:
         return tail_bytes(path, limit)
     except OSError:
         return b""
+
+
+def _exited(ended: Ended) -> Ended:
+    """One that was ended although it had answered, as if it had exited by itself."""
+    detail = "; ".join(filter(None, (DID_NOT_EXIT, ended.detail)))
+    return dataclasses.replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
+
+
+def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
+    """Whether nothing stands behind a complete answer, and it is not the example in a prompt that it echoed."""
+    text = tail_of(printed, _LONGEST_SIGNAL)
+    found = object_at_the_end(text)
+    if found is None or found == last_object(briefing.prompt.encode(errors="replace")):
+        return False
+    answer = read_result(text, briefing.item, briefing.phase) if briefing.result_path else read_signal(text)
+    return not answer.synthetic
+
+
+def _left_a_result(briefing: Briefing) -> bool:
+    try:
+        written = read_regular(Path(briefing.result_path), _LONGEST_SIGNAL) if briefing.result_path else b""
+    except OSError:
+        return False
+    return not read_result(written, briefing.item, briefing.phase).synthetic
 
 
 def _last_line(log: Path) -> str:

@@ -18,14 +18,14 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from capsule.agents._cli import READ_FROM_THE_END, UNKNOWN, CliAgent, Files, exit_code, tail_of
-from capsule.core.briefing import Transcript
+from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
 from capsule.core.text import one_line
@@ -168,10 +168,33 @@ class StreamAgent(CliAgent):
     """An adapter says the command line, how to read the events, and what one of them shows a person who watches."""
 
     prints = ".events"
+    quiet_after_event = 10.0
+    """Seconds of silence after which it is ended, where the last event it printed is its final one."""
+    kinds: frozenset[str] = frozenset()
+    """The types of event by which its output is known for its own."""
+
+    def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
+        """By its final event alone; the words of whatever stands in the CLI's place are read as plain ones."""
+        events = Events(files.printed)
+        if not self.prints_events(events):
+            return super().quiet_allowed(briefing, files)
+        last = next(events.backwards(), None)
+        return self.quiet_after_event if last is not None and self.is_final(last) else None
+
+    def prints_events(self, events: Events) -> bool:
+        return any(event.get("type") in self.kinds for event in events.head)
+
+    def has_answered(self, briefing: Briefing, files: Files) -> bool:
+        """A result file is no last word where the CLI has a way to say that it is done."""
+        return self.quiet_allowed(briefing, files) is not None
 
     @abstractmethod
     def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
         """What the events say; None where they are not this CLI's and stderr does not explain it either."""
+
+    def is_final(self, event: Event) -> bool:  # noqa: ARG002
+        """Tell whether the CLI prints this event when it is done, and never before."""
+        return False
 
     def activity(self, event: Event) -> str:  # noqa: ARG002
         """One line for the live view, such as `Bash: pytest -q`, or nothing."""
@@ -253,6 +276,15 @@ def amount(value: object) -> float | None:
     """Money or seconds as a CLI reports them; anything else is unknown."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _ENDLESS
     return float(value) if known else None  # type: ignore[arg-type]
+
+
+def added_up(usages: Iterable[Usage]) -> Usage:
+    """The tokens of several messages together; unknown where none of them says."""
+    each = list(usages)
+    read, written = (
+        [known for usage in each if (known := getattr(usage, name)) is not None] for name in ("tokens_in", "tokens_out")
+    )
+    return Usage(tokens_in=count(sum(read)) if read else None, tokens_out=count(sum(written)) if written else None)
 
 
 def in_short(text: str) -> str:

@@ -21,6 +21,7 @@ from capsule.agents._stream import (
     Events,
     Reading,
     StreamAgent,
+    added_up,
     amount,
     called,
     count,
@@ -38,7 +39,6 @@ from capsule.system.process import Ended
 _HEADLESS = ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose")
 _NOTHING_OF_THE_PROJECTS = ("--setting-sources", "user", "--strict-mcp-config")
 Number = TypeVar("Number", int, float)
-_KINDS = frozenset({"system", "assistant", "user", "result", "stream_event", "rate_limit_event"})
 OWN_RETRIES = 2
 _LONGEST_OWN_PAUSE = 2.0
 """Its own back-off between so few retries stays below this: a longer pause is what the provider asked for."""
@@ -89,10 +89,13 @@ _FALSE_STARTS: tuple[tuple[str, Kind, str], ...] = (
     ("stdin input exceeds", Kind.CONTEXT, _SMALLER),
 )
 
-# What it obeys of its home: hooks and other commands, tool servers, instructions, and a program that updates itself.
-_OBEYED = (
-    *("settings.json", "settings.local.json", "CLAUDE.md"),
-    *("agents", "commands", "hooks", "local", "plugins", "skills"),
+# What it keeps in its folder for itself. All else there may be obeyed by its user's next session: settings, hooks and
+# the scripts they name, tool servers, instructions, memories of projects, a program that updates itself.
+_LOGIN = ".credentials.json"
+_OF_ITS_OWN = (
+    *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots", "file-history", "backups"),
+    *("statsig", "telemetry", "debug", "logs", "cache", "paste-cache", "image-cache", "ide", "downloads", "usage-data"),
+    *("history.jsonl", "stats-cache.json"),
 )
 
 # What to show of a tool's input, by the first of these names that it has.
@@ -101,14 +104,15 @@ _TELLING = ("command", "file_path", "notebook_path", "pattern", "url", "query", 
 
 class Agent(StreamAgent):
     binary = "claude"
+    kinds = frozenset({"system", "assistant", "user", "result", "stream_event", "rate_limit_event"})
     apart = True
     how_to_get_it = (
         "Get it with `npm install -g @anthropic-ai/claude-code`, name another agent with --agent, "
         "or see the pipeline without one: `capsule demo`."
     )
     passes = ("ANTHROPIC_*", "CLAUDE_*", "AWS_*", "GOOGLE_*", "GCLOUD_*", "CLOUD_ML_REGION", "VERTEX_*", "AZURE_*")
-    home = (".claude",)
-    home_read_only = (".claude.json", *(f".claude/{name}" for name in _OBEYED))
+    home = (f".claude/{_LOGIN}",)
+    home_read_only = {".claude.json": (), ".claude": _OF_ITS_OWN}  # noqa: RUF012 (read, never changed)
 
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)
@@ -136,12 +140,15 @@ class Agent(StreamAgent):
 
     def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
         result = events.last("result")
-        if result is None and not any(event.get("type") in _KINDS for event in events.head):
+        if result is None and not self.prints_events(events):
             false_start = _false_start(stderr) if ended.exit_code else None
             return Reading("", false_start) if false_start else None
         if result is None:
-            return Reading(_last_said(events), _still_waiting(events), _identified(Usage(), events, {}))
+            return Reading(_last_said(events), _still_waiting(events), _identified(_used_so_far(events), events, {}))
         return Reading(_final_text(result), _worst_failure(events), _usage(events, result))
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("subtype") == "api_retry":
@@ -249,6 +256,20 @@ def _retry_pause(event: Event) -> float | None:
 
 def _usage(events: Events, result: Event) -> Usage:
     return _identified(reduce(_larger, map(_spent, _results(events)), Usage()), events, result)
+
+
+def _used_so_far(events: Events) -> Usage:
+    """Add up what single messages took, for one that was ended before its result told the sum; it knows no price.
+
+    A message is printed once for each of its parts, with its usage each time: of one message the last counts. What it
+    wrote is counted low, because that usage stems from when the answer began.
+    """
+    said = (event for event in events.marked(b'"assistant"') if event.get("type") == "assistant")
+    last: dict[tuple[str, str], Usage] = {}
+    for event in said:
+        message = table(event.get("message"))
+        last[word(message.get("id")), word(event.get("request_id"))] = _spent({"usage": message.get("usage")})
+    return added_up(last.values())
 
 
 def _spent(result: Event) -> Usage:

@@ -19,13 +19,14 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin
 from capsule.agents._scratch import borrowed
-from capsule.agents._stream import Event, Events, Reading, StreamAgent, called, count, table, tables, word
+from capsule.agents._stream import Event, Events, Reading, StreamAgent, added_up, called, count, table, tables, word
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -39,6 +40,8 @@ _HEADLESS = (
 _OWN_RETRIES = 1
 _SEEDS = ("config.toml", "AGENTS.md", "models_cache.json", "version.json")
 _LOGIN = "auth.json"
+_OWN_HOME = "codex"
+_MOST_RECORDS = 100
 _PLAIN_KEY = re.compile(r"[\w-]+")
 _SHELL = re.compile(r"^\S*/(?:ba|z|da)?sh -l?c (['\"]?)(.*)\1$", re.DOTALL)
 _HINTS = {
@@ -51,6 +54,7 @@ _WAITING = "waiting for network"
 
 class Agent(StreamAgent):
     binary = "codex"
+    kinds = frozenset({"thread.started"})
     apart = True
     how_to_get_it = "Get it with `npm install -g @openai/codex`, or name another agent with --agent."
     passes = ("CODEX_*", "OPENAI_*", "AZURE_*")
@@ -62,7 +66,7 @@ class Agent(StreamAgent):
         argv = (
             self.program(),
             *_HEADLESS,
-            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd))),
+            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.grounds.at))),
             *(part for name in self._providers() for part in _few_retries(name)),
             *(("-m", model) if model else ()),
             *self.args(briefing),
@@ -76,7 +80,7 @@ class Agent(StreamAgent):
         if "CODEX_HOME" in self.connection.env:
             yield {}
             return
-        theirs, ours = self._home(), scratch / "codex"
+        theirs, ours = self._home(), scratch / _OWN_HOME
         with borrowed(theirs, ours, _SEEDS):
             if (theirs / _LOGIN).is_file():
                 (ours / _LOGIN).symlink_to(theirs / _LOGIN)
@@ -90,6 +94,14 @@ class Agent(StreamAgent):
             return Reading("", false_start) if false_start else None
         usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
         return Reading(_last_message(events), _failure(events), usage)
+
+    def recorded_usage(self, scratch: Path) -> Usage:
+        """By the record of each thread: the last count in it is that of the whole thread."""
+        records = islice((scratch / _OWN_HOME).glob("sessions/*/*/*/rollout-*.jsonl"), _MOST_RECORDS)
+        return added_up(_last_count(Events(record)) for record in records)
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") in ("turn.completed", "turn.failed")
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "error":
@@ -110,9 +122,9 @@ class Agent(StreamAgent):
         return {name: table for name, table in tables if isinstance(table, dict)}
 
 
-def _untrusted(cwd: str) -> str:
+def _untrusted(*paths: str) -> str:
     """A path is a quoted key here: codex takes a dotted one apart."""
-    places = dict.fromkeys((cwd, str(Path(cwd).resolve())))
+    places = dict.fromkeys(name for path in paths if path for name in (path, str(Path(path).resolve())))
     entries = (json.dumps(place, ensure_ascii=False) + '={trust_level="untrusted"}' for place in places)
     return f"projects={{{','.join(entries)}}}"
 
@@ -149,6 +161,15 @@ def _usage(completed: Event, session: str) -> Usage:
     return Usage(
         tokens_in=count(used.get("input_tokens")), tokens_out=count(used.get("output_tokens")), session=session
     )
+
+
+def _last_count(events: Events) -> Usage:
+    for event in events.backwards(b'"token_count"'):
+        payload = table(event.get("payload"))
+        used = table(table(payload.get("info")).get("total_token_usage"))
+        if payload.get("type") == "token_count" and used:
+            return _usage({"usage": used}, "")
+    return Usage()
 
 
 def _item(event: Event) -> dict[str, Any]:

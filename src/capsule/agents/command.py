@@ -40,6 +40,7 @@ class Agent(CliAgent):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self.home = tuple(connection.home)
+        self.home_read_only = connection.home_read_only
         self.how_to_get_it = connection.how_to_get_it or self.how_to_get_it
         self._failures = {
             _kind(self.name, kind): _pattern(self.name, text) for kind, text in connection.failures.items()

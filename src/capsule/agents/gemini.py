@@ -19,13 +19,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin, exit_code
 from capsule.agents._scratch import borrowed
-from capsule.agents._stream import Event, Events, Reading, StreamAgent, called, count, table, tool_line, word
+from capsule.agents._stream import Event, Events, Reading, StreamAgent, added_up, called, count, table, tool_line, word
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -36,9 +37,10 @@ _DEFAULT_MODEL = "gemini-2.5-pro"
 """Without a name it asks another model first which one to use."""
 _OWN_ATTEMPTS = 2
 _FOLDER = ".gemini"
+_OWN_HOME = "gemini"
+_MOST_RECORDS = 100
 _LOGINS = ("oauth_creds.json", "google_accounts.json", "gemini-credentials.json", "mcp-oauth-tokens.json")
 _SEEDS = ("settings.json", "installation_id", "GEMINI.md", *_LOGINS)
-_KINDS = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+)?(G(?:EMINI|OOGLE)_\w+)\s*=\s*(['\"]?)(.*?)\2\s*$", re.MULTILINE)
 _API_ERROR = re.compile(r"^\[API Error: (.*?)\]", re.DOTALL)
 _HTTP_ERRORS = {status % 256: status for status in (400, 401, 403, 429, 500, 502, 503, 504)}
@@ -52,10 +54,11 @@ _HINTS = {
 
 class Agent(StreamAgent):
     binary = "gemini"
+    kinds = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
     apart = True
     how_to_get_it = "Get it with `npm install -g @google/gemini-cli`, or name another agent with --agent."
     passes = ("GEMINI_*", "GOOGLE_*", "GCLOUD_*", "CLOUDSDK_*")
-    home = (".config/gcloud",)
+    home_read_only = {".config/gcloud": ("logs",)}  # noqa: RUF012 (read, never changed)
 
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)
@@ -79,7 +82,7 @@ class Agent(StreamAgent):
             yield {}
             return
         theirs = Path(env.get("GEMINI_CLI_HOME") or env.get("HOME") or Path.home()).absolute()
-        ours = scratch / "gemini"
+        ours = scratch / _OWN_HOME
         with borrowed(theirs / _FOLDER, ours / _FOLDER, _SEEDS, returned=_LOGINS) as folder:
             keys = _keys_on_file(theirs, env)
             settings = self._settings(folder / "settings.json", has_key="GEMINI_API_KEY" in {*env, *keys})
@@ -100,10 +103,19 @@ class Agent(StreamAgent):
 
     def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
         result = events.last("result")
-        if result is None and not any(event.get("type") in _KINDS for event in events.head):
+        if result is None and not self.prints_events(events):
             false_start = _words.false_start("gemini", stderr, ended, _HINTS)
             return Reading("", false_start) if false_start else None
         return Reading(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
+
+    def recorded_usage(self, scratch: Path) -> Usage:
+        """By the record of each chat, in which a message stands again when it has grown: the last of each counts."""
+        chats = islice((scratch / _OWN_HOME / _FOLDER).glob("tmp/*/chats/session-*.jsonl"), _MOST_RECORDS)
+        said = (event for chat in chats for event in Events(chat).marked(b'"tokens"') if event.get("type") == "gemini")
+        return added_up({word(event.get("id")): _tokens(table(event.get("tokens"))) for event in said}.values())
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "message":
@@ -192,6 +204,12 @@ def _usage(events: Events, result: Event) -> Usage:
         model=called(started.get("model")),
         session=called(started.get("session_id")),
     )
+
+
+def _tokens(used: dict[str, Any]) -> Usage:
+    """What it thought is paid for like what it wrote."""
+    written = [tokens for name in ("output", "thoughts") if (tokens := count(used.get(name))) is not None]
+    return Usage(tokens_in=count(used.get("input")), tokens_out=count(sum(written)) if written else None)
 
 
 def _shown(event: Event) -> str:

@@ -9,6 +9,8 @@ Measured with 1.18.33:
   stderr, so that whoever ends it can say why it was not done.
 - There is no last event. What the last step says (`length`, `content-filter`) or an error after it is how it ended.
 - Each run leaves a library of 5.6 MB in the temp folder; ours is removed with the run.
+- It loads plugins from its folder of settings, and runs what it downloaded into its cache. In a sandbox it keeps
+  nothing but its login there; sessions and snapshots end with the run.
 """
 
 from __future__ import annotations
@@ -41,9 +43,9 @@ from capsule.system.files import read_regular
 from capsule.system.process import Ended
 
 _HEADLESS = ("run", "--format", "json", "--print-logs", "--log-level", "ERROR")
+_LOGINS = ("auth.json", "mcp-auth.json")
 _CONTENT = "OPENCODE_CONFIG_CONTENT"
 _UNATTENDED = {"permission": "allow", "share": "disabled", "autoupdate": False}
-_KINDS = frozenset({"step_start", "step_finish", "text", "tool_use", "reasoning", "error"})
 _LARGEST_SETTINGS = 1024 * 1024
 _PLUGINS = ("plugin/*.js", "plugin/*.ts", "plugins/*.js", "plugins/*.ts")
 _SETTINGS = ("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc")
@@ -56,6 +58,7 @@ _HINTS = {
     Kind.AUTH: "Run `opencode auth login`, or set the key of your provider.",
     Kind.CONFIGURATION: "Check the model (provider/model), agents.opencode.args and opencode's own settings.",
 }
+_LAST_REASONS = ("stop", "length", "content-filter")
 _ENDINGS: Mapping[str, tuple[Kind, str]] = {
     "length": (Kind.CUT_SHORT, "the answer was cut at the length that one answer may have"),
     "content-filter": (Kind.REFUSAL, "the provider's content filter blocked the answer"),
@@ -64,13 +67,21 @@ _ENDINGS: Mapping[str, tuple[Kind, str]] = {
 
 class Agent(StreamAgent):
     binary = "opencode"
+    kinds = frozenset({"step_start", "step_finish", "text", "tool_use", "reasoning", "error"})
+    quiet_after_event = 45.0
+    """Its last step looks like the one before it shortens a long conversation, which takes a while without a word."""
     apart = True
     how_to_get_it = "Get it with `npm install -g opencode-ai`, or name another agent with --agent."
     passes = (
         *("OPENCODE_*", "ANTHROPIC_*", "OPENAI_*", "OPENROUTER_*", "GEMINI_*", "GOOGLE_*", "GROQ_*", "MISTRAL_*"),
         *("XAI_*", "DEEPSEEK_*", "CEREBRAS_*", "TOGETHER_*", "AWS_*", "AZURE_*", "VERTEX_*"),
     )
-    home = (".config/opencode", ".local/share/opencode", ".local/state/opencode", ".cache/opencode")
+    home = tuple(f".local/share/opencode/{name}" for name in _LOGINS)
+    home_read_only = {  # noqa: RUF012 (read, never changed)
+        ".config/opencode": (),
+        ".cache/opencode": ("version", "models.json"),
+        ".local/share/opencode/bin": (),
+    }
 
     def invocation(self, briefing: Briefing) -> Invocation:
         model = self.model(briefing)
@@ -99,11 +110,14 @@ class Agent(StreamAgent):
         return not_started(failure)
 
     def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
-        known = any(event.get("type") in _KINDS for event in events.head)
+        known = self.prints_events(events)
         failure = _failure(events, ended, _last_logged(stderr))
         if not known and failure is None:
             return None
         return Reading(_final_text(events), failure, _usage(events))
+
+    def is_final(self, event: Event) -> bool:
+        return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS
 
     def activity(self, event: Event) -> str:
         match event.get("type"):

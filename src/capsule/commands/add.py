@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import ITEM_ID, project_option
 from capsule.commands.moving import commit_option
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.item import NewItem, Status, Value, check_id
@@ -51,9 +51,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)} (backlog)")
     parser.add_argument("--type", metavar="TYPE", help=f"{TYPES} (beads; default: task)")
     parser.add_argument("--priority", metavar="N", help="0, which is the most urgent, to 4 (beads; default: 2)")
-    parser.add_argument("--parent", metavar="ID", help="the epic or feature that it belongs to (beads)")
+    of = "the epic or feature that it belongs to (beads)"
+    parser.add_argument("--parent", metavar="ID", type=ITEM_ID, help=of)
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="may be given several times")
-    parser.add_argument("--depends-on", metavar="ID", action="append", default=[], help="an item that comes first")
+    first = "an item that comes first"
+    parser.add_argument("--depends-on", metavar="ID", type=ITEM_ID, action="append", default=[], help=first)
     commit_option(parser)
     project_option(parser)
 

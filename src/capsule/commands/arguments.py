@@ -6,13 +6,26 @@ import argparse
 import os
 import sys
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from capsule.core.errors import UsageError
+
+ITEM_ID = "item id"
+"""The `type` of every argument that is an item's id: an empty one is a mistake, and never the same as none."""
 
 
 class Parser(argparse.ArgumentParser):
     usage_error = 2
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.register("type", ITEM_ID, self._item_id)
+
+    def _item_id(self, text: str) -> str:
+        if text.strip():
+            return text
+        hint = "It was given and holds nothing: a variable may be unset. `capsule status` lists the items."
+        raise UsageError("The item id is empty.", hint, exit_code=self.usage_error)
 
     def error(self, message: str) -> NoReturn:
         sentence = message[:1].upper() + message[1:]
@@ -54,8 +67,15 @@ def project_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project-dir", metavar="DIR", help="the project (default: the one around this directory)")
 
 
-def item_argument(parser: argparse.ArgumentParser, **more: str) -> None:
-    parser.add_argument("item", metavar="ID", help="the item, as its tracker calls it", **more)  # type: ignore[arg-type]
+def item_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
+    parser.add_argument("item", metavar="ID", type=ITEM_ID, nargs=nargs, help="the item, as its tracker calls it")
+
+
+def any_items(parser: argparse.ArgumentParser) -> None:
+    """One item by its name, more of them by option, or none at all."""
+    item_argument(parser, nargs="?")
+    again = "the same as naming the item"
+    parser.add_argument("--target", metavar="ID", type=ITEM_ID, action="append", default=[], help=again)
 
 
 def agent_options(parser: argparse.ArgumentParser) -> None:
@@ -68,6 +88,14 @@ def recording_options(parser: argparse.ArgumentParser) -> None:
         "--record", metavar="FILE", help="write down what agents are told and do, or add to such a file"
     )
     parser.add_argument("--replay", metavar="FILE", help="play a recording in the place of every agent")
+
+
+def dirty_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-dirty",
+        action="store_true",
+        help="begin although the checkout has uncommitted changes; they are left alone (backlog)",
+    )
 
 
 def judging_options(parser: argparse.ArgumentParser) -> None:

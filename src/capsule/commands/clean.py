@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import item_argument, project_option
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 
@@ -22,7 +22,7 @@ Exit code: 0 done; 1 there is no such mission.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("item", metavar="ID", nargs="?", help="the item, as its tracker calls it")
+    item_argument(parser, nargs="?")
     parser.add_argument("--all", action="store_true", help="every mission that has a worktree")
     project_option(parser)
 

@@ -11,7 +11,6 @@ from capsule.core.errors import CapsuleError, UsageError
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
-    from capsule.doors import Tracker
     from capsule.wiring import Project
     from capsule.world import World
 
@@ -46,7 +45,7 @@ def replay_flags(args: argparse.Namespace) -> dict[str, object]:
     return {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
 
 
-def on_tape(world: World, project: Project, tracker: Tracker, args: argparse.Namespace) -> World:
+def on_tape(world: World, project: Project, args: argparse.Namespace) -> World:
     """The world as `--replay` and `--record` want it."""
     from capsule.wiring import recorded, replayed
 
@@ -55,19 +54,8 @@ def on_tape(world: World, project: Project, tracker: Tracker, args: argparse.Nam
         if note:
             print(f"note: {note}", file=sys.stderr)
     if getattr(args, "record", None):
-        file = Path(args.record).absolute()
-        _refuse_in_checkout(file, project, tracker)
-        world = recorded(world, project, file, start_over=args.fresh)
+        world = recorded(world, project, Path(args.record).absolute(), start_over=args.fresh)
     return world
-
-
-def _refuse_in_checkout(file: Path, project: Project, tracker: Tracker) -> None:
-    """Agents of a backlog work in the checkout: whatever lies there becomes part of their change."""
-    apart = not tracker.keeps_phases or project.settings.workspace.kind == "worktree"
-    if apart or not file.is_relative_to(project.root) or file.parent == project.root / ".capsule":
-        return
-    hint = f"Put it out of the way: --record .capsule/{file.name}"
-    raise UsageError(f"{file} lies in the checkout, and would become part of the change.", hint)
 
 
 def mission_state(project: Project, mission: str) -> MissionState:

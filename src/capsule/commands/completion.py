@@ -28,8 +28,9 @@ def whole_parser() -> argparse.ArgumentParser:
     from importlib import import_module
 
     from capsule.cli import VERBS
+    from capsule.commands.arguments import Parser
 
-    parser = argparse.ArgumentParser(prog="capsule")
+    parser = Parser(prog="capsule")
     parser.add_argument("--version", action="store_true", help="the version")
     commands = parser.add_subparsers(metavar="COMMAND")
     for name, verb in VERBS.items():

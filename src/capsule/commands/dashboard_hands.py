@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from capsule.commands.watching import Eyes, ask_to_stop, end_of
+from capsule.system.umask import of_the_user
 
 if TYPE_CHECKING:
     from capsule.commands.logs import Shelf
@@ -143,6 +144,7 @@ def _do(project: Project, words: Sequence[str]) -> Said:
         cwd=project.root,
         stdin=subprocess.DEVNULL,
         capture_output=True,
+        umask=of_the_user(),
         start_new_session=True,  # what was confirmed is done, also where the terminal goes away
         check=False,
     )

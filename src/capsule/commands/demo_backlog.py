@@ -129,9 +129,9 @@ def _type(words: tuple[str, ...], root: Path) -> int:
 
 @contextmanager
 def _settings_of_our_own() -> Iterator[None]:
-    """Said by the environment, which wins over all files, so that no settings of the user's bend the story."""
+    """Set every setting but `sandbox` by the environment, which wins over all files, so that none bends the story."""
     before = dict(os.environ)
-    for name in [name for name in before if name.startswith("CAPSULE_")]:
+    for name in [name for name in before if name.startswith("CAPSULE_") and name != "CAPSULE_SANDBOX"]:
         del os.environ[name]
     os.environ.update(_environment())
     try:

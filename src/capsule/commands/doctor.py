@@ -305,24 +305,10 @@ def _tools(_: Patient) -> Iterator[Finding]:
             yield Finding(name, "optional", f"not installed: {purpose}", f"To get it: {get_it}")
 
 
-_WITHOUT = "agents and tests run with your own permissions, and control files of .git are compared after each phase"
-
-
 def _sandbox(patient: Patient) -> Iterator[Finding]:
-    """Which level is in force, by the same words and the same try that a run goes by."""
-    from capsule.system.sandbox import level
+    from capsule.commands.doctor_sandbox import sandbox_findings
 
-    wanted = patient.loaded.settings.sandbox
-    try:
-        found = level(wanted, os.environ)
-    except CapsuleError as fault:
-        yield Finding("sandbox", "missing", fault.message, fault.hint)
-        return
-    if found.program:
-        about = "agents and tests change only their own place, and see nothing of your home but tools"
-        yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
-    else:
-        yield Finding("sandbox", "warning", f"none ({found.why}): {_WITHOUT}", found.hint or "Set `sandbox: auto`.")
+    yield from sandbox_findings(patient.loaded.settings.sandbox)
 
 
 def _notify(patient: Patient) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import ITEM_ID, project_option
 from capsule.core.campaign import is_container
 from capsule.core.item import HELD, Item, check_id
 
@@ -48,7 +48,9 @@ class Answer:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("item", metavar="ID", nargs="?", help="only this item, and what would make it move")
+    parser.add_argument(
+        "item", metavar="ID", type=ITEM_ID, nargs="?", help="only this item, and what would make it move"
+    )
     parser.add_argument("--json", action="store_true", help="a list, in the order of the queue")
     project_option(parser)
 

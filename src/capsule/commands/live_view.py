@@ -85,7 +85,7 @@ class HeldBack:
 def view_run(args: argparse.Namespace) -> int:
     from capsule.wiring import open_project
 
-    items = tuple(check_id(name) for name in ([args.item] if args.item else []) + args.target)
+    items = tuple(check_id(name) for name in ([] if args.item is None else [args.item]) + args.target)
     project = open_project(args.project_dir, flags_of(args))
     otherwise = args.fresh or args.rebase or args.record or args.replay
     found = None if otherwise else running_already(project, items)

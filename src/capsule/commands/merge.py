@@ -69,7 +69,8 @@ def _check_signed_off(plan: Plan, world: World) -> None:
     """By the journal where the mission has one, else by the last verdict in the worklog's own section."""
     from capsule.core.worklog import section_of, signed_off
 
-    mission, workspace = plan.order.mission, world.workspace(plan.order.mission, plan.order.workflow.workspace)
+    mission, workflow = plan.order.mission, plan.order.workflow
+    workspace = world.workspace(mission, plan.order.into if workflow.publishes_steps else "")
     if not workspace.path.is_dir():
         raise CapsuleError(f"{mission} has no worktree.", f"Make one with `capsule run {mission}`.")
     last = _last_review(plan.order.workflow)

@@ -131,20 +131,8 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
         return f"{going_on} is under way"
     if repository.is_detached(git):
         return "HEAD is on no branch"
-    if _is_worked_in(git):  # what is changed there is the agent's, and a commit of ours takes along nothing of it
-        return ""
     dirty = len(repository.dirty_paths(git, own_files))
     return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""
-
-
-def _is_worked_in(git: Git) -> bool:
-    """A run is at work in this checkout."""
-    from capsule.system.lock import holder
-
-    try:
-        return holder(git.capsule_dir / "locks" / "checkout.lock") is not None
-    except LockHeld:  # by somebody out of our sight
-        return True
 
 
 def books_of(project: Project, tracker: Tracker) -> Books:

@@ -67,7 +67,7 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     repository.exclude_artefacts(project.git, base)
     words, ahead = words_at(project, base), _ahead(project, base)
     with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):
-        workspace = world.workspace(item_id, "worktree")
+        workspace = world.workspace(item_id, "")
         if workspace.path.exists():
             raise Refused(
                 f"{item_id} has a worktree already: {workspace.path}.",

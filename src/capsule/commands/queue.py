@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 from capsule.commands.common import mission_state, on_tape
 from capsule.commands.output import JSON, NONE
 from capsule.core.campaign import is_container
-from capsule.core.errors import LockHeld, Refused, UsageError
+from capsule.core.errors import Refused, UsageError
 from capsule.core.event import RUN
 from capsule.core.item import HELD, Item
 
@@ -142,30 +141,12 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
 
     lines = QueueReport(standing=partial(mission_state, project), budget=budget_of(project.settings))
     with (
-        _checkout_lock(project, tracker),
         Stop() as stop,
         notified(project, _observer(project, tracker, args, lines)) as observer,
         open_world(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
     ):
-        world = on_tape(opened, project, tracker, args)
+        world = on_tape(opened, project, args)
         work_through(*set_up(world), world, report)
-
-
-@contextmanager
-def _checkout_lock(project: Project, tracker: Tracker) -> Iterator[None]:
-    """Whoever works in the checkout works there alone."""
-    from capsule.system.lock import FileLock
-
-    if not tracker.keeps_phases or project.settings.workspace.kind == "worktree":
-        yield
-        return
-    lock = FileLock(project.state_folder / "locks" / "checkout.lock")
-    try:
-        lock.acquire()
-    except LockHeld as held:
-        raise LockHeld("Another run is at work in this checkout.", held.hint) from None
-    with lock:
-        yield
 
 
 def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, lines: QueueReport) -> Observer:
@@ -227,9 +208,11 @@ class ProjectDesk:
         return plan_mission(self._project, self._tracker, item.id, self._args)
 
     def order(self, item: Item) -> tuple[Order, World]:
-        from capsule.commands.run import check_agents, make_place_ready
+        from capsule.commands.run import check_agents, make_place_ready, refuse_dirty
 
         plan = self.plan(item)
+        if plan.order.workflow.publishes_steps and not self._taken:  # afterwards people may edit what they like
+            refuse_dirty(self._project, self._tracker, self._args)
         if plan.merged_already:  # a mission of its own would do it all again
             hint = "Close it by hand, or run it again once the tracker lets it be closed."
             raise Refused(f"{item.id} is merged, and its tracker did not let it be closed.", hint)

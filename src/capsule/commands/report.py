@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import ITEM_ID, project_option
 from capsule.core.errors import Refused
 from capsule.core.item import check_id
 
@@ -35,7 +35,9 @@ Exit code: 0 told, also where there is nothing to tell yet, 1 there is no such m
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("items", metavar="ID", nargs="*", help="missions, or epics and features that hold some")
+    parser.add_argument(
+        "items", metavar="ID", type=ITEM_ID, nargs="*", help="missions, or epics and features that hold some"
+    )
     project_option(parser)
     parser.add_argument("--run", metavar="NAME", help="the missions of one run: queue, or what `capsule run` was given")
     parser.add_argument("--since", metavar="WHEN", help="only what happened since: 30m, 12h, 2d, 1w, or a date (UTC)")

@@ -20,9 +20,9 @@ def rebuild(project: Project, tracker: Tracker, item: Item) -> None:
     from capsule.rules import guardrails_of
 
     state = known_mission(project, item.id)
-    if state.workflow.workspace != "worktree":
-        hint = f"Merge or rebase the branch yourself, then go on: capsule run {item.id}"
-        raise Refused(f"{item.id} works in the checkout, which Capsule does not rebase.", hint)
+    if state.workflow.publishes_steps:
+        hint = f"Go on: capsule run {item.id}"
+        raise Refused(f"{item.id} follows {state.into} by itself: there is nothing to rebase.", hint)
     if item.blocked:
         with grip(project, tracker, item.id) as held:
             move(
@@ -46,7 +46,7 @@ def start_anew(project: Project, tracker: Tracker, item: Item) -> None:
     if not state.under_way:
         return
     entry = state.workflow.entry()
-    if state.workflow.workspace != "worktree":
+    if state.workflow.publishes_steps:
         hint = f"Go back to where it is to start again: capsule advance {item.id} --to {entry}"
         raise Refused(f"What was done for {item.id} is committed already.", hint)
     end_mission(project, item.id, how="started over", branch=True)

@@ -10,10 +10,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import agent_options, judging_options, project_option, recording_options
+from capsule.commands.arguments import (
+    agent_options,
+    any_items,
+    dirty_option,
+    judging_options,
+    project_option,
+    recording_options,
+)
 from capsule.commands.common import flags_of, mission_state, on_tape
 from capsule.commands.output import JSON, NONE, output_options, wants_a_screen
-from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
 from capsule.core.item import Item, Status, check_id
 from capsule.core.text import nearest
 
@@ -55,8 +62,7 @@ or somebody else is at it; 130 stopped by a signal.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("item", metavar="ID", nargs="?", help="the item, as its tracker calls it")
-    parser.add_argument("--target", metavar="ID", action="append", default=[], help="the same as naming the item")
+    any_items(parser)
     project_option(parser)
     agent_options(parser)
     judging_options(parser)
@@ -70,6 +76,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")
     parser.add_argument("--fresh", action="store_true", help="start over; what was there is salvaged first")
     parser.add_argument("--rebase", action="store_true", help="rebuild the work on the new main and go on from there")
+    dirty_option(parser)
     output_options(parser)
 
 
@@ -80,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
         return view_run(args)
     from capsule.wiring import open_project, open_tracker
 
-    items = [check_id(name) for name in ([args.item] if args.item else []) + args.target]
+    items = [check_id(name) for name in ([] if args.item is None else [args.item]) + args.target]
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
     if not items or tracker.keeps_phases:
@@ -168,7 +175,6 @@ def plan_mission(
     from capsule.rules import choose_workflow, policy_at, words_at
     from capsule.system.git import check_version
     from capsule.workspaces import repository
-    from capsule.workspaces.claim import agent_left_something
 
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
@@ -180,17 +186,21 @@ def plan_mission(
     going_on = state.under_way and not args.fresh
     prepared = "" if state.started or args.fresh else _prepared_base(project, item_id)
     base = state.base if going_on else prepared or repository.base_of(project.git, args.base or start or "HEAD")
-    words = words_at(project, base)
-    policy, warnings = policy_at(project, base)
+    with lost_objects_of(item_id):
+        words = words_at(project, base)
+        policy, warnings = policy_at(project, base)
+        if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
+            repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=args.rebase)
     workflow = state.workflow if going_on else choose_workflow(project, item, words, args.workflow)
     _refuse_unknown_phase(item, workflow)
     if going_on:
         into, notes = state.into, _fixed_at_the_start(args)
-        if workflow.workspace == "checkout" and not agent_left_something(project.git, item_id):
-            _refuse_dirty(project, tracker)
-    elif workflow.workspace == "checkout":
-        into, notes = _in_the_checkout(project, tracker, args)
-        base = repository.base_of(project.git) if start else base
+        if workflow.publishes_steps and into != project.branch:
+            on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
+            raise Refused(f"{item_id} works for {into}, and {on}.", f"Go back to it: git switch {into}")
+    elif workflow.publishes_steps:
+        into, notes = _step_by_step(project, args)
+        base = repository.base_of(project.git, f"refs/heads/{into}")
     else:
         into, notes = _beside_the_checkout(project, tracker, base, args, held=bool(prepared or args.base or start))
     order = Order(
@@ -280,28 +290,28 @@ def _beside_the_checkout(
     return into, (note,) if dirty else ()
 
 
-def _in_the_checkout(project: Project, tracker: Tracker, args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """A mission in the checkout commits to the branch that is checked out, and starts from a clean tree."""
-    from capsule.workspaces import repository
-
+def _step_by_step(project: Project, args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
+    """A mission that publishes its steps commits them to the branch that was checked out when the run began."""
     if args.base or args.into:
-        hint = "Set workspace.kind to worktree to run it apart and merge it."
-        raise UsageError("--base and --into are for missions in a worktree; this one works in the checkout.", hint)
-    branch = repository.checked_out(project.git)
-    if not branch:
+        hint = "Set workspace.publish to merge to have the work merged at the end."
+        raise UsageError("--base and --into are for work that is merged; this one is published step by step.", hint)
+    if not project.branch:
         hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
-        raise CapsuleError("HEAD is detached, and work in the checkout goes to a branch.", hint)
-    _refuse_dirty(project, tracker)
-    return branch, ()
+        raise CapsuleError("HEAD is detached, and steps are committed to a branch.", hint)
+    return project.branch, ()
 
 
-def _refuse_dirty(project: Project, tracker: Tracker) -> None:
+def refuse_dirty(project: Project, tracker: Tracker, args: argparse.Namespace) -> None:
+    """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
     from capsule.workspaces import repository
+    from capsule.workspaces.upgrade import put_away_old_work
 
-    dirty = repository.dirty_paths(project.git, tracker.own_files())
+    for kept in put_away_old_work(project.git, tracker.own_files()):
+        print(f"note: what an agent of an earlier version left in your checkout is kept as {kept}", file=sys.stderr)
+    dirty = [] if args.allow_dirty else repository.dirty_paths(project.git, tracker.own_files())
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
-        hint = "Commit or stash it first: git stash -u"
+        hint = "Commit them; or --allow-dirty goes on, leaves your edits alone, and asks where work would touch them."
         raise CapsuleError(f"The checkout has uncommitted changes: {', '.join(dirty[:5])}{more}.", hint)
 
 
@@ -317,7 +327,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
         notified(plan.project, observer_for(plan, args)) as observer,
         open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as opened,
     ):
-        world = on_tape(opened, plan.project, plan.tracker, args)
+        world = on_tape(opened, plan.project, args)
         check_agents(plan, world)
         make_place_ready(plan)
         for closed in close_what_is_merged(world):
@@ -357,7 +367,7 @@ def say_if_unconfined(project: Project) -> None:
     settings = project.settings
     found = level(settings.sandbox, project.env)
     if not found.program and settings.sandbox != "off":
-        kept = "control files of .git are compared after each phase"
+        kept = "hooks and settings of the repository are checked after each phase"
         print(f"note: not sandboxed: {found.why}; {kept}.", file=sys.stderr)
 
 
@@ -365,8 +375,8 @@ def make_place_ready(plan: Plan) -> None:
     """The last thing before a mission starts: git is told what to ignore."""
     from capsule.workspaces import repository
 
-    in_worktree = plan.order.workflow.workspace == "worktree"
-    repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=in_worktree)
+    steps = plan.order.workflow.publishes_steps
+    repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 
 
 def check_agents(plan: Plan, world: World) -> None:

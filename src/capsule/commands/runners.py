@@ -19,6 +19,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
+from capsule.system.umask import of_the_user
 
 KINDS = ("out", "err")
 KEPT = 20
@@ -80,6 +81,7 @@ def start_runner(root: Path, words: Sequence[str], cwd: Path | None = None) -> R
             stdout=out,
             stderr=err,
             start_new_session=True,
+            umask=of_the_user(),
         )
     except OSError as error:
         for fd in files:

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
+from capsule.system.umask import of_the_user
 
 DESCRIPTION = """\
 Make a small project to try the pipeline on: a contact list in Python whose tracker asks for two functions that do not
@@ -262,6 +263,7 @@ def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> N
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=of_the_user(),
         )
         try:
             code = process.wait(PATIENCE)

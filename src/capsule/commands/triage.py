@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from capsule.commands.arguments import agent_options, project_option
+from capsule.commands.arguments import agent_options, dirty_option, project_option
 from capsule.commands.common import flags_of
 from capsule.core.item import Status
 
@@ -31,6 +31,7 @@ def limits(parser: argparse.ArgumentParser, *, cap: bool = True) -> None:
     """Options of commands that start agents from the queue; what only `run` can set has its usual value."""
     if cap:
         parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
+    dirty_option(parser)
     parser.add_argument("--output", choices=("auto", "plain", "json"), default="auto", help="json: one event per line")
     parser.set_defaults(
         workflow=None, verify=None, max_retries=None, base=None, into=None, fresh=False, rebase=False, dry_run=False

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from capsule.core.errors import CapsuleError
+from capsule.system.umask import of_the_user
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,6 +43,8 @@ def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -
         from capsule.tui import admission, web
     except ImportError as fault:
         raise CannotServe(f"The dashboard cannot be served: {fault}.", "Install Capsule anew.") from fault
+    if of_the_user() != -1:
+        os.umask(of_the_user())  # each tab is a command of ours, which closes its own files to others
     with listen(host, port) as listening:
         address, port = listening.getsockname()[:2]
         keys = admission.Keys()

@@ -1,6 +1,6 @@
 """What agents have used up, and what they may: money, tokens and time, by phase, by mission and by run.
 
-Not every CLI says what it costs, and one that was killed says nothing at all. Such runs are counted apart: a sum with
+Not every CLI says what it costs, and one that was ended says less. Such runs are counted apart: a sum with
 some of them in it is a lower bound, a sum of nothing else is unknown, and neither is ever shown as zero.
 """
 

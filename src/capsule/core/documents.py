@@ -27,6 +27,13 @@ def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
     return sorted(p for p in paths if p.startswith(idea) or (p.startswith(folder) and "/" in p[len(folder) :]))
 
 
+def is_of_another_item(mission: str, path: str) -> bool:
+    """Whether a path belongs to the documents of an item that this mission is not about."""
+    item = re.match(r"([A-Za-z]+-)[0-9]+", mission)
+    found = re.match(r"(?:changes|_ideas)/(([A-Za-z]+-)[0-9]+)_", path)
+    return item is not None and found is not None and found[2] == item[1] and found[1] != item[0]
+
+
 def is_paper(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
     """Whether a path is one that planning an item may write: text that nothing runs and no test runner looks at."""
     text = path.lower().endswith(PAPER) and not any(matches(path, glob) for glob in test_globs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
 
 class CapsuleError(Exception):
     """One line of cause, one line of what to do next, and the exit code."""
@@ -52,8 +55,52 @@ class Refused(CapsuleError):
     exit_code = 1
 
 
+class Overlap(Refused):
+    """Moving a branch would change files that a checkout of it holds edited."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        super().__init__(
+            f"Your checkout has uncommitted edits of {named}, which this would change.",
+            "Commit your edits, or put them away; then run the same command again.",
+        )
+        self.paths = tuple(paths)
+
+
+class Conflicts(Refused):
+    """A branch has moved, and what came there changes the same lines as the work."""
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(f"The branch changed meanwhile what the work changes: {', '.join(paths)}.")
+        self.paths = tuple(paths)
+
+
+class BranchMoved(CapsuleError):
+    """A branch has moved, so that work would be committed together with what it was not judged with."""
+
+
 class WorkspaceBroken(CapsuleError):
     """An agent left its place in a state that cannot be named or delivered: the phase ends in an ERROR."""
+
+
+class NoResult(CapsuleError):
+    """A command that was to judge the work was killed, twice: the mission halts, and nobody's work is to blame."""
+
+    exit_code = 1
+
+
+class ObjectLost(CapsuleError):
+    """The repository lacks an object that the journal names: a copy that is not whole, or a damaged disk."""
+
+
+@contextmanager
+def lost_objects_of(mission: str) -> Iterator[None]:
+    """Name the command that starts the mission over, wherever in it an object turns out to be lost."""
+    try:
+        yield
+    except ObjectLost as lost:
+        lost.hint = f"Bring it back from a copy that is whole, or start over: capsule run {mission} --fresh"
+        raise
 
 
 class LockHeld(CapsuleError):

@@ -154,6 +154,10 @@ class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="reb
     approved: dict[str, Checkpoint] = {}
     """What the reviews let pass, rebuilt in the same way as the work."""
     conflicts: tuple[str, ...] = ()
+    item: Item | None = None
+    """The item as its tracker has it, where a step could not be recorded and is done again."""
+    why: str = ""
+    """What the phase is told."""
 
 
 class MovedByHand(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):

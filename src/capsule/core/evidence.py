@@ -19,6 +19,8 @@ class Colour(StrEnum):
     EMPTY = "empty"
     TIMED_OUT = "timed out"
     NOT_RUN = "not run"
+    NO_RESULT = "no result"
+    """It was killed from outside: that says nothing about the tree."""
 
 
 REUSABLE = (Colour.GREEN, Colour.RED)

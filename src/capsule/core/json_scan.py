@@ -48,6 +48,15 @@ def last_object(data: bytes | bytearray) -> dict[str, object] | None:
     return _load(text[slice(*span)]) if span else None
 
 
+def object_at_the_end(data: bytes | bytearray) -> dict[str, object] | None:
+    """The last top-level JSON object, if nothing but space and the end of a code fence stands behind it."""
+    text = _ESCAPE_SEQUENCE.sub(b"", bytes(data[-WINDOW:]))
+    span = _last_span(text)
+    if span is None or text[span[1] :].strip(b" \t\r\n`"):
+        return None
+    return _load(text[slice(*span)])
+
+
 # --- what may stand between two neighbouring brackets ---------------------------------------------------------------
 
 _SPACE = rb"[ \t\n\r]*+"

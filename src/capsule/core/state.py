@@ -351,7 +351,8 @@ def _without_red(state: MissionState) -> dict[str, Observation]:
 
 def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
-    note = f"The work was rebuilt on the new main. Resolve these conflicts first: {', '.join(event.conflicts)}."
+    conflicts = f"Resolve these conflicts first: {', '.join(event.conflicts)}." if event.conflicts else ""
+    note = event.why or (conflicts and f"The work was rebuilt on the new main. {conflicts}")
     return msgspec.structs.replace(
         state,
         base=event.base,
@@ -362,7 +363,9 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
         observations=_without_red(state),
         to_do=names[names.index(event.re_enter) :],
         used={},
-        feedback={**state.feedback, event.re_enter: note} if event.conflicts else state.feedback,
+        feedback={**state.feedback, event.re_enter: note} if note else state.feedback,
+        item=event.item or state.item,
+        unrecorded=None,
     )
 
 

@@ -252,12 +252,48 @@ _PYTHON_VERDICT = re.compile(
 )
 
 
+# Signals that come from outside: the kernel short of memory, a limit, an operator, a machine that shuts down. A program
+# that ends itself with SIGABRT or SIGSEGV is another matter: that is how an assertion in C fails.
+_FROM_OUTSIDE = {1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 9: "SIGKILL", 15: "SIGTERM", 24: "SIGXCPU"}
+_SHELLS_SAY = 128
+_LAST_LINES = 20
+# How runners tell of a child that was killed; their own exit code does not. The group is the signal, in their words.
+_CHILD_KILLED = (
+    re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[.*\] (Hangup|Interrupt|Quit|Killed|Terminated|CPU time limit exceeded)"),
+    re.compile(r"^npm (?:ERR!|error) signal (SIG[A-Z]+)$"),
+    re.compile(r"^ *process didn't exit successfully: .* \(signal: \d+, (SIG[A-Z]+)\b"),
+    re.compile(r"^signal: (hangup|interrupt|quit|killed|terminated|CPU time limit exceeded)$"),
+)
+_SIGNALS_IN_WORDS = {
+    **{"hangup": 1, "interrupt": 2, "quit": 3, "killed": 9, "terminated": 15, "cpu time limit exceeded": 24},
+    **{name.lower(): number for number, name in _FROM_OUTSIDE.items()},
+}
+
+
+def killed_by(exit_code: int | None, tail: str) -> str:
+    """The signal from outside that ended a command, or what it had started, by name; '' where there was none.
+
+    A shell, and a sandbox, say 128 and the number. A runner whose exit code is the number of tests that failed says so
+    in its last lines, too.
+    """
+    if not exit_code:
+        return ""
+    lines = _COLOURING.sub("", tail).splitlines()[-_LAST_LINES:]
+    name = _FROM_OUTSIDE.get(exit_code - _SHELLS_SAY, "")
+    if name:
+        return "" if any(re.search(rf"\b{exit_code} fail", line) for line in lines) else name
+    found = (match[1] for line in lines for pattern in _CHILD_KILLED if (match := pattern.match(line)))
+    return next((_FROM_OUTSIDE[number] for word in found if (number := _SIGNALS_IN_WORDS.get(word.lower(), 0))), "")
+
+
 def colour_of(why: str, exit_code: int | None, tail: str, command: str = "") -> Colour:
     """How a run of the test command is read. Not run, skipped or timed out is never green; nothing ran is empty."""
     if why in ("timeout", "idle"):
         return Colour.TIMED_OUT
     if why != "exited" or exit_code is None or exit_code in (126, 127):
         return Colour.NOT_RUN
+    if killed_by(exit_code, tail):
+        return Colour.NO_RESULT
     text = _COLOURING.sub("", tail)
     if exit_code in (0, 5) and _any(_NOTHING_RAN, text):
         return Colour.EMPTY

@@ -109,8 +109,14 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     description: str = ""
     contract: Contract = Contract.SIGNAL
     workspace: str = "worktree"
+    """How the work is published, in the words it was first stored in: `worktree` merges all of it at the end,
+    `checkout` commits each step to the branch that is checked out. Files say `publish: merge` or `publish: steps`."""
     retries: int = 3
     prompts: dict[str, str] = {}
+
+    @property
+    def publishes_steps(self) -> bool:
+        return self.workspace == "checkout"
 
     def phase(self, name: str) -> Phase:
         return next(phase for phase in self.phases if phase.name == name)
@@ -159,6 +165,8 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 DOERS = ("prompt", "run", "do", "workflow")
+PUBLISH = {"merge": "worktree", "steps": "checkout"}
+"""How a workflow publishes its work, and the word it is stored as."""
 
 
 def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
@@ -167,8 +175,14 @@ def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
         raise SettingsError(
             f"{source} is not a workflow.", "It needs a `phases:` list; see docs/how-to/add-a-workflow."
         )
+    data = {"name": name, **data}
+    if "publish" in data:
+        how = data.pop("publish")
+        if how not in PUBLISH:
+            raise SettingsError(f"{source}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
+        data["workspace"] = PUBLISH[how]
     try:
-        workflow = msgspec.convert({"name": name, **data}, Workflow)
+        workflow = msgspec.convert(data, Workflow)
     except msgspec.ValidationError as fault:
         raise SettingsError(f"{source}: {_located(fault, data)}", _nearest_key(fault)) from None
     for complaint in complaints(workflow):

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, Overlap
 from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.item import Status, same_words
 from capsule.core.ledger import archived
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
+from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
 from capsule.doors import Candidate, Draft, Trunk
 from capsule.engine.discovered import file_discovered
@@ -56,8 +57,10 @@ def publish(job: Job) -> Report:
     if before and trunk.holds(before.commit):
         return _published(trunk, Candidate(before.commit, before.tree, before.onto))
     objection = _changed_under_us(job) or _moved_branch(job)
-    if objection:
-        return Report(parked(objection))
+    return Report(parked(objection)) if objection else _merge(job, trunk)
+
+
+def _merge(job: Job, trunk: Trunk) -> Report:
     at = job.world.clock.now()
     for _ in range(_MOST_ROUNDS):
         candidate = trunk.propose(job.workspace.head(), job.state.base, _merge_message(job), _draft(job, at))
@@ -67,11 +70,24 @@ def publish(job: Job) -> Report:
         if any(piece.standing is Standing.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
             return Report(_gate_red(evidence), evidence)
         job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
-        report = _published(trunk, candidate, evidence)
+        try:
+            report = _published(trunk, candidate, evidence)
+        except Overlap as edited:
+            return Report(parked(_in_the_way(job, edited)), evidence)
         if report.signal.verdict is Verdict.PASS:
             left_with_it = {ARCHIVED_AT: at} if books_of(job.state, job.world) else {}
             return replace(report, facts={**report.facts, **left_with_it})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
+
+
+def _in_the_way(job: Job, edited: Overlap) -> str:
+    """Main does not move over an edit of the user's: left as it is, their next commit would take the merge out."""
+    state = job.state
+    reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
+    verb = "unblock" if books_of(state, job.world) else "merge" if reviewed else "run"
+    named = ", ".join(edited.paths[:5]) + (f" and {len(edited.paths) - 5} more" if len(edited.paths) > 5 else "")
+    then = f"capsule {verb} {state.parent or state.mission}"
+    return f"your checkout has an uncommitted edit of {named}: commit it or put it away, then `{then}`"
 
 
 def _draft(job: Job, at: str) -> Draft | None:
@@ -106,7 +122,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
     look = Look(job.state, job.phase, passed(""), job.workspace, job.world, candidate.tree, candidate.tree)
-    job.workspace.watch()
+    job.workspace.snapshot()
     try:
         seen = look.observe(candidate.tree)
     finally:

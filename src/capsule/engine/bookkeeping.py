@@ -1,27 +1,27 @@
 """Mission and tracker kept in agreement, where the tracker keeps its state in the project.
 
 The tracker says where an item stands, the journal how it got there. After a step the tracker is told (`_record`);
-before the next one it is asked (`_agree`). Where the two differ a human has moved the item, and the tracker wins. Not
-while a step runs: then it may have been the agent, so what only the step's outcome may change is put back and reported.
+before the next one it is asked (`_agree`). Where the two differ a human has moved the item, and the tracker wins.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import msgspec
 
 from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import UnknownItem
-from capsule.core.event import Abandoned, MovedByHand, Recorded, StepEnded, Warned
+from capsule.core.errors import BranchMoved, Conflicts, UnknownItem
+from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
+from capsule.core.evidence import Checkpoint, Colour, Observation
 from capsule.core.item import Item, stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
+from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
 from capsule.doors import BookEntry, Books
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
 from capsule.engine.job import Job, books_of, note, place_of
+from capsule.engine.verify import Look
 from capsule.world import World
 
 
@@ -46,22 +46,41 @@ def set_right(state: MissionState, world: World) -> bool:
     if state.unrecorded:
         _record(state, state.unrecorded, world, books)
         return True
-    return state.under_way and _agree(state, world, books)
+    return state.under_way and _agree(state, world)
 
 
 def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -> None:
-    """One commit holds the step: state, documents, code, worklog and follow-ups together."""
+    """Put the step into one commit: state, documents, code, worklog and follow-ups together.
+
+    The branch may have moved since the work was judged. Work that does not fit what came there goes back to its phase.
+    """
     place, held = place_of(state, world), ended.outcome.checkpoint
     work = place.hand_over(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
-    entry = BookEntry(
-        key=f"{state.mission}/{ended.key}",
-        message=ended.message,
-        assignments=ended.assignments,
-        branch=state.into,
-        since=state.base,
-        work=work,
-    )
-    booked = books.write(entry)
+    while True:
+        try:
+            judged = _judged_with_the_branch(state, ended, work, world, books) if work else ""
+            booked = books.write(
+                BookEntry(
+                    key=f"{state.mission}/{ended.key}",
+                    message=ended.message,
+                    assignments=ended.assignments,
+                    branch=state.into,
+                    since=state.base,
+                    work=work,
+                    judged=judged,
+                )
+            )
+            break
+        except BranchMoved:
+            continue  # to a commit that nobody has judged the work together with
+        except Conflicts as found:
+            paths = ", ".join(found.paths)
+            why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."
+            note(world, state.mission, _sent_back(state, ended, world, why))
+            return
+        except _RedTogether as red:
+            note(world, state.mission, _sent_back(state, ended, world, str(red)))
+            return
     for warning in booked.warnings:
         note(world, state.mission, Warned(at=world.clock.now(), text=warning))
     event = Recorded(
@@ -74,7 +93,49 @@ def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -
     note(world, state.mission, event)
 
 
-def _agree(state: MissionState, world: World, books: Books) -> bool:
+class _RedTogether(Exception):
+    """The work was green where it was made, and is not together with what came to the branch since."""
+
+
+def _judged_with_the_branch(state: MissionState, ended: StepEnded, work: Checkpoint, world: World, books: Books) -> str:
+    """Run the tests on the work as it will be on its branch, where the phase promised green; the tree that was judged.
+
+    Where the branch has not moved, the result is in the journal already and nothing is run.
+    """
+    phase, policy, signal = state.workflow.phase(ended.phase), state.policy, ended.outcome.signal
+    place = place_of(state, world)
+    promised = "green" in phase.checks or ("green-when-done" in phase.checks and signal.verdict is Verdict.PASS)
+    if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
+        return ""
+    tree = books.combined(work, world.trunk(state.into).tip())
+    place.snapshot()
+    try:
+        seen = Look(state, phase, signal, place, world, tree, tree).observe(tree)
+    finally:
+        place.stand_down()
+    if seen.colour is not Colour.GREEN:
+        raise _RedTogether(_red_together(state.into, seen))
+    return place.essence(tree)
+
+
+def _red_together(branch: str, seen: Observation) -> str:
+    return f"`{seen.command}` is {seen.colour.value} together with what came to {branch} meanwhile.\n\n{seen.tail}"
+
+
+def _sent_back(state: MissionState, ended: StepEnded, world: World, why: str) -> Rebased:
+    """The phase again, from its own work, on the branch as it is by now."""
+    return Rebased(
+        at=world.clock.now(),
+        base=state.base,
+        checkpoint=ended.outcome.checkpoint or Checkpoint(state.base, state.base, ""),
+        re_enter=ended.phase,
+        approved={name: held for name, held in state.approved.items() if name != ended.phase},
+        item=world.tracker.item(state.item.id),
+        why=why,
+    )
+
+
+def _agree(state: MissionState, world: World) -> bool:
     try:
         found = world.tracker.item(state.item.id)
     except UnknownItem:
@@ -82,10 +143,6 @@ def _agree(state: MissionState, world: World, books: Books) -> bool:
             return False
         note(world, state.mission, Abandoned(at=world.clock.now(), how="archived by hand"))
         return True
-    if state.begun and _put_back(state.item, found, books):
-        words = f"{state.item.id} was changed in the tracker while {state.begun.phase} ran; put back"
-        note(world, state.mission, Warned(at=world.clock.now(), text=words))
-        found = world.tracker.item(state.item.id)
     if _same(state.item, found):
         return False
     now = edited_by_hand(state, world)
@@ -99,23 +156,6 @@ def _agree(state: MissionState, world: World, books: Books) -> bool:
         approved=approved_with_edits(state, now, world) if now else {},
     )
     note(world, state.mission, moved)
-    return True
-
-
-def tracker_files(job: Job) -> Mapping[str, bytes]:
-    """The tracker's files before an agent is let loose."""
-    return job.world.books.files() if job.world.books else {}
-
-
-def look_after(job: Job, before: Mapping[str, bytes]) -> tuple[str, ...]:
-    """What only the outcome may change is as it was; what was changed is said."""
-    return job.world.books.look_after(before) if job.world.books else ()
-
-
-def _put_back(known: Item, found: Item, books: Books) -> bool:
-    if guarded(known) == guarded(found):
-        return False
-    books.write(BookEntry(key="", message="", assignments=(Assign(known.id, guarded(known)),)), commit=False)
     return True
 
 

@@ -17,6 +17,7 @@ from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import SpecPhase, phases_of, ticked
 from capsule.core.state import MissionState
+from capsule.engine.exchange import first_checkpoint
 from capsule.engine.job import Job, Order, Report, passed, standing
 
 
@@ -32,8 +33,8 @@ class _Part:
 
 def run_child(job: Job) -> Report:
     """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, a merged one is counted."""
-    if job.state.checkpoint is None:
-        job.workspace.prepare(job.state.base)
+    checkpoint = job.state.checkpoint or first_checkpoint(job)
+    job.workspace.follow(checkpoint)
     part = _next_part(job)
     if part is None:
         return Report(_nothing_left(job))
@@ -43,6 +44,7 @@ def run_child(job: Job) -> Report:
         state = job.pursue(_order(job, child, part), job.world)
     if state.under_way and not state.halt:
         raise Paused(f"{child} is as far as this run may go.")
+    job.workspace.follow(checkpoint)  # to what the child has merged
     if state.finished and part.document:
         _tick(job, part)
     facts = {child: state.facts.get("merged", ""), _count(job): str(part.number)} if state.finished else {}
@@ -54,7 +56,7 @@ def _order(job: Job, child: str, part: _Part) -> Order:
         mission=child,
         item=msgspec.structs.replace(part.item, id=child),
         workflow=job.world.words.workflow(job.phase.workflow),
-        into=job.workspace.branch,
+        into=job.workspace.publishes_to or job.workspace.branch,
         base=job.workspace.head(),
         policy=job.state.policy,
         parent=job.mission,

@@ -17,6 +17,7 @@ from capsule.core.errors import AgentUnavailable, Interrupted, ProviderLimit
 from capsule.core.event import Salvaged, Spent, Waiting
 from capsule.core.evidence import Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
+from capsule.core.stamps import clock_time
 from capsule.core.text import sentence
 from capsule.doors import Agent
 from capsule.engine.brief import brief
@@ -98,7 +99,7 @@ def _with_result(grounds: Grounds, result_path: str) -> Grounds:
 
 def start_from_checkpoint(job: Job) -> str:
     """Make the workspace equal to the last recorded state; the tree it then holds."""
-    checkpoint = job.state.checkpoint or _first_checkpoint(job)
+    checkpoint = job.state.checkpoint or first_checkpoint(job)
     salvage = job.workspace.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
@@ -106,7 +107,7 @@ def start_from_checkpoint(job: Job) -> str:
     return job.workspace.delivered(checkpoint)
 
 
-def _first_checkpoint(job: Job) -> Checkpoint:
+def first_checkpoint(job: Job) -> Checkpoint:
     """A workflow may begin with an agent: then nobody has made the workspace yet."""
     job.workspace.prepare(job.state.base)
     return job.workspace.base_checkpoint(job.state.base)
@@ -129,9 +130,11 @@ def _passing(job: Job, transcript: Transcript) -> Failure:
 
 def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
     if waited + seconds > job.world.limits.wait_seconds:
+        at = clock_time(job.world.clock.now(), seconds)
+        so_far = f", and it has waited {duration(waited)} already" if waited else ""
         raise ProviderLimit(
-            f"{sentence(failure.reason)} The next try would be in {duration(seconds)}, after {duration(waited)}.",
-            f"Run it again later: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
+            f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
+            f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
         )
     job.note(Waiting(at=job.world.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
     if not job.world.clock.wait(seconds):

@@ -106,7 +106,7 @@ def only_to_be_closed(state: MissionState) -> bool:
 
 def place_of(state: MissionState, world: World, mission: str = "") -> Workspace:
     """Where this mission's agents work."""
-    return world.workspace(mission or state.mission, state.workflow.workspace)
+    return world.workspace(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
 def note(world: World, mission: str, event: Event) -> None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import msgspec
 
-from capsule.core.errors import CapsuleError, Paused
+from capsule.core.errors import CapsuleError, Paused, lost_objects_of
 from capsule.core.event import (
     MissionStarted,
     MovedByHand,
     Rebased,
     Reopened,
-    Salvaged,
     StepBegun,
     StepEnded,
     Stopped,
@@ -33,27 +31,15 @@ from capsule.world import World
 
 def pursue(order: Order, world: World) -> MissionState:
     """Start it or go on with it, under its claim, until it ends, halts or is stopped."""
-    with world.journal.claim(order.mission):
+    with world.journal.claim(order.mission), lost_objects_of(order.mission):
         _make_ready(order, world)
         try:
-            state = run(order.mission, world)
-        except CapsuleError as stop:
-            with suppress(CapsuleError):  # what stopped us is what is to be told
-                _leave(order.mission, world, "stopped")
-            if not isinstance(stop, Paused):
-                note(world, order.mission, Stopped(at=world.clock.now(), cause=stop.message, exit_code=stop.exit_code))
+            return run(order.mission, world)
+        except Paused:
             raise
-        if not state.finished:
-            _leave(order.mission, world, "left unfinished")
-        return state
-
-
-def _leave(mission: str, world: World, why: str) -> None:
-    """A place that is shared with people is left as they expect it; what was under way there is kept."""
-    state = standing(world, mission)
-    ref = place_of(state, world).withdraw(why) if state.workflow.phases else ""
-    if ref:
-        note(world, mission, Salvaged(at=world.clock.now(), ref=ref, why=why))
+        except CapsuleError as stop:
+            note(world, order.mission, Stopped(at=world.clock.now(), cause=stop.message, exit_code=stop.exit_code))
+            raise
 
 
 def move_to(order: Order, world: World, phase: str) -> None:

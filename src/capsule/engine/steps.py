@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
-from capsule.core.errors import CapsuleError, SettingsError, WorkspaceBroken
+from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import FollowUp, Signal, Verdict, error_signal
@@ -22,7 +22,7 @@ from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
-from capsule.engine.bookkeeping import look_after, told, tracker_files
+from capsule.engine.bookkeeping import told
 from capsule.engine.children import run_child
 from capsule.engine.job import Job, Pursue, Report, parked, passed, place_of
 from capsule.engine.verify import CHECKS
@@ -79,7 +79,7 @@ def _watched(job: Job) -> Report:
     """Done, with an eye on what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
-    job.workspace.watch()
+    job.workspace.snapshot()
     try:
         return _undisturbed(job)
     finally:
@@ -91,7 +91,6 @@ def _undisturbed(job: Job) -> Report:
     left = job.workspace.put_right()
     if left:
         return _quarantined(Report(passed("")), left)
-    before = tracker_files(job)
     try:
         report = _done(job)
     except CapsuleError:
@@ -100,8 +99,7 @@ def _undisturbed(job: Job) -> Report:
             raise
         return _quarantined(Report(passed("")), breaches)
     breaches = job.workspace.put_right()
-    said = (*job.workspace.notices(), *look_after(job, before))
-    report = replace(report, warnings=report.warnings + said)
+    report = replace(report, warnings=report.warnings + tuple(job.workspace.notices()))
     return _quarantined(report, breaches) if breaches else report
 
 
@@ -145,6 +143,8 @@ def _done(job: Job) -> Report:
         return _DOERS[job.phase.doer](job)
     except WorkspaceBroken as broken:
         return Report(error_signal(broken.message))
+    except NoResult as none:
+        return Report(parked(none.message))
 
 
 def _any_changed(state: MissionState, world: World, globs: tuple[str, ...]) -> bool:

@@ -9,14 +9,15 @@ and its result is journaled by tree, so nothing is run twice and nothing an agen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
-from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson
+from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
 from capsule.core.hazards import hazards
@@ -24,13 +25,15 @@ from capsule.core.item import Status, with_values
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import open_boxes
 from capsule.core.state import MissionState, baseline
-from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, matches, runner_part
+from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
-from capsule.doors import Workspace
+from capsule.doors import Ran, Workspace
 from capsule.world import World
 
 TAIL = 6000
+TRIES = 2
+"""How often a command is run that somebody kills."""
 _SHOWN = 12
 
 
@@ -101,14 +104,31 @@ def observation_key(tree: str, command: str) -> str:
 
 
 def _run_tests(claim: Look, tree: str) -> Observation:
+    """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
+    for _ in range(TRIES):
+        seen = _run_tests_once(claim, tree)
+        if seen.colour is not Colour.NO_RESULT:
+            return seen
+    raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
+
+
+def no_result_of(command: str, killed_by: str, log: str, state: MissionState) -> NoResult:
+    return NoResult(
+        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or somebody ended it: "
+        f"see {log}; then go on with `capsule run {state.parent or state.mission}`."
+    )
+
+
+def _run_tests_once(claim: Look, tree: str) -> Observation:
     state, world = claim.state, claim.world
     _require_dependencies(claim, tree)
-    place = claim.workspace.gate(tree)
+    place, grounds = claim.workspace.gate(tree)
     log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
     env = {**claim.workspace.variables(place), **world.exported}
-    _require_own_code(claim, tree, place, env)
+    run = partial(world.shell.run, env=env, grounds=grounds)
+    _require_own_code(claim, tree, place, run)
     world.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = world.shell.run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60, env=env)
+    ran = run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
@@ -136,13 +156,13 @@ def _require_dependencies(claim: Look, tree: str) -> None:
         raise NeedsPerson(cause, hint)
 
 
-def _require_own_code(claim: Look, tree: str, place: Path, env: Mapping[str, str]) -> None:
+def _require_own_code(claim: Look, tree: str, place: Path, run: Callable[..., Ran]) -> None:
     """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
     state, world = claim.state, claim.world
 
     def ask(command: str) -> str:
         log = world.archive.working_folder(state.mission) / "probe.log"
-        return world.shell.run(command, place, log, timeout=_PROBE_SECONDS, env=env).tail
+        return run(command, place, log, timeout=_PROBE_SECONDS).tail
 
     found = claim.workspace.strays(tree, place, state.policy.test, ask)
     if found:

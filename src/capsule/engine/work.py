@@ -5,15 +5,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from capsule.core.briefing import Transcript
-from capsule.core.errors import CapsuleError, Interrupted
+from capsule.core.errors import CapsuleError, Interrupted, NoResult
 from capsule.core.failure import Kind
 from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_result, read_signal
 from capsule.core.state import agent_for
+from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line
+from capsule.doors import Ran
 from capsule.engine.brief import answers_by_file, exported, timeout_of
 from capsule.engine.exchange import converse, start_from_checkpoint
-from capsule.engine.job import Job, Report, passed, sent_back
-from capsule.engine.verify import TAIL, Look, look
+from capsule.engine.job import Job, Report, parked, passed, sent_back
+from capsule.engine.verify import TAIL, TRIES, Look, look, no_result_of
 
 _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
@@ -30,7 +32,10 @@ def run_agent(job: Job) -> Report:
     transcript, before = exchange.transcript, exchange.before
     signal = _signal(job, transcript)
     tree = job.workspace.tree()
-    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+    try:
+        evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+    except NoResult as none:  # caught here, so that what the agent used is recorded
+        signal, evidence = parked(none.message), ()
     return Report(
         signal,
         evidence,
@@ -44,19 +49,16 @@ def run_agent(job: Job) -> Report:
 
 
 def run_command(job: Job) -> Report:
-    """A gate: exit 0 is PASS, anything else is NEEDS_WORK with the end of its output."""
-    before = start_from_checkpoint(job)
-    log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
-    ran = job.world.shell.run(
-        job.phase.run, job.workspace.path, log, timeout=timeout_of(job), env=exported(job, job.workspace.path)
-    )
-    job.workspace.put_right()  # as after an agent
-    if ran.why == "stopped":
-        raise Interrupted(f"Stopped during {job.phase.name}.")
-    if ran.why == "not-started":
-        raise CapsuleError(
-            f"{job.phase.name} could not be started: {one_line(ran.tail)}.", "Mend that, then run again."
-        )
+    """A gate: exit 0 is PASS, anything else is NEEDS_WORK with the end of its output; killed, it is run once more."""
+    for _ in range(TRIES):
+        before = start_from_checkpoint(job)
+        ran = _run_gate(job)
+        killed = killed_by(ran.exit_code, ran.tail) if ran.why == "exited" else ""
+        if not killed:
+            break
+    else:
+        raise no_result_of(job.phase.run, killed, str(ran.log), job.state)
+    log = ran.log
     ok = ran.why == "exited" and ran.exit_code == 0
     how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
@@ -64,6 +66,22 @@ def run_command(job: Job) -> Report:
     evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
     files = tuple(change.path for change in job.workspace.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
+
+
+def _run_gate(job: Job) -> Ran:
+    log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
+    place = job.workspace.path
+    env, grounds = exported(job, place), job.workspace.let_in()
+    ran = job.world.shell.run(job.phase.run, place, log, timeout=timeout_of(job), env=env, grounds=grounds)
+    job.workspace.put_right()  # as after an agent
+    job.workspace.see_out()
+    if ran.why == "stopped":
+        raise Interrupted(f"Stopped during {job.phase.name}.")
+    if ran.why == "not-started":
+        raise CapsuleError(
+            f"{job.phase.name} could not be started: {one_line(ran.tail)}.", "Mend that, then run again."
+        )
+    return ran
 
 
 def _signal(job: Job, transcript: Transcript) -> Signal:
@@ -109,6 +127,8 @@ def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ..
     found = list(job.workspace.notices())
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
+    if transcript.detail:
+        found.append(f"about the agent: {transcript.detail}")
     if answers_by_file(job) and transcript.exit_code not in (0, None) and not signal.synthetic:
         found.append(f"the agent exited with {transcript.exit_code}, but left a valid result")
     budget, usage = job.world.limits.budget, transcript.usage

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator
 from capsule.core.board import Board, MissionView, RunView
 from capsule.core.budget import duration
 from capsule.core.cards import Attempt
+from capsule.core.event import Waiting
 from capsule.core.evidence import Standing
 from capsule.core.outline import Entry
+from capsule.core.stamps import clock_time
 from capsule.core.standpoint import ENDED, HALTED, Word, let_pass
 from capsule.core.text import sentence
 from capsule.reports.account_words import LET_PASS, agents_used
@@ -58,7 +60,7 @@ def mission_lines(view: MissionView) -> Iterator[str]:
     if view.pid is not None:
         yield f"  stage {view.stage} of {view.stages}{_attempt(view)}; {duration(int(view.seconds))} in all"
     if view.waiting:
-        yield f"  waits for its provider: {clean(view.waiting.failure.reason)}"
+        yield f"  {_wait(view.waiting)}"
     if view.doing:
         yield f"  doing: {clean(view.doing[-1])}"
     last = next((attempt for attempt in reversed(view.attempts) if attempt.ended), None)
@@ -129,13 +131,18 @@ def changes(before: Board, after: Board) -> Iterator[str]:
             yield f"{clean(run.name)}: {run_sentence(run)}"
 
 
+def _wait(waiting: Waiting) -> str:
+    until = clock_time(waiting.at, waiting.seconds)
+    return f"waits for its provider until {until}: {clean(waiting.failure.reason)}"
+
+
 def _changed(before: MissionView | None, after: MissionView) -> Iterator[str]:
     told = {attempt.key for attempt in before.attempts if attempt.ended} if before else set()
     for attempt in after.attempts if before else ():
         if attempt.ended and attempt.key not in told:
             yield f"{after.mission}: {attempt_sentence(attempt)}"
     if after.waiting and (before is None or before.waiting != after.waiting):
-        yield f"{after.mission}: waits for its provider: {clean(after.waiting.failure.reason)}"
+        yield f"{after.mission}: {_wait(after.waiting)}"
     if before is None or (before.sentence, before.attempt) != (after.sentence, after.attempt):
         yield f"{after.mission}: {clean(after.sentence)}{_attempt(after)}"
     if after.unverified and (before is None or before.unverified != after.unverified):

@@ -35,6 +35,7 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.signal import Verdict
+from capsule.core.stamps import clock_time
 from capsule.core.standpoint import let_pass, unverified
 from capsule.core.state import MissionState, apply
 from capsule.core.text import sentence
@@ -94,7 +95,8 @@ class PlainReport:
         elif isinstance(event, StepEnded | Stopped):
             self._pulse.end(mission)
         elif isinstance(event, Waiting):
-            self._pulse.now(mission, f"waiting for the provider ({event.failure.kind.value})")
+            until = clock_time(event.at, event.seconds)
+            self._pulse.now(mission, f"waiting for the provider ({event.failure.kind.value}), next try at {until}")
         elif isinstance(event, Observed):
             self._pulse.now(mission, "")
         elif isinstance(event, RunEnded):
@@ -211,9 +213,8 @@ class PlainReport:
         self._say(f"! {where if event.item else f'{event.what} was {event.found} by hand'}", _INDENT)
 
     def _waiting(self, _mission: str, event: Waiting) -> None:
-        self._say(
-            f"! {sentence(event.failure.reason)} Waiting {duration(event.seconds)}, then it is started again.", _INDENT
-        )
+        wait = f"Waiting {duration(event.seconds)}, next try at {clock_time(event.at, event.seconds)}."
+        self._say(f"! {sentence(event.failure.reason)} {wait}", _INDENT)
 
     def _warned(self, _mission: str, event: Warned) -> None:
         self._say(f"! {event.text}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from capsule.system import git_environment
+from capsule.system import git_environment, git_settings
 from capsule.system.secrets import is_secret
 
 OURS = "CAPSULE_"
@@ -43,31 +43,38 @@ _KNOWN = (*_PERSON, *_TERMINAL, *_MACHINE, *_NETWORK, *_TOOLCHAINS, "GIT_*")
 def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
     """What is known to be needed and harmless, and what `passes` (names, or patterns such as AWS_*) lets through."""
     asked = tuple(passes)
-    return {
+    found = {
         name: value
         for name, value in _for_others(env).items()
         if _named(name, asked) or (_named(name, _KNOWN) and not _withheld(name, value))
     }
+    return found | git_settings.given(env, lambda name: _named(name, asked))
 
 
 def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
     """Everything but what looks like a secret, unless `passes` names it."""
     asked = tuple(passes)
-    return {
+    found = {
         name: value for name, value in _for_others(env).items() if _named(name, asked) or not _withheld(name, value)
     }
+    return found | git_settings.given(env, lambda name: _named(name, asked))
 
 
 def _for_others(env: Mapping[str, str]) -> dict[str, str]:
-    """Without the relative entries of PATH: what others run in is a repository that may bring a `git` of its own."""
+    """Without the relative entries of PATH: what others run in is a repository that may bring a `git` of its own.
+
+    Git settings that are numbered are chosen one by one, and come on top.
+    """
     theirs = git_environment.for_others(env)
     path = {"PATH": git_environment.absolute_entries(theirs["PATH"])} if "PATH" in theirs else {}
-    return {name: value for name, value in theirs.items() if not name.startswith(OURS)} | path
+    chosen = (name for name in theirs if not name.startswith(OURS) and not git_settings.is_numbered(name))
+    return {name: theirs[name] for name in chosen} | path
 
 
 def _withheld(name: str, value: str) -> bool:
     """A proxy's password goes along: without the proxy there is no network at all. It is kept out of every log."""
-    return is_secret(name, value) and not name.lower().endswith("_proxy")
+    secret = is_secret(name, value) or git_settings.may_hold_a_credential(name)
+    return secret and not name.lower().endswith("_proxy")
 
 
 def _named(name: str, patterns: Iterable[str]) -> bool:

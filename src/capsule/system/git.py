@@ -24,9 +24,9 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from capsule.core.errors import CapsuleError, PrerequisiteMissing
-from capsule.system import git_environment, git_locks, git_refs
-from capsule.system.files import sweep_temps, write_atomically
+from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing
+from capsule.system import git_environment, git_layout, git_locks, git_refs
+from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git_objects import (
     Checkout,
     Commit,
@@ -42,12 +42,20 @@ from capsule.system.git_objects import (
     read_person,
     shown,
 )
+from capsule.system.umask import of_the_user
 
 OLDEST = (2, 38)
+INSIDE_A_SANDBOX = "/run/capsule/git"
+"""Where a sandbox shows the git directory that a mission's place has while somebody works there."""
+_PRIVATE = re.compile(r"(.+)/capsule/private/[^/]+/git", re.DOTALL)
 TIMEOUT = 600.0
 _GET_GIT = "Install git 2.38 or newer: https://git-scm.com/downloads"
+_WHOLE_ID = re.compile(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b")
 _DIFF = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv")
 _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
+_CHECKOUT = "checkout"
+"""Where the main worktree is, for whoever comes from a linked one: git keeps no note of it."""
+_LONGEST_PATH = 8192
 _IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n/.capsule-*.tmp\n"
 
 
@@ -57,6 +65,10 @@ class GitFailed(CapsuleError):
     def __init__(self, message: str, hint: str = "", *, said: str = "") -> None:
         super().__init__(message, hint)
         self.said = said
+
+
+class ObjectMissing(GitFailed, ObjectLost):
+    """A command of ours failed because an object is not there, or is damaged."""
 
 
 class NotARepository(CapsuleError):
@@ -70,11 +82,18 @@ class Answer(NamedTuple):
 
 
 class Git:
-    """One repository. `root` is its main worktree, wherever in it we were started."""
+    """One repository. `root` is its main worktree, wherever in it we were started.
 
-    def __init__(self, root: Path, common_dir: Path, object_format: str = "sha1") -> None:
+    Where the repository is bare, `root` is the linked worktree we were started in. `git_dir` is the git directory of
+    `root`, with its HEAD and its index; `common_dir` holds what all worktrees share. Most often they are the same.
+    """
+
+    def __init__(
+        self, root: Path, common_dir: Path, object_format: str = "sha1", *, git_dir: Path | None = None
+    ) -> None:
         self.root = root
         self.common_dir = common_dir
+        self.git_dir = git_dir or common_dir
         self.capsule_dir = common_dir / "capsule"
         self.calls = 0
         self._object_format = object_format
@@ -88,12 +107,27 @@ class Git:
     @classmethod
     def find(cls, start: Path) -> Git:
         """The repository that `start` lies in. `core.bare` and `core.worktree`, which an agent can set, have no say."""
-        common_dir, object_format = _tell(start, "--git-common-dir", "--show-object-format")
-        git = cls(Path(common_dir).parent, Path(common_dir), object_format)
-        if git.common_dir.name != ".git":
-            top, git_dir = _tell(start, "--show-toplevel", "--absolute-git-dir")
-            git.root = Path(top) if git_dir == common_dir else git.checkouts()[0].path
-        return git
+        told = _tell(start, "--git-common-dir", "--absolute-git-dir", "--show-object-format")
+        common_dir, git_dir, object_format = Path(told[0]), Path(told[1]), told[2]
+        if told[0] == INSIDE_A_SANDBOX:
+            hint = "Run it outside: a phase can change files here, and commit them."
+            raise CapsuleError("The repository cannot be reached from inside a phase.", hint)
+        if private := _PRIVATE.fullmatch(told[0]):
+            return cls.find(_checkout_of(start, Path(private[1])))
+        top = git_layout.checkout_around(start, git_dir)
+        bare = _is_bare(common_dir)
+        if top is None or (bare and git_dir == common_dir):
+            raise _bare(start, common_dir)
+        if git_dir == common_dir:
+            return cls(top, common_dir, object_format)
+        if bare:
+            root = git_layout.project_worktree(common_dir, top)
+            return cls(root, common_dir, object_format, git_dir=git_layout.entry_of(root, common_dir) or git_dir)
+        root_found = git_layout.main_worktree(common_dir, top, _guesses(common_dir))
+        if root_found is None:
+            hint = "Name it with --project-dir; missions are kept there."
+            raise NotARepository(f"Git does not know where the main worktree of {common_dir} is.", hint)
+        return cls(root_found, common_dir, object_format)
 
     # The two ways in
 
@@ -105,13 +139,14 @@ class Git:
         env: Mapping[str, str] | None = None,
         input: bytes | None = None,
         ok: Sequence[int] = (0,),
+        umask: int = -1,
     ) -> Answer:
-        """A command about files, trees and commits, by id."""
+        """A command about files, trees and commits, by id. `umask`: for files that are not our own."""
         place = worktree or self.root
         environment = self._content_environment | {"GIT_WORK_TREE": str(place)} | dict(env or {})
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
-        return self._ask(args, environment, place, input, ok)
+        return self._ask(args, environment, place, input, ok, umask=umask)
 
     def repository(
         self,
@@ -119,11 +154,15 @@ class Git:
         git_dir: Path | None = None,
         input: bytes | None = None,
         ok: Sequence[int] = (0,),
+        umask: int | None = None,
     ) -> Answer:
-        """A command about refs and worktrees, seen from the main worktree or from another one's git directory."""
-        places = {"GIT_DIR": str(git_dir or self.common_dir), "GIT_COMMON_DIR": str(self.common_dir)}
+        """A command about refs and worktrees, seen from the main worktree or from another one's git directory.
+
+        What it writes is the user's, by their umask, unless another `umask` is given.
+        """
+        places = {"GIT_DIR": str(git_dir or self.git_dir), "GIT_COMMON_DIR": str(self.common_dir)}
         environment = self._hardened | places | {"GIT_WORK_TREE": str(self.root)} | git_environment.AS_CAPSULE
-        return self._ask(args, environment, self.root, input, ok)
+        return self._ask(args, environment, self.root, input, ok, umask=of_the_user() if umask is None else umask)
 
     # Who
 
@@ -165,13 +204,19 @@ class Git:
         self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
 
     def checkouts(self) -> list[Checkout]:
-        """The main worktree first, then the linked ones."""
-        read = git_refs.read_checkouts(self.common_dir)
+        """The main worktree first, unless the repository is bare, then the linked ones."""
+        read = git_refs.read_checkouts(self.common_dir, self._main)
         return self._list_worktrees() if read is None else read
 
+    @property
+    def _main(self) -> Path | None:
+        return self.root if self.git_dir == self.common_dir else None
+
     def _list_worktrees(self) -> list[Checkout]:
+        """Of the main worktree git names the git directory itself where that lies elsewhere."""
         records = self.repository("worktree", "list", "--porcelain", "-z").out.split(b"\0\0")
-        return [read_checkout(record) for record in records if record]
+        main, *linked = (read_checkout(record) for record in records if record)
+        return [*([main._replace(path=self._main)] if self._main else []), *linked]
 
     # Commits
 
@@ -318,6 +363,8 @@ class Git:
         _write_if_new(
             own / "config", f"[core]\n\trepositoryformatversion = {version}\n\tbare = false\n{extension}".encode()
         )
+        if self._main and self.common_dir != self.root / ".git":
+            _write_if_new(self.capsule_dir / _CHECKOUT, os.fsencode(self.root))
         _write_if_new(own / "info/exclude", _read(self.common_dir / "info/exclude") + b"\n" + _IGNORED_BY_US)
         return self._kept_settings(own / "settings")
 
@@ -332,6 +379,15 @@ class Git:
             write_atomically(file, text.encode(errors="surrogateescape"))
         return git_environment.about_content(file.read_bytes())
 
+    def _put_damaged_away(self, oid: str) -> None:
+        """A file that is not the object it is called after keeps git from writing that object anew."""
+        file = self.common_dir / "objects" / oid[:2] / oid[2:]
+        if file.is_file():
+            shelf = self.capsule_dir / "damaged"
+            shelf.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(OSError):
+                file.rename(shelf / oid)
+
     def _ask(
         self,
         args: Sequence[str],
@@ -339,13 +395,19 @@ class Git:
         cwd: Path,
         given: bytes | None,
         ok: Sequence[int],
+        *,
+        umask: int,
     ) -> Answer:
         self.calls += 1
-        answer = _spawn(args, environment, cwd, given)
+        answer = _spawn(args, environment, cwd, given, umask)
         lock = git_locks.in_the_way(answer.err) if answer.code else None
         if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
-            return self._ask(args, environment, cwd, given, ok)
+            return self._ask(args, environment, cwd, given, ok, umask=umask)
         if answer.code not in ok:
+            if lost := _missing(args, answer, environment, cwd):
+                self._put_damaged_away(lost)
+                hint = "Bring it back from a copy that is whole; `git fsck` lists what is missing."
+                raise ObjectMissing(f"The repository lacks the object {lost}.", hint, said=answer.err)
             way_out = (
                 f"If no git is at work, remove {lock}" if lock else f"See what git makes of it: git -C {cwd} status"
             )
@@ -354,7 +416,23 @@ class Git:
         return answer
 
 
-def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None) -> Answer:
+def _missing(args: Sequence[str], answer: Answer, environment: Mapping[str, str], cwd: Path) -> str:
+    """The first object that a failed command named, or complained about, and that is not there; '' if all are."""
+
+    def kinds(names: Iterable[str]) -> dict[str, str]:
+        asked = "".join(f"{name}\n" for name in names).encode()
+        listed = _spawn(("cat-file", "--batch-check=%(objecttype)"), environment, cwd, asked).out.decode()
+        return dict(zip(names, listed.splitlines(), strict=False)) if asked else {}
+
+    named = dict.fromkeys(_WHOLE_ID.findall(f"{answer.err} {' '.join(args)}"))
+    found = kinds([oid for oid in named if oid.strip("0")])
+    found |= kinds([f"{oid}^{{tree}}" for oid, kind in found.items() if kind == "commit"])
+    return next((name for name, kind in found.items() if kind.endswith(" missing")), "")
+
+
+def _spawn(
+    args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None, umask: int = -1
+) -> Answer:
     """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
     try:
         done = subprocess.run(
@@ -366,6 +444,7 @@ def _spawn(args: Sequence[str], environment: Mapping[str, str], cwd: Path, given
             timeout=TIMEOUT,
             check=False,
             process_group=0,
+            umask=umask,
             stdin=subprocess.DEVNULL if given is None else None,
         )
     except FileNotFoundError as error:
@@ -403,20 +482,61 @@ def check_version() -> None:
 
 
 def _tell(start: Path, *what: str) -> list[str]:
-    answer = _spawn(("rev-parse", "--path-format=absolute", *what), git_environment.as_the_user(), start)
-    lines = os.fsdecode(answer.out).splitlines()
+    """A path may hold a line break, so that answers cannot be told apart: then they are asked for one by one."""
+    answer = _rev_parse(start, *what)
+    lines = os.fsdecode(answer.out).removesuffix("\n").split("\n")
+    if not answer.code and len(lines) > len(what):
+        return [os.fsdecode(_rev_parse(start, each).out).removesuffix("\n") for each in what]
     if answer.code or len(lines) != len(what):
         check_version()
         raise _no_repository(start, answer)
     return lines
 
 
+def _checkout_of(start: Path, common_dir: Path) -> Path:
+    """A folder of the repository whose mission has a place here, with a git directory of its own in `.git`'s stead."""
+    place = Path(_tell(start, "--show-toplevel")[0])
+    return place.parents[2] if place.parts[-3:-1] == (".capsule", "worktrees") else common_dir
+
+
+def _rev_parse(start: Path, *what: str) -> Answer:
+    return _spawn(("rev-parse", "--path-format=absolute", *what), git_environment.as_the_user(), start)
+
+
+def _is_bare(common_dir: Path) -> bool:
+    """A main worktree has an index, from its first commit on, whatever the settings say."""
+    return not (common_dir / "index").exists() and _setting(common_dir, "core.bare") == "true"
+
+
+def _guesses(common_dir: Path) -> list[Path]:
+    """Where the main worktree may be: noted by us, or set as git does for a submodule."""
+    try:
+        noted = [Path(os.fsdecode(read_regular(common_dir / "capsule" / _CHECKOUT, _LONGEST_PATH)))]
+    except OSError:
+        noted = []
+    told = _setting(common_dir, "core.worktree")
+    return [*noted, *([Path(os.path.normpath(common_dir / told))] if told else [])]
+
+
+def _setting(common_dir: Path, name: str) -> str:
+    command = ("config", "--file", str(common_dir / "config"), "--get", name)
+    return os.fsdecode(_spawn(command, git_environment.as_the_user(), common_dir).out).removesuffix("\n")
+
+
 def _no_repository(start: Path, answer: Answer) -> CapsuleError:
     if "not a git repository" in answer.err:
         return NotARepository(f"{start} is not in a git repository.", "git init")
-    if "work tree" in answer.err:
-        return NotARepository(f"{start} is in a bare repository.", "Clone it, and run Capsule in the clone.")
+    if "bare repository" in answer.err or "work tree" in answer.err:
+        return _bare(start, start)
     return NotARepository(f"{start}: {_cause(answer)}", f"Find out what git has against it: git -C {start} status")
+
+
+def _bare(start: Path, git_dir: Path) -> NotARepository:
+    files = sorted((git_dir / "worktrees").glob("*/gitdir"))
+    linked = [Path(os.fsdecode(_read(file).removesuffix(b"\n"))).parent for file in files]
+    theirs = [str(path) for path in linked if ".capsule" not in path.parts and path.is_dir()]
+    hint = f"Run Capsule in one of its worktrees: {', '.join(theirs)}" if theirs else "Make a worktree of it first"
+    return NotARepository(f"{start} is in a bare repository.", hint if theirs else f"{hint}: git worktree add ../main")
 
 
 def _cause(answer: Answer) -> str:

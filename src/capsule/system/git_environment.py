@@ -67,7 +67,7 @@ AS_CAPSULE = {name: "Capsule" if name.endswith("NAME") else "capsule@localhost" 
 
 # What decides how a file's bytes become a blob and back, and which files are ignored: the user's to choose.
 _CONTENT = (
-    r"(?is)core\.(autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
+    r"(?is)core\.(sharedrepository|autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
     r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)"
 )
 

@@ -47,12 +47,10 @@ def read_head(git_dir: Path) -> str | None:
     return os.fsdecode(found[1]) if found else None
 
 
-def read_checkouts(common_dir: Path) -> list[Checkout] | None:
-    """The main worktree first, then the linked ones."""
-    if common_dir.name != ".git":
-        return None
+def read_checkouts(common_dir: Path, main: Path | None) -> list[Checkout] | None:
+    """The main worktree first, where there is one, then the linked ones."""
     entries = common_dir / "worktrees"
-    found = [_read_checkout(common_dir, common_dir.parent, common_dir)]
+    found = [_read_checkout(common_dir, main, common_dir)] if main else []
     try:
         for entry in sorted(entries.iterdir()) if entries.exists() else ():
             path = Path(os.fsdecode(read_regular(entry / "gitdir", _LONGEST).removesuffix(b"\n")))

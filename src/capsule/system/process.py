@@ -28,16 +28,21 @@ from typing import Literal
 from capsule.system import keeper
 from capsule.system.roll import Entry, dead, enter
 from capsule.system.stop import Stop
+from capsule.system.umask import of_the_user
 
 GRACE = 5.0
 MARKER = "CAPSULE_KEEPER"
 LOOK_INTERVAL = 0.25
+# As long as this it must have been silent to be asked whether it has said its last word.
+SETTLED = 0.25
 _LOOKS_TO_BE_SURE = 12
 # A keeper asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
 PATIENCE = keeper.KILL_LIMIT + 5.0
 # Imported rather than started as a script, because a script is compiled anew each time: half of the keeper's start-up.
 _KEEP = "import sys; sys.path.append(sys.argv.pop(1)); from capsule.system import keeper; keeper.main()"
 _PACKAGES = Path(keeper.__file__).parents[2]
+
+DID_NOT_EXIT = "it did not exit after its last word, and was ended"
 
 Why = Literal["exited", "timeout", "idle", "stopped", "not-started"]
 
@@ -52,6 +57,8 @@ class Command:
     stdin: Path | None = None
     timeout: float | None = None
     idle_timeout: float | None = None
+    last_word: Callable[[], float | None] | None = None
+    """Says how many seconds of silence end it, where it has said its last word; None where it has not."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +170,15 @@ class Keeper:
             pipe = subprocess.PIPE
             env = {"PATH": os.environ.get("PATH", os.defpath)}  # an agent can read it, so nothing else is in it
             self._process = subprocess.Popen(
-                argv, env=env, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, cwd="/", start_new_session=True
+                argv,
+                env=env,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                bufsize=0,
+                cwd="/",
+                start_new_session=True,
+                umask=of_the_user(),
             )
             self._entry = enter(self._roll, self._marker) if self._roll else None
         return self._process
@@ -210,7 +225,10 @@ class _Watch:
         self._on_output = on_output
         self._timeout = command.timeout
         self._idle_timeout = command.idle_timeout
-        self._began = self._grew = time.monotonic()
+        self._last_word = command.last_word
+        self._quiet: float | None = None
+        self._asked_at = -1
+        self._began = self._grew = self._spoke = time.monotonic()
         self._sizes = (0, 0)
         self._limit: float | None = None
         self._why: Why = "exited"
@@ -239,6 +257,8 @@ class _Watch:
             due.append(self._began + self._timeout - now)
         if self._on_output:
             due.append(LOOK_INTERVAL)
+        if self._last_word and not self.asked:
+            due.append(LOOK_INTERVAL)
         if self._idle_timeout is not None:
             due.append(min(LOOK_INTERVAL, self._idle_timeout / 4))
         return max(0.0, min(due)) if due else None
@@ -256,6 +276,9 @@ class _Watch:
         faults += [f"not all it printed could be kept: {os.strerror(lost)}"] if lost else []
         detail = "; ".join(faults)
         exit_code, number = (code, None) if code >= 0 else (None, -code)
+        if stopped and self._why == "exited":
+            exit_code, number = 0, None
+            detail = "; ".join((DID_NOT_EXIT, *faults))
         ended = self.ended(why=self._why if stopped else "exited", detail=detail)
         return replace(ended, exit_code=exit_code, signal=number, leftovers=leftovers)
 
@@ -270,14 +293,28 @@ class _Watch:
             return "timeout"
         if self._idle_timeout is not None and now - self._grew >= self._idle_timeout:
             return "idle"
-        return None
+        return "exited" if self._has_spoken(now) else None
+
+    def _has_spoken(self, now: float) -> bool:
+        """Whether it has said its last word and been silent since; it is asked once in each silence, not at each look.
+
+        Only stdout counts: what still prints to stderr may be the very thing that keeps it from exiting.
+        """
+        silent = now - self._spoke
+        if self._last_word is None or silent < SETTLED:
+            return False
+        if self._asked_at != self._sizes[0]:
+            self._asked_at, self._quiet = self._sizes[0], self._last_word()
+        return self._quiet is not None and silent >= self._quiet
 
     def _notice_growth(self) -> None:
-        if not self._on_output and self._idle_timeout is None:
+        if not self._on_output and self._idle_timeout is None and self._last_word is None:
             return
         sizes = (_size(self._files[0]), _size(self._files[1]))
         if sizes != self._sizes:
-            self._sizes, self._grew = sizes, time.monotonic()
+            now = time.monotonic()
+            self._spoke = now if sizes[0] != self._sizes[0] else self._spoke
+            self._sizes, self._grew = sizes, now
             if self._on_output:
                 self._on_output()
 

@@ -4,12 +4,24 @@
 laid down from the outermost to the innermost, so that the narrower rule always wins:
 
     /                        read-only, with a /dev and a /proc of its own
-    the home, /tmp, /run     empty folders in memory, gone with the command
+    the home, /tmp, /run     empty folders in memory, gone with the command; sockets of daemons go with them
     tools, git's settings    read-only again, where they lie in what is hidden (`tools`)
     the project              read-only
-    grounds.writable         as it is: the one place where work leaves a trace
+    grounds.place            writable: the one place where work leaves a trace
+    grounds.writable         as it is
     grounds.protected        read-only again
     grounds.stand_ins        something else in its place
+    grounds.shown            something else in its place, read-only
+    grounds.layers           folders below a layer that is thrown away (`layers`)
+
+**The place at the checkout's path.** Where `grounds.at` is set, the place is seen there and nowhere else. The checkout,
+its `.git` and its `.capsule` are gone: no rule opens what lies below that path, but for what the settings or a command
+line name and the place lacks. Whatever is named by a path in the place (working directory, program, arguments,
+variables) is named by the path inside. A checkout that holds the home is not covered.
+
+**Mount points.** Bubblewrap makes those that are missing, on disk where they lie in the place: empty folders, which git
+does not see, and an empty file where a file is shown that the place lacks. They are removed after the command. What
+kill -9 leaves of them is removed with everything else that an interrupted phase left.
 
 **A mount point cannot be moved away, its parents can.** `mv .git x && cp -r x .git` would leave a read-only
 `.git/config` behind in `x` and put a writable one in its place. So every folder between a writable place and what is
@@ -31,15 +43,20 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system import tools
 from capsule.system.git_environment import absolute_entries
+from capsule.system.layers import Laid, laid
+from capsule.system.mounted_place import MountedPlace, at_its_own_path, is_below, moved
 
 PROGRAM = "bwrap"
 _HOW_TO_GET_IT = "Install bubblewrap (apt, dnf, pacman, apk: `bubblewrap`)."
@@ -47,7 +64,9 @@ _HOW_TO_MAKE_IT_WORK = (
     "Allow user namespaces (an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0; "
     "in a container, a seccomp profile that lets it)."
 )
-_IN_MEMORY = ("/tmp", "/var/tmp", "/run")  # noqa: S108 (a fresh one is put over them)
+_IN_MEMORY = ("/tmp", "/var/tmp", "/run", "/var/run")  # noqa: S108 (a fresh one is put over them)
+_DEVICES = "/dev"
+"""A fresh one, whose /dev/shm is empty."""
 _NAMES = "/etc/resolv.conf"
 """Often a link into a folder that is hidden."""
 _TRY_SECONDS = 10
@@ -56,6 +75,12 @@ _KEPT_BY_ROOT = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", 
 _POLITE = ("env", "--ignore-signal=TERM")
 _POLITE_INSIDE = ("env", "--default-signal=TERM")
 _FIRST = ("sh", "-c", 'exec 3>&2 2>/dev/null; ("$@") 2>&3 3>&-; exit $?', "sh")
+_DAEMONS = (
+    *("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "CONTAINER_HOST", "CONTAINER_CONNECTION", "BUILDKIT_HOST"),
+    *("CONTAINERD_ADDRESS", "TESTCONTAINERS_DOCKER_SOCKET_OVERRIDE", "TESTCONTAINERS_HOST_OVERRIDE"),
+    *("DBUS_SESSION_BUS_ADDRESS", "WATCHMAN_SOCK"),
+)
+"""Variables that name a daemon: it would see the checkout's files where the command sees its place's."""
 _OURSELVES = str(Path(__file__).resolve().parents[1])
 
 
@@ -92,12 +117,15 @@ class Sandbox:
 
     level: Level
     shown: Sequence[str]
-    """The project and its repository: read-only, wherever they lie."""
+    """The project and its repository: read-only, wherever they lie; hidden where a place is seen in their stead."""
     homes: Sequence[str] = ()
     readable: Sequence[str] = ()
     writable: Sequence[str] = ()
+    daemons: Sequence[str] = ()
+    """Sockets, and variables that name one, which are left as they are."""
     network: bool = True
 
+    @contextmanager
     def around(
         self,
         argv: Sequence[str],
@@ -107,35 +135,64 @@ class Sandbox:
         grounds: Grounds,
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
-    ) -> tuple[str, ...]:
-        """The command line that runs `argv` inside.
+        copy_layers: bool = False,
+    ) -> Iterator[tuple[str, ...]]:
+        """Yield the command line that runs `argv` inside, and tidy up when the command has ended.
 
         `home`: what the command keeps under the user's home and may change there (or absolute paths). `readable`: what
-        it needs to read although it lies in what is hidden.
+        it needs to read although it lies in what is hidden. `copy_layers`: where no layer can be had, it gets copies of
+        those folders to write to, and not the folders themselves to read.
         """
         program = shutil.which(_from(cwd, argv[0]), path=absolute_entries(env.get("PATH", "")))
         if program is None:
-            return tuple(argv)  # whoever starts it is told what is missing, and by whom
-        own = (*home, *self._own_places(env))
-        table = _standing(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
-        table = table | self._reopened("--ro-bind", readable) | self._reopened("--bind", own)
-        table |= {path: Mount("--ro-bind", path) for path in _there(self.shown)} | self._of(grounds)
-        mounts = [word for path, mount in _in_order(table) for word in _words(path, mount)]
-        place = ("--chdir", os.path.realpath(cwd))
-        first = (*_first_process(self.level), program, *argv[1:])
-        return (*_beginning(self.level, network=self.network), *mounts, *place, *first)
+            yield tuple(argv)  # whoever starts it is told what is missing, and by whom
+            return
+        if grounds.at and any(is_below(top, _there([grounds.at])) for top in _there(self.homes)):
+            grounds = at_its_own_path(grounds)  # the tools of whoever keeps their home in git lie below that path
+        view = MountedPlace.of(grounds)
+        grounds = replace(grounds, layers=tuple(self._possible(grounds.layers, view)))
+        with laid([lower for _, lower in grounds.layers], copy=copy_layers) as layers:
+            opened = self._opened(env, home, (*readable, program) if view.covers(program) else readable)
+            opened = {path: mount for path, mount in opened.items() if view.lacks(path, grounds)}
+            table = self._standing(program, env, view, opened) | opened | self._of(grounds, view, layers)
+            mounts = [word for path, mount in _in_order(table) for word in _words(path, mount)]
+            first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
+            begins = _beginning(self.level, layers, network=self.network)
+            named = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
+            with view.mount_points_removed(table):
+                yield (*begins, *mounts, *named, *first)
+
+    def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
+        """What the settings name, and what this command needs, of all that is hidden."""
+        sockets = [name for name in self.daemons if "/" in name]
+        table = self._reopened("--ro-bind-try", self.readable) | self._reopened("--bind-try", self.writable)
+        table |= self._reopened("--ro-bind", readable) | self._reopened("--bind", (*own, *self._own_places(env)))
+        return table | self._reopened("--bind-try", sockets)
+
+    def _standing(
+        self, program: str, env: Mapping[str, str], view: MountedPlace, opened: Mapping[str, Mount]
+    ) -> dict[str, Mount]:
+        """What every command finds: tools, and the project, or nothing of it where a place is seen in its stead."""
+        table = _of_the_machine(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
+        runtime = [path for path in _there([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
+        empty = [*runtime, *tools.registries(_there(self.homes), env, opened)]
+        table = table | {path: Mount("--tmpfs") for path in empty}
+        if not view.at:
+            return table | {path: Mount("--ro-bind", path) for path in _there(self.shown)}
+        table = {path: mount for path, mount in table.items() if not view.covers(path)}
+        gone = [path for path in (*_there(self.shown), view.place) if not is_below(path, [view.at])]
+        return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
     def hidden(self, temporary: str) -> dict[str, Mount]:
-        names = [path for path in _there([_NAMES]) if _is_below(path, self._tops)]
+        names = [path for path in _there([_NAMES]) if is_below(path, self._tops)]
         tops = [*self._tops, *_there({temporary} & {*_shared_temporaries()})]
         return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
 
-    def opened(self, path: str, program: str) -> dict[str, Mount]:
-        """What every command finds of the home: tools, and what the settings name."""
+    def installed(self, path: str, program: str) -> dict[str, Mount]:
+        """What every command finds of the home."""
         prefixes = (sys.prefix, sys.base_prefix)
         found = tools.needed(path, program, tuple(_there(self.homes)), tuple(self._tops), prefixes)
-        readable = self._reopened("--ro-bind-try", (*found, _OURSELVES, *self.readable))
-        return readable | self._reopened("--bind-try", self.writable)
+        return self._reopened("--ro-bind-try", (*found, _OURSELVES))
 
     @cached_property
     def _tops(self) -> list[str]:
@@ -152,24 +209,48 @@ class Sandbox:
         """A home or a folder for temporary files that was made for this command alone."""
         shared = {"/", *_there((*_shared_temporaries(), *self.homes))}
         asked = (place for place in _there(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
-        return [place for place in asked if not any(_is_below(shown, [place]) for shown in _there(self.shown))]
+        return [place for place in asked if not any(is_below(shown, [place]) for shown in _there(self.shown))]
 
-    def _of(self, grounds: Grounds) -> dict[str, Mount]:
-        table = {path: Mount("--bind", path) for path in self._plain(grounds.writable)}
-        table |= {path: Mount("--ro-bind", path) for path in self._plain(grounds.protected)}
-        named, instead = zip(*grounds.stand_ins, strict=True) if grounds.stand_ins else ((), ())
-        found = zip(self._plain(named), self._plain(instead), strict=True)
-        return table | {path: Mount("--bind", source) for path, source in found}
+    def _possible(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
+        """Layers whose folder is there, and in whose place the work itself has put no link and no file."""
+        for path, lower in layers:
+            inside = view.name(path)
+            if Path(lower).is_dir() and view.has_room_for(inside):
+                yield inside, os.path.realpath(lower)
 
-    def _plain(self, paths: Iterable[str]) -> Iterator[str]:
+    def _of(self, grounds: Grounds, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
+        place = (grounds.place,) if grounds.place else ()
+        table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *grounds.writable))}
+        table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(grounds.protected)}
+        for how, pairs in (("--bind", grounds.stand_ins), ("--ro-bind", grounds.shown)):
+            table |= {view.name(path): Mount(how, self._plain(source)) for path, source in pairs}
+        for path in table:
+            behind = view.behind(path)
+            if not view.has_room_for(str(Path(path).parent)) or (behind and Path(behind).is_symlink()):
+                raise CapsuleError(f"{behind} is a symbolic link, or lies behind one.", "Put a folder in its place.")
+        table |= {path: Mount(*layers.sources[lower]) for path, lower in grounds.layers}
+        return table | ({str(Path(layers.folder).parent): Mount("--tmpfs")} if layers.folder else {})
+
+    def _existing(self, paths: Iterable[str]) -> list[str]:
+        return [self._plain(path) for path in paths if os.path.lexists(path)]
+
+    def _plain(self, path: str) -> str:
         """Without links on the way: below the project an agent may have made them, to be let in elsewhere."""
-        tops = [(top, os.path.realpath(top)) for top in self.shown]
-        for path in filter(os.path.lexists, paths):
-            real = os.path.realpath(path)
-            wanted = next((_moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
-            if real != wanted:
-                raise CapsuleError(f"{path} leads to {real} by a symbolic link.", "Put a folder in its place.")
-            yield real
+        real = os.path.realpath(path)
+        tops = ((top, os.path.realpath(top)) for top in self.shown)
+        wanted = next((moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
+        if real != wanted:
+            raise CapsuleError(f"{path} leads to {real} by a symbolic link.", "Put a folder in its place.")
+        return real
+
+    def _variables(self, env: Mapping[str, str], view: MountedPlace) -> tuple[str, ...]:
+        """Those that name a daemon are not there inside; those that name the place name it as it is seen."""
+        named = tuple(path.removeprefix("~") for path in (*self.readable, *self.writable, *self.daemons) if "/" in path)
+        gone = [name for name in _DAEMONS if name in env and name not in self.daemons]
+        gone = [name for name in gone if not env[name].endswith(named)]
+        told = {name: ":".join(map(view.inside, value.split(":"))) for name, value in env.items() if name not in gone}
+        changed = (word for name in told if told[name] != env[name] for word in ("--setenv", name, told[name]))
+        return (*(word for name in gone for word in ("--unsetenv", name)), *changed)
 
 
 def _from(cwd: str | Path, program: str) -> str:
@@ -178,13 +259,13 @@ def _from(cwd: str | Path, program: str) -> str:
 
 
 def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
-    """Why bubblewrap did not get as far as the command, in its own words; '' where it did.
+    """Why bubblewrap, or what lays its layers, did not get as far as the command, in its own words; '' where it did.
 
     What it prints stands before anything that the command prints. A command that says the same fools nobody to its
     own advantage: the run stops.
     """
     first = printed.partition(b"\n")[0].decode(errors="replace")
-    return first if exit_code == 1 and first.startswith(f"{PROGRAM}: ") else ""
+    return first if exit_code == 1 and first.startswith((f"{PROGRAM}: ", "unshare: ")) else ""
 
 
 def level(wanted: str, env: Mapping[str, str]) -> Level:
@@ -230,7 +311,7 @@ def _tried(program: str) -> Level:
 
 def _fault(candidate: Level) -> str:
     """In bubblewrap's own words; '' where everything that a sandbox needs can be had."""
-    begins, first = _beginning(candidate, network=True), _first_process(candidate)
+    begins, first = _beginning(candidate, Laid(), network=True), _first_process(candidate)
     argv = (*begins, "--tmpfs", _IN_MEMORY[0], *first, "true")
     try:
         done = subprocess.run(
@@ -244,11 +325,13 @@ def _fault(candidate: Level) -> str:
     return said[0].removeprefix(f"{PROGRAM}: ") if done.returncode else ""
 
 
-def _beginning(found: Level, *, network: bool) -> tuple[str, ...]:
+def _beginning(found: Level, layers: Laid, *, network: bool) -> tuple[str, ...]:
     kept = [word for name in _KEPT_BY_ROOT for word in ("--cap-add", f"CAP_{name}")] if os.geteuid() == 0 else []
     return (
         *(_POLITE if found.polite else ()),
+        *layers.before,
         found.program,
+        *layers.options,
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"),
         *(() if network else ("--unshare-net",)),
         *("--cap-drop", "ALL", *kept),
@@ -261,9 +344,9 @@ def _first_process(found: Level) -> tuple[str, ...]:
 
 
 @cache
-def _standing(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
+def _of_the_machine(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
     """The part of the table that is the same for every phase: a hundred questions to the file system, asked once."""
-    return sandbox.hidden(temporary) | sandbox.opened(path, program)
+    return sandbox.hidden(temporary) | sandbox.installed(path, program)
 
 
 def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
@@ -273,10 +356,12 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
         parents = [str(parent) for parent in Path(path).parents]
         nearest = next((parent for parent in parents if parent in table), "/")
         around = table.get(nearest, _ROOT)
-        if mount.source == path and (mount.how, nearest) == (around.how, around.source):
+        as_around = around.source and mount == Mount(around.how, moved(path, nearest, around.source))
+        if as_around and not is_below(path, [_DEVICES]):
             continue  # it is like that already
         if around.how.startswith("--bind") and not mount.how.startswith("--bind"):
-            whole |= {parent: Mount("--bind", parent) for parent in parents[: parents.index(nearest)]}
+            between = parents[: parents.index(nearest)]
+            whole |= {way: Mount("--bind-try", moved(way, nearest, around.source)) for way in between}
         whole[path] = mount
     return sorted(whole.items(), key=lambda row: row[0].count("/"))
 
@@ -298,15 +383,7 @@ def _is_there(path: Path) -> bool:
 def _name_in(tops: Sequence[str], path: Path) -> str:
     """As it is called, with the folder's real name where only that lies in what is hidden; else its real name."""
     names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
-    return next((name for name in names if _is_below(name, tops)), os.path.realpath(path))
-
-
-def _is_below(path: str, tops: Iterable[str]) -> bool:
-    return any(Path(path).is_relative_to(top) for top in tops)
-
-
-def _moved(path: str, top: str, real_top: str) -> str:
-    return os.path.normpath(Path(real_top, Path(path).relative_to(top)))
+    return next((name for name in names if is_below(name, tops)), os.path.realpath(path))
 
 
 def _shared_temporaries() -> tuple[str, ...]:

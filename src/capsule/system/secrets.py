@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from urllib.parse import quote, unquote
 
+from capsule.system import git_settings
+
 SHORTEST = 8
 SHORTEST_NAMED = 4
 _SHORTEST_LINE = 20
@@ -26,7 +28,7 @@ _BASE64_LINE = 76
 _SCHEMES = ("bearer", "basic", "token")
 
 _SECRET_NAME = re.compile(
-    r"""TOKEN(?!IZ) | SECRET | PASSW(OR)?D | PASSPHRASE | CREDENTIAL | API_?KEY | COOKIE | PRIVATE_?KEY
+    r"""TOKEN(?!IZ) | SECRET | PASSW(OR)?D | PASSPHRASE | SSHPASS | CREDENTIAL | API_?KEY | COOKIE | PRIVATE_?KEY
     | (^|_)(KEYS? | AUTH | PASS | PAT | PWD | CREDS? | DSN | JWT | BEARER)(_|$)""",
     re.VERBOSE,
 )
@@ -53,9 +55,9 @@ def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, .
     """The secret values of an environment: each one once, the lines of those that have several among them."""
     patterns = tuple(named)
     found: dict[str, None] = {}
-    for name, value in env.items():
-        for secret in _secrets_in(name, value, patterns):
-            found |= dict.fromkeys((secret, *_bare(secret), *_long_lines(secret)))
+    secrets = [secret for name, value in env.items() for secret in _secrets_in(name, value, patterns)]
+    for secret in (*secrets, *filter(_worth_hiding, git_settings.secrets_in(env))):
+        found |= dict.fromkeys((secret, *_bare(secret), *_long_lines(secret)))
     return tuple(found)
 
 

@@ -7,7 +7,7 @@ well-known version managers. Folders that also hold credentials are named by the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +18,11 @@ _MANAGERS = (
     *(".local/share/pnpm", ".local/share/claude"),
 )
 _GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
+_REGISTRIES = (
+    *(".gradle/daemon", ".kotlin/daemon", ".m2/mvnd/registry", ".cache/bazel/*/*/server", ".sbt/*/server"),
+    *(".bloop", ".local/share/scalacli/bloop", ".buck/buckd", ".local/state/watchman"),
+)
+"""Where build tools look for a server that runs already: outside, and on other files under the same path."""
 _BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
 _OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
 """Kept by a package manager, which links to nobody's home."""
@@ -36,6 +41,16 @@ def needed(
     alone = [Path(program), *_with_its_own([program])] if program else []
     found = dict.fromkeys((*named, *alone, *_installed([*bins, *alone], hidden)))
     return _outermost(str(file) for file in found if _is_below(file, hidden) and os.access(file, os.R_OK))
+
+
+def registries(homes: Sequence[str], env: Mapping[str, str], opened: Iterable[str]) -> list[str]:
+    """Folders by which build tools find their daemons, in what a sandbox opens; they are no cache, and hold none."""
+    tops = tuple(opened)
+    named = [folder for home in homes for pattern in _REGISTRIES for folder in Path(home).glob(pattern)] if tops else []
+    found = [str(folder) for folder in named if any(folder.is_relative_to(top) for top in tops)]
+    elsewhere = Path(env.get("GRADLE_USER_HOME", ""), "daemon")
+    found += [str(elsewhere)] if elsewhere.is_absolute() else []
+    return [os.path.realpath(folder) for folder in found if Path(folder).is_dir()]
 
 
 def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:

@@ -28,6 +28,7 @@ from capsule.core.errors import PrerequisiteMissing, TrackerError
 from capsule.core.text import sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
+from capsule.system.umask import of_the_user
 from capsule.trackers._bd_answer import NO_COMMAND, Answer
 from capsule.trackers._beads import file_in
 
@@ -185,6 +186,7 @@ class Bd:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
+                umask=of_the_user(),
             )
         except (OSError, ValueError) as fault:
             why = fault.strerror if isinstance(fault, OSError) else str(fault)

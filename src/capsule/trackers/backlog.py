@@ -39,10 +39,15 @@ def find(root: Path) -> Path | None:
     return path if path.exists() or path.is_symlink() else None
 
 
-def connect(root: Path, lock: Path | None = None, prefix: str = PREFIX) -> BacklogTracker:
+def connect(
+    root: Path,
+    lock: Path | None = None,
+    prefix: str = PREFIX,
+    elsewhere: Callable[[str], bytes | None] = lambda _path: None,
+) -> BacklogTracker:
     if find(root) is None:
         raise TrackerError(f"There is no {FILE} in {root}.", "`capsule init` makes one.")
-    return BacklogTracker(root, lock=lock, prefix=prefix)
+    return BacklogTracker(root, lock=lock, prefix=prefix, elsewhere=elsewhere)
 
 
 def _now() -> str:
@@ -54,8 +59,16 @@ class BacklogTracker:
     keeps_phases = True
 
     def __init__(
-        self, root: Path, *, lock: Path | None = None, prefix: str = PREFIX, now: Callable[[], str] = _now
+        self,
+        root: Path,
+        *,
+        lock: Path | None = None,
+        prefix: str = PREFIX,
+        now: Callable[[], str] = _now,
+        elsewhere: Callable[[str], bytes | None] = lambda _path: None,
     ) -> None:
+        """`elsewhere`: the content of our file where it is not the one on disk (the user has switched branches)."""
+        self._elsewhere = elsewhere
         self._root = root
         self._path = root / FILE
         self._lock = lock
@@ -208,7 +221,7 @@ class BacklogTracker:
     def _backlog(self) -> Backlog:
         """What the file says now. Reading is cheap; it is understood again only when it is not what it was."""
         try:
-            data = read_regular(self._path, LARGEST)
+            data = self._elsewhere(FILE) or read_regular(self._path, LARGEST)
         except OSError as fault:
             hint = f"Make it a plain file that you may read; `git checkout -- {FILE}` brings it back."
             raise TrackerError(f"{self._path} cannot be read: {fault.strerror}.", hint) from None

@@ -16,7 +16,7 @@ from textual.widgets import Static
 from capsule.core.board import Mark, MissionView, PhaseLine
 from capsule.core.cards import Attempt
 from capsule.core.evidence import Colour
-from capsule.core.stamps import seconds_between
+from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.standpoint import Word, let_pass
 from capsule.core.text import sentence
 from capsule.reports.style import clean, printable
@@ -225,7 +225,8 @@ def _waiting(view: MissionView) -> str:
     assert view.waiting
     waited = view.seconds - seconds_between(view.began, view.waiting.at)
     left = max(0, int(view.waiting.seconds - waited))
-    return f"{sentence(clean(view.waiting.failure.reason))} It is started again in {drawing.elapsed(left)}."
+    at = clock_time(view.waiting.at, view.waiting.seconds)
+    return f"{sentence(clean(view.waiting.failure.reason))} The next try is at {at}, in {drawing.elapsed(left)}."
 
 
 def tail_lines(tail: Sequence[str], width: int) -> list[Content]:

@@ -8,6 +8,7 @@ from textual.content import Content
 
 from capsule.core.board import Board, MissionView, RunView
 from capsule.core.budget import total
+from capsule.core.stamps import clock_time
 from capsule.core.standpoint import ENDED, Word
 from capsule.reports.account_words import agents_used
 from capsule.reports.board_lines import run_sentence
@@ -87,7 +88,9 @@ def strip_line(view: MissionView, width: int) -> Content:
     """One that runs, in short."""
     since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.seconds)
     head = row(text("▶ ", BUSY), text(view.mission, STRONG), " ", drawing.said(view.phase, 18, BUSY), f" {since}  ")
-    said = view.doing[-1] if view.doing else "waits for its provider" if view.waiting else view.title
+    said = view.doing[-1] if view.doing else view.title
+    if view.waiting:
+        said = f"waits for its provider until {clock_time(view.waiting.at, view.waiting.seconds)}"
     return row(head, drawing.said(said, max(0, width - head.cell_length), FAINT))
 
 

@@ -28,8 +28,9 @@ from pathlib import Path
 import msgspec
 
 from capsule.core.assignment import Assignment, Exists
-from capsule.core.errors import CapsuleError, Refused
+from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
 from capsule.core.evidence import Checkpoint
+from capsule.core.item import Item
 from capsule.doors import Booked, BookEntry
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git, GitFailed
@@ -39,21 +40,24 @@ from capsule.workspaces.checkouts import (
     bring_along,
     leads_astray,
     places_on,
+    refuse_if_edited,
     refuse_if_locked,
     refuse_if_under_way,
     settle_index,
     under_way,
 )
-from capsule.workspaces.ours import note_as_ours, ours_on
 from capsule.workspaces.repository import checked_out
 from capsule.workspaces.step_commits import find_step, message_of
-from capsule.workspaces.trees import ABSENT, ARTEFACTS, is_artefact, modes_of, with_changes
-from capsule.workspaces.upkeep import LARGEST, Assigned, Understand, Upkeep
+from capsule.workspaces.trees import ABSENT, ARTEFACTS, graft, is_artefact, modes_of, with_changes
 
 Read = Callable[[str], bytes | None]
 Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mapping[str, bytes], tuple[str, ...]]]
 """How the own files read, what is assigned, ids given before, the last number given → new content by path, new ids."""
 
+Understand = Callable[[bytes], tuple[Mapping[str, Item], int]]
+"""The items that a tracker's file holds, and the last number it gave."""
+
+LARGEST = 64 * 1024 * 1024
 _LOCK_WAIT = 60.0
 _MOST_ROUNDS = 8
 """How often the branch, or a file on disk, may change under us before we say that it is too busy."""
@@ -94,23 +98,34 @@ class _Pending(msgspec.Struct, frozen=True):
     onto: str
     added: tuple[str, ...]
     assignments: tuple[Assignment, ...]
+    home: str = ""
+    """The branch that was checked out then; '' in notes of earlier versions."""
 
 
 class GitBooks:
     """The Books door on files in a git checkout."""
 
     def __init__(
-        self, git: Git, rewrite: Rewrite, understand: Understand, own_files: Sequence[str], now: Callable[[], str]
+        self,
+        git: Git,
+        rewrite: Rewrite,
+        understand: Understand,
+        own_files: Sequence[str],
+        now: Callable[[], str],
+        *,
+        home: str | None = None,
     ) -> None:
+        """`home`: the branch whose files lie in the checkout, where that is not the one that is checked out now."""
         self._git = git
         self._rewrite = rewrite
         self._own = tuple(own_files)
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *own_files)))
         self._now = now
         self._note = git.capsule_dir / "books.json"
-        self._upkeep = Upkeep(git, own_files, understand)
-        self._assigned = Assigned(git.capsule_dir / "assigned")
-        self._watched_since = 0
+        self._items = self._own[0]
+        self._understand = understand
+        self._home = checked_out(git) if home is None else home
+        """Where the user has switched away from it since, the files on disk are not touched."""
 
     def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
         with self._open():
@@ -130,33 +145,6 @@ class GitBooks:
         for folder in folders:
             if folder.is_dir() and not folder.is_symlink():
                 sweep_temps(folder)
-
-    def files(self) -> Mapping[str, bytes]:
-        """As they lie there now, logs included: what `look_after` starts from."""
-        with self._open():
-            self._watched_since = self._assigned.mark()
-            items = self._on_disk(self._upkeep.items)
-            return self._upkeep.logs() | ({} if items is None else {self._upkeep.items: items})
-
-    def look_after(self, before: Mapping[str, bytes]) -> tuple[str, ...]:
-        with self._locked("backlog"):
-            wanted = self._with_what_was_assigned(before)
-            told = self._upkeep.put_logs_right(wanted)
-            if self._upkeep.items in wanted:
-                more, due = self._upkeep.put_items_right(wanted[self._upkeep.items])
-                told += more
-                self._save(due, ())
-            if told:
-                settle_index(self._git, self._git.resolve("HEAD"), self._own)
-        return tuple(told)
-
-    def _with_what_was_assigned(self, before: Mapping[str, bytes]) -> Mapping[str, bytes]:
-        """Since then, by commands and by other missions: not as the disk has it, where an agent has been too."""
-        files = dict(before)
-        for line in self._assigned.since(self._watched_since):
-            with contextlib.suppress(CapsuleError):
-                files |= self._rewrite(files.get, line.assignments, line.added, 0)[0]
-        return files
 
     def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
         return self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
@@ -197,7 +185,7 @@ class GitBooks:
     def _commit_and_save(self, entry: BookEntry) -> Booked:
         for _ in range(_MOST_ROUNDS):
             branch = self._branch(entry.branch)
-            found = find_step(self._git, entry.key, branch.tip, entry.since, among=ours_on(self._git, branch.name))
+            found = find_step(self._git, entry.key, branch.tip, entry.since)
             if found:
                 return Booked(found.commit, found.added)
             read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
@@ -205,11 +193,15 @@ class GitBooks:
             commit = self._build(entry, branch, draft)
             if not commit:
                 return Booked("", self._save(entry.assignments, ()))
-            pending = _Pending(branch.name, commit, branch.tip, draft.added, tuple(entry.assignments))
+            pending = _Pending(branch.name, commit, branch.tip, draft.added, tuple(entry.assignments), self._home)
             write_atomically(self._note, msgspec.json.encode(pending))
             if self._swap(branch, commit):
                 return Booked(commit, draft.added, self._settle(pending, draft))
         raise _too_busy(branch.name)
+
+    def _is_elsewhere(self) -> bool:
+        """Whether the user has switched to another branch: its files are none of ours."""
+        return checked_out(self._git) != self._home
 
     def _branch(self, wanted: str) -> _Branch:
         here = checked_out(self._git)
@@ -236,35 +228,42 @@ class GitBooks:
     def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
         """By the branch: a file that somebody edited may know of less."""
         tip = self._git.resolve("HEAD") if any(isinstance(each, Exists) for each in assignments) else ""
-        held = self._git.read_file(tip, self._upkeep.items) if tip else None
-        return self._upkeep.last_given(held) if held is not None and held != read(self._upkeep.items) else 0
+        held = self._git.read_file(tip, self._items) if tip else None
+        if held is None or held == read(self._items):
+            return 0
+        with contextlib.suppress(CapsuleError):
+            return self._understand(held)[1]
+        return 0
 
     def _build(self, entry: BookEntry, branch: _Branch, draft: _Draft) -> str:
         """The commit, seen by nobody yet; '' where nothing differs."""
         git = self._git
         held = self._tree(branch)
-        work = self._work(entry.work, held)
-        tree = self._with_files(branch, held, {**self._typed(branch), **draft.contents}, work)
+        worked = self.combined(entry.work, branch.tip) if entry.work else held
+        if entry.judged and graft(git, worked, git.make_tree(()), self._artefacts) != entry.judged:
+            raise BranchMoved(f"{branch.name} moved.")
+        tree = self._with_files(branch, worked, {**self._typed(branch), **draft.contents})
         if tree == held:
             return ""
         message = message_of(entry.message, entry.key, draft.added)
         return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now())
 
+    def combined(self, work: Checkpoint, tip: str) -> str:
+        """The tree of the branch with a step's work; Conflicts where both changed the same lines."""
+        git, held = self._git, self._git.tree_in(tip)
+        changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
+        moved = {d.path: d.new for d in git.differences(git.tree_in(work.head), held)} if tip != work.head else {}
+        if all(moved.get(d.path, d.new) == d.new for d in changes):
+            return with_changes(git, held, changes, git.capsule_dir / "git")
+        theirs = with_changes(git, git.tree_in(work.head), changes, git.capsule_dir / "git")
+        commit = git.commit_tree(theirs, [work.head], "work", by=git.identity, date="@0 +0000")
+        merged, conflicts = git.merge_trees(tip, commit)
+        if conflicts:
+            raise Conflicts(conflicts)
+        return graft(git, merged, tip, self._artefacts)
+
     def _tree(self, branch: _Branch) -> str:
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
-
-    def _work(self, work: Checkpoint | None, held: str) -> list[Difference]:
-        """The paths of the work. One that the branch has changed meanwhile was judged by nobody as it would become."""
-        if work is None:
-            return []
-        git = self._git
-        changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
-        moved = {d.path: d.new for d in git.differences(git.tree_in(work.head), held)}
-        both = [os.fsdecode(d.path) for d in changes if moved.get(d.path, d.new) != d.new]
-        if both:
-            hint = "Commit what these files are to be yourself, then run the same command again."
-            raise Refused(f"The branch changed meanwhile what the step changed: {', '.join(both[:5])}.", hint)
-        return changes
 
     def _typed(self, branch: _Branch) -> dict[str, bytes]:
         """Own files as they are on disk: what somebody typed there and did not commit goes along."""
@@ -273,9 +272,7 @@ class GitBooks:
         found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
         return {path: content for path, content in found.items() if content is not None}
 
-    def _with_files(
-        self, branch: _Branch, tree: str, files: Mapping[str, bytes], work: Sequence[Difference] = ()
-    ) -> str:
+    def _with_files(self, branch: _Branch, tree: str, files: Mapping[str, bytes]) -> str:
         modes = modes_of(self._git, tree, files)
         changes = [
             Difference(
@@ -283,7 +280,7 @@ class GitBooks:
             )
             for path, mode in modes.items()
         ]
-        return with_changes(self._git, tree, [*work, *changes], self._git.capsule_dir / "git")
+        return with_changes(self._git, tree, changes, self._git.capsule_dir / "git")
 
     def _blob(self, path: str, content: bytes, *, from_disk: bool) -> str:
         """What is read from disk passes the filters on its way in (line ends); what is read from a tree has."""
@@ -296,7 +293,8 @@ class GitBooks:
             places = places_on(self._git, branch.name)
             refuse_if_under_way(places)
             refuse_if_locked(self._git, places)
-            note_as_ours(self._git, commit, branch.name)
+            if branch.tip:
+                refuse_if_edited(self._git, places, branch.tip, commit, apart=self._own)
             try:
                 self._git.move_refs(RefMove(branch.ref, commit, branch.tip), why="capsule: a step")
             except GitFailed:
@@ -311,6 +309,7 @@ class GitBooks:
         """What is noted to be saved, if its commit is on the branch at all."""
         pending = self._pending()
         if pending and self._is_made(pending):
+            self._home = pending.home or self._home
             self._settle(pending)
         else:
             self._note.unlink()
@@ -337,10 +336,11 @@ class GitBooks:
     ) -> tuple[str, ...]:
         """The own files on disk, as the assignments leave them. A draft holds as long as the disk reads as it did when
         it was made; a file that changed since is read again."""
+        if self._is_elsewhere():
+            return tuple(ids) or (draft.added if draft else ())
         for _ in range(_MOST_ROUNDS):
             draft = draft or self._draft(self._on_disk, assignments, ids)
             if all(self._on_disk(path) == content for path, content in draft.read.items()):
-                self._assigned.note(assignments, draft.added)
                 for path, content in draft.contents.items():
                     if draft.read.get(path) != content:
                         self._put(path, content)

@@ -11,14 +11,16 @@ Files come first, then the index: a crash in between shows the user changes that
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capsule.core.errors import Refused
-from capsule.system import git_locks
+from capsule.core.errors import Overlap, Refused
+from capsule.system import git_locks, umask
 from capsule.system.files import temp_path
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, Checkout, Difference, read_difference, shown
@@ -72,6 +74,38 @@ def refuse_if_locked(git: Git, places: Iterable[Place]) -> None:
         if lock.exists() and not git_locks.outlast(lock, git.common_dir, [place.path, place.git_dir]):
             hint = f"Let it finish (if no git is at work, remove {lock}); then run the same command again."
             raise Refused(f"Another git is using the index of {place.path}.", hint)
+
+
+def refuse_if_edited(git: Git, places: Iterable[Place], old: str, new: str, *, apart: Sequence[str] = ()) -> None:
+    """Raise Overlap where a checkout of the user's holds files edited that differ between two commits.
+
+    A merge would leave such a file as the user has it, and their next `git commit -a` would take the merged work out.
+    """
+    changes = [c for c in git.differences(old, new) if GITLINK not in (c.old[0], c.new[0])]
+    changes = [change for change in changes if not is_artefact(change.path, apart)]
+    if not changes:
+        return
+    theirs = [place for place in places if not place.path.is_relative_to(git.root / ".capsule")]
+    edited = dict.fromkeys(path for place in theirs for path in _edited(git, place, changes))
+    if edited:
+        raise Overlap(list(edited))
+
+
+def _edited(git: Git, place: Place, changes: Sequence[Difference]) -> list[str]:
+    staged = _staged(git, place)
+    in_index = {
+        c.path for c in changes if (staged[c.path].side if c.path in staged else _nothing(c)) not in (c.old, c.new)
+    }
+    on_disk = [change for change in changes if change.path not in staged or not staged[change.path].sparse]
+    stamps = {change.path: _stamp(place.path, change.path) for change in on_disk}
+    scratch = temp_path(git.capsule_dir / "git")
+    try:
+        unlike = _unlike(git, place.path, [(c.path, c.old) for c in on_disk], stamps, scratch) if on_disk else set()
+        left = [(c.path, c.new) for c in on_disk if c.path in unlike]
+        unlike = _unlike(git, place.path, left, stamps, scratch) if left else set()
+    finally:
+        scratch.unlink(missing_ok=True)
+    return sorted(shown(path) for path in in_index | unlike)
 
 
 def bring_along(git: Git, place: Place, old: str, new: str, *, saved: bool = False) -> list[str]:
@@ -157,9 +191,8 @@ def _export(git: Git, worktree: Path, arriving: Sequence[Difference], staging: P
     scratch.unlink(missing_ok=True)
     rows = b"".join(index_row(change.path, change.new) for change in arriving)
     git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
-    git.content(
-        "checkout-index", "-a", "-q", f"--prefix={staging.relative_to(worktree)}/", index=scratch, worktree=worktree
-    )
+    prefix = f"--prefix={staging.relative_to(worktree)}/"
+    git.content("checkout-index", "-a", "-q", prefix, index=scratch, worktree=worktree, umask=umask.of_the_user())
 
 
 def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
@@ -173,11 +206,34 @@ def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> boo
             target.unlink(missing_ok=True)
             _drop_empty_folders(target.parent, worktree)
             return True
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (staging / name).replace(target)
+        _make_folders(target.parent)
+        _put_in_place(staging / name, target)
     except OSError:
         return False  # a folder or file of the user's has the name, or the folder is closed to us
     return True
+
+
+def _make_folders(folder: Path) -> None:
+    """As git would make them for the user."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir()
+        each.chmod(umask.mode_for_the_user(0o777))
+
+
+def _put_in_place(new: Path, target: Path) -> None:
+    """In one step, also where the target lies on another file system than our folder."""
+    try:
+        new.replace(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        half = temp_path(target.parent)
+        try:
+            shutil.copy2(new, half, follow_symlinks=False)
+            half.replace(target)
+        finally:
+            half.unlink(missing_ok=True)
 
 
 def _is_astray(worktree: Path, path: bytes) -> bool:
@@ -276,13 +332,13 @@ def settle_index(git: Git, head: str, paths: Sequence[str]) -> None:
 def _staged_on_top_of(git: Git, head: str, *paths: str) -> list[Difference]:
     flags = ("--cached", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
     command = ("diff-index", *flags, head, "--", *paths)
-    answer = git.content(*command, index=git.common_dir / "index", env={"GIT_LITERAL_PATHSPECS": "1"})
+    answer = git.content(*command, index=git.git_dir / "index", env={"GIT_LITERAL_PATHSPECS": "1"})
     fields = answer.out.split(b"\0")
     return [read_difference(row, path) for row, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
 
 
 def _unstage(git: Git, due: Sequence[Difference]) -> None:
-    index = git.common_dir / "index"
+    index = git.git_dir / "index"
     if due:
         gone = b"".join(index_row(found.path, _nothing(found)) for found in due)  # all stages of a conflict too
         back = b"".join(index_row(found.path, found.old) for found in due if found.old[0] != ABSENT)
@@ -299,7 +355,7 @@ def _nothing(change: Difference) -> tuple[str, str]:
 
 def _place(git: Git, checkout: Checkout) -> Place | None:
     if checkout.path == git.root:
-        return Place(checkout.path, git.common_dir, checkout.branch)
+        return Place(checkout.path, git.git_dir, checkout.branch)
     entry = LinkedWorktree(git, checkout.path).entry()
     return Place(checkout.path, entry, checkout.branch) if entry and checkout.path.is_dir() else None
 

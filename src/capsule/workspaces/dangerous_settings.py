@@ -66,18 +66,15 @@ def _goes_by_its_name(key: str) -> bool:
     return bool(_DANGEROUS.fullmatch(key))
 
 
-def mended(
-    git: Git, before: bytes, now: bytes, scratch: Path, *, strict: bool, new_module: bool = False
-) -> tuple[bytes, list[str]]:
+def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bool = False) -> tuple[bytes, list[str]]:
     """The file without what is dangerous and was not so before, and the names of those settings.
 
-    `strict`: that every worktree may have a file of its own counts as dangerous too. `new_module`: of a submodule that
-    somebody has just added, with what `git submodule add` writes.
+    `new_module`: of a submodule that somebody has just added, with what `git submodule add` writes.
     """
     were, are = rows_of(git, before) or [], rows_of(git, now)
     if are is None:
         return before, ["all of it, which git cannot read any more"]
-    old, new = (_by_key(rows, strict=strict) for rows in (were, are))
+    old, new = _by_key(were), _by_key(are)
     due = [key for key in dict.fromkeys((*old, *new)) if key in new or _goes_by_its_name(key)]
     due = [key for key in due if not (new_module and _OF_A_NEW_MODULE.fullmatch(key))]
     changed = [key for key in due if old.get(key) != new.get(key)]
@@ -89,10 +86,10 @@ def mended(
     return content, [without_controls(key)[:_LONGEST_KEY] for key in changed]
 
 
-def _by_key(rows: list[Row], *, strict: bool) -> dict[str, list[str]]:
+def _by_key(rows: list[Row]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for row in rows:
-        if is_dangerous(row) and (strict or row[0] != _WORKTREE_CONFIG):
+        if is_dangerous(row) and row[0] != _WORKTREE_CONFIG:
             found.setdefault(row[0], []).append(row[1])
     return found
 

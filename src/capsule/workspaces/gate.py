@@ -1,7 +1,7 @@
 """The gate: a folder that holds exactly the tree to be judged, and nothing an agent left lying about.
 
     ~/.cache/capsule/gates/<repository>/<mission>/    the folder, in $XDG_CACHE_HOME where that is set
-    <common>/capsule/private/<mission>.gate/git       its git directory
+    <common>/capsule/private/<mission>+gate/git       its git directory
 
 **It lies outside the checkout**, because Node, pytest and others look for files in every folder above them: in the
 checkout they would find the user's `node_modules` and configuration.
@@ -27,18 +27,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
-from capsule.workspaces.private_git import fill_git_directory
+from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
 
 class Gate:
     """One per mission, made when first asked for."""
 
-    def __init__(self, git: Git, mission: str, notes: Path, provisions: Provisions) -> None:
+    def __init__(self, git: Git, mission: str, notes: Path, provisions: Provisions, *, confined: bool) -> None:
+        """`confined`: commands run in a sandbox, which shows the gate at the checkout's own path."""
         logs = git.root / ".capsule" / "missions" / mission
         self._git = git
         self._mission = mission
@@ -48,7 +50,8 @@ class Gate:
         self._cloned = notes / "gate-dependencies"
         self._provisions = provisions
         self._log = logs / "gate-setup.log"
-        self._private = git.capsule_dir / "private" / f"{mission}.gate"
+        self._confined = confined
+        self._private = git.capsule_dir / "private" / f"{mission}+gate"
         self._former = LinkedWorktree(git, logs / "gate")
         """Where earlier versions had it: a worktree of the repository."""
 
@@ -67,6 +70,14 @@ class Gate:
             self.remove()
             self._make(tree, base)
         return self.path
+
+    def grounds(self, base: str) -> Grounds | None:
+        """Say what a sandbox shows of it; None where there is no sandbox."""
+        if not self._confined:
+            return None
+        shared = self._provisions.dependencies
+        layers = shared.layers(base, self._git.root) if shared else ()
+        return mounted(self._git, self.path, self._private / "git", layers)
 
     def remove(self) -> None:
         """Take it away with all that belongs to it. Safe to repeat."""
@@ -98,12 +109,12 @@ class Gate:
         if not new:
             of_setup = [] if due or not inputs else recall_paths(self._kept)
             self._clean([*of_setup, *map(os.fsencode, shared.paths(base) if shared else ())])
-        if shared:
+        if shared and not self._confined:
             shared.provide(base, self.path, self._cloned)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
         self._give_git_directory(base)
         if due:
-            self._set_up(tree, inputs, copied)
+            self._set_up(tree, base, inputs, copied)
             self._give_git_directory(base)
 
     def _make_folder(self) -> bool:
@@ -125,8 +136,8 @@ class Gate:
             remove_tree(link)
         write_atomically(link, b"gitdir: " + os.fsencode(self._private / "git") + b"\n")
 
-    def _set_up(self, tree: str, inputs: str, copied: list[bytes]) -> None:
-        self._provisions.run(self.path, self._log)
+    def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
+        self._provisions.run(self.path, self._log, self.grounds(base))
         listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
         remember_paths(self._kept, {*listing.out.split(b"\0"), *copied} - {b""})
         self._reset(tree)

@@ -1,10 +1,15 @@
-"""A mission's place: a linked worktree on a branch of its own, and a second one, the gate, where claims are checked.
+"""A mission's place: a linked worktree on a branch of its own, and the gate, where claims are checked.
 
     .capsule/worktrees/<id>/             the worktree
     refs/heads/capsule-<id>              the branch the agents commit to
     refs/capsule/…                       see `place`
 
-The tree that would be *delivered* is everything in the worktree (`snapshot`) with the artefacts as on the base.
+**While an agent or a command is in it**, the worktree has a git directory of their own (`private_git`): in a sandbox
+that is what they see in the place of `.git`; without one, the worktree's `.git` file names it. Either way
+`git -C .capsule/worktrees/<id> status` works at any moment, also after kill -9.
+
+The tree that would be *delivered* is everything in the worktree (`snapshot`) with the artefacts as on the base: what an
+agent does to the tracker's files, to settings or to another item's documents is dropped, and told.
 
 **Names are never believed.** The worktree's `.git` file is compared, not followed; HEAD is brought back to our branch
 before anything is named; a branch that no longer holds the base is put back, and its commits are salvaged.
@@ -21,32 +26,37 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
-from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import RefMove
+from capsule.system.git import Git, GitFailed, ObjectMissing
+from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
 from capsule.workspaces.place import GitPlace
-from capsule.workspaces.private_git import PrivateGit
+from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
-from capsule.workspaces.salvage import put_aside
-from capsule.workspaces.step_commits import find_step, message_of
+from capsule.workspaces.salvage import keep_commit, put_aside
+from capsule.workspaces.step_commits import message_of
 from capsule.workspaces.trees import graft, with_changes
+from capsule.workspaces.tripwire import Tripwire
 
 WORKLOG = "worklog.md"
 LARGEST_WORKLOG = 8 * 1024 * 1024
+_NAMED = 5
+"""How many paths a message names."""
 _REBASED = "rebased onto "
 
 
 class GitWorktree(GitPlace):
     """The Workspace door on git worktrees."""
+
+    publishes_to = ""
 
     def __init__(
         self,
@@ -59,16 +69,22 @@ class GitWorktree(GitPlace):
         run_setup: RunSetup | None = None,
         dependencies: Dependencies | None = None,
         confined: bool = False,
+        not_ours: Callable[[str], bool] = lambda _path: False,
     ) -> None:
-        """`confined`: a sandbox sees to it that agents keep to the grounds they are given."""
+        """`confined`: a sandbox keeps agents to the grounds they are given. `not_ours`: paths that are no part of this
+        mission's work, whatever its agents do there."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
         shared = dependencies or Dependencies(git, detect=not setup)
         provisions = Provisions(setup, copy, run_setup, shared)
-        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions)
+        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions, confined=confined)
         self._filled = self._notes / "filled"
         self._linked = LinkedWorktree(git, self.path, self.branch)
         self._private = PrivateGit(git, mission, branch)
-        self._confined = confined
+        self._not_ours = not_ours
+        self._tripwire = Tripwire(git, mission)
+        self._dropped: list[str] = []
+        self._occupied = False
+        """Somebody is at work here, with a git directory of their own."""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
         self._trees: dict[str, str] = {}
@@ -88,7 +104,7 @@ class GitWorktree(GitPlace):
             warnings += self._fill(standing.head, entry)
         elif made:
             self._unstage(standing.head, entry)
-        if standing.base != base:
+        if standing.base != base and not self.publishes_to:
             warnings.append(f"{self._mission} started from {standing.base[:10]} and goes on from there.")
         return [*warnings, *self._provide()]
 
@@ -141,7 +157,7 @@ class GitWorktree(GitPlace):
         """Dependencies, copies and set-up, where that has not been done yet."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
-        if shared := self._provisions.dependencies:
+        if (shared := self._provisions.dependencies) and not self._confined:
             provided = shared.provide(self._base(), self.path, self._notes / "dependencies", anew=False)
             copied += map(os.fsencode, provided)
         known = recall_paths(self._notes / "copied")
@@ -151,7 +167,11 @@ class GitWorktree(GitPlace):
         if not inputs or (note.exists() and note.read_text() == inputs):
             return []
         before = self.tree()
-        self._provisions.run(self.path, self._logs / "setup.log")
+        grounds = self.let_in()
+        try:
+            self._provisions.run(self.path, self._logs / "setup.log", grounds if self._confined else None)
+        finally:
+            self.see_out()
         write_atomically(note, inputs)
         changed = [change.path for change in self.changes(before, self.tree())]
         return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
@@ -159,40 +179,63 @@ class GitWorktree(GitPlace):
     # An agent comes and goes
 
     def let_in(self) -> Grounds:
-        if not self._confined:
-            return super().let_in()
-        entry = self._require_whole()
-        self._private.make(entry)
-        instead = (str(entry), str(self._private.path))
-        return Grounds(writable=(str(self.path),), protected=(str(self.path / ".git"),), stand_ins=(instead,))
+        self._private.make(self._require_whole())
+        self._judged, self._stands_at, self._occupied = "", "", True
+        if self._confined:
+            shared = self._provisions.dependencies
+            layers = shared.layers(self._base(), self._git.root) if shared else ()
+            return mounted(self._git, self.path, self._private.path, layers)
+        self._linked.point_at(self._private.path)
+        return Grounds()
 
     def see_out(self) -> None:
+        entry = self._require_whole()
         if self._private.exists():
-            self._take_over(self._require_whole())
+            self._take_over(entry)
+
+    def _come_home(self) -> None:
+        """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
+        if self.path.is_dir() and (self._occupied or self._private.is_named_by(self.path / ".git")):
+            entry = self._linked.entry()
+            if entry and not self._confined:
+                self._linked.point_at(entry)
+        self._occupied = False
 
     def _take_over(self, entry: Path) -> None:
-        """What an agent did in a git directory of its own, as if it had done it here; HEAD is brought home later."""
+        """Import what was committed in a git directory of its own; HEAD is brought home later."""
         if not self._private.exists():
             return
         left = self._private.left()
         try:
-            self._private.take_over(left)
+            self._private.import_commits(left)
         except WorkspaceBroken:
             self._private.put_on_the_shelf()
             raise
+        self._adopt_commits(left, entry)
+        self._private.remove()
+
+    def _adopt_commits(self, left: Left, entry: Path) -> None:
+        self._private.move_branch(left)
         if left.stray:
             self._git.repository("update-ref", "--no-deref", "HEAD", left.stray, git_dir=entry)
         if left.tips:
             self._unstage(left.tips[-1], entry)
-        self._private.remove()
 
-    def _straighten(self) -> Sequence[str]:
-        if not self._linked.bent():
-            return ()
-        head = self._claim.standing().head or self._base()
-        entry, _ = self._linked.ensure(head)
-        self._unstage(head, entry)
-        return (".git of the worktree, or git's own entry of it, was changed",)
+    def snapshot(self) -> None:
+        if not self._confined:
+            self._tripwire.snapshot()
+
+    def put_right(self) -> Sequence[str]:
+        return self._tripwire.restore()
+
+    def stand_down(self) -> None:
+        self._tripwire.release()
+
+    def notices(self) -> Sequence[str]:
+        dropped, self._dropped = self._dropped, []
+        more = f" and {len(dropped) - _NAMED} more" if len(dropped) > _NAMED else ""
+        told = [f"changes to {', '.join(dropped[:_NAMED])}{more} were dropped: they are no part of this work"]
+        return [*(told if dropped else ()), *self._tripwire.notices()]
 
     # Going back
 
@@ -200,6 +243,9 @@ class GitWorktree(GitPlace):
         stands_at, self._stands_at, self._judged = self._stands_at, "", ""
         if stands_at == checkpoint.commit and self._linked.whole():
             return ""
+        self._come_home()
+        if not self._git.ref(self._claim.branch):
+            self._git.move_refs(RefMove(self._claim.branch, checkpoint.head, ""), why="capsule: the branch again")
         entry, made = self._linked.ensure(checkpoint.head)
         self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._claim.branch}.lock"], self.path)
         with contextlib.suppress(WorkspaceBroken):  # what an interrupted phase left may be refused: it is on the shelf
@@ -260,7 +306,10 @@ class GitWorktree(GitPlace):
 
     def tree(self) -> str:
         self._require_whole()
-        self._judged = self._deliverable(self._snapshots.to_judge(self._base()))
+        everything = self._snapshots.to_judge(self._base())
+        self._judged = self._deliverable(everything)
+        lost = [shown(d.path) for d in self._git.differences(self._judged, everything)]
+        self._dropped = [path for path in lost if not path.startswith((WORKLOG, ".capsule/output/"))]
         return self._judged
 
     def checkpoint(self, label: str) -> Checkpoint:
@@ -306,9 +355,7 @@ class GitWorktree(GitPlace):
         entry = self._require_whole()
         head, _ = self._settle_head(entry)
         self._stands_at = ""
-        if not find_step(self._git, key, head, self._base()):
-            head = self._commit_work(checkpoint, head, message_of(message, key))
-        self._unstage(head, entry)
+        self._unstage(self._commit_work(checkpoint, head, message_of(message, key)), entry)
         return None
 
     def _commit_work(self, checkpoint: Checkpoint, head: str, message: str) -> str:
@@ -320,6 +367,12 @@ class GitWorktree(GitPlace):
         commit = git.commit_tree(tree, [head], message, by=git.identity, date=f"@{int(time.time())} +0000")
         git.move_refs(RefMove(self._claim.branch, commit, head), why="capsule: a step's work")
         return commit
+
+    def follow(self, checkpoint: Checkpoint) -> None:
+        """A place that is merged at the end stands on its own base until then."""
+
+    def hooks(self, tree: str, message: str) -> tuple[bool, str]:  # noqa: ARG002 (the door's)
+        return True, ""
 
     def settled(self, commit: str) -> Checkpoint:
         """Whatever was committed elsewhere: here it is how things stand on the mission's own branch."""
@@ -354,6 +407,22 @@ class GitWorktree(GitPlace):
     # Ending
 
     def salvage(self, why: str) -> str:
+        try:
+            return self._salvage(why)
+        except ObjectMissing:
+            return self._keep_without_objects(why)
+
+    def _keep_without_objects(self, why: str) -> str:
+        """What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref."""
+        standing = self._claim.standing()
+        kept = [keep_commit(self._git, self._mission, tip, why) for tip in self._whole(standing.newest, standing.head)]
+        return put_aside(self._git, self.path) if self.path.is_dir() else (kept or [""])[0]
+
+    def _whole(self, *tips: str) -> list[str]:
+        return [tip for tip in dict.fromkeys(tips) if tip and self._git.resolve(tip)]
+
+    def _salvage(self, why: str) -> str:
+        self._come_home()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):
                 self._take_over(entry)
@@ -382,7 +451,7 @@ class GitWorktree(GitPlace):
         self._linked.remove()
         self._private.remove()
         self._gate.remove()
-        self._control.forget()
+        self._tripwire.release()
         remove_tree(self._notes)
         gone = [self._claim.checkpoint, *([self._claim.branch, self._claim.base] if branch else [])]
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")
@@ -404,6 +473,7 @@ class GitWorktree(GitPlace):
     # Where we stand
 
     def _require_whole(self) -> Path:
+        self._come_home()
         entry = self._linked.whole()
         if entry is None:
             what = "its .git file was removed or changed" if self.path.is_dir() else "it is gone"
@@ -442,5 +512,8 @@ class GitWorktree(GitPlace):
     def _deliverable(self, everything: str) -> str:
         key = (self._base(), everything)
         if key not in self._delivered:
-            self._delivered[key] = graft(self._git, everything, self._base(), self._artefacts)
+            base = self._git.tree_in(self._base())
+            strays = [d for d in self._git.differences(everything, base) if self._not_ours(shown(d.path))]
+            tree = with_changes(self._git, everything, strays, self._notes)
+            self._delivered[key] = graft(self._git, tree, self._base(), self._artefacts)
         return self._delivered[key]

@@ -14,11 +14,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, Refused
+from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
@@ -37,13 +40,31 @@ class LinkedWorktree:
 
     def entry(self) -> Path | None:
         """Git's own folder for this worktree, if it is registered."""
-        wanted = str(self.path / ".git")
+        wanted = self.path / ".git"
+        return next((entry for entry, told in self._entries() if told == wanted), None)
+
+    def _entries(self) -> Iterator[tuple[Path, Path]]:
         for file in (self._git.common_dir / "worktrees").glob("*/gitdir"):
-            with contextlib.suppress(OSError):
-                told = file.read_bytes().rstrip(b"\n")
-                if os.path.normpath(file.parent / os.fsdecode(told)) == wanted:
-                    return file.parent
-        return None
+            told = _read(file).rstrip(b"\n")
+            yield file.parent, Path(os.path.normpath(file.parent / os.fsdecode(told)))
+
+    def follow_a_moved_repository(self) -> None:
+        """Register the worktree at its present path where the repository was moved along with it since."""
+        if self.entry() is not None:
+            return
+        for entry, told in self._entries():
+            if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not told.exists():
+                write_atomically(entry / "gitdir", os.fsencode(self.path / ".git") + b"\n")
+                if self.path.is_dir():
+                    self.point_at(entry)
+                return
+
+    def point_at(self, git_dir: Path) -> None:
+        """Make the worktree's `.git` a file that names this git directory, whatever stands there."""
+        link = self.path / ".git"
+        if link.is_dir() and not link.is_symlink():
+            put_away_repository(self._git, link)
+        write_atomically(link, b"gitdir: " + os.fsencode(git_dir) + b"\n")
 
     def whole(self) -> Path | None:
         """The entry, provided that nothing is missing or bent, and the worktree points back to it."""
@@ -54,15 +75,13 @@ class LinkedWorktree:
             return None
         return entry if self._points_to(entry) else None
 
-    def bent(self) -> bool:
-        """Something stands in the place of the worktree's `.git`, or of its entry, that is not what we put there."""
-        return not self.path.is_symlink() and os.path.lexists(self.path / ".git") and self.whole() is None
-
     def ensure(self, commit: str) -> tuple[Path, bool]:
         """The entry of a whole worktree, and whether it had to be made. Files that were there are still there."""
+        self.follow_a_moved_repository()
         entry = self.whole()
         made = entry is None
         if entry is None:
+            self._refuse_if_begun_elsewhere()
             self._put_aside()
             self._forget()
             self._register(commit)
@@ -78,6 +97,15 @@ class LinkedWorktree:
         remove_tree(self._aside)
         self._forget()
 
+    def _refuse_if_begun_elsewhere(self) -> None:
+        """A bare repository has several worktrees to work from: a mission stays with the one it was begun in."""
+        ours = self.path.parts[-3:]
+        for other in self._git.checkouts() if self._branch else ():
+            same = other.branch == self._branch and other.path.parts[-3:] == ours and other.path != self.path
+            if same and LinkedWorktree(self._git, other.path).whole():
+                home = other.path.parents[2]
+                raise Refused(f"{self.path.name} was begun in {home}.", f"Go on there: cd {shlex.quote(str(home))}")
+
     def _points_to(self, entry: Path) -> bool:
         link = self.path / ".git"
         if self.path.is_symlink() or link.is_symlink() or not link.is_file():
@@ -87,7 +115,7 @@ class LinkedWorktree:
 
     def _register(self, commit: str) -> None:
         what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
-        self._git.repository("worktree", "add", "--force", "--no-checkout", *what)
+        self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
 
     def _forget(self) -> None:
         """Out of git's sight in one step: an entry that is half removed would be known by nothing any more."""

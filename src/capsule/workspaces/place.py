@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from capsule.core.briefing import Grounds
@@ -26,8 +25,6 @@ from capsule.system.git_objects import Difference, Identity, RefMove, shown
 from capsule.workspaces.brought import brought
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.claim import Claim
-from capsule.workspaces.control_files import ControlFiles
-from capsule.workspaces.control_refs import RefWatch
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions
@@ -40,9 +37,7 @@ CAPSULE = Identity("Capsule", "capsule@localhost")
 
 
 class GitPlace(ABC):
-    """What worktree and checkout have in common."""
-
-    _confined = False
+    """Named states of a mission, and the trees to look into."""
 
     def __init__(
         self,
@@ -53,21 +48,21 @@ class GitPlace(ABC):
         *,
         artefacts: Sequence[str],
         provisions: Provisions,
-        shared: bool = False,
+        confined: bool,
     ) -> None:
-        """`shared`: others keep files of their own there, which are not even looked at."""
+        """`confined`: a sandbox keeps agents to the grounds they are given."""
         self.path = path
         self.branch = branch
         self._git = git
         self._mission = mission
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
-        self._shared = shared
         self._notes = git.capsule_dir / "places" / mission
         self._claim = Claim(git, mission, self._notes / "base", branch)
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = provisions
-        self._snapshots = Snapshots(git, path, self._notes, self._artefacts if shared else ())
-        self._gate = Gate(git, mission, self._notes, provisions)
+        self._snapshots = Snapshots(git, path, self._notes)
+        self._confined = confined
+        self._gate = Gate(git, mission, self._notes, provisions, confined=confined)
         self._gated = False
         """The gate was entered since the last checkpoint."""
         self._base_commit = ""
@@ -95,9 +90,8 @@ class GitPlace(ABC):
         """The commit the branch stands at, once it is where it belongs."""
 
     def brings(self, tree: str) -> Sequence[Brought]:
-        """Commits of a branch of its own are merged with all they hold; on a shared one they are not the mission's."""
-        head = self.head()
-        onto = head if self._shared else self._base()
+        """Commits of the mission's branch are merged with all they hold."""
+        head, onto = self.head(), self._base()
         if self._brought[0] != (onto, head, tree):
             trees = dict.fromkeys((*self._trees_between(onto, head), tree))
             files = [file for each in trees for file in brought(self._git, onto, each)]
@@ -116,13 +110,14 @@ class GitPlace(ABC):
     def essence(self, tree: str) -> str:
         return tree
 
-    def gate(self, tree: str) -> Path:
+    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
         self._gated = True
-        return self._gate.at(tree, self._base())
+        return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
 
     def variables(self, place: Path) -> Mapping[str, str]:
         dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
-        return dependencies.variables(base, place, judged=place != self.path) if dependencies and base else {}
+        at = self._git.root if self._confined else place
+        return dependencies.variables(base, at, judged=place != self.path) if dependencies and base else {}
 
     def missing_setup(self, tree: str) -> tuple[str, str]:
         dependencies, base = self._provisions.dependencies, self._base()
@@ -154,7 +149,12 @@ class GitPlace(ABC):
         return graft(self._git, merged, onto, self._artefacts)
 
     def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
-        work = self._commit(tree, [self._base()], "work")
+        base = self._base()
+        if not self._git.is_ancestor(base, onto):
+            # Rewritten: what the base held and `onto` does not was taken out there, and is no part of the work.
+            base = self._commit(self._git.tree_in(base), [], "base")
+            onto = self._commit(self._git.tree_in(onto), [base], "onto")
+        work = self._commit(tree, [base], "work")
         return self._git.merge_trees(onto, work, called=self.branch)
 
     # What we write ourselves
@@ -170,43 +170,6 @@ class GitPlace(ABC):
             raise Refused(f"{path} is not a plain file in {self.path}.", "Take away what stands in its place.")
         _make_folder(file.parent)
         write_atomically(file, content)
-
-    # Where nobody else is at home, nobody else has a say
-
-    def hooks(self, tree: str, message: str) -> tuple[bool, str]:  # noqa: ARG002 (the door's)
-        return True, ""
-
-    def notices(self) -> Sequence[str]:
-        return self._control.notices()
-
-    def let_in(self) -> Grounds:
-        """All but the repository, and what is Capsule's: the work is committed by us."""
-        ours = (self.path / ".git", self.path / ".capsule")
-        return Grounds(writable=(str(self.path),), protected=tuple(map(str, ours)))
-
-    def see_out(self) -> None:
-        return None
-
-    # What no phase may touch, where no sandbox sees to that
-
-    @cached_property
-    def _control(self) -> ControlFiles:
-        worktree = None if self.path == self._git.root else self.path
-        refs = RefWatch(self._git, self._mission, worktree, lambda: self.branch)
-        return ControlFiles(self._git, self._mission, refs, also=self._straighten, confined=self._confined)
-
-    def watch(self) -> None:
-        self._control.watch()
-
-    def put_right(self) -> Sequence[str]:
-        return self._control.put_right()
-
-    def stand_down(self) -> None:
-        self._control.stand_down()
-
-    def _straighten(self) -> Sequence[str]:
-        """What is bent about the place itself, made straight again, in words."""
-        return ()
 
     # Where we stand
 

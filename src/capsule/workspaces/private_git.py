@@ -1,17 +1,19 @@
-"""A git directory for one agent, for as long as it works: it can commit, and change nothing of the repository.
+"""A git directory of an agent's own, for as long as it works: it can commit, and change nothing of the repository.
 
-    <common>/capsule/private/<id>/git     what the agent finds in the place of `<common>/worktrees/<id>`
-    <common>/capsule/private/<id>/was     where the mission's branch stood then
+    <common>/capsule/private/<id>/git       what the place's `.git` means while an agent or a command is in it
+    <common>/capsule/private/<id>/was       where the mission's branch stood then
+    <common>/capsule/private/<id>/inside.*  the same in words that hold inside a sandbox: see `mounted`
 
-In there it is alone: refs, index and settings are copies, its objects are its own, and those of the repository can be
-read through `alternates`. Nothing of it is ever believed. When the agent has gone, no git of ours runs in there, or by
-settings from there. Two files are read, HEAD and the mission's branch, and they are taken for nothing but ids. Its
-objects are sorted out (plain files with the names of objects; no graph, no index, no alternates), and what is missing
-in the repository to make up those commits goes into a pack, which is checked as if it came from a stranger over the
-network: each object by its name, by what it says (no tree with a `.git`), and by what it points to.
+Refs, index and settings in there are copies, objects are its own, and those of the repository can be read through
+`alternates`. Nothing of it is ever believed. When the agent has gone, no git of ours runs in there, or by settings from
+there. Two files are read, HEAD and the mission's branch, and they are taken for nothing but ids. Its objects are sorted
+out (plain files with the names of objects; no graph, no index, no alternates), and what is missing in the repository to
+make up those commits goes into a pack, which is checked as if it came from a stranger over the network: each object by
+its name, by what it says (no tree with a `.git`), and by what it points to.
 
-**Everything can be repeated.** The directory is there from the moment it is whole until its commits are ours. Whoever
-finds one takes it over, after a crash as after a phase. The branch moves from where it was, and from nowhere else.
+**Everything can be repeated.** The directory is there from the moment it is whole until its commits are ours. A later
+run takes over one that it finds, after a crash as after a phase. The branch moves from where it was, and from nowhere
+else.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
 from capsule.system.files import read_regular
-from capsule.system.git import Git, GitFailed
+from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.workspaces.linked import make_writable, remove_tree
 from capsule.workspaces.salvage import keep_commit, shelve
@@ -48,6 +51,8 @@ _LONGEST_REF = 4096
 _LARGEST_LIST = 64 * 1024 * 1024
 _MOST_STEPS = 5
 """From one symbolic ref to the next."""
+_OBJECTS = f"{Path(INSIDE_A_SANDBOX).parent}/objects"
+"""Where a sandbox shows the repository's objects."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,15 @@ class PrivateGit:
         self._was.write_text(self._git.ref(self._ref))
         half.rename(self.path)
 
+    def is_named_by(self, dot_git: Path) -> bool:
+        """Whether a worktree's `.git` file leads here."""
+        return _content(dot_git) == self.pointer
+
+    @property
+    def pointer(self) -> bytes:
+        """The content of a `.git` file that leads here."""
+        return b"gitdir: " + os.fsencode(self.path) + b"\n"
+
     # After
 
     def left(self) -> Left:
@@ -97,9 +111,21 @@ class PrivateGit:
             was if re.fullmatch(_OID, was) else "", self._follow(self._ref), "" if home else self._follow("HEAD")
         )
 
-    def take_over(self, left: Left) -> None:
-        """The commits are in the repository, and the branch is where the agent left it."""
-        self._import(left)
+    def import_commits(self, left: Left) -> None:
+        """Bring the commits of branch and HEAD into the repository, checked; no ref moves."""
+        if not left.tips:
+            return
+        try:
+            for pack in self._sorted_out():
+                self._git.content("index-pack", str(pack), env=self._theirs)
+            self._fetch(left)
+        except (GitFailed, OSError) as fault:
+            raise WorkspaceBroken(
+                f"What the agent committed is refused: {fault}.", "Its files are still there."
+            ) from fault
+
+    def move_branch(self, left: Left) -> None:
+        """Move the mission's branch to where the agent left it; commits that it cannot take are kept under a ref."""
         if left.branch in ("", left.was):
             return
         try:
@@ -156,18 +182,6 @@ class PrivateGit:
         return ""
 
     # What it holds
-
-    def _import(self, left: Left) -> None:
-        if not left.tips:
-            return
-        try:
-            for pack in self._sorted_out():
-                self._git.content("index-pack", str(pack), env=self._theirs)
-            self._fetch(left)
-        except (GitFailed, OSError) as fault:
-            raise WorkspaceBroken(
-                f"What the agent committed is refused: {fault}.", "Its files are still there."
-            ) from fault
 
     @property
     def _theirs(self) -> dict[str, str]:
@@ -228,6 +242,49 @@ def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None 
     for name, source in (("index", index), ("shallow", common / "shallow")):
         if source and source.exists():
             shutil.copy2(source, target / name)  # with its age: see `Snapshots.copy_index`
+
+
+def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, str]] = ()) -> Grounds:
+    """Say how a sandbox shows a place at the checkout's own path, with this git directory for its `.git`.
+
+    Below that path lie the repository's objects and the private directory too, so both are shown elsewhere; a `.git`
+    file and a list of alternates that lead there are laid over the real ones, which stay valid outside at any moment.
+    """
+    dot_git, alternates = private.parent / "inside.git", private.parent / "inside.alternates"
+    nothing = private.parent / "inside.nothing"
+    folders = object_folders(git)
+    inside = [f"{_OBJECTS}-{number}" for number, _ in enumerate(folders)]
+    dot_git.write_text(f"gitdir: {INSIDE_A_SANDBOX}\n")
+    alternates.write_text("".join(f"{path}\n" for path in inside))
+    nothing.touch()
+    objects = [(path, str(folder)) for path, folder in zip(inside, folders, strict=True)]
+    chained = [
+        (f"{path}/info/alternates", str(nothing))
+        for path, folder in objects
+        if Path(folder, "info/alternates").exists()
+    ]
+    return Grounds(
+        place=str(place),
+        at=str(git.root),
+        stand_ins=((INSIDE_A_SANDBOX, str(private)),),
+        shown=(
+            (str(git.root / ".git"), str(dot_git)),
+            *objects,
+            *chained,
+            (f"{INSIDE_A_SANDBOX}/objects/info/alternates", str(alternates)),
+        ),
+        layers=tuple(layers),
+    )
+
+
+def object_folders(git: Git) -> list[Path]:
+    """The repository's objects, and those of every repository that it borrows from."""
+    found = [git.common_dir / "objects"]
+    for folder in found:
+        lines = _content(folder / "info/alternates").splitlines()
+        named = (Path(os.path.normpath(folder / os.fsdecode(line))) for line in lines if line and line[:1] != b"#")
+        found += [path for path in named if path.is_dir() and path not in found]
+    return found
 
 
 def _settings(git: Git) -> bytes:

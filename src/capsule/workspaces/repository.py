@@ -63,7 +63,7 @@ def is_detached(git: Git) -> bool:
 
 def checked_out(git: Git) -> str:
     """The branch that the main checkout is on, also where it has no commit yet; '' where HEAD is detached."""
-    at = read_head(git.common_dir)
+    at = read_head(git.git_dir)
     if at is None:
         at = git.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1)).out.decode(errors="replace").strip()
     return at.removeprefix("refs/heads/") if at.startswith("refs/") else ""
@@ -81,14 +81,30 @@ def refuse_if_ahead(git: Git, base: str, into: str) -> None:
         raise CapsuleError(f"HEAD holds commits that {into} lacks; they would be merged along.", hint)
 
 
+def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase: bool = False) -> None:
+    """A mission goes on only while the branch it is merged into is there, and holds what the mission started from."""
+    tip = git.ref(f"refs/heads/{into}")
+    if not tip:
+        others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"
+        raise Refused(
+            f"The branch {into}, which {mission} is to be merged into, is gone.",
+            f"Make it again where it was (git branch {into} COMMIT; {mission} started from {base[:12]}), {others}",
+        )
+    if not rebase and not git.is_ancestor(base, tip):
+        raise Refused(
+            f"{into} was rewritten: it no longer holds {base[:12]}, which {mission} started from.",
+            f"Rebuild the work on it: capsule run {mission} --rebase",
+        )
+
+
 def under_way(git: Git) -> str:
     """The merge, rebase or the like that the main checkout is in the middle of; '' if there is none."""
-    return next((what for name, (what, _) in UNDER_WAY.items() if (git.common_dir / name).exists()), "")
+    return next((what for name, (what, _) in UNDER_WAY.items() if (git.git_dir / name).exists()), "")
 
 
 def refuse_if_under_way(git: Git) -> None:
     for name, (what, way_out) in UNDER_WAY.items():
-        if (git.common_dir / name).exists():
+        if (git.git_dir / name).exists():
             raise CapsuleError(f"{what.capitalize()} is under way in {git.root}.", f"Finish it first: {way_out}")
 
 
@@ -130,7 +146,7 @@ def _copy_index(git: Git, copy: Path) -> None:
     """Looking must not wait for, or get in the way of, a git of the user's: so it is done on a copy."""
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.unlink(missing_ok=True)
-    index = git.common_dir / "index"
+    index = git.git_dir / "index"
     if index.exists():
         shutil.copyfile(index, copy)
 

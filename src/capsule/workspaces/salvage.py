@@ -61,4 +61,5 @@ def shelve(git: Git, path: Path, name: str) -> str:
     shelf = git.common_dir / _SHELF
     shelf.mkdir(parents=True, exist_ok=True)
     shutil.move(path, shelf / name)
-    return f".git/{_SHELF}/{name}"
+    usual = git.common_dir == git.root / ".git"
+    return f".git/{_SHELF}/{name}" if usual else str(shelf / name)

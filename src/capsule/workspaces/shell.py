@@ -1,19 +1,21 @@
 """The project's own commands (tests, gates, set-up), run through `sh -c` and supervised like an agent.
 
-What they run is what an agent wrote, so they run in the same sandbox: the place they run in is theirs, but for the
-repository and for what is Capsule's.
+What they run is what an agent wrote, so they run in the same sandbox, on the grounds that they are given. Without any,
+the folder they run in is theirs, but for the repository and for what is Capsule's.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from capsule.core.briefing import Grounds
 from capsule.doors import Ran
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, tail_bytes
+from capsule.system.mounted_place import at_its_own_path
 from capsule.system.process import Command, Keeper
 from capsule.system.sandbox import Sandbox, fault_of_its_own
 from capsule.system.stop import Stop
@@ -31,36 +33,48 @@ class SupervisedShell:
         *,
         sandbox: Sandbox | None = None,
         allow: Sequence[str] = (),
+        at_checkout_path: bool = True,
     ) -> None:
-        """`allow` names variables that are passed on although they look like secrets."""
+        """`allow` names variables that are passed on although they look like secrets.
+
+        `at_checkout_path` is false where commands need a daemon outside, which knows a place by its own path only.
+        """
         self._keeper = keeper
         self._stop = stop
         self._sandbox = sandbox
+        self._at_checkout_path = at_checkout_path
         self._env = for_commands(os.environ if base_env is None else base_env, allow)
 
-    def run(self, command: str, cwd: Path, log: Path, *, timeout: float | None, env: Mapping[str, str]) -> Ran:
+    def run(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        *,
+        timeout: float | None,
+        env: Mapping[str, str],
+        grounds: Grounds | None = None,
+    ) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
         environment = {**self._env, **env}
-        ended = self._keeper.run(
-            Command(
-                argv=self._confined(("sh", "-c", command), cwd, environment),
-                cwd=cwd,
-                env=environment,
-                stdout=log,
-                stderr=log,
-                timeout=timeout,
-            ),
-            stop=self._stop,
-        )
+        with self._confined(("sh", "-c", command), cwd, environment, grounds) as argv:
+            ended = self._keeper.run(
+                Command(argv=argv, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout), stop=self._stop
+            )
         tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ""
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
         return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=fault or tail or ended.detail, log=log)
 
-    def _confined(self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str]) -> tuple[str, ...]:
+    def _confined(
+        self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str], grounds: Grounds | None
+    ) -> AbstractContextManager[tuple[str, ...]]:
         if self._sandbox is None:
-            return argv
-        grounds = Grounds(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
+            return nullcontext(argv)
+        if grounds is None:
+            grounds = Grounds(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
+        elif not self._at_checkout_path:
+            grounds = at_its_own_path(grounds)
         return self._sandbox.around(argv, cwd=cwd, env=env, grounds=grounds)

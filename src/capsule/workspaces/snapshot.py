@@ -59,9 +59,7 @@ class Nested(Unfit):
 class Snapshots:
     """Trees of one worktree."""
 
-    def __init__(self, git: Git, worktree: Path, notes: Path, apart: Sequence[str] = ()) -> None:
-        """`apart`: what is at these paths is not even looked at."""
-        self._apart = [spec for name in apart for spec in _not_at(os.fsencode(name))]
+    def __init__(self, git: Git, worktree: Path, notes: Path) -> None:
         self.index = notes / "index"
         self._git = git
         self._worktree = worktree
@@ -120,7 +118,7 @@ class Snapshots:
         if not self.index.exists():
             self.start_from(base)
         left_out = [*self._not_ignored(recall_paths(self._copied)), *self._submodules_of(base)]
-        self._add([b".", *self._apart, *(b":(top,exclude,literal)" + path for path in left_out)])
+        self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
         self._add_worklog()
         tree = self._written()
         self._refuse_nested(base, tree)
@@ -196,12 +194,6 @@ def _stamp(index: Path) -> Stamp:
     except OSError:
         return _NOTHING
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def _not_at(path: bytes) -> tuple[bytes, bytes]:
-    """As a pattern: git refuses to be told literally to leave out what it ignores anyway."""
-    pattern = b":(top,exclude,glob)[" + path[:1] + b"]" + re.sub(rb"([*?\[\\])", rb"\\\1", path[1:])
-    return pattern, pattern + b"/**"
 
 
 @contextmanager

@@ -14,8 +14,14 @@ from capsule.doors import Candidate, Draft, Published
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
-from capsule.workspaces.checkouts import bring_along, places_on, refuse_if_locked, refuse_if_under_way, under_way
-from capsule.workspaces.ours import note_as_ours
+from capsule.workspaces.checkouts import (
+    bring_along,
+    places_on,
+    refuse_if_edited,
+    refuse_if_locked,
+    refuse_if_under_way,
+    under_way,
+)
 from capsule.workspaces.trees import ARTEFACTS, graft, with_files
 
 _LOCK_WAIT = 60.0
@@ -33,7 +39,8 @@ class GitTrunk:
     def tip(self) -> str:
         found = self._git.ref(self._ref)
         if not found:
-            raise Refused(f"There is no branch {self.branch}.", "List what there is: git branch")
+            hint = f"Make it again where it was (git branch {self.branch} COMMIT), then run the same command again."
+            raise Refused(f"There is no branch {self.branch} any more.", hint)
         return found
 
     def holds(self, commit: str) -> bool:
@@ -48,6 +55,11 @@ class GitTrunk:
 
     def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
         onto = self.tip()
+        if not self._git.is_ancestor(base, onto):  # merging would bring back what was taken out of it
+            raise Refused(
+                f"{self.branch} was rewritten: it no longer holds {base[:12]}, which the work started from.",
+                "Rebuild the work on it: run with --rebase",
+            )
         work = self._without_artefacts(tip, base)
         merged, conflicts = self._git.merge_trees(onto, work)
         tree = graft(self._git, merged, onto, self._artefacts)
@@ -73,6 +85,7 @@ class GitTrunk:
         if tip == candidate.onto:
             refuse_if_under_way(places)
             refuse_if_locked(self._git, places)
+            refuse_if_edited(self._git, places, candidate.onto, candidate.commit, apart=self._artefacts)
             tip = self._swap(candidate)
         if tip != candidate.commit and not self._git.is_ancestor(candidate.commit, tip):
             return Published(moved=False)
@@ -83,7 +96,6 @@ class GitTrunk:
 
     def _swap(self, candidate: Candidate) -> str:
         """From the one commit the candidate was built on. Returns where the branch is now: somebody may be quicker."""
-        note_as_ours(self._git, candidate.commit, self.branch)
         try:
             self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why="capsule: merge")
         except GitFailed:

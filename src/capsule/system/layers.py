@@ -1,0 +1,251 @@
+"""Folders that a command may write to without changing them: the user's `.venv` or `node_modules` below a layer.
+
+Each folder is the lower half of an overlay whose upper half belongs to one command and is removed after it. The mounts
+are made in a mount namespace around bubblewrap, which then shows them inside (`Laid.before` is put in front of it):
+
+    <temporary folder>/capsule-layers-<uid>/<one command>/<n>/lower     a link to the folder
+                                                              upper     what the command changes
+                                                              work      the kernel's own
+                                                              seen      the overlay, in that namespace only
+
+**Names.** The mounts are made by relative names, from the command's folder: a comma or a colon in the path of a project
+would mean something else in the options of a mount.
+
+**Who mounts.** Root needs only a mount namespace. Everybody else gets a user namespace as well, as whose root they
+mount; bubblewrap then makes one of its own, in which the command is the user again: some agents refuse to be root.
+
+**`userxattr`.** Without it the kernel cannot mark a folder as replaced: `rm -rf` of one of the lower folders fails.
+
+**After kill -9** the command's folder stays. Its owner's lock on it does not, so the next command here removes it.
+
+**Without overlays** (an old kernel, a container that forbids them) tests see the folder read-only, agents a copy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from capsule.core.errors import CapsuleError
+
+_TRY_SECONDS = 10
+_ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
+_FAULT = "bwrap: a layer could not be mounted: "
+"""Said in bubblewrap's name, which is how a sandbox that could not be made is told from a command that failed."""
+_MOUNT = f"""
+cd "$1" && shift || exit 1
+for layer in [0-9]*; do
+    options=userxattr,lowerdir=$layer/lower,upperdir=$layer/upper,workdir=$layer/work
+    said=$(mount -t overlay -o "$options" overlay "$layer/seen" 2>&1) || {{ echo "{_FAULT}$said" >&2; exit 1; }}
+done
+exec "$@"
+"""
+
+
+class Source(NamedTuple):
+    """What bubblewrap shows, and how."""
+
+    how: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Laid:
+    """Layers that are ready for one command."""
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    """By the folder that they show."""
+    before: tuple[str, ...] = ()
+    """Words in front of bubblewrap."""
+    options: tuple[str, ...] = ()
+    """Options of bubblewrap's own."""
+    folder: str = ""
+    """Where the upper halves lie: nothing to be seen inside."""
+
+
+class Namespace(NamedTuple):
+    """A way to become somebody who may mount, and bubblewrap's way back."""
+
+    words: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+@contextmanager
+def laid(folders: Sequence[str], *, copy: bool) -> Iterator[Laid]:
+    """Make a layer over each folder for as long as a command takes.
+
+    `copy` says what there is where no overlay can be had: a copy that can be changed, or the folder itself, read-only.
+    """
+    lowers = tuple(dict.fromkeys(folders))
+    if not lowers:
+        yield Laid()
+        return
+    namespace, _ = _tried(lowers)
+    if namespace:
+        with _made_for(lowers) as folder:
+            seen = {lower: Source("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
+            yield Laid(seen, (*namespace.words, "sh", "-c", _MOUNT, "sh", folder), namespace.options, folder)
+    elif copy:
+        with _own_folder() as folder:
+            copies = {lower: Source("--bind", _copy(lower, f"{folder}/{n}")) for n, lower in enumerate(lowers)}
+            yield Laid(copies, folder=folder)
+    else:
+        yield Laid({lower: Source("--ro-bind", lower) for lower in lowers})
+
+
+def fault() -> str:
+    """Why no layers can be made on this machine, in the kernel's or in mount's own words; '' where they can."""
+    try:
+        with _own_folder() as folder:
+            return _tried((folder,))[1]
+    except CapsuleError as error:
+        return error.message
+
+
+@cache
+def _tried(lowers: tuple[str, ...]) -> tuple[Namespace | None, str]:
+    """Mount them once, for nobody: a kernel, a container or a file system may refuse what the next one allows."""
+    uid, gid = str(os.geteuid()), str(os.getegid())
+    plain = Namespace(("unshare", "-m"))
+    as_user = Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
+    why = ""
+    for namespace in (plain, as_user) if os.geteuid() == 0 else (as_user,):
+        try:
+            with _made_for(lowers) as folder:
+                os.setxattr(folder, "user.capsule", b"")  # what `userxattr` goes by
+                why = _complaint((*namespace.words, "sh", "-c", _MOUNT, "sh", folder, "true"))
+        except CapsuleError as error:
+            return None, error.message
+        except OSError as error:
+            return None, str(error)
+        if not why:
+            return namespace, ""
+    return None, why
+
+
+def _complaint(argv: tuple[str, ...]) -> str:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_TRY_SECONDS} s"
+    except OSError as error:
+        return str(error)
+    said = done.stderr.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
+    return said[0].removeprefix(_FAULT) if done.returncode else ""
+
+
+@contextmanager
+def _made_for(lowers: Sequence[str]) -> Iterator[str]:
+    """A folder with everything that the mounts need."""
+    with _own_folder() as folder:
+        for n, lower in enumerate(lowers):
+            top = Path(folder, str(n))
+            for name in ("upper", "work", "seen"):
+                (top / name).mkdir(parents=True)
+            (top / "lower").symlink_to(lower)
+            shutil.copystat(lower, top / "upper")  # the overlay's own mode and age are the upper half's
+        yield folder
+
+
+def _copy(lower: str, target: str) -> str:
+    """Copy with links as links, sharing blocks where the file system can."""
+    for how in ("--reflink=auto", "--"):  # not every `cp` knows the first
+        done = subprocess.run(("cp", "-a", how, lower, target), capture_output=True, text=True, check=False)
+        if not done.returncode:
+            return target
+        _remove(Path(target))
+    said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
+    raise CapsuleError(f"{lower} could not be copied: {said[0]}.", "Set TMPDIR to a folder with enough space.")
+
+
+# ── folders that are gone with their owner ──
+
+
+@contextmanager
+def _own_folder() -> Iterator[str]:
+    """A folder that is removed at the end, or by the next one who comes, should we be killed."""
+    try:
+        home = _home()
+        with _locked(home):  # so that nobody finds a new folder before it is locked
+            left = [(path, fd) for path in home.iterdir() if (fd := _lock(path)) is not None]
+            folder = Path(tempfile.mkdtemp(dir=home))
+            lock = _lock(folder)
+    except OSError as error:
+        hint = "Set TMPDIR to a folder that can be written."
+        raise CapsuleError(f"No folder for the layers of a sandbox: {error}.", hint) from None
+    try:
+        for path, fd in left:
+            _forget(path, fd)
+        yield str(folder)
+    finally:
+        _forget(folder, lock)
+
+
+def _forget(folder: Path, lock: int | None) -> None:
+    _remove(folder)
+    if lock is not None:
+        os.close(lock)
+
+
+def _home() -> Path:
+    """Where everybody could have been before us: a folder that is not ours alone is left to whoever made it."""
+    name = f"capsule-layers-{os.geteuid()}"
+    chosen = os.environ.get("TMPDIR", "")
+    for base in (chosen, _ON_DISK, tempfile.gettempdir()):
+        if Path(base).is_absolute() and os.access(base, os.W_OK):
+            home = Path(os.path.realpath(base), name)
+            with contextlib.suppress(FileExistsError):
+                home.mkdir(mode=0o700)
+            found = home.lstat()
+            if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+                return home
+    raise FileNotFoundError(2, "no folder for temporary files is ours to use")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _lock(folder: Path) -> int | None:
+    """The lock on a folder whose owner has gone; None where somebody has it."""
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def _remove(path: Path) -> None:
+    """Remove it whatever rights a command gave it; the kernel itself leaves a `work` that is closed to everybody."""
+    with contextlib.suppress(OSError):
+        path.chmod(stat.S_IRWXU)
+        for folder, names, _ in os.walk(path):
+            for child in (Path(folder, name) for name in names):
+                if not child.is_symlink():
+                    child.chmod(stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)

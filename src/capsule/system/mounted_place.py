@@ -1,0 +1,108 @@
+"""A place that is seen at another path: what is called how outside and inside, and what stands behind a path inside.
+
+A worktree or a gate lies somewhere of its own; in the sandbox it is mounted over the checkout, so that messages carry
+the user's paths, and an environment that names the checkout finds the place. Where bubblewrap has to make a mount point
+in it, that is made on disk: an agent's link on the way there would lead it elsewhere, and is therefore not followed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from capsule.core.briefing import Grounds
+
+
+@dataclass(frozen=True)
+class MountedPlace:
+    """How a place is called outside and inside: `at` is '' where everything keeps its own path."""
+
+    place: str = ""
+    at: str = ""
+    given: tuple[str, str] = ("", "")
+    """Both as they were given, perhaps by way of a link."""
+
+    @classmethod
+    def of(cls, grounds: Grounds) -> MountedPlace:
+        place, at = (os.path.realpath(path) if path else "" for path in (grounds.place, grounds.at))
+        return cls(place, at if place else "", (grounds.place, grounds.at))
+
+    def inside(self, path: str) -> str:
+        """The name inside of what lies in the place; anything else keeps its own."""
+        tops = (self.place, self.given[0]) if self.at and path.startswith("/") else ()
+        return next((moved(path, top, self.at) for top in tops if is_below(path, [top])), path)
+
+    def name(self, path: str) -> str:
+        """A path inside, without the links that may lead to the checkout."""
+        tops = (self.at, self.given[1]) if self.at else ()
+        real = os.path.realpath(path) if os.path.lexists(path) else os.path.normpath(path)
+        return next((moved(path, top, self.at) for top in tops if is_below(path, [top])), real)
+
+    def behind(self, path: str) -> str:
+        """What stands behind a path inside; '' where that is not the place."""
+        at = self.at or self.place
+        return moved(path, at, self.place) if at and is_below(path, [at]) else ""
+
+    def covers(self, path: str) -> bool:
+        """Whether only what is mounted on purpose may be seen there."""
+        return bool(self.at) and is_below(path, [self.at, self.place])
+
+    def lacks(self, path: str, grounds: Grounds) -> bool:
+        """Whether it can be seen only if it is opened: the place has no such thing, nor has a layer over it."""
+        layers = [inside for inside, _ in grounds.layers]
+        there = is_below(path, [self.place, *layers]) or os.path.lexists(self.behind(path))
+        return not (self.covers(path) and there)
+
+    def has_room_for(self, folder: str) -> bool:
+        """Whether there is a folder or nothing behind it, and no link on the way."""
+        behind = self.behind(folder)
+        parts = Path(behind).relative_to(self.place).parts if behind else ()
+        ways = (Path(self.place, *parts[:length]) for length in range(1, len(parts) + 1))
+        return all(way.is_dir() and not way.is_symlink() for way in ways if os.path.lexists(way))
+
+    @contextmanager
+    def mount_points_removed(self, paths: Iterable[str]) -> Iterator[None]:
+        """Take away what had to be made in the place to mount something there, where nothing was put into it."""
+        missing: set[Path] = set()
+        for path in filter(None, map(self.behind, paths)):
+            ways = (way for way in (Path(path), *Path(path).parents) if way.is_relative_to(self.place))
+            missing.update(way for way in ways if not os.path.lexists(way))
+        try:
+            yield
+        finally:
+            for way in sorted(missing, reverse=True):
+                with contextlib.suppress(OSError):
+                    if way.is_dir():
+                        way.rmdir()
+                    elif not way.is_symlink() and not way.stat().st_size:
+                        way.unlink()
+
+
+def at_its_own_path(grounds: Grounds) -> Grounds:
+    """Leave the place where it is: what was to be seen at the checkout's path is seen in the place itself."""
+    if not (grounds.place and grounds.at):
+        return grounds
+
+    def in_place(path: str) -> str:
+        return moved(path, grounds.at, grounds.place) if is_below(path, [grounds.at]) else path
+
+    def all_of(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+        return tuple((in_place(path), source) for path, source in pairs)
+
+    stand_ins, shown, layers = all_of(grounds.stand_ins), all_of(grounds.shown), all_of(grounds.layers)
+    return replace(grounds, at="", stand_ins=stand_ins, shown=shown, layers=layers)
+
+
+def is_below(path: str, tops: Iterable[str]) -> bool:
+    return any(Path(path).is_relative_to(top) for top in tops)
+
+
+def moved(path: str, top: str, new_top: str) -> str:
+    """The same path below another folder."""
+    return os.path.normpath(Path(new_top, Path(path).relative_to(top)))

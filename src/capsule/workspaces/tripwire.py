@@ -1,0 +1,339 @@
+"""Notice an agent without a sandbox that leaves its place, and plants in the repository what would run as its user.
+
+Agents work in a git directory of their own, so one that stays in its place changes nothing here. One that does not can
+still write a hook, a filter or a setting that names a program, and the next `git status` that its user types would run
+it. So what git would execute or be led astray by is copied before a phase: hooks, `info/`, the settings that start a
+program, the files that redirect a repository, and those of the git directory of our own (`system.git`). Where they
+differ after it, the old bytes are put back, what was found goes on the shelf, and the mission needs a person.
+
+Everything else moves by itself while people and other missions work: branches, HEAD, the index, other settings,
+worktrees that come and go. None of it is held against anybody. Lock files that nobody holds are removed and told.
+
+**A crash changes nothing:** the copy is on the disk before the agent starts, and the next run that finds it, and nobody
+who is at work, compares before it does anything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from capsule.core.errors import WorkspaceBroken
+from capsule.core.text import one_line
+from capsule.system import git_locks
+from capsule.system.files import read_regular, write_atomically
+from capsule.system.git import Git
+from capsule.system.lock import holder
+from capsule.workspaces import dangerous_settings
+from capsule.workspaces.repository import EXCLUDED
+from capsule.workspaces.salvage import put_aside
+
+_LARGEST = 16 * 1024 * 1024
+_LARGEST_NOTE = 256 * 1024 * 1024
+_LONGEST_PATH = 1024
+_REDIRECTS = ("commondir", "objects/info/alternates", "objects/info/http-alternates")
+_OUR_OWN = ("HEAD", "config", "config.worktree", "settings", "commondir", "info/attributes", "info/grafts")
+_SETTINGS = ("config", "config.worktree")
+_PLAIN = ("HEAD", "packed-refs", "index")
+"""A pipe in their place would keep every git waiting; what they say is nobody's business here."""
+_TO_THE_REPOSITORY = b"../..\n"
+
+
+class Found(NamedTuple):
+    """What stands at a path: `file`, `link`, `folder` or `other`, with its mode and content."""
+
+    kind: str
+    mode: int
+    content: bytes
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """The repository's steering files before a phase, as they are written down; names byte by byte."""
+
+    files: dict[str, Found]
+    locks: tuple[str, ...]
+
+
+class Tripwire:
+    """Guards one repository on behalf of one mission."""
+
+    def __init__(self, git: Git, mission: str) -> None:
+        self._git = git
+        self._common = git.common_dir
+        self._folder = git.capsule_dir / "watched"
+        self._note = self._folder / f"{mission}.json"
+        self._before: Copy | None = None
+        self._fd = -1
+        self._breaches: list[str] = []
+        self._notices: list[str] = []
+
+    def snapshot(self) -> None:
+        """Copy what steers git; a second time changes nothing until `release`."""
+        if self._before is not None:
+            return
+        self._breaches = _found_after_a_crash(self._note)
+        self._git.content("version")  # makes our own git directory where there is none yet
+        self._before = Copy(self._files(), tuple(map(_on_paper, self._locks())))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
+        self._fd = os.open(self._common, os.O_RDONLY | os.O_DIRECTORY)
+
+    def restore(self) -> Sequence[str]:
+        """Put back what was changed since `snapshot`; return one sentence for each breach so far."""
+        if self._before is not None:
+            found = [*self._bring_back_repository(), *self._compare(self._before)]
+            self._breaches += [words for words in found if words not in self._breaches]
+        return tuple(self._breaches)
+
+    def restore_from(self, note: Path) -> list[str]:
+        """Put back what was changed since a copy that a killed run left; return the breaches."""
+        try:
+            before = msgspec.json.decode(read_regular(note, _LARGEST_NOTE), type=Copy)
+        except (OSError, msgspec.MsgspecError):
+            return ["Capsule's copy of what steers git was changed"]
+        strays = [name for name in before.files if ".." in name.split("/") or name.startswith("/")]
+        return ["Capsule's copy of what steers git was changed"] if strays else self._compare(before)
+
+    def release(self) -> None:
+        """End the phase: until the next `snapshot` all of it is the user's again."""
+        if self._before is not None:
+            os.close(self._fd)
+        self._before, self._fd, self._breaches = None, -1, []
+        with contextlib.suppress(NotADirectoryError):  # `.git` was replaced, and could not be put back
+            self._note.unlink(missing_ok=True)
+
+    def notices(self) -> Sequence[str]:
+        """Return what was tidied up and is nobody's fault for certain; told once."""
+        told, self._notices = self._notices, []
+        return told
+
+    # What is watched
+
+    def _files(self) -> dict[str, Found]:
+        found = {}
+        for name in self._names():
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                found[_on_paper(name)] = _look_at(self._common / name)
+        return found
+
+    def _names(self) -> Iterator[str]:
+        yield from (*_SETTINGS, *_REDIRECTS, "HEAD", "packed-refs")
+        yield from self._below("hooks")
+        yield from (name for name in self._below("info") if name not in ("info/sparse-checkout", "info/refs"))
+        for entry in self._children("worktrees"):
+            yield from (f"worktrees/{entry}/{name}" for name in ("config.worktree", "commondir"))
+        for module in self._modules("modules"):
+            yield from (f"{module}/{name}" for name in (*_SETTINGS, "commondir", "info/attributes"))
+            yield from self._below(f"{module}/hooks")
+        yield from (f"capsule/git/{name}" for name in _OUR_OWN)
+        yield from self._below("capsule/git/hooks")
+
+    def _below(self, folder: str) -> Iterator[str]:
+        """Every file, and every link in the place of a folder; links are not followed, samples do not count."""
+        top = self._common / folder
+        if top.is_symlink() or top.is_file():
+            yield folder
+            return
+        for child in self._children(folder):
+            if not child.endswith(".sample"):
+                yield from self._below(f"{folder}/{child}")
+
+    def _modules(self, folder: str) -> Iterator[str]:
+        """The git directories of submodules, and of theirs; a name may have slashes in it."""
+        for child in self._children(folder):
+            name = f"{folder}/{child}"
+            if (self._common / name / "HEAD").exists():
+                yield name
+                yield from self._modules(f"{name}/modules")
+            else:
+                yield from self._modules(name)
+
+    def _children(self, folder: str) -> list[str]:
+        path = self._common / folder
+        with contextlib.suppress(OSError):
+            return [] if path.is_symlink() else sorted(child.name for child in path.iterdir())
+        return []
+
+    def _locks(self) -> list[str]:
+        """Lock files where git keeps its own."""
+        tops = ("", "refs", *(f"worktrees/{entry}" for entry in self._children("worktrees")))
+        return [name for top in tops for name in self._locks_in(top, deep=top == "refs")]
+
+    def _locks_in(self, folder: str, *, deep: bool) -> Iterator[str]:
+        for child in self._children(folder):
+            name = f"{folder}/{child}" if folder else child
+            if child.endswith(".lock"):
+                yield name
+            elif deep:
+                yield from self._locks_in(name, deep=True)
+
+    # Comparing, in an order in which no git of ours is asked before what it reads is as it was
+
+    def _compare(self, before: Copy) -> list[str]:
+        self._remove_locks(before)
+        told = [*self._unblock(before)]
+        now = self._files()
+        names = [name for name in {**before.files, **now} if before.files.get(name) != now.get(name)]
+        for name in sorted(names, key=lambda name: (_off_paper(name).endswith(_SETTINGS), name)):
+            words = self._mend(_off_paper(name), before.files.get(name), now.get(name))
+            told += [words] if words else []
+        return told
+
+    def _remove_locks(self, before: Copy) -> None:
+        for name in self._locks():
+            lock = self._common / name
+            known = _on_paper(name) in before.locks
+            if not known and git_locks.clear_if_stale(lock, self._common, [self._git.root], older_than=0):
+                self._notices.append(one_line(f".git/{name} was left behind by no git at work, and removed"))
+
+    def _unblock(self, before: Copy) -> Iterator[str]:
+        """Take away what stands where git reads a file and is none."""
+        for name in _PLAIN:
+            path = self._common / name
+            with contextlib.suppress(FileNotFoundError):
+                if stat.S_ISREG(path.lstat().st_mode) or (name == "HEAD" and path.is_symlink()):
+                    continue
+                put_aside(self._git, path)
+                known = before.files.get(name)
+                if known:
+                    _put(path, known)
+                elif name == "index" and (head := self._git.resolve("HEAD")):
+                    self._git.content("read-tree", head, index=path)
+                yield f".git/{name} was no file"
+
+    def _mend(self, name: str, before: Found | None, now: Found | None) -> str:
+        """Put one file back where a change of it is nobody's daily work; the breach in words, or ''."""
+        path, leaf = self._common / name, name.rpartition("/")[2]
+        if name in _PLAIN:
+            return ""
+        if leaf in _SETTINGS and not name.startswith("capsule/"):
+            return self._mend_settings(name, before, now)
+        if name == "info/exclude" and now and _without_ours(now) == _without_ours(before):
+            return ""  # another Capsule has added what it always adds
+        if name.startswith("worktrees/") and leaf == "commondir":
+            if now is None or now.content == _TO_THE_REPOSITORY:
+                return ""  # worktrees come and go; what one of them says never changes
+            before = Found("file", 0o644, _TO_THE_REPOSITORY)
+        if name.startswith("modules/") and now is None:
+            return ""  # so do submodules
+        kept = put_aside(self._git, path) if now else ""
+        if before:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _put(path, before)
+        verb = "was changed" if before and now else "was removed" if before else "appeared"
+        return one_line(f".git/{name} {verb}") + (f" (kept as {one_line(kept)})" if kept else "")
+
+    def _mend_settings(self, name: str, before: Found | None, now: Found | None) -> str:
+        if now is None:
+            if name != "config" or before is None:
+                return ""
+            _put(self._common / name, before)
+            return f".git/{name} was removed"
+        old = before.content if before else b""
+        readable = now.kind == "file" and (before is None or before.kind == "file")
+        scratch = self._git.capsule_dir / "git"
+        new_module = before is None and name.startswith("modules/")
+        content, changed = (
+            dangerous_settings.mended(self._git, old, now.content, scratch, new_module=new_module)
+            if readable
+            else (old, ["all of it, which is no file"])
+        )
+        if not changed:
+            return ""
+        kept = put_aside(self._git, self._common / name)
+        if content or before:
+            write_atomically(self._common / name, content, mode=now.mode or 0o644)
+        return one_line(f"settings in .git/{name} were changed: {', '.join(changed)} (kept as {kept})")
+
+    def _bring_back_repository(self) -> list[str]:
+        """Move the repository back that was moved away; holding it open tells where it is now."""
+        path = self._common
+        with contextlib.suppress(OSError):
+            if os.path.samestat(path.lstat(), os.fstat(self._fd)):
+                return []
+        where = _path_of(self._fd)
+        strange = path.with_name(f"{path.name}-{os.urandom(4).hex()}")
+        try:
+            if where is None:
+                raise FileNotFoundError(2, "it is nowhere")
+            if os.path.lexists(path):
+                path.rename(strange)
+            where.rename(path)
+        except OSError as error:
+            hint = f"Put the repository back in its place, {path}, from wherever it is now."
+            raise WorkspaceBroken(f"{path} was replaced ({error.strerror}); it is {where} now.", hint) from error
+        kept = put_aside(self._git, strange) if os.path.lexists(strange) else ""
+        return [one_line(f".git was moved to {where}, and something else put in its place (kept as {kept})")]
+
+
+def check_after_a_crash(git: Git) -> None:
+    """Compare what phases left that nobody saw the end of; a mission that somebody is running is left to them."""
+    for note in (git.capsule_dir / "watched").glob("*.json"):
+        mission = note.name.removesuffix(".json")
+        if holder(git.capsule_dir / "locks" / f"mission-{mission}.lock") is None:
+            told = Tripwire(git, mission).restore_from(note)
+            note.unlink(missing_ok=True)
+            if told:
+                write_atomically(note.with_suffix(".found"), msgspec.json.encode(told))
+
+
+def _found_after_a_crash(note: Path) -> list[str]:
+    file = note.with_suffix(".found")
+    try:
+        told = msgspec.json.decode(read_regular(file, _LARGEST), type=list[str])
+    except FileNotFoundError:
+        return []
+    except (OSError, msgspec.MsgspecError):
+        told = ["Capsule's note of what was found was changed"]
+    file.unlink(missing_ok=True)
+    return [one_line(words) for words in told]
+
+
+def _look_at(path: Path) -> Found:
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return Found("link", 0, os.fsencode(path.readlink()))
+    if not stat.S_ISREG(mode):
+        return Found("folder" if stat.S_ISDIR(mode) else "other", 0, b"")
+    try:
+        return Found("file", stat.S_IMODE(mode), read_regular(path, _LARGEST))
+    except OSError:
+        return Found("other", 0, b"")
+
+
+def _put(path: Path, found: Found) -> None:
+    if found.kind == "file":
+        write_atomically(path, found.content, mode=found.mode)
+    elif found.kind == "link":
+        path.symlink_to(os.fsdecode(found.content))
+    elif found.kind == "folder":
+        path.mkdir()
+
+
+def _without_ours(found: Found | None) -> list[bytes]:
+    lines = found.content.splitlines() if found and found.kind == "file" else []
+    return [line for line in lines if line.decode(errors="replace") not in EXCLUDED]
+
+
+def _path_of(fd: int) -> Path | None:
+    with contextlib.suppress(OSError):
+        if hasattr(fcntl, "F_GETPATH"):
+            return Path(os.fsdecode(fcntl.fcntl(fd, fcntl.F_GETPATH, bytes(_LONGEST_PATH)).rstrip(b"\0")))
+        return Path(f"/proc/self/fd/{fd}").readlink()
+    return None
+
+
+def _on_paper(name: str) -> str:
+    """A name is whatever bytes somebody gave it; JSON holds text."""
+    return os.fsencode(name).decode("latin-1")
+
+
+def _off_paper(name: str) -> str:
+    return os.fsdecode(name.encode("latin-1"))

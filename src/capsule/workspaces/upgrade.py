@@ -1,0 +1,54 @@
+"""Work that an agent of an earlier version left in the user's checkout, where missions of a backlog used to work."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+from capsule.system.git import Git
+from capsule.system.git_objects import Difference, Identity
+from capsule.workspaces.checkouts import bring_files, unstage
+from capsule.workspaces.repository import dirty_paths
+from capsule.workspaces.salvage import keep_commit
+from capsule.workspaces.trees import ABSENT, ARTEFACTS, with_changes
+
+
+def put_away_old_work(git: Git, own_files: Sequence[str]) -> list[str]:
+    """Keep what was in the checkout when a run of an earlier version was killed, and take it off the files.
+
+    Such a run wrote down that its agent was at work; returns the refs under which its files are kept.
+    """
+    notes = sorted((git.capsule_dir / "places").glob("*/at-work"))
+    kept = []
+    for note in notes:
+        head = git.resolve("HEAD")
+        dirty = dirty_paths(git, own_files, head=head)
+        if dirty:
+            kept.append(_put_away(git, note.parent.name, head, dirty))
+            unstage(git, head, (*ARTEFACTS, *own_files))
+        note.unlink()
+    return kept
+
+
+def _put_away(git: Git, mission: str, head: str, paths: Sequence[str]) -> str:
+    held = git.tree_in(head)
+    there = with_changes(git, held, [_on_disk(git, path) for path in paths], git.capsule_dir / "git")
+    by = Identity("Capsule", "capsule@localhost")
+    commit = git.commit_tree(there, [head], "left in the checkout", by=by, date=git.commit(head).committer_date)
+    ref = keep_commit(git, mission, commit, "left in the checkout by an earlier version")
+    bring_files(git, git.root, git.differences(there, held))
+    return ref
+
+
+def _on_disk(git: Git, path: str) -> Difference:
+    file, name = git.root / path, os.fsencode(path)
+    try:
+        mode = file.lstat().st_mode
+    except OSError:
+        return Difference(name, "D", (ABSENT, ""), (ABSENT, "0" * 40))
+    if stat.S_ISLNK(mode):
+        blob = git.content("hash-object", "-w", "--stdin", "--no-filters", input=os.fsencode(file.readlink()))
+        return Difference(name, "M", (ABSENT, ""), ("120000", blob.out.decode().strip()))
+    blob = git.content("hash-object", "-w", "--", str(file))
+    return Difference(name, "M", (ABSENT, ""), ("100755" if mode & 0o100 else "100644", blob.out.decode().strip()))

@@ -1,0 +1,129 @@
+"""The promises of missions once more, with every agent and every test in bubblewrap."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.costs import LONG, eventually
+from tests.shared import settings_of_nobody
+
+from ..conftest import SANDBOXED
+from .backlog_project import BacklogProject
+from .conftest import ITEM, Project, honest, said
+
+pytestmark = pytest.mark.sandboxed
+
+WORK = honest()["execute"]
+SIGN = "is-there"
+WAITS = {"run": [f"echo half > answer; echo > {SIGN}; setsid sleep 300 & sleep 300"]}
+"""A turn that leaves a mark in its place, and work undone, and does not end."""
+
+
+@pytest.fixture
+def a_sandboxed_project(a_project: Project) -> Project:
+    a_project.always |= SANDBOXED
+    return a_project
+
+
+def test_a_mission_is_sent_back_refuted_and_merged(a_sandboxed_project: Project) -> None:
+    project = a_sandboxed_project
+    reviews = [said("NEEDS_WORK", "one more look"), said("PASS")]
+    project.play(honest(execute=[said("PASS", write={"answer": "43\n"}), *WORK, *WORK], execute_review=reviews))
+    answer = project.run()
+    assert answer.code == 0, answer
+    assert "not sandboxed" not in answer.err
+    walk = project.walked()[3:8]
+    assert walk == [
+        *("execute REFUTED", "execute PASS", "execute-review NEEDS_WORK", "execute PASS", "execute-review PASS")
+    ]
+    assert (project.answer(), project.dirt(), project.status_of()) == ("42", "", "closed")
+    assert not project.worktree.exists()
+    project.fsck()
+
+
+def test_an_item_walks_from_add_to_archive(a_backlog: BacklogProject) -> None:
+    a_backlog.always |= SANDBOXED
+    a_backlog.add()
+    answer = a_backlog.run()
+    assert answer.code == 0, answer
+    assert a_backlog.subjects()[-1] == "[WRK-001][ARCHIVE] Completed: Find the answer"
+    assert (a_backlog.status(), a_backlog.ids()) == ("", [])
+    assert (a_backlog.path / "answer").read_text() == "42\n"
+
+
+def test_what_lies_outside_of_the_place_is_not_written(a_sandboxed_project: Project, tmp_path: Path) -> None:
+    project, outside = a_sandboxed_project, tmp_path / "outside"
+    outside.mkdir()
+    tries = f"touch {outside}/agent ~/agent /tmp/{outside.parent.name} 2>/dev/null; true"
+    test = f"touch {outside}/test 2>/dev/null; grep -qx 42 answer\n"
+    writer = [said("PASS", write={"tests/test_answer.sh": test})]
+    project.play(honest(test_writer=writer, execute=[said("PASS", run=[tries], write={"answer": "42\n"})]))
+    assert project.run().code == 0
+    assert list(outside.iterdir()) == []
+    assert not (project.home / "agent").exists()
+    assert not Path(f"/tmp/{outside.parent.name}/{outside.parent.name}").exists()
+
+
+@pytest.mark.parametrize("limit", ["PHASE_TIMEOUT_MINUTES", "IDLE_TIMEOUT_MINUTES"])
+def test_an_agent_that_does_not_end_is_ended_with_all_it_started(a_sandboxed_project: Project, limit: str) -> None:
+    project = a_sandboxed_project
+    project.play(honest(execute=[{"run": ["setsid sleep 300 & sleep 300"]}, *WORK]))
+    assert [project.capsule("step", ITEM).code for _ in range(2)] == [0, 0]
+    answer = project.run(**{f"CAPSULE_EXECUTION__{limit}": "0.03"})
+    assert answer.code != 0, answer
+    assert project.walked()[-1].startswith("execute ")
+    assert eventually(lambda: survivors(project) == [])
+    again = project.run()
+    assert again.code == 0, again
+    assert project.answer() == "42"
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_runner_that_ends_under_its_agent_takes_it_along_and_is_resumed(
+    a_sandboxed_project: Project, number: signal.Signals
+) -> None:
+    project = a_sandboxed_project
+    project.play(honest(execute=[WAITS]))
+    with project.running() as runner:
+        assert eventually((project.worktree / SIGN).exists)
+        runner.send_signal(number)
+        assert runner.wait(LONG) == (130 if number == signal.SIGTERM else -signal.SIGKILL)
+    assert eventually(lambda: survivors(project) == [])
+    project.play(honest())
+    answer = project.run()
+    assert answer.code == 0, answer
+    assert (project.answer(), project.dirt()) == ("42", "")
+    assert project.walked().count("test-writer PASS") == 1
+    kept = project.refs(f"refs/capsule/salvage/{ITEM}")
+    assert [project.git("show", f"{ref}:answer") for ref in kept] == ["half"]
+
+
+def survivors(project: Project) -> list[str]:
+    """Command lines of processes that run below the project's folder; what a sandbox shows them is our own disk."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(project.path.parent) in str((process / "cwd").readlink()):
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("words", [("demo",), ("demo", "--backlog")], ids=" ".join)
+def test_the_demo_comes_to_its_end(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "capsule", *words, str(tmp_path / "here")],
+        env=settings_of_nobody() | SANDBOXED,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=5 * LONG,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not sandboxed" not in done.stderr
