@@ -16,7 +16,7 @@ demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted ag
 	@$(BIN)/capsule demo
 
 test: $(VENV)/.dev ## the tests a contributor runs (git, make and Python suffice)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore=tests/attacks tests $(ONCE_MORE)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore=tests/attacks --ignore=tests/projects tests $(ONCE_MORE)
 
 check: format lint types contracts test ## everything that must be green
 
@@ -38,8 +38,8 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 
 live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, a browser; attacks, and all that wants bubblewrap
 	@path="$$(tools/live $(BIN)/python)" && export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1 && \
-	    { $(BIN)/pytest -n 2 --dist worksteal -rs tests/live tests/attacks $(ONCE_MORE); } && \
-	    { $(BIN)/pytest -n 2 --dist worksteal -rs -m sandboxed --ignore=tests/live --ignore=tests/attacks tests $(ONCE_MORE); }
+	    { $(BIN)/pytest -n 2 --dist worksteal -rs tests/live tests/attacks tests/projects $(ONCE_MORE); } && \
+	    { $(BIN)/pytest -n 2 --dist worksteal -rs -m sandboxed --ignore=tests/live --ignore=tests/attacks --ignore=tests/projects tests $(ONCE_MORE); }
 
 crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume it
 	CAPSULE_CRASH_ALL=1 $(BIN)/pytest -n $(JOBS) tests/crash tests/system/test_kills.py

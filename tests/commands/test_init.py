@@ -278,3 +278,15 @@ def test_settings_behind_a_link_are_left_as_they_are(a_lived_in_repository: Back
     elsewhere.unlink()
     answer = a_lived_in_repository.say("init")
     assert_clear(answer, 2, ".capsule/config.yaml is not a plain file", "Put a plain file in its place")
+
+
+def test_init_names_ignored_files_that_agents_and_tests_may_want(a_lived_in_repository: BacklogProject) -> None:
+    project = a_lived_in_repository
+    project.commit("more", **{".gitignore": ".env\nlocal.*\n*.pyc\n.claude/\nbuild/\n"})
+    for name in (".env", "api/local.settings.json", "x.pyc", "build/.env", ".claude/settings.local.json"):
+        project.write(name, "")
+    answer = project.say("init")
+    assert "git ignores .env, api/local.settings.json," in answer.out
+    assert "workspace: {copy: [.env]}" in answer.out
+    again = project.say("init", env={"CAPSULE_WORKSPACE__COPY": "[.env, 'api/*']"})
+    assert "git ignores" not in again.out

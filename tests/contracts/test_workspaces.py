@@ -15,6 +15,7 @@ import pytest
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.doors import Workspace
+from capsule.settings import WorkspaceOptions
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
@@ -326,6 +327,23 @@ def test_copying_never_writes_through_a_link_in_the_tree(a_repo: Repo, git: Git,
 def test_a_pattern_that_leaves_the_project_is_an_error(a_repo: Repo, git: Git, pattern: str) -> None:
     with pytest.raises(SettingsError, match="leaves the project"):
         GitWorktree(git, "x-1", copy=[pattern]).prepare(a_repo.head())
+
+
+def test_agent_settings_that_git_does_not_hold_are_there_by_default(a_repo: Repo, git: Git) -> None:
+    a_repo.write(".claude/settings.json", "tracked")
+    a_repo.commit("settings")
+    a_repo.write(".claude/settings.local.json", "mine")
+    a_repo.write("CLAUDE.local.md", "mine")
+    a_repo.write(".env", "secret")
+    a_repo.write(".claude/worktrees/other/.git", "gitdir: elsewhere\n")
+    a_repo.write(".claude/worktrees/other/large", "")
+    place = GitWorktree(git, "x-1", copy=WorkspaceOptions().copy)
+    place.prepare(a_repo.head())
+    assert (place.path / ".claude/settings.local.json").read_text() == "mine"
+    assert (place.path / "CLAUDE.local.md").read_text() == "mine"
+    assert not (place.path / ".env").exists()
+    assert not (place.path / ".claude/worktrees").exists()
+    assert place.tree() == a_repo.head("HEAD^{tree}")
 
 
 class SetUps:

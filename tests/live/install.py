@@ -1,4 +1,4 @@
-"""Gets the real agent CLIs and bd, pinned, into a cache of their own: never into anybody's home.
+"""Gets the real agent CLIs, bd and uv, pinned, into a cache of their own: never into anybody's home.
 
 The cache is `.cache/live` in this repository, or the folder that CAPSULE_LIVE_CACHE names.
 
@@ -49,6 +49,7 @@ PINS = {
     "gemini": Pin("@google/gemini-cli", "0.61.0"),
     "opencode": Pin("opencode-ai", "1.18.33"),
 }
+UV = "0.13.7"
 _MODULE = "github.com/steveyegge/beads"
 
 
@@ -103,6 +104,10 @@ def bd(version: str) -> Path:
     return cache() / f"bd-{version}" / "bd"
 
 
+def uv() -> Path:
+    return cache() / f"uv-{UV}" / "bin" / "uv"
+
+
 def bubblewrap() -> Path:
     return cache() / "bubblewrap"
 
@@ -116,7 +121,7 @@ def search_path() -> str:
 def main() -> int:
     cache().mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
-    jobs |= {"bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
+    jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
     meanwhile = ThreadPoolExecutor(1)
     try:
         told = [meanwhile.submit(_tell, what, get) for what, get in jobs.items()]
@@ -169,6 +174,15 @@ def _check(name: str, program: Path) -> None:
     said = _run(str(program), "--version", cwd=cache())
     if pin.version not in said:
         raise NotToBeHad(f"it says that it is {said.strip()!r}")
+
+
+def _get_uv() -> str:
+    if uv().exists():
+        return "there already"
+    with _beside(uv().parents[1]) as folder:
+        _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), f"uv=={UV}", cwd=folder)
+        folder.rename(uv().parents[1])
+    return "installed"
 
 
 def _get_bds() -> None:

@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +40,9 @@ IGNORE = ".gitignore"
 FOLDERS = ("_ideas", "_worklog", "changes", ".capsule")
 PROMPTS = Path(__file__).parent.parent / "prompts"
 SKILLS = ".claude/skills/changes"
+_LOCAL = (".env", ".env.*", "*.local", "*.local.*", "local.*", "local_settings.*", "secrets.*", "credentials.*")
+"""Names of files that projects keep out of git because they differ from one machine to the next."""
+_MOST_NAMED = 5
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}", re.ASCII)
 
 SETTINGS = """\
@@ -86,6 +90,9 @@ def run(args: argparse.Namespace) -> int:
         print(f"committed as {commit[:12]}")
     elif new and not args.no_commit:
         print(f"not committed: {obstacle}", file=sys.stderr)
+    if maybe := _maybe_wanted(project):
+        print(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
+        print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     for warning in _complaints(open_project(args.project_dir)):
         print(f"warning: {warning}", file=sys.stderr)
     print(_what_next(project))
@@ -232,6 +239,15 @@ def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[s
         yield f"{'made' if fresh else 'there':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
     if BACKLOG not in wanted:
         yield f"there  .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
+
+
+def _maybe_wanted(project: Project) -> list[str]:
+    """Ignored files that look like local settings, and are not copied into a worktree yet."""
+    listed = project.git.repository("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
+    files = [path.decode(errors="replace") for path in listed.out.split(b"\0") if path and not path.endswith(b"/")]
+    copied = project.settings.workspace.copy
+    names = {path: path.rpartition("/")[2] for path in files if not any(fnmatch(path, glob) for glob in copied)}
+    return sorted(path for path, name in names.items() if any(fnmatch(name, glob) for glob in _LOCAL))[:_MOST_NAMED]
 
 
 def _complaints(project: Project) -> Iterator[str]:

@@ -65,6 +65,7 @@ class Dependencies:
         self._detect = detect
         self._env = for_commands(os.environ if env is None else env)
         self._found: dict[str, tuple[str, ...]] = {}
+        self._imported: dict[str, list[str]] = {}
 
     def paths(self, tree: str) -> tuple[str, ...]:
         """Return where they lie, relative to the checkout and to every place. Snapshots leave them out."""
@@ -120,11 +121,15 @@ class Dependencies:
 
         First in PYTHONPATH, they win over what an editable install names in the checkout.
         """
-        files = self._files(tree)
+        if tree not in self._imported:
+            self._imported[tree] = self._import_folders(self._files(tree), self.paths(tree))
+        return self._imported[tree]
+
+    def _import_folders(self, files: Sequence[str], shared: Sequence[str]) -> list[str]:
         if not any(_PYTHON.fullmatch(path.rpartition("/")[2]) for path in files):
             return []
         active = [Path(self._env["VIRTUAL_ENV"])] if self._env.get("VIRTUAL_ENV") else []
-        environments = [*(self._git.root / path for path in self.paths(tree)), *active]
+        environments = [*(self._git.root / path for path in shared), *active]
         folders = _folders(files)
         editable = (path for path in folders_installed_from(self._git.root, environments) if path in folders)
         return [*dict.fromkeys((*editable, *(path for path in ("src",) if path in folders))), "."]

@@ -98,7 +98,8 @@ class Gate:
 
     def _make(self, tree: str, base: str) -> None:
         new = self._make_folder()
-        files = self._git.list_tree(tree, recursive=True) if self._provisions.setup or self._provisions.copy else []
+        needed = self._provisions.needs_listing(self._git.root)
+        files = self._git.list_tree(tree, recursive=True) if needed else []
         inputs = self._provisions.inputs(files)
         due = bool(inputs) and (new or not self._note.exists() or self._note.read_text() != inputs)
         if due:

@@ -54,6 +54,10 @@ class Provisions:
             log.parent.mkdir(parents=True, exist_ok=True)
             self.run_setup(self.setup, place, log, grounds)
 
+    def needs_listing(self, root: Path) -> bool:
+        """Whether there is anything to copy or to set up, for which the files of the tree have to be known."""
+        return bool(self.setup) or any(True for pattern in self.copy for _ in _matches(root, pattern))
+
     def copy_into(self, place: Path, root: Path, tracked: frozenset[bytes]) -> list[bytes]:
         """Copies what the patterns name and the place lacks; returns every path that is there by copying."""
         chosen = {path for pattern in self.copy for path in _matches(root, pattern)}
@@ -74,11 +78,19 @@ def _matches(root: Path, pattern: str) -> Iterator[PurePath]:
     if PurePath(pattern).is_absolute() or ".." in PurePath(pattern).parts or not pattern.strip("./"):
         raise SettingsError(f"workspace.copy: {pattern!r} leaves the project.", "Give paths relative to its root.")
     for found in root.glob(pattern):
-        below = found.rglob("*") if found.is_dir() and not found.is_symlink() else (found,)
-        for file in below:
+        for file in _files_below(found) if found.is_dir() and not found.is_symlink() else (found,):
             inside = file.relative_to(root)
             if inside.parts[0] not in _NEVER_COPIED and _is_file_of(root, file):
                 yield inside
+
+
+def _files_below(top: Path) -> Iterator[Path]:
+    """Repositories and worktrees that lie in there, such as `.claude/worktrees/…`, are left where they are."""
+    for folder, folders, files in os.walk(top):
+        if ".git" in (*folders, *files):
+            folders.clear()
+            continue
+        yield from (Path(folder, name) for name in files)
 
 
 def _is_file_of(root: Path, file: Path) -> bool:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from capsule.system.clones import remove
+from capsule.system.clones import clone, remove
 
 MARKER = "pyvenv.cfg"
 PATH_FILE = "zz_checkout.pth"
@@ -70,6 +70,8 @@ def lay_over(source: Path, target: Path, checkout: Path, place: Path) -> None:
             _lay_over_programs(entry, target / "bin", source, target)
         elif entry.name == "lib64" and entry.is_symlink():
             (target / "lib64").symlink_to("lib")
+        elif entry.name == "include":
+            clone(entry, target / "include")
         elif entry.name not in ("lib", MARKER, ".gitignore"):
             (target / entry.name).symlink_to(entry)
     for site in site_packages(source):
