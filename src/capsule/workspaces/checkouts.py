@@ -107,7 +107,7 @@ def _edited(git: Git, place: Place, changes: Sequence[Difference]) -> list[str]:
 
 
 def _blocked(worktree: Path, changes: Sequence[Difference]) -> set[bytes]:
-    """Return the new paths that have no room: a file or link stands for a folder on the way, or a filled folder there."""
+    """Return new paths that have no room: a file or a link stands for a folder on the way, or a filled folder there."""
     known = {worktree / os.fsdecode(change.path) for change in changes}
 
     def has_room(file: Path) -> bool:
