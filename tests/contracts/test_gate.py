@@ -18,7 +18,7 @@ from .test_dependencies import commit, folder
 
 def a_gate(repo: Repo) -> Gate:
     git = Git.find(repo.path)
-    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions())
+    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(), confined=False)
 
 
 def repository(repo: Repo) -> dict[str, bytes]:

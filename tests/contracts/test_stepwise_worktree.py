@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.assignment import Assign
+from capsule.core.briefing import Grounds
 from capsule.core.documents import is_of_another_item
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
@@ -558,12 +559,12 @@ def ended_after(limit: float) -> Iterator[RunSetup]:
     with Keeper() as keeper:
         shell = SupervisedShell(keeper)
 
-        def command(line: str, cwd: Path, log: Path) -> None:
-            ran = shell.run(line, cwd, log, timeout=limit, env={})
+        def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+            ran = shell.run(command, cwd, log, timeout=limit, env={}, grounds=grounds)
             if ran.why != "exited" or ran.exit_code:
                 raise CapsuleError(f"{ran.why} {ran.exit_code}")
 
-        yield command
+        yield run
 
 
 class Hooked:

@@ -13,6 +13,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 
 import pytest
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.doors import Workspace
@@ -301,7 +302,7 @@ def test_copied_files_keep_their_mode_and_are_never_delivered(a_repo: Repo, git:
     assert (place.path / ".env").read_text() == "A=1"
     assert not os.path.lexists(place.path / "local/link")
     assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
-    assert (place.gate(place.tree()) / "local/secret.txt").exists()
+    assert (place.gate(place.tree())[0] / "local/secret.txt").exists()
     place.restore(place.base_checkpoint(a_repo.head()))
     assert (place.path / "local/secret.txt").exists()
 
@@ -355,7 +356,7 @@ class SetUps:
     def __init__(self) -> None:
         self.places: list[str] = []
 
-    def __call__(self, command: str, cwd: Path, log: Path) -> None:
+    def __call__(self, command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
         assert log.parent.is_dir()
         self.places.append(cwd.parent.name)
         (cwd / "build").mkdir(exist_ok=True)
@@ -371,7 +372,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
     place().prepare(a_repo.head())
     place().prepare(a_repo.head())
-    gate = place().gate(place().tree())
+    gate, _ = place().gate(place().tree())
     place().gate(place().tree())
     assert setups.places == ["worktrees", gate.parent.name]
     assert (gate / "build/deps").exists()
@@ -384,7 +385,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
 
 def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
-    def fails(command: str, cwd: Path, log: Path) -> None:
+    def fails(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
         raise CapsuleError("npm ci failed")
 
     with pytest.raises(CapsuleError, match="npm ci failed"):
@@ -395,7 +396,7 @@ def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
 
 
 def test_a_setup_that_changes_the_work_is_reported(a_repo: Repo, git: Git) -> None:
-    def noisy(command: str, cwd: Path, log: Path) -> None:
+    def noisy(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
         (cwd / "oops.txt").write_text("x")
 
     warnings = GitWorktree(git, "x-1", setup="noisy", run_setup=noisy).prepare(a_repo.head())
@@ -495,7 +496,7 @@ def test_names_of_any_kind_survive(anywhere: Anywhere) -> None:
     assert not [name for name in NAMES if os.path.lexists(anywhere.path / name)]
     anywhere.place.restore(point)
     assert all((anywhere.path / name).exists() for name in NAMES)
-    gate = anywhere.place.gate(point.tree)
+    gate, _ = anywhere.place.gate(point.tree)
     assert all((gate / name).exists() for name in NAMES)
     assert anywhere.place.read(point.tree, "-dash") == b"-dash"
 
@@ -921,7 +922,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
     (anywhere.path / "new.py").write_text("new")
     (anywhere.path / "worklog.md").write_text("log")
     tree = anywhere.place.tree()
-    gate = anywhere.place.gate(tree)
+    gate, _ = anywhere.place.gate(tree)
     assert (gate / "new.py").read_text() == "new"
     assert not (gate / "worklog.md").exists()
     assert Repo(gate).git("rev-parse", "HEAD") == anywhere.base
@@ -929,7 +930,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
 
 def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
     tree = anywhere.place.tree()
-    gate = anywhere.place.gate(tree)
+    gate, _ = anywhere.place.gate(tree)
     (gate / "x.pyc").write_text("stale")
     (gate / "build").mkdir()
     (gate / "debris").write_text("x")
@@ -942,7 +943,7 @@ def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
 
 
 def test_the_gate_comes_back_after_it_was_deleted(anywhere: Anywhere) -> None:
-    gate = anywhere.place.gate(anywhere.place.tree())
+    gate, _ = anywhere.place.gate(anywhere.place.tree())
     shutil.rmtree(gate)
     anywhere.again().gate(anywhere.place.tree())
     assert (gate / "README").exists()
@@ -1294,6 +1295,6 @@ def test_two_missions_do_not_meet(mission: Mission) -> None:
     other.prepare(mission.base)
     (other.path / "b").write_text("b")
     (mission.path / "a").write_text("a")
-    assert other.gate(other.tree()) != mission.place.gate(mission.place.tree())
+    assert other.gate(other.tree())[0] != mission.place.gate(mission.place.tree())[0]
     mission.place.remove(branch=True)
     assert [change.path for change in other.changes(mission.base, other.tree())] == ["b"]
