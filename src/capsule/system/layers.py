@@ -3,7 +3,8 @@
 Each folder is the lower half of an overlay whose upper half belongs to one command and is removed after it. The mounts
 are made in a mount namespace around bubblewrap, which then shows them inside (`Laid.before` is put in front of it):
 
-    <temporary folder>/capsule-layers-<uid>/<one command>/<n>/lower     a link to the folder
+    <temporary folder>/capsule-layers-<uid>/<one command>/mounts        the table that `mount` reads
+                                                          <n>/lower     a link to the folder
                                                               upper     what the command changes
                                                               work      the kernel's own
                                                               seen      the overlay, in that namespace only
@@ -14,7 +15,8 @@ would mean something else in the options of a mount.
 **Who mounts.** Root needs only a mount namespace. Everybody else gets a user namespace as well, as whose root they
 mount; bubblewrap then makes one of its own, in which the command is the user again: some agents refuse to be root.
 
-**`userxattr`.** Without it the kernel cannot mark a folder as replaced: `rm -rf` of one of the lower folders fails.
+**Options.** Without `userxattr` the kernel cannot mark a folder as replaced: `rm -rf` of a lower folder fails.
+Without `volatile` it waits at the end until the disk has what we are about to remove.
 
 **After kill -9** the command's folder stays. Its owner's lock on it does not, so the next command here removes it.
 
@@ -43,12 +45,11 @@ _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
 _FAULT = "bwrap: a layer could not be mounted: "
 """Said in bubblewrap's name, which is how a sandbox that could not be made is told from a command that failed."""
+_TABLE = "mounts"
+_ROW = "overlay {n}/seen overlay userxattr,volatile,lowerdir={n}/lower,upperdir={n}/upper,workdir={n}/work 0 0\n"
 _MOUNT = f"""
 cd "$1" && shift || exit 1
-for layer in [0-9]*; do
-    options=userxattr,lowerdir=$layer/lower,upperdir=$layer/upper,workdir=$layer/work
-    said=$(mount -t overlay -o "$options" overlay "$layer/seen" 2>&1) || {{ echo "{_FAULT}$said" >&2; exit 1; }}
-done
+said=$(mount -a -T {_TABLE} 2>&1) || {{ echo "{_FAULT}$said" >&2; exit 1; }}
 exec "$@"
 """
 
@@ -157,6 +158,7 @@ def _made_for(lowers: Sequence[str]) -> Iterator[str]:
                 (top / name).mkdir(parents=True)
             (top / "lower").symlink_to(lower)
             shutil.copystat(lower, top / "upper")  # the overlay's own mode and age are the upper half's
+        Path(folder, _TABLE).write_text("".join(_ROW.format(n=n) for n in range(len(lowers))))
         yield folder
 
 
@@ -242,8 +244,10 @@ def _lock(folder: Path) -> int | None:
 
 def _remove(path: Path) -> None:
     """Remove it whatever rights a command gave it; the kernel itself leaves a `work` that is closed to everybody."""
+    for closed in path.glob("*/work/work"):
+        closed.chmod(stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        path.chmod(stat.S_IRWXU)
         for folder, names, _ in os.walk(path):
             for child in (Path(folder, name) for name in names):
                 if not child.is_symlink():
