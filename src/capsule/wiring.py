@@ -60,15 +60,11 @@ class Project:
     @cached_property
     def branch(self) -> str:
         """The branch that is checked out when somebody first asks; '' where HEAD is detached."""
-        from capsule.workspaces.repository import checked_out
-
-        return checked_out(self.git)
+        return self.git.checked_out()
 
     def file_of_its_branch(self, path: str) -> bytes | None:
         """A file as that branch has it, where the user has switched to another one since; None where not."""
-        from capsule.workspaces.repository import checked_out
-
-        if checked_out(self.git) == self.branch:
+        if self.git.checked_out() == self.branch:
             return None
         return self.git.read_file(self.git.ref(f"refs/heads/{self.branch}"), path)
 
