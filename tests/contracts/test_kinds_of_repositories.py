@@ -206,3 +206,12 @@ def test_files_that_a_partial_clone_lacks_are_said_with_a_way_to_get_them(origin
     subprocess.run(["sh", "-ec", f"{way_out}"], cwd=repo.path, check=True, capture_output=True)
     case = Case(repo, stepwise)
     assert (case.agent.path / "src/app.py").read_text() == "print('one')\n"
+
+
+def test_what_a_shared_clone_borrows_is_shown_in_a_sandbox(origin: Repo) -> None:
+    repo = shared(origin)
+    place = GitWorktree(Git.find(repo.path), "x-1", confined=True)
+    place.prepare(repo.head())
+    shown = [real for _, real in place.let_in().shown]
+    assert {str(repo.path / ".git/objects"), str(origin.path / ".git/objects")} <= set(shown)
+    place.see_out()
