@@ -6,11 +6,12 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
 
-from capsule.core.event import MovedByHand, Observed, RunEnded, Salvaged, StepEnded
+from capsule.core.event import MovedByHand, Observed, Rebased, RunEnded, Salvaged, StepEnded
 from capsule.core.item import Status
 from capsule.journals.sqlite import SqliteJournal
 from tests.costs import LONG
@@ -674,3 +675,68 @@ def test_commits_between_two_runs_stay(a_backlog: BacklogProject) -> None:
     assert said.code == 0, said.err
     assert "theirs" in a_backlog.subjects() and a_backlog.git("show", "HEAD:mine.txt") == "precious"
     assert "mine.txt" not in a_backlog.git("show", "--name-only", "--format=", ":/RESEARCH")
+
+
+# ---- a checkout that is worked in all the time
+
+
+def test_a_person_edits_the_checkout_all_the_time_and_keeps_every_byte(a_backlog: BacklogProject) -> None:
+    a_backlog.commit("mine", **{"notes/tracked__txt": "0\n", "notes/other__txt": "as it was\n"})
+    a_backlog.add()
+    written: dict[str, str] = {}
+    done = threading.Event()
+
+    def edit() -> None:
+        number = 0
+        while not done.wait(0.005):
+            number += 1
+            for name in ("notes/tracked.txt", "notes/new.txt", f"notes/{number % 20}.txt"):
+                written[name] = f"{number}\n"
+                (a_backlog.path / name).write_text(written[name])
+
+    editor = threading.Thread(target=edit)
+    editor.start()
+    try:
+        said = a_backlog.run("--allow-dirty")
+    finally:
+        done.set()
+        editor.join()
+    assert said.code == 0, said.err
+    assert len(written) > 10
+    assert {name: (a_backlog.path / name).read_text() for name in written} == written
+    assert (a_backlog.path / "notes/other.txt").read_text() == "as it was\n"
+    dirty = a_backlog.git("status", "--porcelain", "--untracked-files=all").splitlines()
+    assert {row.split()[-1] for row in dirty} == set(written), "the tree is clean but for their edits"
+    steps = [line for line in a_backlog.subjects() if line.startswith("[WRK-001]")]
+    assert len(steps) == len(set(a_backlog.git("log", "--format=%(trailers:key=Capsule-Step,valueonly)").split()))
+    touched = a_backlog.git("log", "--format=", "--name-only", ":/^mine..").split()
+    assert not [path for path in touched if path.startswith("notes/")], "no commit took an edit along"
+    assert a_backlog.git("show", "HEAD:answer") == "42"
+
+
+def test_a_person_who_switches_to_another_branch_meanwhile_is_left_alone(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    switch = f"git -C {a_backlog.path} switch -q -c elsewhere"
+    a_backlog.play(honest(prd=[{**honest()["prd"][0], "run": [switch]}]))
+    said = a_backlog.run()
+    assert said.code == 0, said.err
+    assert a_backlog.git("branch", "--show-current") == "elsewhere" and a_backlog.status() == ""
+    assert a_backlog.git("show", "main:answer") == "42" and "WRK-001" not in a_backlog.git("show", "main:BACKLOG.yaml")
+    assert "phase: prd" in a_backlog.git("show", "elsewhere:BACKLOG.yaml")
+    assert a_backlog.backlog.read_text() == a_backlog.git("show", "elsewhere:BACKLOG.yaml") + "\n"
+
+
+def test_work_that_is_red_together_with_what_came_to_the_branch_is_done_again(a_backlog: BacklogProject) -> None:
+    a_backlog.test = "test ! -e demand || grep -qx 42 other"
+    a_backlog.add()
+    a_backlog.run("--cap", "5")
+    theirs = f"cd {a_backlog.path} && touch demand && git add demand && git commit -qm theirs"
+    first, second = honest()["build"]
+    mended = {**second, "write": {**second["write"], "other": "42\n"}}
+    a_backlog.play(honest(build=[{**first, "run": [theirs]}, mended, mended]))
+    said = a_backlog.run()
+    assert said.code == 0, said.err
+    assert "theirs" in a_backlog.subjects()
+    rebased = [event for event in a_backlog.events() if isinstance(event, Rebased)]
+    assert rebased and "red together with what came to main" in rebased[0].why
+    assert a_backlog.git("show", "HEAD:other") == "42" and a_backlog.status() == ""

@@ -132,7 +132,7 @@ def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo]
     case.place.see_out()
     changed = [change.path for change in case.place.changes(case.base, case.place.tree())]
     assert changed == ["docs/manual", "new.py", "src/app.py"]
-    gate = case.place.gate(case.place.tree())
+    gate, _ = case.place.gate(case.place.tree())
     assert (gate / "src/app.py").read_text() == "print('two')\n"
     commit = case.deliver()
     assert repo.head("main") == commit
