@@ -132,7 +132,7 @@ def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo]
     case.place.see_out()
     changed = [change.path for change in case.place.changes(case.base, case.place.tree())]
     assert changed == ["docs/manual", "new.py", "src/app.py"]
-    gate = case.place.gate(case.place.tree())
+    gate, _ = case.place.gate(case.place.tree())
     assert (gate / "src/app.py").read_text() == "print('two')\n"
     commit = case.deliver()
     assert repo.head("main") == commit
@@ -169,6 +169,25 @@ def test_a_submodule_is_an_empty_folder_and_stays_at_its_commit(origin: Repo, st
     commit = case.deliver()
     assert case.repo.head(f"{commit}:lib") == before
     assert (case.repo.path / "lib/code").exists()
+    assert case.repo.status() == ""
+
+
+def test_a_submodule_that_somebody_filled_in_a_phase_stays_filled_and_breaks_no_git(
+    origin: Repo, stepwise: bool
+) -> None:
+    """Its git directory was inside the private one, which is gone."""
+    case = Case(of_submodules(origin), stepwise)
+    case.place.let_in()
+    case.agent.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+    case.place.see_out()
+    assert (case.agent.path / "lib/code").read_text() == "x\n"
+    assert case.agent.status() == ""
+    case.place.let_in()
+    case.agent.commit("work", new="new\n")
+    case.place.see_out()
+    assert [change.path for change in case.place.changes(case.base, case.place.tree())] == ["new"]
+    case.deliver()
+    assert (case.repo.path / "lib/.git").exists()
     assert case.repo.status() == ""
 
 

@@ -37,7 +37,7 @@ from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.dependencies import Dependencies
-from capsule.workspaces.linked import LinkedWorktree, make_writable, remove_tree
+from capsule.workspaces.linked import LinkedWorktree, detach_submodules, make_writable, remove_tree
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
@@ -213,6 +213,7 @@ class GitWorktree(GitPlace):
             raise
         self._adopt_commits(left, entry)
         self._private.remove()
+        detach_submodules(self.path, self._snapshots.submodules_of(self._base()))
 
     def _adopt_commits(self, left: Left, entry: Path) -> None:
         self._private.move_branch(left)

@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
@@ -158,6 +158,20 @@ class LinkedWorktree:
         for child in source.iterdir():
             remove_tree(target / child.name)
             child.rename(target / child.name)
+
+
+def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
+    """Take away the `.git` file of each submodule whose git directory is gone; its files stay.
+
+    Whoever fills a submodule while an agent or a command is let in has its git directory inside the private one, which
+    goes when they go. With such a file left, every `git status` in the worktree fails.
+    """
+    for path in submodules:
+        link = worktree / os.fsdecode(path) / ".git"
+        told = os.fsdecode(_read(link).rstrip(b"\n")).removeprefix("gitdir: ") if link.is_file() else ""
+        inside = link.parent.resolve().is_relative_to(worktree.resolve())
+        if told and inside and not link.is_symlink() and not (link.parent / told).is_dir():
+            link.unlink()
 
 
 def remove_tree(path: Path) -> None:

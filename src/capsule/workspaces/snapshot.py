@@ -117,7 +117,7 @@ class Snapshots:
     def _take(self, base: str) -> str:
         if not self.index.exists():
             self.start_from(base)
-        left_out = [*self._not_ignored(recall_paths(self._copied)), *self._submodules_of(base)]
+        left_out = [*self._not_ignored(recall_paths(self._copied)), *self.submodules_of(base)]
         self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
         self._add_worklog()
         tree = self._written()
@@ -180,7 +180,8 @@ class Snapshots:
             raise Nested(nested)
         self._sound.add(tree)
 
-    def _submodules_of(self, base: str) -> list[bytes]:
+    def submodules_of(self, base: str) -> list[bytes]:
+        """Return the paths of a commit's submodules."""
         if base not in self._submodules:
             declared = any(entry.path == b".gitmodules" for entry in self._git.list_tree(base))
             files = self._git.list_tree(base, recursive=True) if declared else []
