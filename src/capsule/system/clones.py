@@ -33,7 +33,6 @@ def mirror(source: Path, target: Path, note: Path) -> None:
     if not known:
         remove(target)
         clone(source, target)
-        wanted = _entries(source)
     else:
         wanted = _entries(source)
         for name in _entries(target) - wanted:
@@ -42,7 +41,13 @@ def mirror(source: Path, target: Path, note: Path) -> None:
             if known.get(name) != [_version(source / name), _state(target / name)]:
                 remove(target / name)
                 clone(source / name, target / name)
-    write_atomically(note, json.dumps({name: [_version(source / name), _state(target / name)] for name in wanted}))
+    adopt(source, target, note)
+
+
+def adopt(source: Path, target: Path, note: Path) -> None:
+    """Take the folder `target` for a copy of `source`, made just now."""
+    entries = _entries(source)
+    write_atomically(note, json.dumps({name: [_version(source / name), _state(target / name)] for name in entries}))
 
 
 def clone(source: Path, target: Path) -> None:
