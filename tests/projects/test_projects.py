@@ -19,6 +19,7 @@ from tests.conftest import UNSANDBOXED
 from .kinds import CARGO, EDITABLE, KINDS, Files, Kind, tool
 
 pytestmark = pytest.mark.usefixtures("unreachable_home")
+_SETUP = "python3 -m venv --without-pip .venv && cd .venv/lib/python3*/site-packages && echo $OLDPWD/src > app.pth"
 _LIVE = bool(os.environ.get("CAPSULE_LIVE"))
 
 
@@ -99,7 +100,7 @@ def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(
     assert "`workspace.setup: python3 -m venv .venv && .venv/bin/pip install -e .`" in answer.out
     assert project.walked().count("execute REFUTED") == 1
 
-    again = project.run(CAPSULE_WORKSPACE__SETUP="python3 -m venv --without-pip .venv")
+    again = project.run(CAPSULE_WORKSPACE__SETUP=_SETUP)
     assert again.code == 0, f"{again.out}\n{again.err}"
     assert 'dependencies = ["x"]' in project.git("show", "main:pyproject.toml")
 
