@@ -39,7 +39,8 @@ SETTINGS = {
     "workflow.default": "The workflow of an item. `auto`: `change` for a backlog, `tdd` for beads.",
     "workflow.by_type": "Workflows by type of item, such as `{bug: hotfix}`.",
     "workflow.by_tag": "Workflows by tag; a tag wins over the type.",
-    "workspace.kind": "Where agents work: `auto` as the workflow says, a `worktree` of their own, or the `checkout`.",
+    "workspace.publish": "How work gets to your branch: `merge` at the end, or in `steps`; `auto` as the workflow says.",
+    "workspace.kind": "Retired. Every mission has a worktree of its own; `workspace.publish` takes its place.",
     "workspace.setup": "A command that makes a fresh worktree usable, such as `npm ci`; again when its inputs change.",
     "workspace.copy": "Globs of untracked files to copy into a worktree, such as `.env`. They are never merged.",
     "workspace.dependencies": "Folders of dependencies besides those found by themselves (`.venv`, `node_modules`, …).",
@@ -85,7 +86,7 @@ WORKFLOW = {
     "phases": "What is done, in order.",
     "description": "One line for people.",
     "contract": "How agents answer: by a signal at the end of their output, or by a result file.",
-    "workspace": "Where agents work: a `worktree` of the mission's own, or the project's own `checkout`.",
+    "workspace": "How work is published, in its stored words; write `publish: merge` or `publish: steps` instead.",
     "retries": "How often each review may send work back, where neither the phase nor the settings say so.",
     "prompts": "Prompts by name, here in the file.",
 }

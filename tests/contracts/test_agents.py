@@ -343,7 +343,7 @@ def test_one_that_is_silent_before_its_final_event_is_not_ended(rig: Rig) -> Non
     """A signal among its words is no final event."""
     rig.quiet = 0.3
     recording = RECORDED / rig.name / "ok.jsonl"
-    script = f"head -n -1 {recording}; echo '{SIGNAL}'; sleep 2; touch worked; tail -n 1 {recording}"
+    script = f"head -n -1 {recording}; echo '{SIGNAL}'; sleep 3; touch worked; tail -n 1 {recording}"
     transcript = run(rig, script, timeout=LONG)
     assert (transcript.why, transcript.exit_code, transcript.detail) == ("exited", 0, "")
     assert (rig.folder / "worktree" / "worked").exists()
@@ -372,7 +372,7 @@ NO_LAST_WORDS = {
 def test_one_that_has_not_ended_with_a_signal_of_its_own_works_on_in_silence(rig: Rig, words: str) -> None:
     rig.quiet = 0.3
     prompt = NO_LAST_WORDS["its prompt, echoed"]
-    transcript = run(rig, f"cat <<'EOF'\n{words}\nEOF\nsleep 2; touch worked; sleep 0", timeout=LONG, prompt=prompt)
+    transcript = run(rig, f"cat <<'EOF'\n{words}\nEOF\nsleep 3; touch worked; sleep 0", timeout=LONG, prompt=prompt)
     assert (transcript.why, transcript.exit_code, transcript.detail) == ("exited", 0, "")
     assert (rig.folder / "worktree" / "worked").exists()
 

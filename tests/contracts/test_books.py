@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from capsule.workspaces.checkout import Checkout
 
-from capsule.commands.moving import why_not_committed
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
-from capsule.core.errors import CapsuleError, Refused, TrackerError
+from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, Refused, TrackerError
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
 from capsule.doors import Booked, BookEntry, Books
@@ -24,6 +22,8 @@ from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
 from capsule.workspaces import books as books_module
 from capsule.workspaces.books import GitBooks, Read
+from capsule.workspaces.repository import exclude_artefacts
+from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
 from ..conftest import Repo
 
@@ -108,7 +108,7 @@ def office(a_repo: Repo) -> Office:
 
 
 def entry(status: str = "ready", key: str = "x-1/triage#1", *more: Assignment, **facts: object) -> BookEntry:
-    known = {"work", "branch", "since"} & set(facts)
+    known = {"work", "branch", "since", "judged"} & set(facts)
     assert known == set(facts)
     return BookEntry(key, f"[X-1][TRIAGE] {status}", (Assign("X-1", {"status": status}), *more), **facts)  # type: ignore[arg-type]
 
@@ -254,33 +254,68 @@ def test_somebody_quicker_on_the_branch_is_built_upon(office: Office, monkeypatc
 # The work goes along
 
 
+LINES = [f"line {number}\n" for number in range(12)]
+
+
+def lines(**changed: str) -> str:
+    """Twelve lines, some of them otherwise: `at_3="three"`."""
+    return "".join(changed.get(f"at_{number}", line.rstrip("\n")) + "\n" for number, line in enumerate(LINES))
+
+
+class Worked:
+    """A mission whose steps go to main, and an agent's work in its place."""
+
+    def __init__(self, office: Office) -> None:
+        self.office = office
+        self.repo = office.repo
+        office.repo.write("_worklog/2026-10.md", "# October\n")
+        office.start = office.repo.commit("october", gone="old\n", long="".join(LINES))
+        git = Git.find(office.repo.path)
+        exclude_artefacts(git, office.start)
+        self.place = StepwiseWorktree(git, "x-1", into="main", artefacts=OWN)
+        self.place.prepare(office.start)
+        self.agent = Repo(self.place.path)
+
+    def work(self, **files: str) -> Checkpoint:
+        for name, text in files.items():
+            self.agent.write(name, text)
+        return self.place.checkpoint("build#1")
+
+    def write(self, work: Checkpoint, **facts: object) -> Booked:
+        handed = self.place.hand_over(work, "m", "k")
+        return self.office.books.write(entry("done", "x-1/build#1", work=handed, branch="main", **facts))
+
+    def judged(self, work: Checkpoint, tip: str) -> str:
+        """What the work is judged as, together with what the branch holds at `tip`."""
+        return self.place.essence(self.office.books.combined(work, tip))
+
+
 @pytest.fixture
-def worked(office: Office) -> tuple[Office, Checkout]:
-    office.repo.write("_worklog/2026-10.md", "# October\n")
-    office.start = office.repo.commit("october", gone="old\n")
-    place = Checkout(Git.find(office.repo.path), "x-1", artefacts=OWN)
-    place.prepare(office.start)
-    place.restore(place.base_checkpoint(office.start))
-    office.repo.write("src/app.py", "print('two')\n")
-    office.repo.write("new dir/ü.py", "new\n")
-    (office.repo.path / "gone").unlink()
-    return office, place
+def worked(office: Office) -> Worked:
+    return Worked(office)
 
 
-def test_work_and_state_are_one_commit_of_exactly_their_paths(worked: tuple[Office, Checkout]) -> None:
-    office, place = worked
+def test_work_and_state_are_one_commit_of_exactly_their_paths(worked: Worked) -> None:
+    office, place = worked.office, worked.place
+    worked.agent.write("src/app.py", "print('two')\n")
+    worked.agent.write("new dir/ü.py", "new\n")
+    (place.path / "gone").unlink()
     point = place.checkpoint("build#1")
-    office.repo.write("later.txt", "after the checkpoint\n")
-    booked = office.books.write(entry("done", "x-1/build#1", LOG, work=place.hand_over(point, "m", "k")))
+    worked.agent.write("later.txt", "after the checkpoint\n")
+    handed = place.hand_over(point, "m", "k")
+    booked = office.books.write(entry("done", "x-1/build#1", LOG, work=handed, branch="main"))
     listed = office.repo.git("-c", "core.quotePath=false", "diff", "--name-only", f"{booked.commit}^", booked.commit)
     assert listed.splitlines() == ["ITEMS", "_worklog/2026-11.md", "gone", "new dir/ü.py", "src/app.py"]
-    assert office.repo.status() == "?? later.txt"
+    assert office.repo.status() == ""
+    assert (office.repo.path / "src/app.py").read_text() == "print('two')\n"
+    assert not (office.repo.path / "gone").exists()
     settled = place.settled(booked.commit)
     assert settled == Checkpoint(booked.commit, booked.commit, office.repo.head("HEAD^{tree}"))
+    assert office.repo.git("show", f"{place.restore(settled)}:later.txt") == "after the checkpoint"
+    assert worked.agent.status() == ""
 
 
-def test_own_files_and_artefacts_are_never_taken_from_the_work(worked: tuple[Office, Checkout]) -> None:
-    office, _ = worked
+def test_own_files_and_artefacts_are_never_taken_from_the_work(office: Office) -> None:
     office.repo.write("BACKLOG.yaml", "bent")
     office.repo.write("_worklog/2026-10.md", "bent")
     office.repo.git("add", "-f", "BACKLOG.yaml", "_worklog")
@@ -289,15 +324,224 @@ def test_own_files_and_artefacts_are_never_taken_from_the_work(worked: tuple[Off
     assert not {"BACKLOG.yaml", "_worklog/2026-10.md"} & set(office.files_of(booked.commit))
 
 
-def test_work_on_what_the_branch_changed_meanwhile_is_refused(worked: tuple[Office, Checkout]) -> None:
-    office, place = worked
-    point = place.checkpoint("build#1")
-    office.repo.git("stash", "-q", "-u")
-    tip = office.repo.commit("theirs", **{"src/app.py": "print('theirs')\n"})
-    with pytest.raises(Refused, match=r"src/app\.py"):
-        office.books.write(entry("done", work=point))
-    assert office.repo.head() == tip
-    assert office.items() == FIRST
+def test_work_beside_what_the_branch_changed_meanwhile_is_merged(worked: Worked) -> None:
+    point = worked.work(long=lines(at_1="the work's"), **{"src/app.py": "print('two')\n"})
+    tip = worked.repo.commit("theirs", long=lines(at_10="theirs"), README="theirs\n")
+    booked = worked.write(point)
+    assert worked.repo.head(f"{booked.commit}^") == tip
+    assert (worked.repo.path / "long").read_text() == lines(at_1="the work's", at_10="theirs")
+    assert (worked.repo.path / "README").read_text() == "theirs\n"
+    assert worked.repo.status() == ""
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        lambda repo: repo.commit("theirs", long=lines(at_1="theirs")),
+        lambda repo: repo.git("rm", "-q", "long") or repo.commit("gone"),
+        lambda repo: repo.commit("theirs", new="theirs\n"),
+    ],
+    ids=["the same line", "the file is gone", "a file of the same name"],
+)
+def test_work_on_lines_that_the_branch_changed_meanwhile_conflicts(
+    worked: Worked, theirs: Callable[[Repo], str]
+) -> None:
+    point = worked.work(long=lines(at_1="the work's"), new="the work's\n")
+    tip = theirs(worked.repo)
+    with pytest.raises(Conflicts) as found:
+        worked.write(point)
+    assert set(found.value.paths) <= {"long", "new"} and found.value.paths
+    assert worked.repo.head() == tip
+    assert "X-1 new" in worked.office.items()
+    assert not (worked.repo.path / ".git/capsule/books.json").exists()
+
+
+def test_work_that_the_branch_has_already_is_no_conflict(worked: Worked) -> None:
+    point = worked.work(new="the same\n")
+    worked.repo.commit("theirs", new="the same\n")
+    assert worked.office.files_of(worked.write(point).commit) == ["ITEMS"]
+
+
+def test_work_is_committed_only_together_with_what_it_was_judged_with(worked: Worked) -> None:
+    point = worked.work(new="new\n")
+    judged = worked.judged(point, worked.office.start)
+    tip = worked.repo.commit("theirs", README="theirs\n")
+    with pytest.raises(BranchMoved):
+        worked.write(point, judged=judged)
+    assert worked.repo.head() == tip
+    booked = worked.write(point, judged=worked.judged(point, tip))
+    assert worked.repo.head(f"{booked.commit}^") == tip
+
+
+def test_a_branch_that_moves_between_the_judgement_and_the_swap_is_noticed(
+    worked: Worked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = worked.work(new="new\n")
+    judged = worked.judged(point, worked.office.start)
+    swap = GitBooks._swap
+
+    def overtaken(*args: Any) -> bool:
+        if worked.repo.head() == worked.office.start:
+            worked.repo.commit("quicker", README="theirs\n")
+        return swap(*args)
+
+    monkeypatch.setattr(GitBooks, "_swap", overtaken)
+    with pytest.raises(BranchMoved):
+        worked.write(point, judged=judged)
+    assert worked.repo.git("log", "-1", "--format=%s") == "quicker"
+
+
+def test_book_keeping_of_others_is_no_move_of_the_branch(worked: Worked) -> None:
+    point = worked.work(new="new\n")
+    judged = worked.judged(point, worked.office.start)
+    worked.office.again().write(BookEntry("add/1", "add", (Exists("k", {"title": "another"}),)))
+    assert worked.write(point, judged=judged).commit == worked.repo.head()
+
+
+# The user is at work in the checkout
+
+
+def unstaged(repo: Repo) -> None:
+    repo.write("README", "an hour of typing\n")
+
+
+def staged(repo: Repo) -> None:
+    unstaged(repo)
+    repo.git("add", "README")
+
+
+def staged_and_turned_back_on_disk(repo: Repo) -> None:
+    staged(repo)
+    repo.write("README", "hello\n")
+
+
+def deleted(repo: Repo) -> None:
+    (repo.path / "README").unlink()
+
+
+def untracked_in_the_way(repo: Repo) -> None:
+    repo.write("new", "mine, never added\n")
+
+
+def a_folder_behind_a_link(repo: Repo) -> None:
+    (repo.path / "src").rename(repo.path.parent / "elsewhere")
+    (repo.path / "src").symlink_to(repo.path.parent / "elsewhere")
+
+
+def assumed_unchanged(repo: Repo) -> None:
+    repo.git("update-index", "--assume-unchanged", "README")
+    unstaged(repo)
+
+
+@pytest.mark.parametrize(
+    "edit,path",
+    [
+        (unstaged, "README"),
+        (staged, "README"),
+        (staged_and_turned_back_on_disk, "README"),
+        (deleted, "README"),
+        (untracked_in_the_way, "new"),
+        (a_folder_behind_a_link, "src/app.py"),
+        (assumed_unchanged, "README"),
+    ],
+)
+def test_a_file_that_the_user_has_edited_keeps_the_branch_where_it_is(
+    worked: Worked, edit: Callable[[Repo], None], path: str
+) -> None:
+    point = worked.work(README="the work's\n", new="the work's\n", **{"src/app.py": "the work's\n"})
+    edit(worked.repo)
+    before, held = worked.repo.status(), worked.office.items()
+    with pytest.raises(Overlap) as found:
+        worked.write(point)
+    assert found.value.paths == (path,)
+    assert path in found.value.message
+    assert worked.repo.head() == worked.office.start
+    assert (worked.repo.status(), worked.office.items()) == (before, held)
+    worked.office.again().finish()
+    assert worked.office.items() == held
+
+
+def test_a_step_goes_on_once_the_user_has_committed(worked: Worked) -> None:
+    point = worked.work(long=lines(at_1="the work's"))
+    worked.repo.write("long", lines(at_10="mine"))
+    with pytest.raises(Overlap):
+        worked.write(point)
+    worked.repo.commit("mine")
+    worked.write(point)
+    assert (worked.repo.path / "long").read_text() == lines(at_1="the work's", at_10="mine")
+
+
+def test_edits_of_other_files_are_no_obstacle_and_keep_their_bytes(worked: Worked) -> None:
+    point = worked.work(new="the work's\n")
+    worked.repo.write("README", "mine\n")
+    worked.repo.write("staged", "mine\n")
+    worked.repo.git("add", "staged")
+    assert worked.write(point).warnings == ()
+    assert worked.repo.status().splitlines() == ["M README", "A  staged"]
+    assert worked.repo.git("show", "--name-only", "--format=", "HEAD").split() == ["ITEMS", "new"]
+
+
+def test_an_edit_that_is_the_work_itself_is_no_obstacle(worked: Worked) -> None:
+    point = worked.work(README="the same\n", new="the same\n")
+    worked.repo.write("README", "the same\n")
+    worked.repo.write("new", "the same\n")
+    worked.repo.git("add", "new")
+    assert worked.write(point).warnings == ()
+    assert worked.repo.status() == ""
+
+
+def test_own_files_are_no_obstacle_however_they_were_edited(worked: Worked) -> None:
+    point = worked.work(new="the work's\n")
+    worked.repo.write("ITEMS", FIRST + "# typed\n")
+    worked.repo.git("add", "ITEMS")
+    worked.repo.write("ITEMS", FIRST + "# typed, and more\n")
+    worked.repo.write("_worklog/2026-10.md", "# mine\n")
+    worked.write(point)
+    assert worked.office.items() == worked.office.items("HEAD") == FIRST.replace("new", "done") + "# typed, and more\n"
+    assert worked.repo.git("show", "HEAD:new") == "the work's"
+
+
+def test_edits_in_a_linked_worktree_on_the_branch_count_too(worked: Worked, tmp_path: Path) -> None:
+    worked.repo.git("switch", "-q", "-c", "topic")
+    elsewhere = Repo(tmp_path / "elsewhere")
+    worked.repo.git("worktree", "add", "-q", str(elsewhere.path), "main")
+    point = worked.work(README="the work's\n")
+    elsewhere.write("README", "mine\n")
+    with pytest.raises(Overlap):
+        worked.write(point)
+    assert worked.repo.head("main") == worked.office.start
+
+
+def test_a_user_on_another_branch_is_not_disturbed(worked: Worked) -> None:
+    """Its files are another branch's: nothing of the step is for them."""
+    point = worked.work(README="the work's\n", new="the work's\n")
+    worked.repo.git("switch", "-q", "-c", "topic", "HEAD~1")
+    worked.repo.commit("topic", README="the topic's\n", ITEMS="# another list\nlast 7\nX-1 new\n")
+    worked.repo.write("src/app.py", "mine\n")
+    before = (worked.repo.status(), worked.office.items())
+    booked = worked.write(point)
+    assert worked.repo.head("main") == booked.commit
+    assert (worked.repo.status(), worked.office.items()) == before
+    assert worked.repo.git("show", "main:README") == "the work's"
+    assert "X-1 done" in worked.office.items("main")
+    worked.repo.git("stash", "-q")
+    worked.repo.git("switch", "-q", "main")
+    assert worked.repo.status() == ""
+
+
+def test_a_user_who_switches_between_the_swap_and_the_save_is_not_disturbed(
+    worked: Worked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked.repo.git("branch", "topic", "HEAD~1")
+    point = worked.work(README="the work's\n")
+    dies_at(worked.office, monkeypatch, "after the swap", entry("done", work=point, branch="main"))
+    worked.repo.git("checkout", "-q", "-f", "topic")
+    before = (worked.repo.status(), worked.office.items())
+    GitBooks(Git.find(worked.repo.path), rewrite, understand, OWN, now).finish()
+    assert (worked.repo.status(), worked.office.items()) == before
+    worked.repo.git("switch", "-q", "main")
+    assert worked.repo.status() == ""
+    assert "X-1 done" in worked.office.items()
 
 
 # People have the file too
@@ -416,143 +660,14 @@ def test_a_link_is_refused_before_another_branch_moves(office: Office, tmp_path:
     assert (tmp_path / "ITEMS").read_text() == FIRST
 
 
-# While an agent is at work
-
-
-@pytest.fixture
-def watched(office: Office) -> tuple[Office, Mapping[str, bytes]]:
-    """Two items and a worklog, and an agent that is let loose on them."""
-    office.repo.write("_worklog/2026-11.md", "# Worklog\n")
-    office.start = office.repo.commit("more", ITEMS="last 2\nX-1 new\nX-2 blocked\n")
-    return office, office.books.files()
-
-
-Watched = tuple[Office, Mapping[str, bytes]]
-
-
-def on_the_shelf(office: Office) -> list[str]:
-    shelf = office.repo.path / ".git/capsule/salvaged"
-    return [path.read_text() for path in shelf.iterdir() if path.is_file()] if shelf.exists() else []
-
-
-def test_items_and_worklogs_are_watched(watched: Watched) -> None:
-    office, before = watched
-    assert before == {"ITEMS": office.items().encode(), "_worklog/2026-11.md": b"# Worklog\n"}
-    assert office.books.look_after(before) == ()
-
-
-@pytest.mark.parametrize(
-    "spoil", ["a link", "a folder", "a pipe", "other text", "nothing", "an item less", "ids twice"]
-)
-def test_items_that_were_spoilt_are_put_back_and_what_was_found_is_kept(
-    watched: Watched, tmp_path: Path, spoil: str
-) -> None:
-    office, before = watched
-    file, outside = office.repo.path / "ITEMS", tmp_path / "outside"
-    file.unlink()
-    outside.write_text("untouched")
-    if spoil == "a link":
-        file.symlink_to(outside)
-    elif spoil == "a folder":
-        office.repo.write("ITEMS/inner", "x")
-    elif spoil == "a pipe":
-        os.mkfifo(file)
-    elif spoil != "nothing":
-        texts = {"other text": "X-1 oops\n", "an item less": "last 2\nX-1 new\n", "ids twice": "X-1 new\nX-2 new\n"}
-        file.write_text(texts[spoil])
-        office.repo.git("add", "ITEMS")
-    [told] = office.books.look_after(before)
-    assert office.items().encode() == before["ITEMS"]
-    assert office.repo.status() == ""
-    assert outside.read_text() == "untouched"
-    assert ("is kept as" in told) == (spoil not in ("nothing", "a pipe"))
-    assert not file.is_symlink()
-    if spoil == "other text":
-        assert on_the_shelf(office) == ["X-1 oops\n"]
-        assert str(office.repo.path / ".git/capsule/salvaged/ITEMS-") in told
-
-
-def test_no_item_is_moved_but_what_was_typed_stays(watched: Watched) -> None:
-    office, before = watched
-    office.repo.write("ITEMS", "# a thought\nlast 3\nX-1 done\nX-2 ready\nX-3 ready\nX-4 new\n")
-    told = office.books.look_after(before)
-    assert [line.split()[0] for line in told] == ["X-1", "X-2", "X-3"]
-    assert office.items() == "# a thought\nlast 3\nX-1 new\nX-2 blocked\nX-3 new\nX-4 new\n"
-    assert office.books.look_after(before) == ()
-
-
-@pytest.mark.parametrize("commit", [True, False])
-def test_what_commands_changed_meanwhile_stays_and_takes_nothing_along(watched: Watched, commit: bool) -> None:
-    """An agent that waits for a `capsule add` does not get its own change past us by it."""
-    office, before = watched
-    office.repo.write("ITEMS", office.items().replace("X-2 blocked", "X-2 ready"))
-    other = office.again()
-    other.write(BookEntry("add/1", "add", (Exists("k", {"title": "new"}),)), commit=commit)
-    other.write(BookEntry("approve/1", "approve", (Assign("X-1", {"status": "ready"}), LOG)), commit=commit)
-    [told] = office.books.look_after(before)
-    assert told.startswith("X-2 was changed")
-    assert office.items() == "last 3\nX-1 ready\nX-2 blocked\nX-3 new\n"
-    assert LOG.text in (office.repo.path / "_worklog/2026-11.md").read_text()
-
-
-def test_what_commands_added_survives_a_spoilt_file(watched: Watched) -> None:
-    office, before = watched
-    office.again().write(BookEntry("add/1", "add", (Exists("k", {"title": "new"}),)))
-    office.repo.write("ITEMS", office.items() + "X-9 an hour of typing\n")
-    office.books.look_after(before)
-    assert office.items() == office.items("HEAD") == "last 3\nX-1 new\nX-2 blocked\nX-3 new\n"
-    assert "an hour of typing" in on_the_shelf(office)[0]
-
-
-def log_edited(folder: Path) -> None:
-    (folder / "2026-11.md").write_text("bent\n")
-
-
-def log_gone(folder: Path) -> None:
-    (folder / "2026-11.md").unlink()
-
-
-def log_linked(folder: Path) -> None:
-    (folder / "2026-11.md").unlink()
-    (folder / "2026-11.md").symlink_to("/etc/passwd")
-
-
-def log_a_folder(folder: Path) -> None:
-    (folder / "2026-11.md").unlink()
-    (folder / "2026-11.md").mkdir()
-
-
-def log_made_up(folder: Path) -> None:
-    (folder / "2026-12.md").write_text("## x | X-99 | y | Completed\n")
-
-
-def log_huge(folder: Path) -> None:
-    with (folder / "2026-11.md").open("wb") as file:
-        file.truncate(5 * 1024**3)
-
-
-def logs_elsewhere(folder: Path) -> None:
-    folder.rename(folder.with_name("elsewhere"))
-    folder.symlink_to("elsewhere")
-
-
-@pytest.mark.parametrize(
-    "bend", [log_edited, log_gone, log_linked, log_a_folder, log_made_up, log_huge, logs_elsewhere]
-)
-def test_worklogs_are_ours_to_write(watched: Watched, bend: Callable[[Path], None]) -> None:
-    office, before = watched
-    folder = office.repo.path / "_worklog"
-    bend(folder)
-    told = office.books.look_after(before)
-    assert told
-    assert not folder.is_symlink()
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"2026-11.md": b"# Worklog\n"}
-
-
-def test_a_step_that_an_agent_claims_by_trailer_is_not_adopted(office: Office) -> None:
-    forged = office.repo.commit("mine\n\nCapsule-Step: x-1/triage#1", other="x\n")
+def test_a_step_that_an_agent_claims_in_a_commit_that_was_merged_is_not_adopted(office: Office) -> None:
+    office.repo.git("switch", "-q", "-c", "capsule-x-2")
+    office.repo.commit("mine\n\nCapsule-Step: x-1/triage#1", other="x\n")
+    office.repo.git("switch", "-q", "main")
+    office.repo.git("merge", "-q", "--no-ff", "-m", "Merge x-2", "capsule-x-2")
+    merged = office.repo.head()
     booked = office.books.write(entry("ready"))
-    assert booked.commit not in ("", forged)
+    assert office.repo.head(f"{booked.commit}^") == merged
     assert "X-1 ready" in office.items()
 
 
@@ -570,18 +685,6 @@ def test_an_id_that_a_worklog_names_is_not_given_again(a_repo: Repo) -> None:
     tracker = BacklogTracker(a_repo.path)
     books = GitBooks(Git.find(a_repo.path), tracker.rewrite, tracker.understood, tracker.own_files(), now)
     assert books.write(BookEntry("add/1", "add", (Exists("k", {"title": "t"}),))).added == ("WRK-042",)
-    assert books.look_after(books.files()) == ()
-
-
-def test_a_command_commits_beside_what_an_agent_is_doing_in_the_checkout(office: Office) -> None:
-    git, locks = Git.find(office.repo.path), office.repo.path / ".git/capsule/locks"
-    office.repo.write("half-done.py", "x = (\n")
-    assert why_not_committed(git, OWN) == "1 other change in the tree"
-    with FileLock(locks / "checkout.lock"):
-        assert why_not_committed(git, OWN) == ""
-        office.books.write(entry("ready"))
-    assert office.files_of("HEAD") == ["ITEMS"]
-    assert office.repo.status() == "?? half-done.py"
 
 
 @pytest.mark.parametrize("typed", ["# a thought\n", "X-7 new\n"])
@@ -606,7 +709,7 @@ def test_a_branch_that_is_not_checked_out_is_written_from_its_own_state(office: 
     office.repo.git("switch", "-q", "-c", "topic")
     office.repo.commit("topic work", topic="x")
     office.repo.write("ITEMS", FIRST + "# typed on topic\n")
-    booked = office.books.write(entry("ready", branch="main"))
+    booked = office.again().write(entry("ready", branch="main"))
     assert office.repo.head("main") == booked.commit
     assert office.items("main") == "# ours and yours\nlast 1\nX-1 ready\n"
     assert office.items() == "# ours and yours\nlast 1\nX-1 ready\n# typed on topic\n"

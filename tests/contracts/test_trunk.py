@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.errors import CapsuleError, Refused
+from capsule.core.errors import CapsuleError, Overlap, Refused
 from capsule.doors import Candidate, Published, Trunk
 from capsule.system import git_locks
 from capsule.system.git import Git
@@ -212,15 +212,6 @@ def test_a_checkout_follows_whatever_is_expected_of_its_files(a_repo: Repo, git:
     assert a_repo.status() == "M edited"
 
 
-def test_a_folder_that_became_a_link_is_told_of_also_where_it_leads_to_the_same(merge: Merge) -> None:
-    merge.work(**{"src/app.py": "new\n"})
-    theirs = merge.repo.path.parent / "theirs"
-    shutil.move(merge.repo.path / "src", theirs)
-    (theirs / "app.py").write_text("new\n")
-    (merge.repo.path / "src").symlink_to(theirs)
-    assert merge.publish() == Published(moved=True, left_alone=("src/app.py",))
-
-
 def test_files_that_are_replaced_in_a_tree_keep_their_modes(a_repo: Repo, git: Git, tmp_path: Path) -> None:
     a_repo.write("tool", "old\n").chmod(0o755)
     a_repo.commit("a tool")
@@ -272,15 +263,118 @@ def test_publishing_twice_is_publishing_once(merge: Merge) -> None:
     assert merge.repo.status() == ""
 
 
-def test_a_users_edits_keep_their_bytes(merge: Merge) -> None:
+def edited(repo: Repo) -> None:
+    repo.write("README", "my edit\n")
+
+
+def staged(repo: Repo) -> None:
+    repo.write("README", "staged by me\n")
+    repo.git("add", "README")
+
+
+def staged_alone(repo: Repo) -> None:
+    staged(repo)
+    repo.write("README", "hello\n")
+
+
+def deleted(repo: Repo) -> None:
+    (repo.path / "README").unlink()
+
+
+def made_executable(repo: Repo) -> None:
+    (repo.path / "README").chmod(0o755)
+
+
+def an_untracked_file(repo: Repo) -> None:
+    repo.write("new/file", "mine, never added\n")
+
+
+def a_file_for_a_folder(repo: Repo) -> None:
+    repo.write("new", "mine\n")
+
+
+def a_folder_for_a_file(repo: Repo) -> None:
+    repo.write("fresh/mine", "mine\n")
+
+
+def a_link_for_a_folder(repo: Repo) -> None:
+    shutil.move(repo.path / "src", repo.path.parent / "theirs")
+    (repo.path / "src").symlink_to(repo.path.parent / "theirs")
+
+
+def a_link_for_a_new_folder(repo: Repo) -> None:
+    (repo.path.parent / "theirs").mkdir()
+    (repo.path / "new").symlink_to(repo.path.parent / "theirs")
+
+
+@pytest.mark.parametrize(
+    "edit,path",
+    [
+        (edited, "README"),
+        (staged, "README"),
+        (staged_alone, "README"),
+        (deleted, "README"),
+        (made_executable, "README"),
+        (an_untracked_file, "new/file"),
+        (a_file_for_a_folder, "new/file"),
+        (a_folder_for_a_file, "fresh"),
+        (a_link_for_a_folder, "src/app.py"),
+        (a_link_for_a_new_folder, "new/file"),
+    ],
+)
+def test_a_merge_that_touches_what_the_user_has_edited_does_not_move_main(
+    merge: Merge, edit: Callable[[Repo], None], path: str
+) -> None:
+    merge.work(README="new\n", fresh="new\n", **{"src/app.py": "new\n", "new/file": "new\n"})
+    edit(merge.repo)
+    before = (merge.repo.status(), files_of(merge.repo.path), files_of(merge.repo.path.parent / "theirs"))
+    with pytest.raises(Overlap) as found:
+        merge.publish()
+    assert found.value.paths == (path,)
+    assert merge.trunk.tip() == merge.base
+    after = (merge.repo.status(), files_of(merge.repo.path), files_of(merge.repo.path.parent / "theirs"))
+    assert after == before
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def test_edits_that_the_merge_does_not_touch_stay_as_they_are(merge: Merge) -> None:
+    merge.work(**{"src/app.py": "new\n", "new/file": "new\n"})
+    edited(merge.repo)
+    merge.repo.write("staged", "mine\n")
+    merge.repo.git("add", "staged")
+    merge.repo.write("new/notes", "mine\n")
+    assert merge.publish() == Published(moved=True)
+    assert set(merge.repo.status().splitlines()) == {"M README", "A  staged", "?? new/notes"}
+    assert (merge.repo.path / "README").read_text() == "my edit\n"
+
+
+def test_a_merge_that_was_refused_goes_on_once_the_user_has_committed(merge: Merge) -> None:
+    merge.work(README="new\n")
+    candidate = merge.propose()
+    merge.repo.write("other", "mine\n")
+    edited(merge.repo)
+    with pytest.raises(Overlap):
+        merge.trunk.publish(candidate)
+    merge.repo.git("checkout", "-q", "README")
+    assert merge.trunk.publish(candidate) == Published(moved=True)
+    assert merge.repo.status() == "?? other"
+
+
+def test_what_the_user_edits_after_the_move_keeps_its_bytes(merge: Merge) -> None:
+    """Killed before the checkout could follow, and gone on with after the user has been there."""
     merge.work(README="new\n", **{"src/app.py": "new\n", "fresh.txt": "new\n", "other.txt": "new\n"})
-    repo = merge.repo
+    repo, candidate = merge.repo, merge.propose()
+    repo.git("update-ref", "refs/heads/main", candidate.commit)
     repo.write("README", "my edit\n")
     repo.write("src/app.py", "staged by me\n")
     repo.git("add", "src/app.py")
     repo.write("fresh.txt", "mine, never added\n")
     repo.write("notes.txt", "mine\n")
-    published = merge.publish()
+    published = merge.trunk.publish(candidate)
     assert published == Published(moved=True, left_alone=("README", "fresh.txt", "src/app.py"))
     assert (repo.path / "README").read_text() == "my edit\n"
     assert (repo.path / "fresh.txt").read_text() == "mine, never added\n"
@@ -290,11 +384,13 @@ def test_a_users_edits_keep_their_bytes(merge: Merge) -> None:
     assert set(repo.status().splitlines()) == {"M README", "M  src/app.py", " M fresh.txt", "?? notes.txt"}
 
 
-def test_a_file_the_user_deleted_stays_deleted(merge: Merge) -> None:
-    merge.work(README="new\n")
-    (merge.repo.path / "README").unlink()
-    assert merge.publish().left_alone == ("README",)
-    assert not (merge.repo.path / "README").exists()
+def test_links_that_the_user_made_after_the_move_are_not_written_through(merge: Merge) -> None:
+    merge.work(**{"src/app.py": "new\n", "src/more.py": "new\n"})
+    candidate = merge.propose()
+    merge.repo.git("update-ref", "refs/heads/main", candidate.commit)
+    a_link_for_a_folder(merge.repo)
+    assert merge.trunk.publish(candidate).left_alone == ("src/app.py", "src/more.py")
+    assert files_of(merge.repo.path.parent / "theirs") == {"app.py": b"print('one')\n"}
 
 
 def test_work_the_user_already_has_is_no_conflict(merge: Merge) -> None:
@@ -303,18 +399,6 @@ def test_work_the_user_already_has_is_no_conflict(merge: Merge) -> None:
     merge.repo.write("new.py", "new\n")
     assert merge.publish() == Published(moved=True)
     assert merge.repo.status() == ""
-
-
-def test_links_of_the_users_are_not_written_through(merge: Merge, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "app.py").write_text("print('one')\n")
-    shutil.rmtree(merge.repo.path / "src")
-    (merge.repo.path / "src").symlink_to(outside)
-    merge.work(**{"src/app.py": "new\n", "src/more.py": "new\n"})
-    assert merge.publish().left_alone == ("src/app.py", "src/more.py")
-    assert [path.name for path in outside.iterdir()] == ["app.py"]
-    assert (outside / "app.py").read_text() == "print('one')\n"
 
 
 def test_a_user_on_another_branch_stays_there(merge: Merge) -> None:

@@ -7,11 +7,13 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Generic, NoReturn, Self, TypeVar
 
 import pytest
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.doors import Workspace
@@ -28,14 +30,17 @@ BASE = "refs/capsule/base/x-1"
 NAMES = ("with space", "-dash", "new\nline", "ünï", "star*[x]", 'quo"te', "back\\slash", os.fsdecode(b"raw\xff"))
 
 
-Place = TypeVar("Place", bound=GitWorktree | StepwiseWorktree)
-KINDS: tuple[type[GitWorktree | StepwiseWorktree], ...] = (GitWorktree, StepwiseWorktree)
+Place = TypeVar("Place", bound=GitWorktree)
+KINDS: dict[str, Callable[..., GitWorktree]] = {
+    "GitWorktree": GitWorktree,
+    "StepwiseWorktree": partial(StepwiseWorktree, into="main"),
+}
 
 
 class Situation(Generic[Place]):
     """A place of some kind, and the agent in it: plain git, plain files."""
 
-    def __init__(self, repo: Repo, git: Git, kind: type[Place]) -> None:
+    def __init__(self, repo: Repo, git: Git, kind: Callable[..., Place]) -> None:
         self.repo = repo
         self.git = git
         self.kind = kind
@@ -59,6 +64,9 @@ class Situation(Generic[Place]):
     def salvaged(self) -> list[str]:
         return self.repo.refs("refs/capsule/salvage")
 
+    def entry(self) -> Path:
+        return self.repo.path / ".git/worktrees/x-1"
+
 
 class Mission(Situation[GitWorktree]):
     """A prepared worktree."""
@@ -66,11 +74,8 @@ class Mission(Situation[GitWorktree]):
     def __init__(self, repo: Repo, git: Git) -> None:
         super().__init__(repo, git, GitWorktree)
 
-    def entry(self) -> Path:
-        return self.repo.path / ".git/worktrees/x-1"
 
-
-Anywhere = Situation[GitWorktree] | Situation[StepwiseWorktree]
+Anywhere = Situation[GitWorktree]
 
 
 @pytest.fixture
@@ -78,14 +83,10 @@ def mission(a_repo: Repo, git: Git) -> Mission:
     return Mission(a_repo, git).begin()
 
 
-@pytest.fixture(params=KINDS, ids=lambda kind: kind.__name__)
+@pytest.fixture(params=KINDS)
 def anywhere(request: pytest.FixtureRequest, a_repo: Repo, git: Git) -> Anywhere:
     """What is promised of every place, whatever kind it is."""
-    if request.param is GitWorktree:
-        return Mission(a_repo, git).begin()
-    checkout = Situation(a_repo, git, Checkout).begin()
-    checkout.place.restore(checkout.base_state())  # from now on, what lies there is the agent's
-    return checkout
+    return Situation(a_repo, git, KINDS[request.param]).begin()
 
 
 def test_is_a_workspace(anywhere: Anywhere) -> None:
@@ -142,11 +143,11 @@ def test_a_registered_worktree_on_our_branch_is_adopted(a_repo: Repo, git: Git) 
     assert (place.path / "loose").exists() or a_repo.refs("refs/capsule/salvage")
 
 
-def test_a_mission_goes_on_from_the_base_it_started_from(anywhere: Anywhere) -> None:
-    newer = anywhere.repo.commit("newer", other__txt="x")
-    warnings = anywhere.again().prepare(newer)
-    assert anywhere.base[:10] in "".join(warnings)
-    assert anywhere.repo.head(BASE) == anywhere.base
+def test_a_mission_goes_on_from_the_base_it_started_from(mission: Mission) -> None:
+    newer = mission.repo.commit("newer", other__txt="x")
+    warnings = mission.again().prepare(newer)
+    assert mission.base[:10] in "".join(warnings)
+    assert mission.repo.head(BASE) == mission.base
 
 
 def lock(path: Path, age: float = 60) -> None:
@@ -155,54 +156,54 @@ def lock(path: Path, age: float = 60) -> None:
     os.utime(path, (path.stat().st_mtime - age,) * 2)
 
 
-def only_the_base_ref(m: Mission) -> None:
+def only_the_base_ref(m: Anywhere) -> None:
     m.repo.git("update-ref", BASE, m.base)
 
 
-def a_lock_on_the_branch(m: Mission) -> None:
+def a_lock_on_the_branch(m: Anywhere) -> None:
     only_the_base_ref(m)
     lock(m.repo.path / ".git/refs/heads/capsule-x-1.lock")
 
 
-def only_the_branch(m: Mission) -> None:
+def only_the_branch(m: Anywhere) -> None:
     only_the_base_ref(m)
     m.repo.git("branch", "capsule-x-1")
 
 
-def a_folder_that_is_not_registered(m: Mission) -> None:
+def a_folder_that_is_not_registered(m: Anywhere) -> None:
     only_the_branch(m)
     m.path.mkdir(parents=True)
     (m.path / "README").write_text("hello\n")
 
 
-def an_entry_that_says_nothing(m: Mission) -> None:
+def an_entry_that_says_nothing(m: Anywhere) -> None:
     only_the_branch(m)
     m.entry().mkdir(parents=True)
 
 
-def no_file_checked_out(m: Mission) -> None:
+def no_file_checked_out(m: Anywhere) -> None:
     only_the_branch(m)
     m.repo.git("worktree", "add", "-q", "--no-checkout", str(m.path), "capsule-x-1")
 
 
-def registered_without_a_folder(m: Mission) -> None:
+def registered_without_a_folder(m: Anywhere) -> None:
     no_file_checked_out(m)
     shutil.rmtree(m.path)
 
 
-def registered_and_locked_without_head(m: Mission) -> None:
+def registered_and_locked_without_head(m: Anywhere) -> None:
     no_file_checked_out(m)
     (m.entry() / "HEAD").unlink()
     lock(m.entry() / "HEAD.lock")
     (m.entry() / "locked").write_text("initializing")
 
 
-def half_of_the_files_one_of_them_torn(m: Mission) -> None:
+def half_of_the_files_one_of_them_torn(m: Anywhere) -> None:
     no_file_checked_out(m)
     (m.path / "README").write_text("hel")
 
 
-def half_of_the_files_with_our_index_begun(m: Mission) -> None:
+def half_of_the_files_with_our_index_begun(m: Anywhere) -> None:
     half_of_the_files_one_of_them_torn(m)
     index = m.repo.path / ".git/capsule/places/x-1/index"
     index.parent.mkdir(parents=True)
@@ -223,9 +224,12 @@ CRASHES = (
 )
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("crash", CRASHES)
-def test_prepare_completes_what_a_crash_left(a_repo: Repo, git: Git, crash: Callable[[Mission], None]) -> None:
-    mission = Mission(a_repo, git)
+def test_prepare_completes_what_a_crash_left(
+    a_repo: Repo, git: Git, crash: Callable[[Anywhere], None], kind: str
+) -> None:
+    mission = Situation(a_repo, git, KINDS[kind])
     crash(mission)
     mission.place.prepare(mission.base)
     assert mission.agent.status() == ""
@@ -298,7 +302,7 @@ def test_copied_files_keep_their_mode_and_are_never_delivered(a_repo: Repo, git:
     assert (place.path / ".env").read_text() == "A=1"
     assert not os.path.lexists(place.path / "local/link")
     assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
-    assert (place.gate(place.tree()) / "local/secret.txt").exists()
+    assert (place.gate(place.tree())[0] / "local/secret.txt").exists()
     place.restore(place.base_checkpoint(a_repo.head()))
     assert (place.path / "local/secret.txt").exists()
 
@@ -352,7 +356,7 @@ class SetUps:
     def __init__(self) -> None:
         self.places: list[str] = []
 
-    def __call__(self, command: str, cwd: Path, log: Path) -> None:
+    def __call__(self, command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
         assert log.parent.is_dir()
         self.places.append(cwd.parent.name)
         (cwd / "build").mkdir(exist_ok=True)
@@ -368,7 +372,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
     place().prepare(a_repo.head())
     place().prepare(a_repo.head())
-    gate = place().gate(place().tree())
+    gate, _ = place().gate(place().tree())
     place().gate(place().tree())
     assert setups.places == ["worktrees", gate.parent.name]
     assert (gate / "build/deps").exists()
@@ -381,7 +385,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
 
 def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
-    def fails(command: str, cwd: Path, log: Path) -> None:
+    def fails(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
         raise CapsuleError("npm ci failed")
 
     with pytest.raises(CapsuleError, match="npm ci failed"):
@@ -392,7 +396,7 @@ def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
 
 
 def test_a_setup_that_changes_the_work_is_reported(a_repo: Repo, git: Git) -> None:
-    def noisy(command: str, cwd: Path, log: Path) -> None:
+    def noisy(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
         (cwd / "oops.txt").write_text("x")
 
     warnings = GitWorktree(git, "x-1", setup="noisy", run_setup=noisy).prepare(a_repo.head())
@@ -452,13 +456,11 @@ def test_the_worklog_is_named_even_where_the_project_ignores_it(a_repo: Repo, gi
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_artefacts_are_delivered_as_on_the_base(
-    a_repo: Repo, git: Git, kind: type[GitWorktree | StepwiseWorktree]
-) -> None:
+def test_artefacts_are_delivered_as_on_the_base(a_repo: Repo, git: Git, kind: str) -> None:
     a_repo.write(".capsule/config.yaml", "verify: strict\n")
     a_repo.write("BACKLOG.yaml", "items: []\n")
     base = a_repo.commit("settings", **{"docs/items.yaml": "a"})
-    place = kind(git, "x-1", artefacts=["docs/items.yaml"])
+    place = KINDS[kind](git, "x-1", artefacts=["docs/items.yaml"])
     place.prepare(base)
     (place.path / ".capsule/config.yaml").write_text("verify: off\n")
     (place.path / ".beads").mkdir()
@@ -483,20 +485,20 @@ def test_changes_and_uncommitted_work_are_seen(mission: Mission) -> None:
     assert mission.place.head() == mission.agent.head()
 
 
-def test_names_of_any_kind_survive(mission: Mission) -> None:
+def test_names_of_any_kind_survive(anywhere: Anywhere) -> None:
     for name in NAMES:
-        (mission.path / name).write_text(name if name.isascii() else "x")
-    point = mission.place.checkpoint("names")
-    files = mission.place.files(point.tree)
+        (anywhere.path / name).write_text(name if name.isascii() else "x")
+    point = anywhere.place.checkpoint("names")
+    files = anywhere.place.files(point.tree)
     assert len(files) == len(NAMES) + 3
     "".join(files).encode()  # fit for JSON, whatever the agent calls its files
-    mission.place.restore(mission.base_state())
-    assert not [name for name in NAMES if os.path.lexists(mission.path / name)]
-    mission.place.restore(point)
-    assert all((mission.path / name).exists() for name in NAMES)
-    gate = mission.place.gate(point.tree)
+    anywhere.place.restore(anywhere.base_state())
+    assert not [name for name in NAMES if os.path.lexists(anywhere.path / name)]
+    anywhere.place.restore(point)
+    assert all((anywhere.path / name).exists() for name in NAMES)
+    gate, _ = anywhere.place.gate(point.tree)
     assert all((gate / name).exists() for name in NAMES)
-    assert mission.place.read(point.tree, "-dash") == b"-dash"
+    assert anywhere.place.read(point.tree, "-dash") == b"-dash"
 
 
 def test_reading_what_is_not_there(anywhere: Anywhere) -> None:
@@ -558,15 +560,15 @@ def test_salvage_never_overwrites(anywhere: Anywhere) -> None:
     assert [anywhere.repo.git("show", f"{ref}:loose") for ref in refs] == ["one", "two", "one"]
 
 
-def test_a_deleted_worktree_is_broken_and_comes_back(mission: Mission) -> None:
-    (mission.path / "new.py").write_text("new")
-    point = mission.place.checkpoint("a")
-    shutil.rmtree(mission.path)
+def test_a_deleted_worktree_is_broken_and_comes_back(anywhere: Anywhere) -> None:
+    (anywhere.path / "new.py").write_text("new")
+    point = anywhere.place.checkpoint("a")
+    shutil.rmtree(anywhere.path)
     with pytest.raises(WorkspaceBroken, match="gone"):
-        mission.place.checkpoint("b")
-    assert mission.place.restore(point) == ""
-    assert (mission.path / "new.py").read_text() == "new"
-    assert mission.agent.status() == "?? new.py"
+        anywhere.place.checkpoint("b")
+    assert anywhere.place.restore(point) == ""
+    assert (anywhere.path / "new.py").read_text() == "new"
+    assert anywhere.agent.status() == "?? new.py"
 
 
 def test_a_worktree_remade_is_set_up_again(a_repo: Repo, git: Git) -> None:
@@ -578,17 +580,17 @@ def test_a_worktree_remade_is_set_up_again(a_repo: Repo, git: Git) -> None:
     assert setups.places == ["worktrees", "worktrees"]
 
 
-def test_read_only_folders_do_not_stop_restore_or_remove(mission: Mission) -> None:
-    (mission.path / "closed").mkdir()
-    (mission.path / "closed/file").write_text("x")
-    (mission.path / "closed").chmod(0o555)
-    mission.place.restore(mission.base_state())
-    assert not (mission.path / "closed/file").exists()
-    (mission.path / "closed").mkdir(exist_ok=True)
-    (mission.path / "closed/x.pyc").write_text("x")
-    (mission.path / "closed").chmod(0o555)
-    mission.place.remove(branch=True)
-    assert not mission.path.exists()
+def test_read_only_folders_do_not_stop_restore_or_remove(anywhere: Anywhere) -> None:
+    (anywhere.path / "closed").mkdir()
+    (anywhere.path / "closed/file").write_text("x")
+    (anywhere.path / "closed").chmod(0o555)
+    anywhere.place.restore(anywhere.base_state())
+    assert not (anywhere.path / "closed/file").exists()
+    (anywhere.path / "closed").mkdir(exist_ok=True)
+    (anywhere.path / "closed/x.pyc").write_text("x")
+    (anywhere.path / "closed").chmod(0o555)
+    anywhere.place.remove(branch=True)
+    assert not anywhere.path.exists()
 
 
 def test_a_lock_that_the_agents_git_left_is_cleared(mission: Mission) -> None:
@@ -622,20 +624,20 @@ def test_commits_on_another_branch_come_home_and_ours_are_salvaged(mission: Miss
     mission.repo.git("merge-base", "--is-ancestor", ours, kept)
 
 
-def test_history_without_the_base_is_salvaged_and_not_taken(mission: Mission) -> None:
-    mission.agent.git("switch", "-q", "--orphan", "fresh")
-    (mission.path / "evil.py").write_text("x")
-    mission.agent.commit("no base")
-    tip = mission.agent.head()
-    assert mission.place.checkpoint("a").head == mission.base
-    [kept] = mission.salvaged()
-    mission.repo.git("merge-base", "--is-ancestor", tip, kept)
-    assert mission.agent.git("branch", "--show-current") == "capsule-x-1"
+def test_history_without_the_base_is_salvaged_and_not_taken(anywhere: Anywhere) -> None:
+    anywhere.agent.git("switch", "-q", "--orphan", "fresh")
+    (anywhere.path / "evil.py").write_text("x")
+    anywhere.agent.commit("no base")
+    tip = anywhere.agent.head()
+    assert anywhere.place.checkpoint("a").head == anywhere.base
+    [kept] = anywhere.salvaged()
+    anywhere.repo.git("merge-base", "--is-ancestor", tip, kept)
+    assert anywhere.agent.git("branch", "--show-current") == "capsule-x-1"
 
 
-def test_a_branch_reset_to_before_the_base_is_put_back(mission: Mission) -> None:
-    mission.agent.git("reset", "-q", "--hard", "HEAD~1")
-    assert mission.place.head() == mission.base
+def test_a_branch_reset_to_before_the_base_is_put_back(anywhere: Anywhere) -> None:
+    anywhere.agent.git("reset", "-q", "--hard", "HEAD~1")
+    assert anywhere.place.head() == anywhere.base
 
 
 def test_a_base_ref_that_the_agent_deleted_is_put_back(mission: Mission) -> None:
@@ -657,12 +659,12 @@ def test_a_base_ref_put_back_is_the_one_of_the_last_rebase(mission: Mission) -> 
 
 
 @pytest.mark.parametrize("name", ["x-1/foo", "x-1", "x-1/1/2", "x-1/7"])
-def test_refs_of_the_agents_do_not_stop_salvage(mission: Mission, name: str) -> None:
-    mission.agent.git("update-ref", f"refs/capsule/salvage/{name}", "HEAD")
-    (mission.path / "a.py").write_text("a")
-    kept = mission.again().salvage("abandoned")
-    assert mission.repo.git("show", f"{kept}:a.py") == "a"
-    assert mission.again().salvage("abandoned") == kept
+def test_refs_of_the_agents_do_not_stop_salvage(anywhere: Anywhere, name: str) -> None:
+    anywhere.agent.git("update-ref", f"refs/capsule/salvage/{name}", "HEAD")
+    (anywhere.path / "a.py").write_text("a")
+    kept = anywhere.again().salvage("abandoned")
+    assert anywhere.repo.git("show", f"{kept}:a.py") == "a"
+    assert anywhere.again().salvage("abandoned") == kept
 
 
 def test_a_ref_in_place_of_all_salvage_does_not_stop_it(mission: Mission) -> None:
@@ -671,27 +673,29 @@ def test_a_ref_in_place_of_all_salvage_does_not_stop_it(mission: Mission) -> Non
     assert mission.repo.git("show", f"{mission.again().salvage('abandoned')}:a.py") == "a"
 
 
-def test_a_deleted_branch_is_put_back(mission: Mission) -> None:
-    mission.agent.git("switch", "-q", "--detach")
-    mission.agent.git("branch", "-q", "-D", "capsule-x-1")
-    assert mission.place.checkpoint("a").head == mission.base == mission.repo.head(BRANCH)
+def test_a_deleted_branch_is_put_back(anywhere: Anywhere) -> None:
+    anywhere.agent.git("switch", "-q", "--detach")
+    anywhere.agent.git("branch", "-q", "-D", "capsule-x-1")
+    assert anywhere.place.checkpoint("a").head == anywhere.base == anywhere.repo.head(BRANCH)
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_repository_inside_the_worktree_is_refused_and_its_files_are_kept(mission: Mission, committed: bool) -> None:
-    nested = Repo(mission.path / "sub/inner")
+def test_a_repository_inside_the_worktree_is_refused_and_its_files_are_kept(
+    anywhere: Anywhere, committed: bool
+) -> None:
+    nested = Repo(anywhere.path / "sub/inner")
     nested.path.mkdir(parents=True)
     nested.git("init", "-q")
     nested.write("file", "precious")
     if committed:
         nested.commit()
-    for look in (mission.place.tree, lambda: mission.place.checkpoint("a")):
+    for look in (anywhere.place.tree, lambda: anywhere.place.checkpoint("a")):
         with pytest.raises(WorkspaceBroken, match="sub/inner"):
             look()
-    kept = mission.place.restore(mission.base_state())
-    assert mission.repo.git("show", f"{kept}:sub/inner/file") == "precious"
-    assert not (mission.path / "sub").exists()
-    assert len(list((mission.repo.path / ".git/capsule/salvaged").iterdir())) == 1
+    kept = anywhere.place.restore(anywhere.base_state())
+    assert anywhere.repo.git("show", f"{kept}:sub/inner/file") == "precious"
+    assert not (anywhere.path / "sub").exists()
+    assert len(list((anywhere.repo.path / ".git/capsule/salvaged").iterdir())) == 1
 
 
 def a_name_that_is_git_elsewhere(place: Path) -> None:
@@ -747,10 +751,10 @@ def test_what_git_does_not_store_is_refused_and_the_rest_is_kept(
     assert mission.repo.git("show", f"{mission.again().salvage('clean')}:work.py") == "more work"
 
 
-def test_a_file_that_git_does_not_store_is_on_the_shelf(mission: Mission) -> None:
-    a_name_that_is_git_elsewhere(mission.path)
-    mission.place.restore(mission.base_state())
-    shelf = mission.repo.path / ".git/capsule/salvaged"
+def test_a_file_that_git_does_not_store_is_on_the_shelf(anywhere: Anywhere) -> None:
+    a_name_that_is_git_elsewhere(anywhere.path)
+    anywhere.place.restore(anywhere.base_state())
+    shelf = anywhere.repo.path / ".git/capsule/salvaged"
     assert [file.read_text() for file in shelf.iterdir()] == ["odd"]
 
 
@@ -779,51 +783,51 @@ def test_submodules_of_the_base_stay_as_they_are(a_repo: Repo, git: Git) -> None
     assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
 
 
-def test_a_git_file_pointed_elsewhere_does_not_fool_us(mission: Mission, tmp_path: Path) -> None:
+def test_a_git_file_pointed_elsewhere_does_not_fool_us(anywhere: Anywhere, tmp_path: Path) -> None:
     evil = Repo(tmp_path / "evil")
     evil.path.mkdir()
     evil.git("init", "-q")
-    (mission.path / "new.py").write_text("new")
-    point = mission.place.checkpoint("a")
-    (mission.path / ".git").write_text(f"gitdir: {evil.path}/.git\n")
+    (anywhere.path / "new.py").write_text("new")
+    point = anywhere.place.checkpoint("a")
+    (anywhere.path / ".git").write_text(f"gitdir: {evil.path}/.git\n")
     with pytest.raises(WorkspaceBroken, match=r"\.git file"):
-        mission.place.tree()
-    assert mission.place.restore(point) == ""
-    assert mission.agent.head() == mission.base
-    assert (mission.path / "new.py").read_text() == "new"
+        anywhere.place.tree()
+    assert anywhere.place.restore(point) == ""
+    assert anywhere.agent.head() == anywhere.base
+    assert (anywhere.path / "new.py").read_text() == "new"
 
 
-def test_a_worktree_turned_into_a_repository_of_its_own_is_put_right(mission: Mission) -> None:
-    (mission.path / ".git").unlink()
-    mission.agent.git("init", "-q")
-    mission.agent.commit("mine", **{"new.py": "new"})
+def test_a_worktree_turned_into_a_repository_of_its_own_is_put_right(anywhere: Anywhere) -> None:
+    (anywhere.path / ".git").unlink()
+    anywhere.agent.git("init", "-q")
+    anywhere.agent.commit("mine", **{"new.py": "new"})
     with pytest.raises(WorkspaceBroken):
-        mission.place.checkpoint("a")
-    kept = mission.place.restore(mission.base_state())
-    assert mission.repo.git("show", f"{kept}:new.py") == "new"
-    assert len(list((mission.repo.path / ".git/capsule/salvaged").iterdir())) == 1
+        anywhere.place.checkpoint("a")
+    kept = anywhere.place.restore(anywhere.base_state())
+    assert anywhere.repo.git("show", f"{kept}:new.py") == "new"
+    assert len(list((anywhere.repo.path / ".git/capsule/salvaged").iterdir())) == 1
 
 
 @pytest.mark.parametrize("what", ["HEAD", "commondir", "gitdir"])
-def test_an_entry_the_agent_bent_is_broken_and_put_right(mission: Mission, what: str) -> None:
-    (mission.entry() / what).write_text("garbage\n")
+def test_an_entry_the_agent_bent_is_broken_and_put_right(anywhere: Anywhere, what: str) -> None:
+    (anywhere.entry() / what).write_text("garbage\n")
     with pytest.raises(WorkspaceBroken):
-        mission.place.checkpoint("a")
-    mission.place.restore(mission.base_state())
-    assert mission.agent.status() == ""
-    assert mission.place.head() == mission.base
+        anywhere.place.checkpoint("a")
+    anywhere.place.restore(anywhere.base_state())
+    assert anywhere.agent.status() == ""
+    assert anywhere.place.head() == anywhere.base
 
 
-def test_a_worktree_turned_into_a_link_is_not_followed(mission: Mission, tmp_path: Path) -> None:
-    mission.path.rename(tmp_path / "elsewhere")
-    mission.path.symlink_to(tmp_path / "elsewhere")
+def test_a_worktree_turned_into_a_link_is_not_followed(anywhere: Anywhere, tmp_path: Path) -> None:
+    anywhere.path.rename(tmp_path / "elsewhere")
+    anywhere.path.symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere/README").write_text("untouched")
     with pytest.raises(WorkspaceBroken):
-        mission.place.tree()
-    mission.place.restore(mission.base_state())
+        anywhere.place.tree()
+    anywhere.place.restore(anywhere.base_state())
     assert (tmp_path / "elsewhere/README").read_text() == "untouched"
-    assert not mission.path.is_symlink()
-    assert mission.agent.status() == ""
+    assert not anywhere.path.is_symlink()
+    assert anywhere.agent.status() == ""
 
 
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
@@ -876,13 +880,13 @@ def test_nothing_the_agent_plants_is_run(mission: Mission, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("key,value", [("core.bare", "true"), ("core.worktree", "/nowhere")])
-def test_settings_that_break_git_do_not_break_us(mission: Mission, key: str, value: str) -> None:
-    (mission.path / "new.py").write_text("new")
-    mission.repo.git("config", key, value)
-    point = mission.again().checkpoint("a")
-    mission.again().gate(point.tree)
-    mission.again().remove(branch=True)
-    assert not mission.path.exists()
+def test_settings_that_break_git_do_not_break_us(anywhere: Anywhere, key: str, value: str) -> None:
+    (anywhere.path / "new.py").write_text("new")
+    anywhere.repo.git("config", key, value)
+    point = anywhere.again().checkpoint("a")
+    anywhere.again().gate(point.tree)
+    anywhere.again().remove(branch=True)
+    assert not anywhere.path.exists()
 
 
 def test_a_link_called_worklog_is_not_followed(mission: Mission, tmp_path: Path) -> None:
@@ -899,16 +903,16 @@ def test_a_link_called_worklog_is_not_followed(mission: Mission, tmp_path: Path)
     assert not (mission.path / "worklog.md").is_symlink()
 
 
-def test_a_folder_turned_into_a_link_is_not_followed(mission: Mission, tmp_path: Path) -> None:
+def test_a_folder_turned_into_a_link_is_not_followed(anywhere: Anywhere, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "app.py").write_text("untouched")
-    shutil.rmtree(mission.path / "src")
-    (mission.path / "src").symlink_to(outside)
-    mission.place.restore(mission.base_state())
+    shutil.rmtree(anywhere.path / "src")
+    (anywhere.path / "src").symlink_to(outside)
+    anywhere.place.restore(anywhere.base_state())
     assert (outside / "app.py").read_text() == "untouched"
-    assert (mission.path / "src/app.py").read_text() == "print('one')\n"
-    assert not (mission.path / "src").is_symlink()
+    assert (anywhere.path / "src/app.py").read_text() == "print('one')\n"
+    assert not (anywhere.path / "src").is_symlink()
 
 
 # The gate
@@ -918,7 +922,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
     (anywhere.path / "new.py").write_text("new")
     (anywhere.path / "worklog.md").write_text("log")
     tree = anywhere.place.tree()
-    gate = anywhere.place.gate(tree)
+    gate, _ = anywhere.place.gate(tree)
     assert (gate / "new.py").read_text() == "new"
     assert not (gate / "worklog.md").exists()
     assert Repo(gate).git("rev-parse", "HEAD") == anywhere.base
@@ -926,7 +930,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
 
 def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
     tree = anywhere.place.tree()
-    gate = anywhere.place.gate(tree)
+    gate, _ = anywhere.place.gate(tree)
     (gate / "x.pyc").write_text("stale")
     (gate / "build").mkdir()
     (gate / "debris").write_text("x")
@@ -939,7 +943,7 @@ def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
 
 
 def test_the_gate_comes_back_after_it_was_deleted(anywhere: Anywhere) -> None:
-    gate = anywhere.place.gate(anywhere.place.tree())
+    gate, _ = anywhere.place.gate(anywhere.place.tree())
     shutil.rmtree(gate)
     anywhere.again().gate(anywhere.place.tree())
     assert (gate / "README").exists()
@@ -1075,15 +1079,11 @@ def interrupted(*_: object, **__: object) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def test_a_hand_over_repeated_late_does_not_turn_back_what_came_after(mission: Mission) -> None:
+def test_a_trailer_that_an_agent_forged_keeps_no_work_out(mission: Mission) -> None:
+    mission.agent.commit("mine\n\nCapsule-Step: x-1/build#1", **{"one.py": "one"})
     (mission.path / "two.py").write_text("two")
-    first = mission.place.checkpoint("build#1")
-    mission.place.hand_over(first, "two", "x-1/build#1")
-    (mission.path / "two.py").write_text("three")
-    mission.place.hand_over(mission.again().checkpoint("build#2"), "three", "x-1/build#2")
-    mission.again().hand_over(first, "two", "x-1/build#1")
-    assert mission.repo.git("show", f"{BRANCH}:two.py") == "three"
-    assert mission.agent.status() == ""
+    mission.place.hand_over(mission.place.checkpoint("build#1"), "two", "x-1/build#1")
+    assert mission.repo.git("show", f"{BRANCH}:two.py") == "two"
 
 
 def test_a_step_without_work_makes_no_commit(mission: Mission) -> None:
@@ -1175,12 +1175,12 @@ def test_a_worktree_of_the_users_own_is_neither_salvaged_nor_removed(a_repo: Rep
     assert a_repo.head("feature") == Repo(place.path).head()
 
 
-def test_a_mission_without_its_base_ref_is_still_ours_to_end(mission: Mission) -> None:
-    (mission.path / "a.py").write_text("a")
-    mission.agent.git("update-ref", "-d", BASE)
-    assert mission.repo.git("show", f"{mission.again().salvage('clean')}:a.py") == "a"
-    mission.again().remove(branch=True)
-    assert not mission.path.exists()
+def test_a_mission_without_its_base_ref_is_still_ours_to_end(anywhere: Anywhere) -> None:
+    (anywhere.path / "a.py").write_text("a")
+    anywhere.agent.git("update-ref", "-d", BASE)
+    assert anywhere.repo.git("show", f"{anywhere.again().salvage('clean')}:a.py") == "a"
+    anywhere.again().remove(branch=True)
+    assert not anywhere.path.exists()
 
 
 def test_salvage_keeps_commits_checkpoints_and_loose_files(mission: Mission) -> None:
@@ -1210,12 +1210,12 @@ def test_work_that_only_a_checkpoint_holds_is_salvaged(mission: Mission) -> None
     mission.repo.git("merge-base", "--is-ancestor", point.commit, kept)
 
 
-def test_salvage_works_without_the_worktree(mission: Mission) -> None:
-    (mission.path / "a.py").write_text("a")
-    mission.place.checkpoint("one")
-    shutil.rmtree(mission.path)
-    kept = mission.again().salvage("abandoned")
-    assert mission.repo.git("show", f"{kept}:a.py") == "a"
+def test_salvage_works_without_the_worktree(anywhere: Anywhere) -> None:
+    (anywhere.path / "a.py").write_text("a")
+    anywhere.place.checkpoint("one")
+    shutil.rmtree(anywhere.path)
+    kept = anywhere.again().salvage("abandoned")
+    assert anywhere.repo.git("show", f"{kept}:a.py") == "a"
 
 
 @pytest.mark.parametrize("branch", [True, False])
@@ -1238,28 +1238,28 @@ def test_a_branch_that_was_kept_is_taken_up_again(mission: Mission) -> None:
     assert (mission.path / "a.py").read_text() == "a"
 
 
-def a_folder_without_its_git_file(m: Mission) -> None:
+def a_folder_without_its_git_file(m: Anywhere) -> None:
     (m.path / ".git").unlink()
 
 
-def no_folder(m: Mission) -> None:
+def no_folder(m: Anywhere) -> None:
     shutil.rmtree(m.path)
 
 
-def no_entry(m: Mission) -> None:
+def no_entry(m: Anywhere) -> None:
     shutil.rmtree(m.entry())
 
 
-def locks_on_the_refs(m: Mission) -> None:
+def locks_on_the_refs(m: Anywhere) -> None:
     lock(m.repo.path / f".git/{BRANCH}.lock")
     lock(m.repo.path / ".git/packed-refs.lock")
 
 
-def no_branch(m: Mission) -> None:
+def no_branch(m: Anywhere) -> None:
     m.repo.git("update-ref", "-d", BRANCH)
 
 
-def a_locked_worktree(m: Mission) -> None:
+def a_locked_worktree(m: Anywhere) -> None:
     m.repo.git("worktree", "lock", str(m.path))
 
 
@@ -1274,13 +1274,13 @@ HALF_REMOVED = (
 
 
 @pytest.mark.parametrize("crash", HALF_REMOVED)
-def test_remove_completes_what_a_crash_left(mission: Mission, crash: Callable[[Mission], None]) -> None:
-    crash(mission)
-    mission.again().remove(branch=True)
-    assert not mission.path.exists()
-    assert mission.repo.refs(BRANCH) == mission.repo.refs("refs/capsule") == []
-    assert len(mission.repo.git("worktree", "list").splitlines()) == 1
-    mission.again().prepare(mission.base)
+def test_remove_completes_what_a_crash_left(anywhere: Anywhere, crash: Callable[[Anywhere], None]) -> None:
+    crash(anywhere)
+    anywhere.again().remove(branch=True)
+    assert not anywhere.path.exists()
+    assert anywhere.repo.refs(BRANCH) == anywhere.repo.refs("refs/capsule") == []
+    assert len(anywhere.repo.git("worktree", "list").splitlines()) == 1
+    anywhere.again().prepare(anywhere.base)
 
 
 def test_a_branch_somebody_has_checked_out_is_not_deleted(mission: Mission, tmp_path: Path) -> None:
@@ -1295,6 +1295,6 @@ def test_two_missions_do_not_meet(mission: Mission) -> None:
     other.prepare(mission.base)
     (other.path / "b").write_text("b")
     (mission.path / "a").write_text("a")
-    assert other.gate(other.tree()) != mission.place.gate(mission.place.tree())
+    assert other.gate(other.tree())[0] != mission.place.gate(mission.place.tree())[0]
     mission.place.remove(branch=True)
     assert [change.path for change in other.changes(mission.base, other.tree())] == ["b"]

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.costs import costs_below, grows_linearly
 
-from capsule.core.json_scan import DEEPEST, WINDOW, last_object
+from capsule.core.json_scan import DEEPEST, WINDOW, last_object, object_at_the_end
 
 SIGNAL: dict[str, object] = {
     "status": "PASS",
@@ -289,3 +289,21 @@ def test_cost_grows_in_proportion_to_the_input(nest: Callable[[int], bytes]) -> 
         return lambda: last_object(text)
 
     assert grows_linearly(work, 20_000, 160_000)
+
+
+AT_THE_END = {
+    "alone": (b'{"a": 1}', {"a": 1}),
+    "after words": (b'Done: {"a": 1}\n', {"a": 1}),
+    "in a fence": (b'```json\n{"a": 1}\n```\n\n', {"a": 1}),
+    "in colour": (b'\x1b[32m{"a": 1}\x1b[0m\n', {"a": 1}),
+    "the last of two": (b'{"b": 2} {"a": 1}', {"a": 1}),
+    "before a word": (b'{"a": 1} or so', None),
+    "before half an object": (b'{"a": 1}\n{"b": ', None),
+    "before a brace": (b'{"a": 1}\nint main() { }}', None),
+    "nothing": (b"", None),
+}
+
+
+@pytest.mark.parametrize(("text", "found"), AT_THE_END.values(), ids=AT_THE_END.keys())
+def test_an_object_at_the_end_has_nothing_behind_it(text: bytes, found: dict[str, object] | None) -> None:
+    assert object_at_the_end(text) == found

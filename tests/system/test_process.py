@@ -270,11 +270,11 @@ def test_a_command_that_has_said_its_last_word_is_ended_as_if_it_had_exited(keep
 
 def test_a_command_that_goes_on_after_what_looked_like_its_last_word_is_not_ended(keeper: Keeper, place: Place) -> None:
     """Also where it is asked about while the next word is on its way."""
-    script = "echo last; sleep 0.5; echo more; exec sleep 2"
-    command = place.shell(script, last_word=lambda: 1.2 if place.out.endswith("last\n") else None)
+    script = "echo last; sleep 1.5; echo more; exec sleep 3"
+    command = place.shell(script, last_word=lambda: 2.5 if place.out.endswith("last\n") else None)
     ended = keeper.run(command)
     assert (ended.why, ended.exit_code, ended.detail, place.out) == ("exited", 0, "", "last\nmore\n")
-    assert ended.seconds >= 2.5
+    assert ended.seconds >= 4.5
 
 
 def test_words_on_stderr_are_no_life_after_the_last_word(keeper: Keeper, place: Place) -> None:

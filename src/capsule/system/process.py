@@ -34,7 +34,7 @@ GRACE = 5.0
 MARKER = "CAPSULE_KEEPER"
 LOOK_INTERVAL = 0.25
 # As long as this it must have been silent to be asked whether it has said its last word.
-SETTLED = 0.25
+SETTLED = 1.0
 _LOOKS_TO_BE_SURE = 12
 # A keeper asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
 PATIENCE = keeper.KILL_LIMIT + 5.0

@@ -48,7 +48,7 @@ from capsule.workspaces.checkouts import (
 )
 from capsule.workspaces.repository import checked_out
 from capsule.workspaces.step_commits import find_step, message_of
-from capsule.workspaces.trees import ABSENT, ARTEFACTS, graft, is_artefact, modes_of, with_changes
+from capsule.workspaces.trees import ABSENT, ARTEFACTS, graft, is_artefact, merged_from, modes_of, with_changes
 
 Read = Callable[[str], bytes | None]
 Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mapping[str, bytes], tuple[str, ...]]]
@@ -256,8 +256,7 @@ class GitBooks:
         if all(moved.get(d.path, d.new) == d.new for d in changes):
             return with_changes(git, held, changes, git.capsule_dir / "git")
         theirs = with_changes(git, git.tree_in(work.head), changes, git.capsule_dir / "git")
-        commit = git.commit_tree(theirs, [work.head], "work", by=git.identity, date="@0 +0000")
-        merged, conflicts = git.merge_trees(tip, commit)
+        merged, conflicts = merged_from(git, work.head, tip, theirs)
         if conflicts:
             raise Conflicts(conflicts)
         return graft(git, merged, tip, self._artefacts)

@@ -105,7 +105,22 @@ def _edited(git: Git, place: Place, changes: Sequence[Difference]) -> list[str]:
         unlike = _unlike(git, place.path, left, stamps, scratch) if left else set()
     finally:
         scratch.unlink(missing_ok=True)
-    return sorted(shown(path) for path in in_index | unlike)
+    return sorted(shown(path) for path in in_index | unlike | _blocked(place.path, on_disk))
+
+
+def _blocked(worktree: Path, changes: Sequence[Difference]) -> set[bytes]:
+    """Return new paths that have no room: a file or a link stands for a folder on the way, or a filled folder there."""
+    known = {worktree / os.fsdecode(change.path) for change in changes}
+
+    def has_room(file: Path) -> bool:
+        above = [parent for parent in file.parents if parent.is_relative_to(worktree) and parent not in known]
+        if any(parent.is_symlink() or (parent.exists() and not parent.is_dir()) for parent in above[:-1]):
+            return False
+        below = file.rglob("*") if file.is_dir() and not file.is_symlink() else ()
+        return all(path in known or (path.is_dir() and not path.is_symlink()) for path in below)
+
+    arriving = [change.path for change in changes if change.new[0] != ABSENT]
+    return {path for path in arriving if not has_room(worktree / os.fsdecode(path))}
 
 
 def bring_along(git: Git, place: Place, old: str, new: str, *, saved: bool = False) -> list[str]:

@@ -265,7 +265,7 @@ class GitWorktree(GitPlace):
 
     def _keep_what_stands(self, standing: Standing, there: str, entry: Path, checkpoint: Checkpoint) -> str:
         stray = "" if standing.home else self._git.resolve("HEAD", entry)
-        held = [oid for oid in (checkpoint.commit, standing.newest) if oid]
+        held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
         return self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
 
     def _point_at(self, head: str, entry: Path) -> None:

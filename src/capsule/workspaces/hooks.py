@@ -8,19 +8,18 @@ would be committed. What a commit-msg hook writes into the message is not taken 
 from __future__ import annotations
 
 import os
-import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError
-from capsule.system.files import read_regular, tail_bytes
+from capsule.system.files import tail_bytes
 from capsule.system.git import Git
 from capsule.workspaces.provision import RunSetup
 
 _TAIL = 4096
-_LARGEST = 1024 * 1024
-_HOOKS_PATH = re.compile(rb"(?im)^[ \t]*hookspath[ \t]*=[ \t]*\"?([^\"\r\n]*)")
+_ASKED = ("pre-commit", "commit-msg")
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Hooks:
         self.git.content("update-index", "-q", "--refresh", index=index, worktree=self.place, ok=(0, 1))
         words.write_text(message)
         said = ""
-        for hook, *args in (("pre-commit",), ("commit-msg", str(words))):
+        for hook, args in zip(_ASKED, ([], [str(words)]), strict=True):
             content, output = self._ask(hook, args, index)
             said = "\n".join(filter(None, (said, output)))
             if not content:
@@ -49,18 +48,20 @@ class Hooks:
             return False, f"A hook changed what was to be committed.\n{said}"
         return True, said
 
-    def tracked(self, tree: str) -> list[str]:
-        """Files of a tree that are hooks themselves, where the settings look for them inside the project."""
-        home = Path(os.environ.get("HOME", "/nonexistent"))
-        user = (home / ".gitconfig", Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / "git/config")
-        settings = (self.git.common_dir / "config", self.git.common_dir / "config.worktree", *user)
-        named = {line[1].strip().rstrip(b"/") for file in settings for line in _HOOKS_PATH.finditer(_content(file))}
-        folders = tuple(name.removeprefix(b"./") + b"/" for name in named if name and not name.startswith((b"/", b"~")))
-        return [os.fsdecode(e.path) for e in self.git.list_tree(tree, recursive=True) if e.path.startswith(folders)]
+    def among(self, paths: Sequence[str]) -> list[str]:
+        """Return which of these paths in the place are hooks themselves; git is asked where it looks for them."""
+        log = self._log("hook-folder")
+        self.run("git rev-parse --git-path hooks", self.place, log)
+        folder = self.place / _end_of(log).rpartition("\n")[2]
+        theirs = {Path(os.path.normpath(folder)), folder.resolve(), *((folder / hook).resolve() for hook in _ASKED)}
+        return [path for path in paths if any((self.place / path).is_relative_to(each) for each in theirs)]
+
+    def _log(self, name: str) -> Path:
+        self.logs.mkdir(parents=True, exist_ok=True)
+        return self.logs / f"{name}.log"
 
     def _ask(self, hook: str, args: list[str], index: Path) -> tuple[bool, str]:
-        log = self.logs / f"hook-{hook}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
+        log = self._log(f"hook-{hook}")
         asked = ("env", f"GIT_INDEX_FILE={index}", "GIT_EDITOR=:", "git", "hook", "run", "--ignore-missing", hook)
         try:
             self.run(shlex.join((*asked, *(("--", *args) if args else ()))), self.place, log)
@@ -71,10 +72,3 @@ class Hooks:
 
 def _end_of(log: Path) -> str:
     return tail_bytes(log, _TAIL).decode(errors="replace").strip() if log.exists() else ""
-
-
-def _content(file: Path) -> bytes:
-    try:
-        return read_regular(file.resolve(), _LARGEST)
-    except OSError:
-        return b""

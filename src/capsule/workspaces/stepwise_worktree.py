@@ -25,7 +25,7 @@ from capsule.workspaces.git_worktree import LARGEST_WORKLOG, GitWorktree
 from capsule.workspaces.hooks import Hooks
 from capsule.workspaces.linked import remove_tree
 from capsule.workspaces.private_git import Left
-from capsule.workspaces.trees import graft
+from capsule.workspaces.trees import graft, merged_from
 
 
 class StepwiseWorktree(GitWorktree):
@@ -74,7 +74,7 @@ class StepwiseWorktree(GitWorktree):
     def _merged_with(self, tip: str, base: str, work: str) -> tuple[str, Sequence[str]]:
         if work == self._git.tree_in(base):
             return self._git.tree_in(tip), ()
-        merged, conflicts = self._git.merge_trees(tip, self._commit(work, [base], "work"))
+        merged, conflicts = merged_from(self._git, base, tip, work)
         return graft(self._git, merged, tip, (*self._artefacts, *conflicts)), conflicts
 
     def _tip(self) -> str:
@@ -139,8 +139,7 @@ class StepwiseWorktree(GitWorktree):
             raise Refused("There is no shell to run hooks in.", "Turn them off: git.hooks: false")
         self._require_whole()
         hooks = Hooks(self._git, self.path, self._notes, self._logs, self._provisions.run_setup)
-        theirs = {*hooks.tracked(tree), *hooks.tracked(self._git.tree_in(self._base()))}
-        bent = [change.path for change in self.changes(self._base(), tree) if change.path in theirs]
+        bent = hooks.among([change.path for change in self.changes(self._base(), tree)])
         if bent:
             return False, f"The hooks themselves were changed: {', '.join(bent)}."
         before = self._snapshots.to_judge(self._base())

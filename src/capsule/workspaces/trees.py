@@ -8,7 +8,7 @@ from pathlib import Path
 
 from capsule.system.files import temp_path
 from capsule.system.git import Git
-from capsule.system.git_objects import Difference, Entry, read_entry
+from capsule.system.git_objects import Difference, Entry, Identity, read_entry
 
 # Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
@@ -62,6 +62,18 @@ def _graft_below(git: Git, ours: Entry | None, theirs: Entry | None, paths: list
 
 def _folder(git: Git, tree: str) -> dict[bytes, Entry]:
     return {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
+
+
+def merged_from(git: Git, base: str, tip: str, work: str) -> tuple[str, tuple[str, ...]]:
+    """Merge a tree into a commit as if both had come from `base`; the result, and the paths in conflict.
+
+    A branch may have lost the commit that the work is based on (it was amended, or undone). By history, what that
+    commit did would count as work and come back.
+    """
+    by, date = Identity("Capsule", "capsule@localhost"), "@0 +0000"
+    start = git.commit_tree(git.tree_in(base), [], "base", by=by, date=date)
+    ours, theirs = (git.commit_tree(tree, [start], "work", by=by, date=date) for tree in (git.tree_in(tip), work))
+    return git.merge_trees(ours, theirs)
 
 
 def with_files(git: Git, tree: str, files: Mapping[str, bytes], scratch: Path) -> str:
