@@ -39,7 +39,7 @@ SETTINGS = {
     "workflow.default": "The workflow of an item. `auto`: `change` for a backlog, `tdd` for beads.",
     "workflow.by_type": "Workflows by type of item, such as `{bug: hotfix}`.",
     "workflow.by_tag": "Workflows by tag; a tag wins over the type.",
-    "workspace.publish": "How work gets to your branch: `merge` at the end, or in `steps`; `auto` as the workflow says.",
+    "workspace.publish": "How work gets to your branch: `merge` at the end, or in `steps`; `auto` asks the workflow.",
     "workspace.kind": "Retired. Every mission has a worktree of its own; `workspace.publish` takes its place.",
     "workspace.setup": "A command that makes a fresh worktree usable, such as `npm ci`; again when its inputs change.",
     "workspace.copy": "Globs of untracked files to copy into a worktree, such as `.env`. They are never merged.",

@@ -22,6 +22,7 @@ import msgspec
 from capsule.core.errors import SettingsError
 from capsule.core.workflow import Phase, Workflow, parse_workflow
 from capsule.plain_files import as_text, parse_yaml, read_plain
+from capsule.settings import PUBLISH
 
 _PACKAGE = Path(__file__).parent
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?", re.ASCII)
@@ -97,7 +98,9 @@ class Catalog:
     def workflow(self, name: str) -> Workflow:
         """Parsed and checked: everything it names exists."""
         file = self._find("workflow", name)
-        workflow = parse_workflow(parse_yaml(file.data(), file.where), source=file.where, name=name)
+        workflow = parse_workflow(
+            _as_stored(parse_yaml(file.data(), file.where), file.where), source=file.where, name=name
+        )
         if workflow.name != name:
             hint = "A workflow has the name of its file: leave `name` out."
             raise SettingsError(f"{file.where} calls itself {workflow.name!r}.", hint)
@@ -196,3 +199,13 @@ def doors(kind: str) -> dict[str, str]:
         raise SettingsError(f"There is no kind of door called {kind!r}.", f"There are: {', '.join(_DOORS)}.")
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
     return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}
+
+
+def _as_stored(data: object, where: str) -> object:
+    """A workflow file's content, with `publish` in the words that workflows are stored in."""
+    if not isinstance(data, dict) or "publish" not in data:
+        return data
+    how = data["publish"]
+    if how not in PUBLISH:
+        raise SettingsError(f"{where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
+    return {**{key: value for key, value in data.items() if key != "publish"}, "workspace": PUBLISH[how]}

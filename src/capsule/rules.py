@@ -139,7 +139,7 @@ def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Work
     """
     from msgspec.structs import replace
 
-    from capsule.core.workflow import PUBLISH
+    from capsule.settings import PUBLISH
 
     retries, publish = settings.execution.max_retries, settings.workspace.publish if in_backlog else "merge"
     if retries is not None:

@@ -196,6 +196,9 @@ class Settings(_Section, frozen=True):
     merge: MergeOptions = MergeOptions()
 
 
+PUBLISH = {"merge": "worktree", "steps": "checkout"}
+"""How work is published, and the word that a workflow has for it in the journal."""
+
 NOT_YET = ("merge.push",)
 """Settled names that this version does not act on yet. Whoever sets one is told so, instead of wondering."""
 
@@ -256,7 +259,7 @@ def load_settings(
 def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
     """Read `workspace.kind` as what takes its place, and say so."""
     kind, publish = ("workspace", "kind"), ("workspace", "publish")
-    meant = {"worktree": "merge", "checkout": "steps"}.get(str(values.get(kind)))
+    meant = {word: how for how, word in PUBLISH.items()}.get(str(values.get(kind)))
     if meant is None:
         return ()
     if publish not in values:

@@ -60,15 +60,11 @@ class Project:
     @cached_property
     def branch(self) -> str:
         """The branch that is checked out when somebody first asks; '' where HEAD is detached."""
-        from capsule.workspaces.repository import checked_out
-
-        return checked_out(self.git)
+        return self.git.checked_out()
 
     def file_of_its_branch(self, path: str) -> bytes | None:
         """A file as that branch has it, where the user has switched to another one since; None where not."""
-        from capsule.workspaces.repository import checked_out
-
-        if checked_out(self.git) == self.branch:
+        if self.git.checked_out() == self.branch:
             return None
         return self.git.read_file(self.git.ref(f"refs/heads/{self.branch}"), path)
 
@@ -105,6 +101,7 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
     project = Project(Git.find(place), flags or {})
+    _refuse_what_is_no_text(project.root, project.git.common_dir)
     home = project.root / ".capsule"
     if home.exists() and not home.is_dir():
         raise CapsuleError(f"{home} is not a folder.", "Move it away: Capsule keeps its papers there.")
@@ -114,6 +111,18 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
     _check_after_a_crash(project)
     return project
+
+
+def _refuse_what_is_no_text(*paths: Path) -> None:
+    """Agents, the journal and reports name the project by its path, in UTF-8."""
+    for path in paths:
+        name = os.fsencode(path)
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            shown = name.decode(errors="backslashreplace")
+            hint = "Rename the folder whose name it is, and go on there."
+            raise CapsuleError(f"The path {shown} is not valid UTF-8, and agents cannot be told it.", hint) from None
 
 
 def _check_after_a_crash(project: Project) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 
 import pytest
 
-from .conftest import COMMIT, ITEM, Project, assert_clear, honest, said
+from .conftest import COMMIT, ITEM, Project, assert_clear, bead, honest, said
 
 FRESH = f"capsule run {ITEM} --fresh"
 
@@ -142,3 +143,14 @@ def test_where_main_is_gone_another_branch_can_be_worked_for(a_mission_at_execut
     project.git("branch", "-m", "main", "trunk")
     assert project.run("--fresh", "--into=trunk").code == 0
     assert project.answer("trunk") == "42"
+
+
+def test_a_run_goes_on_with_other_items_where_one_has_lost_an_object(a_mission_to_lose: Project) -> None:
+    project = a_mission_to_lose
+    lose(project, project.head(f"refs/capsule/checkpoints/{ITEM}"))
+    rows = [*project.beads.read_text().splitlines(), json.dumps(bead(id="demo-2", title="Another"))]
+    project.beads.write_text("\n".join(rows) + "\n")
+    answer = project.capsule("run")
+    assert FRESH in answer.out + answer.err
+    assert project.status_of("demo-2") == "closed"
+    assert project.answer() == "42"

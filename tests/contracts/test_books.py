@@ -20,6 +20,7 @@ from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
+from capsule.wiring import open_books, open_project, open_tracker
 from capsule.workspaces import books as books_module
 from capsule.workspaces.books import GitBooks, Read
 from capsule.workspaces.repository import exclude_artefacts
@@ -527,6 +528,27 @@ def test_a_user_on_another_branch_is_not_disturbed(worked: Worked) -> None:
     worked.repo.git("stash", "-q")
     worked.repo.git("switch", "-q", "main")
     assert worked.repo.status() == ""
+
+
+def test_a_backlog_is_read_from_its_branch_once_the_user_is_on_another(a_repo: Repo) -> None:
+    def backlog(status: str) -> str:
+        return f"schema_version: 1\nlast_id: 1\nitems:\n- id: WRK-001\n  title: t\n  status: {status}\n"
+
+    a_repo.git("branch", "topic")
+    a_repo.commit("backlog", **{"BACKLOG.yaml": backlog("new")})
+    project = open_project(str(a_repo.path))
+    tracker = open_tracker(project)
+    books = open_books(project, tracker)
+    assert books and tracker.item("WRK-001").status is Status.NEW
+    a_repo.git("switch", "-q", "topic")
+    assert not (a_repo.path / "BACKLOG.yaml").exists()
+    books.write(BookEntry("k", "m", (Assign("WRK-001", {"status": "scoped"}),), branch="main"))
+    assert tracker.item("WRK-001").status is Status.SCOPED
+    assert a_repo.status() == ""
+    assert not (a_repo.path / "BACKLOG.yaml").exists()
+    a_repo.git("switch", "-q", "main")
+    a_repo.write("BACKLOG.yaml", backlog("ready"))
+    assert tracker.item("WRK-001").status is Status.READY
 
 
 def test_a_user_who_switches_between_the_swap_and_the_save_is_not_disturbed(

@@ -7,6 +7,7 @@ import os
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -331,8 +332,9 @@ def test_where_no_word_is_known_the_status_tells(bench: Bench, tmp_path: Path, s
 
 def test_a_sandbox_that_fails_is_nobodys_answer(bench: Bench) -> None:
     class Around:
-        def around(self, argv: tuple[str, ...], **_: object) -> tuple[str, ...]:
-            return ("sh", "-c", "echo bwrap: No permissions to create a new namespace >&2; exit 1")
+        @contextmanager
+        def around(self, argv: tuple[str, ...], **_: object) -> Iterator[tuple[str, ...]]:
+            yield ("sh", "-c", "echo bwrap: No permissions to create a new namespace >&2; exit 1")
 
     bench.does("echo never")
     failure = bench.agent(sandbox=Around()).run(bench.briefing()).failure
@@ -344,8 +346,9 @@ def test_a_sandbox_that_fails_is_nobodys_answer(bench: Bench) -> None:
 @pytest.mark.parametrize(("inside", "said"), [(False, "unset"), (True, "1")])
 def test_it_is_told_of_a_sandbox_only_where_there_is_one(bench: Bench, inside: bool, said: str) -> None:
     class Around:
-        def around(self, argv: tuple[str, ...], *, grounds: Grounds, **about: object) -> tuple[str, ...]:
-            return ("env", "INSIDE=yes", *argv)
+        @contextmanager
+        def around(self, argv: tuple[str, ...], *, grounds: Grounds, **about: object) -> Iterator[tuple[str, ...]]:
+            yield ("env", "INSIDE=yes", *argv)
 
     bench.does('echo "${IS_SANDBOX-unset} $CLAUDE_CODE_MAX_RETRIES"')
     transcript = bench.agent(sandbox=Around() if inside else None).run(bench.briefing())

@@ -19,6 +19,7 @@ from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
 
 from ..conftest import Repo
+from .test_workspaces import KINDS
 
 BRANCH = "refs/heads/capsule-x-1"
 
@@ -26,8 +27,9 @@ BRANCH = "refs/heads/capsule-x-1"
 class Alone(Repo):
     """An agent that was let in; `git` is its git, as it is inside."""
 
-    def __init__(self, repo: Repo) -> None:
+    def __init__(self, repo: Repo, kind: Callable[..., GitWorktree] = GitWorktree) -> None:
         self.repo = repo
+        self.kind = kind
         self.base = repo.head()
         self.place = self.another()
         exclude_artefacts(Git.find(repo.path), self.base)
@@ -39,7 +41,7 @@ class Alone(Repo):
 
     def another(self) -> GitWorktree:
         """Another process: nothing remembered."""
-        return GitWorktree(Git.find(self.repo.path), "x-1", confined=True)
+        return self.kind(Git.find(self.repo.path), "x-1", confined=True)
 
     @property
     def state(self) -> Checkpoint:
@@ -196,6 +198,7 @@ def with_a_link_for_objects(agent: Alone) -> None:
     (agent.private / "objects").symlink_to("moved")
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -207,7 +210,10 @@ def with_a_link_for_objects(agent: Alone) -> None:
         with_a_link_for_objects,
     ],
 )
-def test_commits_that_are_not_sound_are_refused_and_kept_apart(agent: Alone, spoil: Callable[[Alone], None]) -> None:
+def test_commits_that_are_not_sound_are_refused_and_kept_apart(
+    a_repo: Repo, spoil: Callable[[Alone], None], kind: str
+) -> None:
+    agent = Alone(a_repo, KINDS[kind])
     spoil(agent)
     with pytest.raises(WorkspaceBroken, match="refused"):
         agent.place.see_out()
@@ -216,6 +222,7 @@ def test_commits_that_are_not_sound_are_refused_and_kept_apart(agent: Alone, spo
     assert [file.suffix for file in (agent.repo.path / ".git/capsule/salvaged").iterdir()] == [".git"]
     agent.place.restore(agent.state)
     assert agent.place.head() == agent.base
+    assert agent.place.tree() == agent.repo.head("main^{tree}")
     agent.repo.fsck()
 
 

@@ -326,6 +326,18 @@ def test_commits_that_a_person_made_in_the_place_are_work(desk: Desk) -> None:
     assert mine not in desk.repo.git("rev-list", "main")
 
 
+def test_commits_that_a_person_made_after_a_kill_are_work(desk: Desk) -> None:
+    desk.place.restore(desk.start())
+    desk.place.let_in()
+    desk.place = desk.again()
+    assert desk.agent.status() == ""
+    desk.agent.commit("by hand", mine="mine\n")
+    desk.place.see_out()
+    assert desk.place.touched_outside_commit() == ["mine"]
+    assert desk.agent.head() == desk.base
+    assert desk.show(desk.book(desk.place.checkpoint("build#1")), "mine") == "mine"
+
+
 def test_a_settled_place_is_as_the_commit(desk: Desk) -> None:
     booked = desk.book(desk.work())
     assert desk.again().settled(booked) == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))

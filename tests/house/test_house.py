@@ -99,9 +99,8 @@ def test_no_exception_is_swallowed_without_a_word() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_fits_a_sitting_and_a_function_a_glance(path: Path) -> None:
+def test_a_function_fits_a_glance(path: Path) -> None:
     tree = ast.parse(path.read_text())
-    assert path.read_text().count("\n") <= 450
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef):
             assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is too long"

@@ -17,14 +17,15 @@ from msgspec.structs import replace
 from capsule.core.briefing import Grounds
 from capsule.system import layers
 from capsule.system.process import Keeper
-from capsule.system.sandbox import fault_of_its_own
+from capsule.system.sandbox import PROGRAM, fault_of_its_own
 from tests.costs import given_time
 
 from .conftest import Place
 from .rooms import NOBODY, Room, a_program, as_an_ordinary_user, needs_bubblewrap, needs_root
 
 pytestmark = needs_bubblewrap
-needs_layers = pytest.mark.skipif(bool(layers.fault()), reason="the kernel makes no overlays for us")
+BUBBLEWRAP = shutil.which(PROGRAM) or ""
+needs_layers = pytest.mark.skipif(bool(layers.fault(BUBBLEWRAP)), reason="the kernel makes no overlays for us")
 
 
 def digest(top: Path) -> dict[str, str]:
@@ -192,10 +193,10 @@ def test_a_layered_command_dies_with_whoever_started_it(room: Room, dependencies
 def test_what_a_killed_run_left_is_removed_by_the_next(room: Room, dependencies: Grounds, scratch: Path) -> None:
     code = (
         "import sys\nfrom capsule.system.layers import laid\n"
-        "with laid(sys.argv[1:], copy=False) as found:\n"
+        "with laid(sys.argv[2:], sys.argv[1], copy=False) as found:\n"
         "    print(found.folder, flush=True)\n    sys.stdin.read()\n"
     )
-    argv = [sys.executable, "-c", code, str(room.root / ".venv")]
+    argv = [sys.executable, "-c", code, BUBBLEWRAP, str(room.root / ".venv")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout
         folder = Path(owner.stdout.readline().strip())
@@ -229,7 +230,13 @@ def test_without_overlays_tests_read_and_agents_get_a_copy(room: Room, dependenc
 
 @pytest.mark.usefixtures("no_overlays")
 def test_the_reason_why_there_are_no_layers_is_told() -> None:
-    assert layers.fault() == "unshare: unshare failed: Operation not permitted"
+    assert layers.fault(BUBBLEWRAP) == "unshare: unshare failed: Operation not permitted"
+
+
+def test_a_bubblewrap_that_cannot_show_layers_gets_none(tmp_path: Path) -> None:
+    """It may be allowed what it does by itself, and not what it would have to do in another's namespace."""
+    bubblewrap = a_program(tmp_path / "bwrap", "echo 'bwrap: No permissions to create new namespace' >&2; exit 1")
+    assert layers.fault(str(bubblewrap)) == "bwrap: No permissions to create new namespace"
 
 
 @needs_layers

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as with_fields
 
-from capsule.core.briefing import Grounds
+from capsule.agents._cli import Connection
+from capsule.agents.command import connect
+from capsule.core.briefing import Briefing, Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
 from capsule.system.mounted_place import at_its_own_path
@@ -260,6 +262,41 @@ def test_a_link_in_the_place_does_not_lead_a_mount_elsewhere(project: Project, t
     grounds = with_fields(project.grounds, writable=(str(project.root / ".capsule" / "results"),))
     with pytest.raises(CapsuleError, match="symbolic link"):
         project.sh("true", grounds=grounds)
+
+
+def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(project: Project, keeper: Keeper) -> None:
+    result = project.root / ".capsule" / "results" / "x.json"
+    grounds = with_fields(project.grounds, writable=(str(result.parent),))
+    script = (
+        'pwd; echo "$CAPSULE_WORKTREE"; echo PASS > "$CAPSULE_RESULT"; git commit -qam Work; git log --format=%s -1'
+    )
+    agent = connect(
+        Connection(
+            name="mine",
+            keeper=keeper,
+            root=project.root,
+            command=("sh", "-c", script, "{prompt}"),
+            base_env=project.room.env,
+            sandbox=project.room.sandbox,
+        )
+    )
+    briefing = Briefing(
+        mission="x-1",
+        item="x-1",
+        phase="work",
+        run=1,
+        prompt="Work",
+        cwd=str(project.place),
+        log=str(project.place / ".capsule" / "output" / "log"),
+        timeout=30,
+        idle_timeout=30,
+        env={"CAPSULE_WORKTREE": str(project.place), "CAPSULE_RESULT": str(result)},
+        result_path=str(result),
+        grounds=grounds,
+    )
+    transcript = agent.run(briefing)
+    assert transcript.text.decode().split() == [str(project.root), str(project.root), "Work"], transcript
+    assert result.read_text() == "PASS\n"
 
 
 # At its own path

@@ -23,16 +23,15 @@ def sandbox_findings(wanted: str) -> Iterator[Finding]:
     if found.program:
         about = "agents and tests change only their own place, and see nothing of your home but tools"
         yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
-        yield _layers()
+        yield _layers(found.program)
     else:
         yield Finding("sandbox", "warning", f"none ({found.why}): {_WITHOUT}", found.hint or "Set `sandbox: auto`.")
 
 
-def _layers() -> Finding:
-    """Whether installed dependencies can lie below a layer that is thrown away."""
-    if why := layers.fault():
+def _layers(program: str) -> Finding:
+    """Say whether installed dependencies can lie below a layer that is thrown away."""
+    if why := layers.fault(program):
         found = f"none ({why}): tests see installed dependencies read-only, agents get a copy of them"
-        return Finding(
-            "layers", "optional", found, "To get them: allow overlay mounts in user namespaces (Linux 5.11)."
-        )
+        hint = "To get them: allow overlay mounts in user namespaces (Linux 5.11 and later)."
+        return Finding("layers", "optional", found, hint)
     return Finding("layers", "ok", "what a run writes into installed dependencies is thrown away with it")

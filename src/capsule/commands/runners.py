@@ -19,6 +19,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
+from capsule.system.lock import try_lock
 from capsule.system.umask import of_the_user
 
 KINDS = ("out", "err")
@@ -132,7 +133,7 @@ def _prune(folder: Path) -> None:
 def _new_file(path: Path) -> int:
     """Locked for as long as anybody has it open, the runner included: that lets `_prune` know."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
-    fcntl.flock(fd, fcntl.LOCK_SH)
+    try_lock(fd, fcntl.LOCK_SH, path)
     return fd
 
 

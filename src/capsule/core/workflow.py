@@ -165,8 +165,6 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
 
 
 DOERS = ("prompt", "run", "do", "workflow")
-PUBLISH = {"merge": "worktree", "steps": "checkout"}
-"""How a workflow publishes its work, and the word it is stored as."""
 
 
 def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
@@ -175,14 +173,8 @@ def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
         raise SettingsError(
             f"{source} is not a workflow.", "It needs a `phases:` list; see docs/how-to/add-a-workflow."
         )
-    data = {"name": name, **data}
-    if "publish" in data:
-        how = data.pop("publish")
-        if how not in PUBLISH:
-            raise SettingsError(f"{source}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
-        data["workspace"] = PUBLISH[how]
     try:
-        workflow = msgspec.convert(data, Workflow)
+        workflow = msgspec.convert({"name": name, **data}, Workflow)
     except msgspec.ValidationError as fault:
         raise SettingsError(f"{source}: {_located(fault, data)}", _nearest_key(fault)) from None
     for complaint in complaints(workflow):

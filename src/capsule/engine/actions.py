@@ -84,9 +84,10 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     """Main does not move over an edit of the user's: left as it is, their next commit would take the merge out."""
     state = job.state
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
-    verb = "unblock" if books_of(state, job.world) else "merge" if reviewed else "run"
+    mission = state.parent or state.mission
+    merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
+    then = f"capsule unblock {mission}" if books_of(state, job.world) else merge
     named = ", ".join(edited.paths[:5]) + (f" and {len(edited.paths) - 5} more" if len(edited.paths) > 5 else "")
-    then = f"capsule {verb} {state.parent or state.mission}"
     return f"your checkout has an uncommitted edit of {named}: commit it or put it away, then `{then}`"
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
-from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, Paused, Refused
+from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, ObjectLost, Paused, Refused
 from capsule.core.event import (
     Advanced,
     Discovered,
@@ -314,6 +314,10 @@ class _Run:
             if spent.of_the_run or self._is_named:
                 raise
             self.report.blocked[item.id] = spent.message
+        except ObjectLost as lost:
+            if self._is_named:
+                raise
+            self.report.failed[item.id] = f"{lost.message} {lost.hint}".strip()
         except Refused as refused:
             self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
         return None

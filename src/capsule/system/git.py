@@ -203,6 +203,13 @@ class Git:
         lines = b"".join(as_instruction(move) for move in moves)
         self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
 
+    def checked_out(self) -> str:
+        """The branch that the main checkout is on, also where it has no commit yet; '' where HEAD is detached."""
+        at = git_refs.read_head(self.git_dir)
+        if at is None:
+            at = self.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1)).out.decode(errors="replace").strip()
+        return at.removeprefix("refs/heads/") if at.startswith("refs/") else ""
+
     def checkouts(self) -> list[Checkout]:
         """The main worktree first, unless the repository is bare, then the linked ones."""
         read = git_refs.read_checkouts(self.common_dir, self._main)

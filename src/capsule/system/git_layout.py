@@ -51,6 +51,15 @@ def entry_of(worktree: Path, common_dir: Path) -> Path | None:
     return named if named.parent == Path(os.path.realpath(common_dir), "worktrees") else None
 
 
+def as_alternate(objects: Path) -> bytes:
+    """A line of `objects/info/alternates`: quoted as in C, where it would be read as two or as a comment."""
+    path = os.fsencode(objects)
+    if b"\n" not in path and not path.startswith((b'"', b"#")):
+        return path + b"\n"
+    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + escaped + b'"\n'
+
+
 def _named_by(folder: Path) -> str:
     """The real path of the git directory that a folder's `.git` is or names; '' where there is none."""
     dot_git = folder / ".git"

@@ -3,7 +3,8 @@
 Each folder is the lower half of an overlay whose upper half belongs to one command and is removed after it. The mounts
 are made in a mount namespace around bubblewrap, which then shows them inside (`Laid.before` is put in front of it):
 
-    <temporary folder>/capsule-layers-<uid>/<one command>/<n>/lower     a link to the folder
+    <temporary folder>/capsule-layers-<uid>/<one command>/mounts        the table that `mount` reads
+                                                          <n>/lower     a link to the folder
                                                               upper     what the command changes
                                                               work      the kernel's own
                                                               seen      the overlay, in that namespace only
@@ -14,7 +15,8 @@ would mean something else in the options of a mount.
 **Who mounts.** Root needs only a mount namespace. Everybody else gets a user namespace as well, as whose root they
 mount; bubblewrap then makes one of its own, in which the command is the user again: some agents refuse to be root.
 
-**`userxattr`.** Without it the kernel cannot mark a folder as replaced: `rm -rf` of one of the lower folders fails.
+**Options.** Without `userxattr` the kernel cannot mark a folder as replaced: `rm -rf` of a lower folder fails.
+Without `volatile` it waits at the end until the disk has what we are about to remove.
 
 **After kill -9** the command's folder stays. Its owner's lock on it does not, so the next command here removes it.
 
@@ -43,12 +45,13 @@ _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
 _FAULT = "bwrap: a layer could not be mounted: "
 """Said in bubblewrap's name, which is how a sandbox that could not be made is told from a command that failed."""
+_ANY_SANDBOX = ("--unshare-pid", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+_HINT = "Set TMPDIR to a folder that can be written, with enough space."
+_TABLE = "mounts"
+_ROW = "overlay {n}/seen overlay userxattr,volatile,lowerdir={n}/lower,upperdir={n}/upper,workdir={n}/work 0 0\n"
 _MOUNT = f"""
 cd "$1" && shift || exit 1
-for layer in [0-9]*; do
-    options=userxattr,lowerdir=$layer/lower,upperdir=$layer/upper,workdir=$layer/work
-    said=$(mount -t overlay -o "$options" overlay "$layer/seen" 2>&1) || {{ echo "{_FAULT}$said" >&2; exit 1; }}
-done
+said=$(mount -a -T {_TABLE} 2>&1) || {{ echo "{_FAULT}$said" >&2; exit 1; }}
 exec "$@"
 """
 
@@ -82,8 +85,8 @@ class Namespace(NamedTuple):
 
 
 @contextmanager
-def laid(folders: Sequence[str], *, copy: bool) -> Iterator[Laid]:
-    """Make a layer over each folder for as long as a command takes.
+def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
+    """Make a layer over each folder for as long as a command takes, for the bubblewrap that is called `program`.
 
     `copy` says what there is where no overlay can be had: a copy that can be changed, or the folder itself, read-only.
     """
@@ -91,7 +94,7 @@ def laid(folders: Sequence[str], *, copy: bool) -> Iterator[Laid]:
     if not lowers:
         yield Laid()
         return
-    namespace, _ = _tried(lowers)
+    namespace, _ = _tried(lowers, program)
     if namespace:
         with _made_for(lowers) as folder:
             seen = {lower: Source("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
@@ -104,18 +107,20 @@ def laid(folders: Sequence[str], *, copy: bool) -> Iterator[Laid]:
         yield Laid({lower: Source("--ro-bind", lower) for lower in lowers})
 
 
-def fault() -> str:
-    """Why no layers can be made on this machine, in the kernel's or in mount's own words; '' where they can."""
+def fault(program: str) -> str:
+    """Why no layers can be made on this machine, in the words of whatever refuses; '' where they can."""
+    if not program:
+        return "there is no bubblewrap"
     try:
         with _own_folder() as folder:
-            return _tried((folder,))[1]
+            return _tried((folder,), program)[1]
     except CapsuleError as error:
         return error.message
 
 
 @cache
-def _tried(lowers: tuple[str, ...]) -> tuple[Namespace | None, str]:
-    """Mount them once, for nobody: a kernel, a container or a file system may refuse what the next one allows."""
+def _tried(lowers: tuple[str, ...], program: str) -> tuple[Namespace | None, str]:
+    """Show them once, to nobody: a kernel, a container or a file system may refuse what the next one allows."""
     uid, gid = str(os.geteuid()), str(os.getegid())
     plain = Namespace(("unshare", "-m"))
     as_user = Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
@@ -124,7 +129,8 @@ def _tried(lowers: tuple[str, ...]) -> tuple[Namespace | None, str]:
         try:
             with _made_for(lowers) as folder:
                 os.setxattr(folder, "user.capsule", b"")  # what `userxattr` goes by
-                why = _complaint((*namespace.words, "sh", "-c", _MOUNT, "sh", folder, "true"))
+                inner = (program, *namespace.options, *_ANY_SANDBOX, "true")
+                why = _complaint((*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner))
         except CapsuleError as error:
             return None, error.message
         except OSError as error:
@@ -151,13 +157,22 @@ def _complaint(argv: tuple[str, ...]) -> str:
 def _made_for(lowers: Sequence[str]) -> Iterator[str]:
     """A folder with everything that the mounts need."""
     with _own_folder() as folder:
-        for n, lower in enumerate(lowers):
-            top = Path(folder, str(n))
-            for name in ("upper", "work", "seen"):
-                (top / name).mkdir(parents=True)
-            (top / "lower").symlink_to(lower)
-            shutil.copystat(lower, top / "upper")  # the overlay's own mode and age are the upper half's
+        try:
+            for n, lower in enumerate(lowers):
+                _make_halves(Path(folder, str(n)), lower)
+            Path(folder, _TABLE).write_text("".join(_ROW.format(n=n) for n in range(len(lowers))))
+        except OSError as error:
+            raise CapsuleError(f"A layer could not be made: {error}.", _HINT) from None
         yield folder
+
+
+def _make_halves(top: Path, lower: str) -> None:
+    for name in ("upper", "work", "seen"):
+        (top / name).mkdir(parents=True)
+    (top / "lower").symlink_to(lower)
+    like = Path(lower).stat()  # the overlay's own mode and age are the upper half's
+    (top / "upper").chmod(stat.S_IMODE(like.st_mode))
+    os.utime(top / "upper", ns=(like.st_atime_ns, like.st_mtime_ns))
 
 
 def _copy(lower: str, target: str) -> str:
@@ -168,7 +183,7 @@ def _copy(lower: str, target: str) -> str:
             return target
         _remove(Path(target))
     said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    raise CapsuleError(f"{lower} could not be copied: {said[0]}.", "Set TMPDIR to a folder with enough space.")
+    raise CapsuleError(f"{lower} could not be copied: {said[0]}.", _HINT)
 
 
 # ── folders that are gone with their owner ──
@@ -184,8 +199,7 @@ def _own_folder() -> Iterator[str]:
             folder = Path(tempfile.mkdtemp(dir=home))
             lock = _lock(folder)
     except OSError as error:
-        hint = "Set TMPDIR to a folder that can be written."
-        raise CapsuleError(f"No folder for the layers of a sandbox: {error}.", hint) from None
+        raise CapsuleError(f"No folder for the layers of a sandbox: {error}.", _HINT) from None
     try:
         for path, fd in left:
             _forget(path, fd)
@@ -242,8 +256,10 @@ def _lock(folder: Path) -> int | None:
 
 def _remove(path: Path) -> None:
     """Remove it whatever rights a command gave it; the kernel itself leaves a `work` that is closed to everybody."""
+    for closed in path.glob("*/work/work"):
+        closed.chmod(stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        path.chmod(stat.S_IRWXU)
         for folder, names, _ in os.walk(path):
             for child in (Path(folder, name) for name in names):
                 if not child.is_symlink():

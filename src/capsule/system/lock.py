@@ -8,6 +8,7 @@ never deleted; deleting one that another process is about to open would make two
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
@@ -22,6 +23,15 @@ from capsule.core.errors import CapsuleError, LockHeld
 _PROBE_ALLOWANCE = 0.1
 _RETRY_INTERVAL = 0.01
 _COMMAND_LIMIT = 200
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class NoLocks(CapsuleError):
+    """The file system cannot keep two runs from working on the same mission."""
+
+    def __init__(self, folder: Path) -> None:
+        hint = "Move the repository to a local disk, or mount that one with locks (on NFS: without `nolock`)."
+        super().__init__(f"{folder} is on a file system that does not support file locks.", hint)
 
 
 class FileLock:
@@ -80,9 +90,11 @@ def holder(path: Path) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        if _try_lock(fd, fcntl.LOCK_SH):
+        if try_lock(fd, fcntl.LOCK_SH, path):
             return None
         return _pid_from_kernel(os.fstat(fd)) or _pid_from_file(path)
+    except NoLocks:
+        return None  # where there are none nobody can hold one, and looking on is no work
     finally:
         os.close(fd)
 
@@ -96,17 +108,22 @@ def _open(path: Path) -> int:
         raise CapsuleError(f"Cannot open the lock {path}: {error.strerror}", hint) from error
 
 
-def _try_lock(fd: int, kind: int) -> bool:
+def try_lock(fd: int, kind: int, path: Path) -> bool:
+    """False where somebody else has it; NoLocks where the file system of `path` has none to give."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno in _NO_LOCKS:
+            raise NoLocks(path.parent) from error
+        raise
     return True
 
 
 def _lock(fd: int, path: Path, wait: float) -> None:
     deadline = time.monotonic() + wait
-    while not _try_lock(fd, fcntl.LOCK_EX):
+    while not try_lock(fd, fcntl.LOCK_EX, path):
         if time.monotonic() >= deadline:
             raise _held(path)
         time.sleep(_RETRY_INTERVAL)

@@ -12,6 +12,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from capsule.system.lock import NoLocks, try_lock
+
 _NOT_YET = ".new"
 
 
@@ -34,7 +36,12 @@ def enter(folder: Path, marker: str) -> Entry:
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{marker}{_NOT_YET}"
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
-    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        try_lock(fd, fcntl.LOCK_EX, draft)  # nobody else knows it yet
+    except NoLocks:
+        os.close(fd)
+        draft.unlink()
+        raise
     draft.rename(folder / marker)
     return Entry(folder / marker, fd)
 
@@ -50,9 +57,7 @@ def _taken_over(path: Path) -> Entry | None:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    return Entry(path, fd)
+    if try_lock(fd, fcntl.LOCK_EX, path):
+        return Entry(path, fd)
+    os.close(fd)
+    return None

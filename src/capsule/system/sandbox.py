@@ -151,7 +151,7 @@ class Sandbox:
             grounds = at_its_own_path(grounds)  # the tools of whoever keeps their home in git lie below that path
         view = MountedPlace.of(grounds)
         grounds = replace(grounds, layers=tuple(self._possible(grounds.layers, view)))
-        with laid([lower for _, lower in grounds.layers], copy=copy_layers) as layers:
+        with laid([lower for _, lower in grounds.layers], self.level.program, copy=copy_layers) as layers:
             opened = self._opened(env, home, (*readable, program) if view.covers(program) else readable)
             opened = {path: mount for path, mount in opened.items() if view.lacks(path, grounds)}
             table = self._standing(program, env, view, opened) | opened | self._of(grounds, view, layers)

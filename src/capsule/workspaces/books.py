@@ -46,7 +46,6 @@ from capsule.workspaces.checkouts import (
     settle_index,
     under_way,
 )
-from capsule.workspaces.repository import checked_out
 from capsule.workspaces.step_commits import find_step, message_of
 from capsule.workspaces.trees import ABSENT, ARTEFACTS, graft, is_artefact, merged_from, modes_of, with_changes
 
@@ -124,7 +123,7 @@ class GitBooks:
         self._note = git.capsule_dir / "books.json"
         self._items = self._own[0]
         self._understand = understand
-        self._home = checked_out(git) if home is None else home
+        self._home = git.checked_out() if home is None else home
         """Where the user has switched away from it since, the files on disk are not touched."""
 
     def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
@@ -201,10 +200,10 @@ class GitBooks:
 
     def _is_elsewhere(self) -> bool:
         """Whether the user has switched to another branch: its files are none of ours."""
-        return checked_out(self._git) != self._home
+        return self._git.checked_out() != self._home
 
     def _branch(self, wanted: str) -> _Branch:
-        here = checked_out(self._git)
+        here = self._git.checked_out()
         name = wanted or here
         if not name:
             hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"

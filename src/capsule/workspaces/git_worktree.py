@@ -276,9 +276,17 @@ class GitWorktree(GitPlace):
     def _write_out(self, commit: str) -> None:
         try:
             self._snapshots.write_out(commit)
-        except GitFailed:
+        except GitFailed as failed:
+            self._refuse_if_not_fetched(commit, failed)
             make_writable(self.path)
             self._snapshots.write_out(commit)
+
+    def _refuse_if_not_fetched(self, commit: str, failed: GitFailed) -> None:
+        """A partial clone has files only of what was checked out; no git of ours fetches."""
+        lacking = "unable to read sha1 file" in failed.said
+        if lacking and any((self._git.common_dir / "objects/pack").glob("*.promisor")):
+            hint = f"Fetch them: git diff --shortstat $(git hash-object -t tree /dev/null) {commit[:12]}"
+            raise Refused(f"This is a partial clone, and not all files of {commit[:12]} are in it.", hint) from failed
 
     def _unstage(self, head: str, entry: Path) -> None:
         """The index that the agent sees: what `head` holds, nothing staged."""

@@ -49,11 +49,11 @@ class LinkedWorktree:
             yield file.parent, Path(os.path.normpath(file.parent / os.fsdecode(told)))
 
     def follow_a_moved_repository(self) -> None:
-        """Register the worktree at its present path where the repository was moved along with it since."""
+        """Register the worktree at its present path where the repository was moved or copied along with it since."""
         if self.entry() is not None:
             return
         for entry, told in self._entries():
-            if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not told.exists():
+            if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not self._leads_here(told):
                 write_atomically(entry / "gitdir", os.fsencode(self.path / ".git") + b"\n")
                 if self.path.is_dir():
                     self.point_at(entry)
@@ -112,6 +112,11 @@ class LinkedWorktree:
             return False
         told = os.fsdecode(_read(link).rstrip(b"\n")).removeprefix("gitdir: ")
         return os.path.normpath(self.path / told) == str(entry)
+
+    def _leads_here(self, dot_git: Path) -> bool:
+        """Whether a worktree's `.git` file names a git directory within this repository."""
+        told = os.fsdecode(_read(dot_git).rstrip(b"\n")).removeprefix("gitdir: ")
+        return Path(os.path.normpath(dot_git.parent / told)).is_relative_to(self._git.common_dir)
 
     def _register(self, commit: str) -> None:
         what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)

@@ -31,6 +31,7 @@ from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
 from capsule.system.files import read_regular
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
+from capsule.system.git_layout import as_alternate
 from capsule.system.git_objects import RefMove
 from capsule.workspaces.linked import make_writable, remove_tree
 from capsule.workspaces.salvage import keep_commit, shelve
@@ -202,7 +203,7 @@ class PrivateGit:
             elif not (plain and _LOOSE.fullmatch(name)):
                 file.unlink()
         (objects / "info").mkdir(exist_ok=True)
-        (objects / "info/alternates").write_bytes(os.fsencode(self._git.common_dir / "objects") + b"\n")
+        (objects / "info/alternates").write_bytes(as_alternate(self._git.common_dir / "objects"))
         return packs
 
     def _fetch(self, left: Left) -> None:
@@ -233,7 +234,7 @@ def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None 
         "HEAD": f"{head}\n".encode(),
         "config": _settings(git),
         "packed-refs": "".join(f"{oid} {name}\n" for name, oid in git.refs(*_SEEN).items()).encode(),
-        "objects/info/alternates": os.fsencode(common / "objects") + b"\n",
+        "objects/info/alternates": as_alternate(common / "objects"),
         "info/exclude": _content(common / "info/exclude"),
         "info/attributes": _content(common / "info/attributes"),
     }

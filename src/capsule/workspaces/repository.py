@@ -10,7 +10,6 @@ from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import sweep_temps, temp_path, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import shown
-from capsule.system.git_refs import read_head
 from capsule.workspaces.checkouts import UNDER_WAY
 from capsule.workspaces.trees import is_artefact
 
@@ -58,15 +57,7 @@ def base_of(git: Git, ref: str = "HEAD") -> str:
 
 
 def is_detached(git: Git) -> bool:
-    return not checked_out(git)
-
-
-def checked_out(git: Git) -> str:
-    """The branch that the main checkout is on, also where it has no commit yet; '' where HEAD is detached."""
-    at = read_head(git.git_dir)
-    if at is None:
-        at = git.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1)).out.decode(errors="replace").strip()
-    return at.removeprefix("refs/heads/") if at.startswith("refs/") else ""
+    return not git.checked_out()
 
 
 def ahead_of(git: Git, base: str, into: str) -> bool:

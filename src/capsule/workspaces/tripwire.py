@@ -136,9 +136,9 @@ class Tripwire:
         yield from self._below("capsule/git/hooks")
 
     def _below(self, folder: str) -> Iterator[str]:
-        """Every file, and every link in the place of a folder; links are not followed, samples do not count."""
+        """All that is no folder, such as a link in the place of one; links are not followed, samples do not count."""
         top = self._common / folder
-        if top.is_symlink() or top.is_file():
+        if os.path.lexists(top) and (top.is_symlink() or not top.is_dir()):
             yield folder
             return
         for child in self._children(folder):
@@ -194,19 +194,23 @@ class Tripwire:
                 self._notices.append(one_line(f".git/{name} was left behind by no git at work, and removed"))
 
     def _unblock(self, before: Copy) -> Iterator[str]:
-        """Take away what stands where git reads a file and is none."""
+        """Take away what stands where git reads a file and is none; without a HEAD it would look for another `.git`."""
         for name in _PLAIN:
-            path = self._common / name
-            with contextlib.suppress(FileNotFoundError):
-                if stat.S_ISREG(path.lstat().st_mode) or (name == "HEAD" and path.is_symlink()):
-                    continue
+            path, known = self._common / name, before.files.get(name)
+            there = os.path.lexists(path)
+            if there and (stat.S_ISREG(path.lstat().st_mode) or (name == "HEAD" and _is_a_symbolic_ref(path))):
+                continue
+            if there:
                 put_aside(self._git, path)
-                known = before.files.get(name)
-                if known:
-                    _put(path, known)
-                elif name == "index" and (head := self._git.resolve("HEAD")):
-                    self._git.content("read-tree", head, index=path)
                 yield f".git/{name} was no file"
+            elif name == "HEAD" and known:
+                yield f".git/{name} was removed"
+            else:
+                continue
+            if known:
+                _put(path, known)
+            elif name == "index" and (head := self._git.resolve("HEAD")):
+                self._git.content("read-tree", head, index=path)
 
     def _mend(self, name: str, before: Found | None, now: Found | None) -> str:
         """Put one file back where a change of it is nobody's daily work; the breach in words, or ''."""
@@ -318,6 +322,11 @@ def _put(path: Path, found: Found) -> None:
         path.symlink_to(os.fsdecode(found.content))
     elif found.kind == "folder":
         path.mkdir()
+
+
+def _is_a_symbolic_ref(path: Path) -> bool:
+    """Whether a link is a HEAD as early versions of git made it: it is read, and not followed."""
+    return path.is_symlink() and path.readlink().parts[:1] == ("refs",)
 
 
 def _without_ours(found: Found | None) -> list[bytes]:
