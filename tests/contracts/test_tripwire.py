@@ -519,5 +519,5 @@ def test_a_project_that_was_moved_between_two_phases_goes_on(a_repo: Repo, place
     assert again.restore(point) == ""
     assert again.head() == point.head
     again.gate(point.tree)
-    assert repo.git("worktree", "list", "--porcelain").count("worktree ") == 3
+    assert repo.git("worktree", "list", "--porcelain").count("worktree ") == 2
     assert "prunable" not in repo.git("worktree", "list", "--porcelain")
