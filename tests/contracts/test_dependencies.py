@@ -309,3 +309,15 @@ def test_a_package_that_the_place_no_longer_has_is_not_found_in_the_checkout(an_
     shutil.rmtree(an_editable_install.place / "src")
 
     assert an_editable_install.says("unset PYTHONPATH; .venv/bin/tool 2>/dev/null || echo gone") == "gone"
+
+
+def test_an_environment_that_the_setup_made_is_used_as_if_it_were_active(a_repo: Repo, tmp_path: Path) -> None:
+    project = Project(a_repo, tmp_path / "place")
+    folder(project.place / ".venv", "pyvenv.cfg")
+    of_setup = Dependencies(Git.find(a_repo.path), detect=False, env={"PATH": "/usr/bin"})
+
+    told = of_setup.variables(a_repo.head(), project.place)
+    assert told["VIRTUAL_ENV"] == str(project.place / ".venv")
+    assert told["PATH"] == f"{project.place}/.venv/bin:/usr/bin"
+    seen = of_setup.variables(a_repo.head(), a_repo.path, project.place)
+    assert seen == {"VIRTUAL_ENV": str(a_repo.path / ".venv"), "PATH": f"{a_repo.path}/.venv/bin:/usr/bin"}

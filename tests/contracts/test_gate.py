@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from capsule.core.briefing import Grounds
 from capsule.system.git import Git
 from capsule.workspaces.gate import Gate, gates_folder
 from capsule.workspaces.linked import LinkedWorktree
@@ -144,3 +146,51 @@ def test_gates_of_a_home_that_is_the_checkout_or_cannot_be_written_lie_in_the_te
     assert gates_folder(git, {"HOME": str(a_repo.path)}).parent == expected
     assert gates_folder(git, {"HOME": str(tmp_path / "file")}).parent == expected
     assert gates_folder(git, {}).parent == expected
+
+
+def set_up(repo: Repo, ran: list[str]) -> Gate:
+    """A gate whose set-up installs a package, makes an environment, and writes a file."""
+
+    def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+        ran.append(command)
+        folder(cwd / "node_modules/lib")
+        (cwd / "node_modules/lib/index.js").write_text("good")
+        folder(cwd / ".venv", "pyvenv.cfg")
+        (cwd / "generated.txt").write_text("good")
+
+    git = Git.find(repo.path)
+    provisions = Provisions("npm ci", (), run)
+    return Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, confined=False)
+
+
+def test_what_a_test_changed_in_what_the_setup_made_is_put_back(a_repo: Repo) -> None:
+    ran: list[str] = []
+    commit(a_repo, {".gitignore": "node_modules\n.venv\ngenerated.txt\n"})
+    at = set_up(a_repo, ran).at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    (at / "node_modules/lib/index.js").write_text("evil")
+    (at / ".venv/planted.pth").write_text("import evil")
+    (at / "generated.txt").write_text("evil")
+    (at / "node_modules/other").mkdir()
+    set_up(a_repo, ran).at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert ran == ["npm ci"]
+    assert (at / "node_modules/lib/index.js").read_text() == "good"
+    assert (at / "generated.txt").read_text() == "good"
+    assert not (at / "node_modules/other").exists()
+    assert [path.name for path in (at / ".venv").iterdir()] == ["pyvenv.cfg"]
+
+
+def test_what_a_test_removed_of_what_the_setup_made_is_put_back(a_repo: Repo) -> None:
+    ran: list[str] = []
+    commit(a_repo, {".gitignore": "node_modules\n.venv\ngenerated.txt\n"})
+    gate = set_up(a_repo, ran)
+    at = gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    shutil.rmtree(at / "node_modules")
+    (at / "generated.txt").unlink()
+    gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert ran == ["npm ci"]
+    assert (at / "node_modules/lib/index.js").read_text() == "good"
+    assert (at / "generated.txt").read_text() == "good"
+    gate.remove()
+    assert not at.parent.exists()

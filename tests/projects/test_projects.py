@@ -19,6 +19,7 @@ from tests.conftest import UNSANDBOXED
 from .kinds import CARGO, EDITABLE, KINDS, Files, Kind, tool
 
 pytestmark = pytest.mark.usefixtures("unreachable_home")
+_SETUP = "python3 -m venv --without-pip .venv && cd .venv/lib/python3*/site-packages && echo $OLDPWD/src > app.pth"
 _LIVE = bool(os.environ.get("CAPSULE_LIVE"))
 
 
@@ -86,8 +87,10 @@ def test_what_the_user_has_built_is_no_part_of_a_cargo_gate(level: dict[str, str
     assert "Compiling words" in seen[-1].tail
 
 
-def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(tmp_path: Path) -> None:
-    project = a_project(EDITABLE, tmp_path, UNSANDBOXED)
+def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(
+    level: dict[str, str], tmp_path: Path
+) -> None:
+    project = a_project(EDITABLE, tmp_path, level)
     manifest = EDITABLE.files["pyproject.toml"].replace("[build-system]", 'dependencies = ["x"]\n[build-system]')
     project.play(agents(EDITABLE, {**EDITABLE.code, "pyproject.toml": manifest}))
     answer = project.run()
@@ -96,6 +99,10 @@ def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(t
     assert "pyproject.toml asks for other dependencies than are installed in your checkout." in answer.out
     assert "`workspace.setup: python3 -m venv .venv && .venv/bin/pip install -e .`" in answer.out
     assert project.walked().count("execute REFUTED") == 1
+
+    again = project.run(CAPSULE_WORKSPACE__SETUP=_SETUP)
+    assert again.code == 0, f"{again.out}\n{again.err}"
+    assert 'dependencies = ["x"]' in project.git("show", "main:pyproject.toml")
 
 
 def test_a_project_whose_tests_would_load_the_checkouts_code_is_refused_before_an_agent_is_paid(tmp_path: Path) -> None:

@@ -33,16 +33,22 @@ def mirror(source: Path, target: Path, note: Path) -> None:
     if not known:
         remove(target)
         clone(source, target)
-        wanted = _entries(source)
-    else:
-        wanted = _entries(source)
-        for name in _entries(target) - wanted:
+        adopt(source, target, note)
+        return
+    wanted = _entries(source)
+    for name in _entries(target) - wanted:
+        remove(target / name)
+    for name in wanted:
+        if known.get(name) != _compared(source / name, target / name):
             remove(target / name)
-        for name in wanted:
-            if known.get(name) != [_version(source / name), _state(target / name)]:
-                remove(target / name)
-                clone(source / name, target / name)
-    write_atomically(note, json.dumps({name: [_version(source / name), _state(target / name)] for name in wanted}))
+            clone(source / name, target / name)
+            known[name] = _compared(source / name, target / name)
+    write_atomically(note, json.dumps({name: known[name] for name in wanted}))
+
+
+def adopt(source: Path, target: Path, note: Path) -> None:
+    """Take the folder `target` for a copy of `source`, made just now."""
+    write_atomically(note, json.dumps({name: _compared(source / name, target / name) for name in _entries(source)}))
 
 
 def clone(source: Path, target: Path) -> None:
@@ -85,6 +91,10 @@ def _recall(note: Path) -> dict[str, list[str]]:
 
 def _entries(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
+
+
+def _compared(source: Path, target: Path) -> list[str]:
+    return [_version(source), _state(target)]
 
 
 def _version(entry: Path) -> str:

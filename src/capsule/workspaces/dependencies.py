@@ -97,13 +97,16 @@ class Dependencies:
                 mirror(source, target, notes / path.replace("/", "%"))
         return provided
 
-    def variables(self, tree: str, at: Path, *, judged: bool = False) -> dict[str, str]:
-        """Return the environment variables by which commands in the place `at` find what is installed there.
+    def variables(self, tree: str, at: Path, place: Path | None = None, *, judged: bool = False) -> dict[str, str]:
+        """Return the environment variables by which commands find what is installed in a place.
 
-        What leads into the checkout leads into the place. An environment of the project is used as if it were active,
-        unless another one is. `judged`: for tests of ours, which install nothing.
+        The place is seen at `at`; `place` is where it is, if that is elsewhere. What leads into the checkout leads into
+        the place. An environment of the project, or one that the set-up has made, is used as if it were active, unless
+        another one is. `judged`: for tests of ours, which install nothing.
         """
-        environments = [path for path in self.paths(tree) if (self._git.root / path / MARKER).is_file()]
+        made = [path for path in ENVIRONMENTS if ((place or at) / path / MARKER).is_file()]
+        found = [path for path in self.paths(tree) if (self._git.root / path / MARKER).is_file()]
+        environments = list(dict.fromkeys((*found, *made)))
         changed = {name: self._moved(self._env[name], at) for name in _PATHS if name in self._env}
         inactive = not any(self._env.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
         if inactive and environments and "/" not in environments[0]:

@@ -12,8 +12,8 @@ anew before every use: `git describe` and what is built on it work, and whatever
 It is kept and reset, because a reset costs milliseconds and a set-up may cost minutes. Before every use all files that
 the tree does not have are removed, ignored ones too: caches and build results of one tree must not colour the next.
 Three kinds stay: installed dependencies, which are compared with the checkout's; copied files; and what the set-up left
-there (a `node_modules`, a `.venv`), noted when it ended. What a test writes *inside* the last of these stays as well;
-that is the price of not setting up each time.
+there (a `node_modules`, a `.venv`). Of the last a copy is kept beside the gate when the set-up has ended, and whatever
+a test changed in there is put back from it: no attempt is judged by what an earlier one installed.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
+from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.workspaces.linked import LinkedWorktree, remove_tree
@@ -48,6 +49,7 @@ class Gate:
         self._note = notes / "gate-setup"
         self._kept = notes / "gate-kept"
         self._cloned = notes / "gate-dependencies"
+        self._compared = notes / "gate-setup-entries"
         self._provisions = provisions
         self._log = logs / "gate-setup.log"
         self._confined = confined
@@ -58,6 +60,11 @@ class Gate:
     @cached_property
     def path(self) -> Path:
         return gates_folder(self._git, os.environ) / self._mission
+
+    @property
+    def _as_set_up(self) -> Path:
+        """What the set-up left, untouched by any test."""
+        return self.path.with_name(f"{self._mission}+setup")
 
     def at(self, tree: str, base: str) -> Path:
         """Return the folder, holding exactly this tree, set up; its HEAD is the commit `base`."""
@@ -82,7 +89,7 @@ class Gate:
     def remove(self) -> None:
         """Take it away with all that belongs to it. Safe to repeat."""
         self._remove_former()
-        for folder in (self.path, self._private, self._cloned):
+        for folder in (self.path, self._as_set_up, self._private, self._cloned, self._compared):
             remove_tree(folder)
         for file in (self._index, self._note, self._kept):
             file.unlink(missing_ok=True)
@@ -101,7 +108,8 @@ class Gate:
         needed = self._provisions.needs_listing(self._git.root)
         files = self._git.list_tree(tree, recursive=True) if needed else []
         inputs = self._provisions.inputs(files)
-        due = bool(inputs) and (new or not self._note.exists() or self._note.read_text() != inputs)
+        done = not new and self._as_set_up.is_dir() and self._note.exists() and self._note.read_text() == inputs
+        due = bool(inputs) and not done
         if due:
             self._note.unlink(missing_ok=True)
         self._reset(tree)
@@ -109,6 +117,7 @@ class Gate:
         if not new:
             of_setup = [] if due or not inputs else recall_paths(self._kept)
             self._clean([*of_setup, *map(os.fsencode, shared.paths(base) if shared else ())])
+            self._put_back(of_setup)
         if shared and not self._confined:
             shared.provide(base, self.path, self._cloned)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
@@ -139,9 +148,38 @@ class Gate:
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
         self._provisions.run(self.path, self._log, self.grounds(base))
         listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
-        remember_paths(self._kept, {*listing.out.split(b"\0"), *copied} - {b""})
+        shared = self._provisions.dependencies
+        apart = {*copied, *(os.fsencode(f"{path}/") for path in (shared.paths(base) if shared else ()))}
+        made = {*listing.out.split(b"\0")} - {b""} - apart
+        remember_paths(self._kept, {*made, *copied})
+        self._keep(made)
         self._reset(tree)
         write_atomically(self._note, inputs)
+
+    def _keep(self, made: Iterable[bytes]) -> None:
+        for folder in (self._as_set_up, self._compared):
+            remove_tree(folder)
+            folder.mkdir()
+        for path in map(os.fsdecode, made):
+            source, kept = self.path / path, self._as_set_up / path
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            clone(source, kept)
+            if kept.is_dir() and not kept.is_symlink():
+                adopt(kept, source, self._entries_of(path))
+
+    def _put_back(self, made: Iterable[bytes]) -> None:
+        for path in map(os.fsdecode, made):
+            kept, target = self._as_set_up / path, self.path / path
+            if kept.is_dir() and not kept.is_symlink():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                mirror(kept, target, self._entries_of(path))
+            elif os.path.lexists(kept):
+                remove_tree(target)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                clone(kept, target)
+
+    def _entries_of(self, path: str) -> Path:
+        return self._compared / hashlib.sha256(os.fsencode(path)).hexdigest()[:24]
 
     def _reset(self, tree: str) -> None:
         self._git.content("read-tree", "--reset", "-u", tree, index=self._index, worktree=self.path)

@@ -117,7 +117,8 @@ class GitPlace(ABC):
     def variables(self, place: Path) -> Mapping[str, str]:
         dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
         at = self._git.root if self._confined else place
-        return dependencies.variables(base, at, judged=place != self.path) if dependencies and base else {}
+        judged = place != self.path
+        return dependencies.variables(base, at, place, judged=judged) if dependencies and base else {}
 
     def missing_setup(self, tree: str) -> tuple[str, str]:
         dependencies, base = self._provisions.dependencies, self._base()
