@@ -78,9 +78,8 @@ def test_an_agent_with_a_faulty_signal_has_not_passed(a_project: Project) -> Non
     assert "Invalid status value: FINE" in stops_once(a_project, {"signal": {**PASS, "status": "FINE"}})
 
 
-@pytest.mark.parametrize("where", ['"$CAPSULE_WORKTREE"', '"$CAPSULE_WORKTREE"/.git'])
-def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Project, where: str) -> None:
-    turn = said("PASS", say=["I will clean up"], run=[f"rm -rf {where}"])
+def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Project) -> None:
+    turn = said("PASS", say=["I will clean up"], run=['rm -rf "$CAPSULE_WORKTREE"'])
     assert "is broken" in stops_once(a_project, turn)
     kept = a_project.path / ".capsule" / "logs" / ITEM / "phase-outputs"
     assert any("I will clean up" in log.read_text() for log in kept.glob("execute-2*.log"))
@@ -135,16 +134,21 @@ def test_a_daemon_left_behind_is_ended_and_named(a_project: Project, tmp_path: P
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
-def test_an_agent_that_moves_main_is_quarantined_and_main_put_back(a_project: Project) -> None:
-    push = "git update-ref refs/heads/main $(git commit-tree -p main -m sneaky main^{tree})"
-    a_project.play(honest(execute=[said("PASS", run=[push]), *WORK]))
-    main = a_project.head("main")
-    answer = a_project.run()
-    assert answer.code == 1, answer
-    assert "Quarantined: while it ran, main was moved" in answer.out
-    assert a_project.head("main") == main
+def test_an_agent_that_moves_main_moves_its_own_copy(a_project: Project) -> None:
+    push = (
+        "git update-ref refs/heads/main $(git commit-tree -p main -m sneaky main^{tree}) && git log -1 --format=%s main"
+    )
+    a_project.play(honest(execute=[said("PASS", run=[push], write={"answer": "42\n"})]))
     assert a_project.run().code == 0
     assert "sneaky" not in a_project.git("log", "--format=%s", "main")
+    assert a_project.answer() == "42"
+
+
+def test_an_agent_that_takes_its_git_file_away_loses_nothing(a_project: Project) -> None:
+    a_project.play(honest(execute=[said("PASS", run=["rm .git"], write={"answer": "42\n"})]))
+    answer = a_project.run()
+    assert answer.code == 0, answer
+    assert a_project.answer() == "42"
 
 
 def test_an_agent_that_claims_green_is_refuted_and_told_why(a_project: Project) -> None:

@@ -182,13 +182,17 @@ def test_a_dirty_tree_is_noted_and_keeps_every_byte(a_project: Project) -> None:
     assert a_project.git("show", "main:README.md") == "The answer."
 
 
-def test_dirty_files_that_the_merge_touches_keep_the_users_bytes(a_project: Project) -> None:
-    a_project.write("answer", "my own idea\n")
+def test_main_does_not_move_over_a_file_that_the_user_has_edited(a_project: Project) -> None:
+    main = a_project.head("main")
+    mine = a_project.write("answer", "my own idea\n")
     answer = a_project.run()
-    assert answer.code == 0
-    assert (a_project.path / "answer").read_text() == "my own idea\n"
-    assert a_project.answer() == "42"
-    assert "your own edits were kept" in answer.err
+    assert answer.code == 1
+    assert f"commit it or put it away, then `capsule merge {ITEM}`" in " ".join(answer.out.split())
+    assert mine.read_text() == "my own idea\n" and a_project.head("main") == main
+    a_project.git("restore", "answer")
+    assert a_project.capsule("merge", ITEM).code == 0
+    assert a_project.answer() == "42" and mine.read_text() == "42\n"
+    assert a_project.dirt() == ""
 
 
 def test_the_trackers_own_files_are_not_dirt(a_project: Project) -> None:

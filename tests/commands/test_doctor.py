@@ -120,18 +120,17 @@ def test_a_sandbox_that_works_is_named_with_its_program(healthy: Path, path_with
     assert str(shutil.which("bwrap")) in found["found"]
 
 
+@pytest.mark.sandboxed
 def test_it_says_whether_installed_dependencies_get_a_layer(
     healthy: Path, path_with_claude: str, tmp_path: Path
 ) -> None:
-    if not shutil.which("bwrap"):
-        pytest.skip("bubblewrap is not on the PATH")
     path = f"{path_with_claude}:{os.environ['PATH']}"
-    assert findings(healthy, PATH=path)["layers"]["state"] in ("ok", "optional")
+    assert findings(healthy, PATH=path, CAPSULE_SANDBOX="auto")["layers"]["state"] in ("ok", "optional")
     refusing = tmp_path / "refusing" / "unshare"
     refusing.parent.mkdir()
     refusing.write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2; exit 1\n")
     refusing.chmod(0o755)
-    found = findings(healthy, PATH=f"{refusing.parent}:{path}")["layers"]
+    found = findings(healthy, PATH=f"{refusing.parent}:{path}", CAPSULE_SANDBOX="auto")["layers"]
     assert found["state"] == "optional"
     assert "none (unshare: Operation not permitted): tests see installed dependencies read-only" in found["found"]
     assert "layers" not in findings(healthy, PATH=path, CAPSULE_SANDBOX="off")

@@ -178,7 +178,7 @@ def test_a_queue_is_recorded_and_replayed(a_backlog: BacklogProject, tmp_path: P
     tape = a_backlog.path / ".capsule" / "tape.yaml"
     assert a_backlog.run("--record", str(tape)).code == 0
     assert a_backlog.status() == ""
-    assert "{worktree}" in read(tape)["WRK-001"]["prd"][0]["prompt"], "no folder of this machine"
+    assert "{project}" in read(tape)["WRK-001"]["prd"][0]["prompt"], "no folder of this machine"
     assert str(a_backlog.path) not in tape.read_text()
     answer = again.run("--replay", str(tape), **NOBODY)
     assert answer.code == 0, answer.err
@@ -336,7 +336,8 @@ def test_a_file_that_cannot_be_recorded_into_is_named_before_anything_is_made(
 def test_a_recording_is_no_part_of_a_change_in_the_checkout(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     answer = a_backlog.run("--record", str(a_backlog.path / "tape.yaml"))
-    assert_clear(answer, 2, "would become part of the change", "--record .capsule/tape.yaml")
+    assert answer.code == 0, answer.err
+    assert a_backlog.status() == "?? tape.yaml"
 
 
 def test_replay_and_agent_do_not_go_together(a_project: Project, tape: Path) -> None:

@@ -16,9 +16,7 @@ from capsule.system.process import Keeper
 from capsule.system.sandbox import Sandbox, level
 from tests.contracts.recordings import Bench
 
-pytestmark = pytest.mark.skipif(
-    not level("auto", os.environ).program, reason="bubblewrap is not on the PATH, or does not work"
-)
+pytestmark = pytest.mark.sandboxed
 
 OBEYED = {
     "claude": (

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .project import STAMP, Project
+from .project import STAMP, Project, cache_of
 
 WALKED, BLOCKED, GUARDED, FOUND = "WRK-001", "WRK-002", "WRK-003", "WRK-004"
 QUEUE = "_queue"
@@ -129,6 +129,8 @@ class BacklogProject(Project):
     def moved_to(self, place: Path) -> None:
         shutil.move(self.path, place)
         shutil.move(self.diary, _diary(place))
+        if self.cache.exists():
+            shutil.move(self.cache, cache_of(place))
 
     def work(self) -> subprocess.CompletedProcess[str]:
         """`capsule run`, as people type it."""

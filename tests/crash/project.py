@@ -105,7 +105,11 @@ class Project:
     def __init__(self, template: Path, path: Path, mark: str) -> None:
         shutil.copytree(template, path, symlinks=True)
         self.path = path
-        ours = {"CRASH_MARK": mark, "CAPSULE_ENVIRONMENT__ALLOW": "[CRASH_*]"}
+        self.cache = cache_of(path)
+        shutil.rmtree(self.cache, ignore_errors=True)
+        if cache_of(template).exists():
+            shutil.copytree(cache_of(template), self.cache, symlinks=True)
+        ours = {"CRASH_MARK": mark, "CAPSULE_ENVIRONMENT__ALLOW": "[CRASH_*]", "XDG_CACHE_HOME": str(self.cache)}
         self._environment = os.environ | ours | {"PYTHONDONTWRITEBYTECODE": "1"}
 
     def git(self, *args: str) -> str:
@@ -142,6 +146,12 @@ class Project:
 
     def remove(self) -> None:
         shutil.rmtree(self.path)
+        shutil.rmtree(self.cache, ignore_errors=True)
+
+
+def cache_of(project: Path) -> Path:
+    """Gates lie outside their project, and belong to the state that a crash leaves."""
+    return project.with_name(f"{project.name}.cache")
 
 
 def _words(item: str) -> list[str]:

@@ -61,8 +61,21 @@ def _merge(plan: Plan, args: argparse.Namespace) -> MissionState:
     ):
         _check_signed_off(plan, world)
         check_agents(plan, world)
-        move_to(plan.order, world, _after_last_review(plan.order.workflow))
+        if not _only_waits_to_be_published(plan, world):
+            move_to(plan.order, world, _after_last_review(plan.order.workflow))
         return pursue(plan.order, world)
+
+
+def _only_waits_to_be_published(plan: Plan, world: World) -> bool:
+    """The merge agent has done its part, and nobody has changed the place since: no agent is needed again."""
+    from capsule.engine.job import place_of
+
+    state, names = plan.state, plan.order.workflow.names()
+    if not (state.under_way and state.halt and state.checkpoint):
+        return False
+    place = place_of(state, world)
+    past = names.index(state.to_do[0]) > names.index(_after_last_review(plan.order.workflow))
+    return past and place.head() == state.checkpoint.head and not place.touched_outside_commit()
 
 
 def _check_signed_off(plan: Plan, world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -305,7 +306,8 @@ def refuse_dirty(project: Project, tracker: Tracker, args: argparse.Namespace) -
     """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
     from capsule.workspaces import repository
 
-    dirty = [] if args.allow_dirty else repository.dirty_paths(project.git, tracker.own_files())
+    recording = os.path.relpath(args.record, project.root) if getattr(args, "record", None) else ""
+    dirty = [] if args.allow_dirty else repository.dirty_paths(project.git, (*tracker.own_files(), recording))
     if dirty:
         more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
         hint = "Commit them; or --allow-dirty goes on, leaves your edits alone, and asks where work would touch them."
