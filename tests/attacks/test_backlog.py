@@ -28,6 +28,7 @@ MAIN_MOVES = {
     "refs/heads/main",
 }
 TWO = ({"title": "Find the answer"}, {"title": "Another"})
+KEY = "-----BEGIN " + "EC PRIVATE KEY-----\n"
 FORGED = "sed -i '/WRK-002/,$ s/status: .*/status: done/' BACKLOG.yaml"
 
 
@@ -103,6 +104,20 @@ def test_what_is_not_its_work_is_dropped_and_told_in_one_line(a_backlog: Backlog
     assert "test: true" not in a_backlog.git("show", "main:.capsule/config.yaml")
     told = [line for line in (answer.out + answer.err).splitlines() if "were dropped" in line]
     assert len(told) == 1, answer
+
+
+@pytest.mark.parametrize("bad", [{"write": {"key.pem": KEY}}, {"run": ["ln -s /etc out"]}], ids=["a key", "a link out"])
+def test_what_must_not_be_merged_is_not_committed_either(a_backlog: BacklogProject, bad: dict[str, Any]) -> None:
+    a_backlog.hold(TWO[0])
+    first, last = honest()["build"]
+    clean = {**first, "run": ["rm -f key.pem out"]}
+    spoiled = {**first, **bad, "write": {**first["write"], **bad.get("write", {})}}
+    a_backlog.play(honest(build=[spoiled, clean, last]))
+    answer = a_backlog.capsule("run", "WRK-001")
+    assert answer.code == 0, answer
+    assert "build retry" in a_backlog.moves()
+    assert "PRIVATE" not in a_backlog.git("log", "-p", "main")
+    assert not {"out", "key.pem"} & set(a_backlog.git("log", "--name-only", "--format=", "main").split())
 
 
 def test_a_forged_done_is_believed_by_no_later_run(a_backlog: BacklogProject, level: dict[str, str]) -> None:
