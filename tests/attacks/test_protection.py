@@ -1,8 +1,4 @@
-"""The same attacks in a whole mission, at each level of protection: nothing of it runs as us, nothing reaches main.
-
-`off` is the level without a sandbox: what steers git is compared after each phase and put back, and the item is
-quarantined. With bubblewrap an agent cannot reach it in the first place, and the mission goes on.
-"""
+"""Attacks by an agent's tests, in what it delivers and in what it leaves behind, and those that a crash cuts short."""
 
 from __future__ import annotations
 
@@ -11,87 +7,45 @@ from collections.abc import Mapping
 from pathlib import Path
 from signal import Signals
 
-import pytest
-
 from ..commands.conftest import COMMIT, ITEM, Project, Said, honest, said
 from ..conftest import UNSANDBOXED
-from .attacks import CONTENT, FORGED, HOOKS, LEFT_BEHIND, PIPES, POINTERS, REFS, SETTINGS
-from .conftest import SECRET, Evil, steering, use_git_as_ever
+from .attacks import ATTRIBUTES, CONTENT, LEFT_BEHIND, OURS, PROGRAMS, SETTINGS, Attack
+from .conftest import IN_ITS_PLACE, LEAVING, SECRET, Evil, steering, use_git_as_ever
 
 THE_WORK = "rm -f .gitattributes; echo 'The answer.' > README.md; echo 42 > answer"
-OTHERS = {name: script for name, script in REFS.items() if name != "a flag that hides an edit"}
-IN_THE_REPOSITORY: Mapping[str, Mapping[str, str]] = {
-    "settings": SETTINGS,
-    "hooks": HOOKS,
-    "refs, objects and flags": REFS,
-    "forged files of ours": FORGED,
-    "pipes": PIPES,
-    **{name: {"it": script} for name, script in POINTERS.items()},
-}
-NAMED = {
-    "settings": ("core.fsmonitor", "core.hookspath", "filter.zz.clean", "include.path", "info/attributes appeared"),
-    "hooks": tuple(f".git/hooks/{hook} appeared" for hook in HOOKS),
-    "refs, objects and flags": ("were replaced", "main was moved", "not to look at README.md", "alternates", "exclude"),
-    "forged files of ours": ("capsule/git/config", "capsule/git/settings", "capsule/git/commondir", "/base"),
-    "another repository": (".git of the worktree",),
-    "another common folder": ("/commondir was changed",),
-    "another common folder for everybody": (".git/commondir appeared",),
-    "a repository elsewhere": (".git was moved to", "core.fsmonitor"),
-    "pipes": (".git/HEAD was changed", *(f".git/{name}" for name in PIPES)),
-}
-HARMS_ITSELF = ("refs, objects and flags",)
-"""In a git directory of its own, an agent can still confuse its own git."""
 
 
-def attacked(project: Project, evil: Evil, attacks: Mapping[str, str], level: Mapping[str, str]) -> Said:
+def attacked(project: Project, evil: Evil, *attacks: Attack, **level: str) -> Said:
     """A mission whose agent attacks while it writes the code, and says that all is well."""
-    scripts = evil.scripts(project.path, attacks.values())
+    scripts = evil.scripts(project.path, attacks, LEAVING)
     project.play(honest(execute=[said("PASS", run=[*scripts, THE_WORK])]))
     return project.run(**level)
 
 
 def assert_harmless(project: Project, evil: Evil, before: Mapping[str, bytes], main: str) -> None:
     """Nothing ran, nothing stayed; main is as it was, or holds the work and nothing else."""
-    assert evil.has_run() == ""
+    assert evil.have_run() == {}
     assert steering(project) == before
     merged = project.git("diff", "--name-only", main, "main", "--", ".", ":!.beads").split()
     assert merged in ([], ["answer", "tests/test_answer.sh"])
     use_git_as_ever(project.path)
-    assert evil.has_run() == ""
+    assert evil.have_run() == {}
     project.fsck()
 
 
-@pytest.mark.parametrize("what", IN_THE_REPOSITORY)
-def test_what_is_planted_in_the_repository_neither_runs_nor_stays(
-    a_project: Project, evil: Evil, level: dict[str, str], what: str
-) -> None:
-    before, main = steering(a_project), a_project.head("main")
-    answer = attacked(a_project, evil, IN_THE_REPOSITORY[what], level)
-    if level == UNSANDBOXED:
-        assert answer.code == 1, answer
-        told = " ".join(answer.out.split())
-        assert all(words in told for words in ("Quarantined", *NAMED[what], "if it was you, do it again now")), told
-        assert a_project.head("main") == main
-    elif what not in HARMS_ITSELF:
-        assert answer.code == 0, answer
-        assert a_project.answer() == "42"
-    assert_harmless(a_project, evil, before, main)
-
-
-def test_a_commit_that_may_be_the_users_stays_and_is_told(a_project: Project, evil: Evil) -> None:
+def test_a_commit_that_may_be_the_users_stays_and_nobody_is_accused(a_project: Project, evil: Evil) -> None:
     """Nothing tells an agent that commits in the checkout from the user who does."""
-    commit = {"it": 'cd "$ROOT"; echo x > theirs; git add theirs; git commit -qm theirs'}
-    answer = attacked(a_project, evil, commit, UNSANDBOXED)
+    commit = Attack("theirs", 'cd "$ROOT"; echo x > theirs; git add theirs; git commit -qm theirs')
+    answer = attacked(a_project, evil, commit, **UNSANDBOXED)
     assert answer.code == 0, answer
-    theirs = a_project.git("log", "--format=%H", "-1", "main", "--", "theirs")
-    assert f"main moved to {theirs[:12]} while it ran, not by Capsule" in " ".join(answer.err.split())
+    assert a_project.git("show", "main:theirs") == "x"
+    assert a_project.answer() == "42"
 
 
 def test_tests_that_attack_are_no_better(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     """They are an agent's code, and run where claims are checked."""
     before, main = steering(a_project), a_project.head("main")
-    attacks = {**SETTINGS, **HOOKS, **OTHERS, **FORGED}
-    lines = "\n".join(evil.scripts(a_project.path, attacks.values()))
+    lines = "\n".join(evil.scripts(a_project.path, (*SETTINGS, *PROGRAMS, *ATTRIBUTES, *OURS), LEAVING))
     a_project.play(honest(test_writer=[said("PASS", write={"tests/test_answer.sh": f"{lines}\ngrep -qx 42 answer\n"})]))
     answer = a_project.run(**level)
     if level == UNSANDBOXED:
@@ -103,7 +57,7 @@ def test_tests_that_attack_are_no_better(a_project: Project, evil: Evil, level: 
 def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_project: Project, evil: Evil) -> None:
     """The user commits something at the last moment, so the tests run once more, on the merge result."""
     before, main = steering(a_project), a_project.head("main")
-    lines = "\n".join(evil.scripts(a_project.path, {**SETTINGS, **HOOKS, **FORGED}.values()))
+    lines = "\n".join(evil.scripts(a_project.path, (*SETTINGS, *PROGRAMS, *OURS), LEAVING))
     test = f"if [ -e other ]; then :\n{lines}\nfi\ngrep -qx 42 answer\n"
     meanwhile = f"cd {a_project.path} && echo x > other && git add other && git commit -qm other"
     script = honest(test_writer=[said("PASS", write={"tests/test_answer.sh": test})])
@@ -113,15 +67,14 @@ def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_proj
     assert a_project.walked()[-1] == "publish NEEDS_WORK"
     assert a_project.git("diff", "--name-only", main, "main") == "other"
     assert steering(a_project) == before
-    assert evil.has_run() == ""
+    assert evil.have_run() == {}
 
 
 def test_what_must_not_be_merged_is_sent_back(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     """By name, and never with the secret in the words."""
     before, main = steering(a_project), a_project.head("main")
-    bad = evil.scripts(
-        a_project.path, [CONTENT[name] for name in ("a secret", "a link out", "a bare repository inside")]
-    )
+    content = "\n".join(CONTENT[name] for name in ("a secret", "a link out", "a bare repository inside"))
+    bad = evil.scripts(a_project.path, [Attack("content", content)], IN_ITS_PLACE)
     clean = said("PASS", run=["rm -rf notes.txt id_rsa out up hooks bare"])
     a_project.play(honest(execute=[said("PASS", run=bad, write={"answer": "42\n"}), clean]))
     answer = a_project.run(**level, MY_TOKEN=SECRET)
@@ -138,7 +91,7 @@ def test_a_secret_in_an_earlier_commit_is_not_merged_with_its_history(
     a_project: Project, evil: Evil, level: dict[str, str]
 ) -> None:
     hidden = [
-        *evil.scripts(a_project.path, [CONTENT["a secret"]]),
+        *evil.scripts(a_project.path, [Attack("a secret", CONTENT["a secret"])], IN_ITS_PLACE),
         "git add -A",
         "git commit -qm one",
         "git rm -qf id_rsa notes.txt",
@@ -153,7 +106,7 @@ def test_a_secret_in_an_earlier_commit_is_not_merged_with_its_history(
 
 def test_a_repository_inside_the_worktree_is_not_entered(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     before, main = steering(a_project), a_project.head("main")
-    answer = attacked(a_project, evil, {"it": CONTENT["a repository inside"]}, level)
+    answer = attacked(a_project, evil, Attack("inside", CONTENT["a repository inside"]), **level)
     assert answer.code == 2, answer
     assert "git repository inside the worktree: sub" in answer.out
     assert_harmless(a_project, evil, before, main)
@@ -162,11 +115,11 @@ def test_a_repository_inside_the_worktree_is_not_entered(a_project: Project, evi
 def test_nothing_is_left_behind(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     """Daemons end with their phase, with or without their keeper; links in our papers' place lead nowhere."""
     before, main = steering(a_project), a_project.head("main")
-    answer = attacked(a_project, evil, LEFT_BEHIND, level)
+    answer = attacked(a_project, evil, *(Attack(name, script) for name, script in LEFT_BEHIND.items()), **level)
     assert answer.code in (0, 2), answer
     assert "Traceback" not in answer.err
     time.sleep(1.2)
-    assert not list((evil.out / "papers").glob("*")) if evil.out.exists() else True
+    assert not list(evil.out.glob("*/papers/*"))
     assert_harmless(a_project, evil, before, main)
 
 
@@ -174,8 +127,8 @@ def test_objects_that_are_gone_stop_the_mission_and_move_nothing(
     a_project: Project, evil: Evil, level: dict[str, str]
 ) -> None:
     main = a_project.head("main")
-    attacked(a_project, evil, {"it": 'rm -rf "$COMMON"/objects/[0-9a-f][0-9a-f]'}, level)
-    assert evil.has_run() == ""
+    attacked(a_project, evil, Attack("gone", 'rm -rf "$COMMON"/objects/[0-9a-f][0-9a-f]'), **level)
+    assert evil.have_run() == {}
     if level == UNSANDBOXED:
         assert (a_project.path / ".git/refs/heads/main").read_text().strip() == main
     else:
@@ -184,7 +137,7 @@ def test_objects_that_are_gone_stop_the_mission_and_move_nothing(
 
 def cut_short(project: Project, evil: Evil, done: Path, signal: Signals) -> None:
     """A mission that gets this signal when its agent has planted what it had to plant."""
-    attack = evil.scripts(project.path, [SETTINGS["fsmonitor"], *HOOKS.values(), REFS["main at its own commit"]])
+    attack = evil.scripts(project.path, [SETTINGS[0], *PROGRAMS], LEAVING)
     project.play(honest(execute=[said("PASS", run=[*attack, f"touch {done}", "sleep 60"])]))
     with project.running() as process:
         deadline = time.monotonic() + 60
@@ -210,7 +163,7 @@ def test_a_killed_mission_leaves_its_agents_plants_to_the_next_start(
     again = a_project.run()
     assert again.code == 0, again
     assert a_project.answer() == "42"
-    assert evil.has_run() == ""
+    assert evil.have_run() == {}
 
 
 def test_a_mission_that_is_stopped_is_quarantined_all_the_same(a_project: Project, evil: Evil, tmp_path: Path) -> None:
@@ -218,4 +171,4 @@ def test_a_mission_that_is_stopped_is_quarantined_all_the_same(a_project: Projec
     cut_short(a_project, evil, tmp_path / "done", Signals.SIGINT)
     assert steering(a_project) == before
     assert a_project.walked()[-1] == "execute BLOCKED"
-    assert evil.has_run() == ""
+    assert evil.have_run() == {}

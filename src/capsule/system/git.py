@@ -24,7 +24,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing
+from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing, Refused
 from capsule.system import git_environment, git_layout, git_locks, git_refs
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git_objects import (
@@ -111,7 +111,7 @@ class Git:
         common_dir, git_dir, object_format = Path(told[0]), Path(told[1]), told[2]
         if told[0] == INSIDE_A_SANDBOX:
             hint = "Run it outside: a phase can change files here, and commit them."
-            raise CapsuleError("The repository cannot be reached from inside a phase.", hint)
+            raise Refused("The repository cannot be reached from inside a phase: nothing was changed.", hint)
         if private := _PRIVATE.fullmatch(told[0]):
             return cls.find(_checkout_of(start, Path(private[1])))
         top = git_layout.checkout_around(start, git_dir)

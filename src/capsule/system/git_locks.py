@@ -22,7 +22,8 @@ STALE_AFTER = 2.0
 _INTERVAL = 0.05
 _IN_THE_WAY = r"(?s)Unable to create '(?P<path>.+?\.lock)': File exists"
 _EXPECTED = (
-    r"(worktrees/[^/]+/)?(index|HEAD|ORIG_HEAD|packed-refs|config|refs/.+)\.lock"
+    r"(worktrees/[^/]+/)?(index|[A-Z]+_HEAD|HEAD|packed-refs|shallow|config(\.worktree)?|refs/.+)\.lock"
+    r"|objects/info/(commit-graph|commit-graphs/commit-graph-chain)\.lock"
     r"|capsule/(git(/refs/heads)?|places/[^/]+)/[^/]+\.lock"
 )
 

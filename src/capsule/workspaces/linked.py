@@ -21,10 +21,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
-from capsule.system.files import write_atomically
+from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
+_LONGEST = 64 * 1024
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
 
@@ -198,5 +199,5 @@ def make_writable(path: Path) -> None:
 
 def _read(file: Path) -> bytes:
     with contextlib.suppress(OSError):
-        return file.read_bytes()
+        return read_regular(file, _LONGEST)
     return b""

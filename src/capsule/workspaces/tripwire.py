@@ -163,7 +163,13 @@ class Tripwire:
 
     def _locks(self) -> list[str]:
         """Lock files where git keeps its own."""
-        tops = ("", "refs", *(f"worktrees/{entry}" for entry in self._children("worktrees")))
+        tops = (
+            "",
+            "refs",
+            "objects/info",
+            "objects/info/commit-graphs",
+            *(f"worktrees/{entry}" for entry in self._children("worktrees")),
+        )
         return [name for top in tops for name in self._locks_in(top, deep=top == "refs")]
 
     def _locks_in(self, folder: str, *, deep: bool) -> Iterator[str]:
@@ -173,6 +179,18 @@ class Tripwire:
                 yield name
             elif deep:
                 yield from self._locks_in(name, deep=True)
+
+    def _pipes(self, folder: str) -> Iterator[str]:
+        """Everything below that is neither file, folder nor link, and keeps whoever reads it waiting."""
+        for child in self._children(folder):
+            name = f"{folder}/{child}"
+            mode = stat.S_IFREG
+            with contextlib.suppress(FileNotFoundError):  # refs come and go while people work
+                mode = (self._common / name).lstat().st_mode
+            if stat.S_ISDIR(mode):
+                yield from self._pipes(name)
+            elif not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+                yield name
 
     # Comparing, in an order in which no git of ours is asked before what it reads is as it was
 
@@ -184,6 +202,9 @@ class Tripwire:
         for name in sorted(names, key=lambda name: (_off_paper(name).endswith(_SETTINGS), name)):
             words = self._mend(_off_paper(name), before.files.get(name), now.get(name))
             told += [words] if words else []
+        index = self._common / "index"
+        if ".git/index was no file" in told and not index.exists() and (head := self._git.resolve("HEAD")):
+            self._git.content("read-tree", head, index=index)
         return told
 
     def _remove_locks(self, before: Copy) -> None:
@@ -195,7 +216,7 @@ class Tripwire:
 
     def _unblock(self, before: Copy) -> Iterator[str]:
         """Take away what stands where git reads a file and is none; without a HEAD it would look for another `.git`."""
-        for name in _PLAIN:
+        for name in (*_PLAIN, *self._pipes("refs"), *self._pipes("logs"), *self._pipes("worktrees")):
             path, known = self._common / name, before.files.get(name)
             there = os.path.lexists(path)
             if there and (stat.S_ISREG(path.lstat().st_mode) or (name == "HEAD" and _is_a_symbolic_ref(path))):
@@ -209,8 +230,6 @@ class Tripwire:
                 continue
             if known:
                 _put(path, known)
-            elif name == "index" and (head := self._git.resolve("HEAD")):
-                self._git.content("read-tree", head, index=path)
 
     def _mend(self, name: str, before: Found | None, now: Found | None) -> str:
         """Put one file back where a change of it is nobody's daily work; the breach in words, or ''."""
@@ -232,7 +251,7 @@ class Tripwire:
             path.parent.mkdir(parents=True, exist_ok=True)
             _put(path, before)
         verb = "was changed" if before and now else "was removed" if before else "appeared"
-        return one_line(f".git/{name} {verb}") + (f" (kept as {one_line(kept)})" if kept else "")
+        return one_line(f".git/{name} {verb}") + _kept_as(kept)
 
     def _mend_settings(self, name: str, before: Found | None, now: Found | None) -> str:
         if now is None:
@@ -254,7 +273,7 @@ class Tripwire:
         kept = put_aside(self._git, self._common / name)
         if content or before:
             write_atomically(self._common / name, content, mode=now.mode or 0o644)
-        return one_line(f"settings in .git/{name} were changed: {', '.join(changed)} (kept as {kept})")
+        return one_line(f"settings in .git/{name} were changed: {', '.join(changed)}") + _kept_as(kept)
 
     def _bring_back_repository(self) -> list[str]:
         """Move the repository back that was moved away; holding it open tells where it is now."""
@@ -274,7 +293,7 @@ class Tripwire:
             hint = f"Put the repository back in its place, {path}, from wherever it is now."
             raise WorkspaceBroken(f"{path} was replaced ({error.strerror}); it is {where} now.", hint) from error
         kept = put_aside(self._git, strange) if os.path.lexists(strange) else ""
-        return [one_line(f".git was moved to {where}, and something else put in its place (kept as {kept})")]
+        return [one_line(f".git was moved to {where}, and something else put in its place") + _kept_as(kept)]
 
 
 def check_after_a_crash(git: Git) -> None:
@@ -327,6 +346,11 @@ def _put(path: Path, found: Found) -> None:
 def _is_a_symbolic_ref(path: Path) -> bool:
     """Whether a link is a HEAD as early versions of git made it: it is read, and not followed."""
     return path.is_symlink() and path.readlink().parts[:1] == ("refs",)
+
+
+def _kept_as(kept: str) -> str:
+    """Nothing is kept of a pipe."""
+    return f" (kept as {one_line(kept)})" if kept else ""
 
 
 def _without_ours(found: Found | None) -> list[bytes]:

@@ -1,0 +1,60 @@
+"""Lock files that nobody holds, and a repository that was moved between runs: no agent is accused, the work goes on."""
+
+from __future__ import annotations
+
+import time
+from signal import SIGKILL
+
+import pytest
+
+from ..commands.conftest import Project, honest, said
+from ..conftest import UNSANDBOXED
+from .attacks import LOCKS, Attack
+from .conftest import LEAVING, Evil, plain_git
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
+def test_a_planted_lock_is_removed_and_told_and_the_mission_merges(
+    a_project: Project, evil: Evil, lock: Attack
+) -> None:
+    (script,) = evil.scripts(a_project.path, [lock], LEAVING)
+    a_project.play(honest(execute=[said("PASS", run=[script], write={"answer": "42\n"})]))
+    answer = a_project.run(**UNSANDBOXED)
+    assert answer.code == 0, answer
+    assert not (a_project.path / ".git" / lock.name).exists()
+    told = " ".join((answer.out + answer.err).split())
+    assert f".git/{lock.name} was left behind by no git at work, and removed" in told
+
+
+def move(project: Project) -> None:
+    project.path = project.path.rename(project.path.parent / "moved")
+
+
+def assert_goes_on(project: Project, level: dict[str, str]) -> None:
+    project.play(honest())
+    answer = project.run(**level)
+    assert answer.code == 0, answer
+    assert "Quarantined" not in answer.out
+    assert project.answer() == "42"
+    assert len(plain_git("worktree", "list", cwd=project.path).splitlines()) == 1
+    project.fsck()
+
+
+def test_a_halted_mission_goes_on_in_a_repository_that_was_moved(a_project: Project, level: dict[str, str]) -> None:
+    a_project.play(honest(execute=[said("ERROR", "the disk is full")]))
+    assert a_project.run(**level).code == 2
+    move(a_project)
+    assert a_project.capsule("show", "demo-1.1").code == 0
+    assert_goes_on(a_project, level)
+
+
+def test_a_killed_mission_goes_on_in_a_repository_that_was_moved(a_project: Project, level: dict[str, str]) -> None:
+    a_project.play(honest(execute=[said("PASS", run=["touch .capsule/done; sleep 60"])]))
+    with a_project.running(**level) as process:
+        deadline = time.monotonic() + 60
+        while not (a_project.worktree / ".capsule/done").exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(SIGKILL)
+        process.wait(30)
+    move(a_project)
+    assert_goes_on(a_project, level)
