@@ -17,7 +17,7 @@ import pytest
 
 from ..commands.conftest import Project, Said, honest, said
 from ..conftest import SANDBOXED, UNSANDBOXED
-from .attacks import ALL, BATCHES, Attack
+from .attacks import ALL, BATCHES, CONTENT, Attack
 from .conftest import IN_ITS_PLACE, LEAVING, Evil, differing, git_folder, use_git_as_ever
 
 THE_WORK = "echo 42 > answer"
@@ -97,3 +97,36 @@ def test_without_a_sandbox_what_was_planted_outside_of_the_place_never_runs_and_
         assert kept or batch == "pipes", told
         assert all(os.path.lexists(a_project.path / file) for file in kept), kept
     assert_nothing_runs(a_project, evil)
+
+
+def test_what_steers_git_from_within_the_tree_runs_nothing(
+    a_project: Project, evil: Evil, undisturbed: dict[str, str], level: dict[str, str]
+) -> None:
+    """Attributes, a submodule's command and settings of lfs are files like others: they are merged, and no more."""
+    before = git_folder(a_project.path)
+    names = ("attributes", "a submodule that runs a program", "settings of lfs")
+    answer = attacked(a_project, evil, [Attack(name, CONTENT[name]) for name in names], IN_ITS_PLACE, level)
+    assert answer.code == 0, answer
+    assert differing(before, git_folder(a_project.path)) == set(undisturbed)
+    assert {".gitattributes", ".gitmodules", ".lfsconfig"} <= set(a_project.git("ls-files").split())
+    assert_nothing_runs(a_project, evil)
+
+
+def test_what_is_planted_in_the_place_is_there_while_the_agent_is(
+    a_project: Project, evil: Evil, level: dict[str, str]
+) -> None:
+    """Or else nothing would be tried above."""
+    look = """
+        { g config --list; ls "$AT/hooks"; cat "$AT/info/attributes"; g ls-files -v; g for-each-ref; } > landed
+        git config core.hooksPath /dev/null; git config core.fsmonitor false
+    """
+    undone = ("core.hooksPath", "a replaced commit", "staged", "no index")  # by others, or they hide them
+    batches = ("index flags", "settings", "attributes", "hooks", "refs")
+    planted = [attack for batch in batches for attack in BATCHES[batch] if attack.name not in undone]
+    answer = attacked(a_project, evil, [*planted, Attack("look", look)], IN_ITS_PLACE, level)
+    assert answer.code == 0, answer
+    landed = a_project.git("show", "main:landed")
+    expected = [attack.named for attack in BATCHES["settings"] if attack.name not in undone]
+    expected += [attack.name for attack in BATCHES["hooks"]]
+    expected += ["* merge=zz", "S README.md", "h answer", "refs/tags/v9", "refs/heads/kept"]
+    assert [words for words in expected if words not in landed] == []

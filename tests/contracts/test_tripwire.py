@@ -349,7 +349,13 @@ def test_a_lock_that_nobody_holds_is_removed_and_told(a_repo: Repo, place: GitWo
 
 
 def test_a_lock_of_a_git_at_work_stays(a_repo: Repo, place: GitWorktree) -> None:
-    waiting = subprocess.Popen(["git", "cat-file", "--batch"], cwd=a_repo.path, stdin=subprocess.PIPE)
+    asked = ["git", "cat-file", "--batch-check"]
+    waiting = subprocess.Popen(asked, cwd=a_repo.path, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert waiting.stdin
+    assert waiting.stdout
+    waiting.stdin.write(b"HEAD\n")
+    waiting.stdin.flush()
+    waiting.stdout.readline()  # until it answers, it may not yet go by the name of git
     lock = a_repo.path / ".git/index.lock"
     lock.touch()
     try:
