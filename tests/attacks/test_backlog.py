@@ -13,6 +13,7 @@ import pytest
 
 from ..commands.backlog_project import BacklogProject
 from ..commands.backlog_script import honest, turn
+from ..commands.conftest import Script
 from ..conftest import UNSANDBOXED
 from .attacks import BATCHES
 from .conftest import IN_ITS_PLACE, LEAVING, Evil, differing, git_folder
@@ -120,39 +121,55 @@ def test_what_must_not_be_merged_is_not_committed_either(a_backlog: BacklogProje
     assert not {"out", "key.pem"} & set(a_backlog.git("log", "--name-only", "--format=", "main").split())
 
 
+def another() -> Script:
+    """What the agents of WRK-002 do: the same in files of their own."""
+    script = honest("WRK-002", "another")
+    own = {"answer": "other", "question": "more"}
+    for played in script["build"]:
+        played["write"] = {own.get(name, name): text for name, text in played["write"].items()}
+    return script
+
+
 def test_a_forged_done_is_believed_by_no_later_run(a_backlog: BacklogProject, level: dict[str, str]) -> None:
-    """The run is killed; the next one archives nothing that no agent has worked on."""
+    """The run is killed; the next ones archive nothing that no agent has worked on."""
     a_backlog.hold(*TWO)
-    a_backlog.play(honest(build=building([FORGED, "touch .capsule/done", "sleep 60"])))
-    place = a_backlog.path / ".capsule" / "worktrees" / "WRK-001" / ".capsule" / "done"
-    killed(a_backlog, place, "WRK-001", **level)
+    forged = f"{FORGED}; grep -q 'status: done' BACKLOG.yaml && touch .capsule/done; sleep 60"
+    a_backlog.play(honest(build=building([forged])))
+    done = a_backlog.path / ".capsule" / "worktrees" / "WRK-001" / ".capsule" / "done"
+    killed(a_backlog, done, "WRK-001", **level)
     a_backlog.play(honest())
     answer = a_backlog.capsule("run", "WRK-001", env=level)
     assert answer.code == 0, answer
-    assert "WRK-002" in a_backlog.ids()
+    assert a_backlog.ids() == ["WRK-002"]
     assert a_backlog.item("WRK-002").status != "done"
     assert a_backlog.spawns("WRK-002") == 0
+    a_backlog.play(another(), "WRK-002")
+    answer = a_backlog.capsule("run", env=level)
+    assert answer.code == 0, answer
+    agents = [played for phase, turns in another().items() for played in turns if phase != "idea-research"]
+    assert a_backlog.spawns("WRK-002") == len(agents), "a small item skips idea-research, and nothing else"
 
 
-def test_a_killed_run_with_dirty_files_and_a_higher_item_goes_on(
+def test_a_killed_run_with_dirty_files_and_a_higher_item_in_progress_goes_on(
     a_backlog: BacklogProject, level: dict[str, str]
 ) -> None:
-    a_backlog.hold(TWO[0])
+    """The item that ranks higher is further on; whichever item comes next, no run refuses."""
+    a_backlog.hold(*TWO)
+    a_backlog.play(honest(prd=[turn("prd", run=["echo dirt > dirt; touch .capsule/done; sleep 60"])]))
+    a_backlog.play(another(), "WRK-002")
+    for _ in range(5):
+        assert a_backlog.capsule("step", "WRK-002", env=level).code == 0
+    assert a_backlog.fields("WRK-002")["status"] == "in_progress"
     place = a_backlog.path / ".capsule" / "worktrees" / "WRK-001"
-    a_backlog.play(honest(build=building(["echo dirt > dirt; touch .capsule/done", "sleep 60"])))
     killed(a_backlog, place / ".capsule" / "done", "WRK-001", **level)
-    assert a_backlog.capsule("add", "Another").code == 0
-    a_backlog.edit("title: Another", "title: Another\n    impact: high")
+    assert (place / "dirt").exists()
     a_backlog.play(honest())
-    a_backlog.play(
-        honest("WRK-002", "another", build=[turn("build", item="WRK-002", write={"question": "6x9\n"})]), "WRK-002"
-    )
-    answer = a_backlog.capsule("run", "WRK-002", env=level)
-    assert "stash" not in answer.out + answer.err
-    assert answer.code in (0, 1), answer
-    answer = a_backlog.capsule("run", "WRK-001", env=level)
+    answer = a_backlog.capsule("run", env=level)
     assert answer.code == 0, answer
+    assert "stash" not in answer.out + answer.err
+    assert a_backlog.ids() == []
     assert a_backlog.git("show", "main:answer") == "42"
+    assert "dirt" not in a_backlog.git("ls-tree", "--name-only", "main").split()
     assert a_backlog.git("status", "--porcelain") == ""
 
 
