@@ -33,11 +33,12 @@ def assert_harmless(project: Project, evil: Evil, before: Mapping[str, bytes], m
     project.fsck()
 
 
-def test_a_commit_that_may_be_the_users_stays_and_nobody_is_accused(a_project: Project, evil: Evil) -> None:
+def test_a_commit_that_may_be_the_users_stays_and_is_noted(a_project: Project, evil: Evil) -> None:
     """Nothing tells an agent that commits in the checkout from the user who does."""
     commit = Attack("theirs", 'cd "$ROOT"; echo x > theirs; git add theirs; git commit -qm theirs')
     answer = attacked(a_project, evil, commit, **UNSANDBOXED)
     assert answer.code == 0, answer
+    assert "main moved to" in answer.err and "while it ran" in answer.err
     assert a_project.git("show", "main:theirs") == "x"
     assert a_project.answer() == "42"
 

@@ -223,11 +223,14 @@ USERS = {
 
 
 @pytest.mark.parametrize("what", USERS)
-def test_what_the_user_does_meanwhile_stays_without_a_word(a_repo: Repo, place: GitWorktree, what: str) -> None:
+def test_what_the_user_does_meanwhile_stays_and_nobody_is_accused(a_repo: Repo, place: GitWorktree, what: str) -> None:
+    main = a_repo.head("main")
     shell(USERS[what], a_repo.path)
     before = (steering(a_repo), a_repo.git("for-each-ref"), a_repo.status(), a_repo.git("config", "--list"))
     assert place.put_right() == ()
-    assert place.notices() == []
+    moved = a_repo.git("branch", "--show-current") == "main" and a_repo.head("main")
+    noted = [f"main moved to {moved[:12]} while it ran"] if moved and moved != main else []
+    assert place.notices() == noted
     after = (steering(a_repo), a_repo.git("for-each-ref"), a_repo.status(), a_repo.git("config", "--list"))
     assert after == before
 

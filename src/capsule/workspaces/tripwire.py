@@ -73,6 +73,8 @@ class Tripwire:
         self._fd = -1
         self._breaches: list[str] = []
         self._notices: list[str] = []
+        self._branch = ("", "")
+        """The branch that is checked out, and where it was."""
 
     def snapshot(self) -> None:
         """Copy what steers git; a second time changes nothing until `release`."""
@@ -84,12 +86,14 @@ class Tripwire:
         self._folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
         self._fd = os.open(self._common, os.O_RDONLY | os.O_DIRECTORY)
+        self._branch = self._checked_out()
 
     def restore(self) -> Sequence[str]:
         """Put back what was changed since `snapshot`; return one sentence for each breach so far."""
         if self._before is not None:
             found = [*self._bring_back_repository(), *self._compare(self._before)]
             self._breaches += [words for words in found if words not in self._breaches]
+            self._note_a_moved_branch()
         return tuple(self._breaches)
 
     def restore_from(self, note: Path) -> list[str]:
@@ -113,6 +117,17 @@ class Tripwire:
         """Return what was tidied up and is nobody's fault for certain; told once."""
         told, self._notices = self._notices, []
         return told
+
+    def _checked_out(self) -> tuple[str, str]:
+        branch = self._git.checked_out()
+        return branch, self._git.ref(f"refs/heads/{branch}") if branch else ""
+
+    def _note_a_moved_branch(self) -> None:
+        """Say that the user's branch moved, by whom ever: people and other missions move it every day."""
+        (before, old), (branch, new) = self._branch, self._checked_out()
+        if before == branch and old != new and new:
+            self._branch = (branch, new)
+            self._notices.append(f"{branch} moved to {new[:12]} while it ran")
 
     # What is watched
 
