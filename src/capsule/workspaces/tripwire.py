@@ -28,7 +28,7 @@ import msgspec
 from capsule.core.errors import WorkspaceBroken
 from capsule.core.text import one_line
 from capsule.system import git_locks
-from capsule.system.files import read_regular, write_atomically
+from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git
 from capsule.system.lock import holder
 from capsule.workspaces import dangerous_settings
@@ -84,6 +84,7 @@ class Tripwire:
         self._git.content("version")  # makes our own git directory where there is none yet
         self._before = Copy(self._files(), tuple(map(_on_paper, self._locks())))
         self._folder.mkdir(parents=True, exist_ok=True)
+        sweep_temps(self._folder)
         write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
         self._fd = os.open(self._common, os.O_RDONLY | os.O_DIRECTORY)
         self._branch = self._checked_out()
