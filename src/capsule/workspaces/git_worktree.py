@@ -430,13 +430,18 @@ class GitWorktree(GitPlace):
     def _whole(self, *tips: str) -> list[str]:
         return [tip for tip in dict.fromkeys(tips) if tip and self._git.resolve(tip)]
 
-    def _salvage(self, why: str) -> str:
+    def _take_over_the_last(self) -> Standing:
+        """Take over what was committed in the place, and say where its refs are; a stranger's place is refused."""
         self._come_home()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):
                 self._take_over(entry)
         standing = self._claim.standing()
         self._refuse_a_strangers(standing)
+        return standing
+
+    def _salvage(self, why: str) -> str:
+        standing = self._take_over_the_last()
         base = standing.base or self._claim.put_base_back() or standing.head
         if not base:
             return ""

@@ -187,14 +187,9 @@ class StepwiseWorktree(GitWorktree):
         hint = f"Go on with `capsule run {self._mission}`."
         raise Refused(f"{self._mission} follows {self.publishes_to} by itself ({onto[:10]} included).", hint)
 
-    def salvage(self, why: str) -> str:
+    def _salvage(self, why: str) -> str:
         """Keep what is in no commit of the branch: the files, or the last work that was named where they are gone."""
-        self._come_home()
-        if entry := self._linked.whole():
-            with contextlib.suppress(WorkspaceBroken):
-                self._take_over(entry)
-        standing = self._claim.standing()
-        self._refuse_a_strangers(standing)
+        standing = self._take_over_the_last()
         base = self._base_commit = standing.base or self._claim.put_base_back()
         if not base:
             return ""
