@@ -31,8 +31,9 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.linked import LinkedWorktree, remove_tree
+from capsule.workspaces.linked import LinkedWorktree, pointer_to
 from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
@@ -143,7 +144,7 @@ class Gate:
         link = self.path / ".git"
         if not link.is_file() or link.is_symlink():
             remove_tree(link)
-        write_atomically(link, b"gitdir: " + os.fsencode(self._private / "git") + b"\n")
+        write_atomically(link, pointer_to(self._private / "git"))
 
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
         self._provisions.run(self.path, self._log, self.grounds(base))

@@ -33,11 +33,12 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.dependencies import Dependencies
-from capsule.workspaces.linked import LinkedWorktree, detach_submodules, make_writable, remove_tree
+from capsule.workspaces.linked import LinkedWorktree, detach_submodules
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths

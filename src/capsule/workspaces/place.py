@@ -21,7 +21,7 @@ from capsule.core.hazards import Brought
 from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
-from capsule.system.git_objects import Difference, Identity, RefMove, shown
+from capsule.system.git_objects import CAPSULE, Difference, RefMove, shown
 from capsule.workspaces.brought import brought
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.claim import Claim
@@ -33,7 +33,6 @@ from capsule.workspaces.snapshot import Snapshots
 from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
 
 PLAIN = "100644"
-CAPSULE = Identity("Capsule", "capsule@localhost")
 
 
 class GitPlace(ABC):

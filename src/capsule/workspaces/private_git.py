@@ -30,10 +30,11 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
 from capsule.system.files import read_regular
+from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
 from capsule.system.git_layout import as_alternate
 from capsule.system.git_objects import RefMove
-from capsule.workspaces.linked import make_writable, remove_tree
+from capsule.workspaces.linked import pointer_to
 from capsule.workspaces.salvage import keep_commit, shelve
 
 _SEEN = ("refs/heads", "refs/tags", "refs/remotes")
@@ -93,12 +94,7 @@ class PrivateGit:
 
     def is_named_by(self, dot_git: Path) -> bool:
         """Whether a worktree's `.git` file leads here."""
-        return _content(dot_git) == self.pointer
-
-    @property
-    def pointer(self) -> bytes:
-        """The content of a `.git` file that leads here."""
-        return b"gitdir: " + os.fsencode(self.path) + b"\n"
+        return _content(dot_git) == pointer_to(self.path)
 
     # After
 

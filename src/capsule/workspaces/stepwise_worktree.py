@@ -19,11 +19,11 @@ from typing import Any
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.git_worktree import LARGEST_WORKLOG, GitWorktree
 from capsule.workspaces.hooks import Hooks
-from capsule.workspaces.linked import remove_tree
 from capsule.workspaces.private_git import Left
 from capsule.workspaces.trees import graft, merged_from
 
