@@ -149,7 +149,8 @@ CHECKS = {
     "more-is-more": "For MORE: something differs from when this phase began.",
     "only-documents": "Nothing differs from the last commit but the item's own documents.",
     "known-duplicate": "An item that is said to be a duplicate has a twin that the tracker knows.",
-    "hooks": "The user's own commit hooks agree. Looked at by every phase where `git.hooks` is true.",
+    "hooks": "The user's own commit hooks agree. Looked at by every phase where `git.hooks` is true and steps are "
+    "published one by one.",
     "idea": "An item that goes on to be researched has an idea file that is not empty.",
     "spec-done": "No `- [ ]` is left in the document, for PASS.",
 }

@@ -218,8 +218,8 @@ class Workspace(Protocol):
     def settled(self, commit: str) -> Checkpoint:
         """The state in which everything is committed: what the next step starts from."""
 
-    def hooks(self, tree: str, message: str) -> tuple[bool, str]:
-        """Whether the user's own commit hooks let this tree pass, and the end of what they said."""
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:
+        """Whether the user's own commit hooks let this tree pass, and the end of what they said; None: not run here."""
 
     def let_in(self) -> Grounds:
         """Give the place a git directory of its own, for an agent or a command; what a sandbox shows of it."""

@@ -381,8 +381,9 @@ class GitWorktree(GitPlace):
     def follow(self, checkpoint: Checkpoint) -> None:
         """A place that is merged at the end stands on its own base until then."""
 
-    def hooks(self, tree: str, message: str) -> tuple[bool, str]:  # noqa: ARG002 (the door's)
-        return True, ""
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the door's)
+        """A merge runs no hooks."""
+        return None
 
     def settled(self, commit: str) -> Checkpoint:
         """Whatever was committed elsewhere: here it is how things stand on the mission's own branch."""
