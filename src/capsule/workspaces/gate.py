@@ -128,7 +128,7 @@ class Gate:
             self._give_git_directory(base)
 
     def _make_folder(self) -> bool:
-        """Whether it was not there, or was no folder of ours."""
+        """Make the folder where there is none; return whether it is new."""
         if self.path.is_dir() and not self.path.is_symlink():
             return False
         remove_tree(self.path)
@@ -138,7 +138,7 @@ class Gate:
         return True
 
     def _give_git_directory(self, base: str) -> None:
-        """Nothing that an earlier run did to it is left."""
+        """Make its git directory anew, so that nothing is left of an earlier run."""
         remove_tree(self._private)
         fill_git_directory(self._git, self._private / "git", head=base, index=self._index)
         link = self.path / ".git"

@@ -55,7 +55,7 @@ _REBASED = "rebased onto "
 
 
 class GitWorktree(GitPlace):
-    """The Workspace door on git worktrees."""
+    """The Workspace door, for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
 
     publishes_to = ""
 
@@ -85,11 +85,11 @@ class GitWorktree(GitPlace):
         self._tripwire = Tripwire(git, mission)
         self._dropped: list[str] = []
         self._occupied = False
-        """Somebody is at work here, with a git directory of their own."""
+        """Between `let_in` and `see_out`: an agent or a command has a git directory of its own here."""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
         self._trees: dict[str, str] = {}
-        """What the checkpoints deliver that were made or asked about by us."""
+        """Checkpoints, and the trees that they deliver."""
         self._judged = ""
         """The deliverable tree that was looked at last, while nobody but us has been at work since."""
         self._stands_at = ""
@@ -141,7 +141,7 @@ class GitWorktree(GitPlace):
         return len(list(self.path.iterdir())) == 1
 
     def _fill(self, head: str, entry: Path) -> list[str]:
-        """Files for a worktree that has none yet, or only some. What is there and differs is salvaged first."""
+        """Write the files of a worktree that lacks some; salvage what differs first, and return a warning about it."""
         kept = "" if self._is_bare() else self._keep_what_is_in_the_way(head)
         self._snapshots.forget()
         self._write_out(head)
@@ -190,9 +190,7 @@ class GitWorktree(GitPlace):
         return Grounds()
 
     def see_out(self) -> None:
-        entry = self._require_whole()
-        if self._private.exists():
-            self._take_over(entry)
+        self._take_over(self._require_whole())
 
     def _come_home(self) -> None:
         """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
@@ -203,7 +201,7 @@ class GitWorktree(GitPlace):
         self._occupied = False
 
     def _take_over(self, entry: Path) -> None:
-        """Import what was committed in a git directory of its own; HEAD is brought home later."""
+        """Import what was committed in a git directory of its own, where there is one; HEAD is brought home later."""
         if not self._private.exists():
             return
         left = self._private.left()
@@ -379,18 +377,18 @@ class GitWorktree(GitPlace):
         return commit
 
     def follow(self, checkpoint: Checkpoint) -> None:
-        """A place that is merged at the end stands on its own base until then."""
+        """Stay: work that is merged at the end stands on its own base until then."""
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the door's)
         """A merge runs no hooks."""
         return None
 
     def settled(self, commit: str) -> Checkpoint:
-        """Whatever was committed elsewhere: here it is how things stand on the mission's own branch."""
+        """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
         return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
     def withdraw(self, why: str) -> str:  # noqa: ARG002 (the door's)
-        """A worktree is its mission's own: nobody else expects anything of it."""
+        """Leave everything: nothing gets to the user's branch before the merge."""
         return ""
 
     # Moving on to another base

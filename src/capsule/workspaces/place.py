@@ -1,4 +1,6 @@
-"""What the place of a mission is, wherever its files are: named states, trees to look into, the gate, salvage.
+"""The half of a mission's place that needs no files: named states, trees to look into, the gate, salvage.
+
+`git_worktree` adds the worktree to it.
 
 refs/capsule/base/<id>               where the mission started; made first, removed last: "this mission is ours"
 refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
@@ -36,7 +38,7 @@ PLAIN = "100644"
 
 
 class GitPlace(ABC):
-    """Named states of a mission, and the trees to look into."""
+    """Names the states of a mission, and looks into trees."""
 
     def __init__(
         self,

@@ -85,7 +85,7 @@ class PrivateGit:
     # Before
 
     def make(self, entry: Path) -> None:
-        """Filled beside its place, and put there when it is whole."""
+        """Fill it under another name, and rename it when it is whole."""
         self.remove()
         half = self._home / "half"
         fill_git_directory(self._git, half, head=f"ref: {self._ref}", index=entry / "index")
@@ -99,7 +99,7 @@ class PrivateGit:
     # After
 
     def left(self) -> Left:
-        """What the agent's git says, read as text: no git of ours goes in there."""
+        """Read as text where the agent left its branch and HEAD; no git of ours runs in there."""
         head = self._read("HEAD")
         name = head.removeprefix("ref:").strip()
         home = head.startswith("ref:") and name == self._ref
@@ -135,7 +135,7 @@ class PrivateGit:
                 keep_commit(self._git, self._mission, left.branch, "commits on a branch that was moved meanwhile")
 
     def remove(self) -> None:
-        """In one step out of the way; what is half made or half removed is nobody's."""
+        """Rename it out of the way in one step, then remove it."""
         if not self._home.exists():
             return
         if self.exists():
@@ -143,7 +143,7 @@ class PrivateGit:
         remove_tree(self._home)
 
     def put_on_the_shelf(self) -> None:
-        """For whoever wants to know what was in it."""
+        """Keep a refused directory, for a person to look into."""
         shelve(self._git, self.path, f"{self._mission}-{os.urandom(4).hex()}.git")
         self.remove()
 
@@ -154,7 +154,7 @@ class PrivateGit:
     # What it says
 
     def _follow(self, name: str) -> str:
-        """The id behind a ref, as far as there is one."""
+        """Return the id behind a ref, or ''."""
         for _ in range(_MOST_STEPS):
             told = self._read(name)
             if re.fullmatch(_OID, told):
@@ -185,7 +185,7 @@ class PrivateGit:
         return {"GIT_OBJECT_DIRECTORY": str(self.path / "objects")}
 
     def _sorted_out(self) -> list[Path]:
-        """Plain files by the names of objects stay, and of packs only the packs. Returns those."""
+        """Remove all but plain files with the names of objects and packs; return the packs."""
         objects = self.path / "objects"
         if objects.is_symlink() or not objects.is_dir() or not _content(self._was):
             raise OSError("it is not as it was made")
@@ -203,7 +203,7 @@ class PrivateGit:
         return packs
 
     def _fetch(self, left: Left) -> None:
-        """Only what the repository lacks: commits of others that the agent merged are there already."""
+        """Pack what the repository lacks of these commits, check the pack, and move it in."""
         asked = "".join(f"{oid}\n" for oid in left.tips) + f"^{left.was}\n"
         command = ("pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", str(self._home / "pack"))
         name = self._git.content(*command, env=self._theirs, input=asked.encode()).out.decode().strip()

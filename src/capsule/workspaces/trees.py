@@ -1,4 +1,4 @@
-"""What a mission may deliver: a tree in which the pipeline's own files are as somebody else has them."""
+"""Trees made from other trees: with paths of another (`graft`), with files or changes, merged."""
 
 from __future__ import annotations
 
