@@ -83,8 +83,7 @@ class Gate:
         """Say what a sandbox shows of it; None where there is no sandbox."""
         if not self._confined:
             return None
-        shared = self._provisions.dependencies
-        layers = shared.layers(base, self._git.root) if shared else ()
+        layers = self._provisions.dependencies.layers(base, self._git.root)
         return mounted(self._git, self.path, self._private / "git", layers)
 
     def remove(self) -> None:
@@ -114,13 +113,13 @@ class Gate:
         if due:
             self._note.unlink(missing_ok=True)
         self._reset(tree)
-        shared = self._provisions.dependencies
+        dependencies = self._provisions.dependencies
         if not new:
             of_setup = [] if due or not inputs else recall_paths(self._kept)
-            self._clean([*of_setup, *map(os.fsencode, shared.paths(base) if shared else ())])
+            self._clean([*of_setup, *map(os.fsencode, dependencies.paths(base))])
             self._put_back(of_setup)
-        if shared and not self._confined:
-            shared.provide(base, self.path, self._cloned)
+        if not self._confined:
+            dependencies.provide(base, self.path, self._cloned)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
         self._give_git_directory(base)
         if due:
@@ -149,8 +148,7 @@ class Gate:
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
         self._provisions.run(self.path, self._log, self.grounds(base))
         listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
-        shared = self._provisions.dependencies
-        apart = {*copied, *(os.fsencode(f"{path}/") for path in (shared.paths(base) if shared else ()))}
+        apart = {*copied, *(os.fsencode(f"{path}/") for path in self._provisions.dependencies.paths(base))}
         made = {*listing.out.split(b"\0")} - {b""} - apart
         remember_paths(self._kept, {*made, *copied})
         self._keep(made)

@@ -75,8 +75,7 @@ class GitWorktree(GitPlace):
         """`confined`: a sandbox keeps agents to the grounds they are given. `not_ours`: paths that are no part of this
         mission's work, whatever its agents do there."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
-        shared = dependencies or Dependencies(git, detect=not setup)
-        provisions = Provisions(setup, copy, run_setup, shared)
+        provisions = Provisions(dependencies or Dependencies(git, detect=not setup), setup, copy, run_setup)
         super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions, confined=confined)
         self._filled = self._notes / "filled"
         self._linked = LinkedWorktree(git, self.path, self.branch)
@@ -158,8 +157,9 @@ class GitWorktree(GitPlace):
         """Dependencies, copies and set-up, where that has not been done yet."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
-        if (shared := self._provisions.dependencies) and not self._confined:
-            provided = shared.provide(self._base(), self.path, self._notes / "dependencies", anew=False)
+        if not self._confined:
+            notes = self._notes / "dependencies"
+            provided = self._provisions.dependencies.provide(self._base(), self.path, notes, anew=False)
             copied += map(os.fsencode, provided)
         known = recall_paths(self._notes / "copied")
         if not {*copied} <= {*known}:
@@ -183,8 +183,7 @@ class GitWorktree(GitPlace):
         self._private.make(self._require_whole())
         self._judged, self._stands_at, self._occupied = "", "", True
         if self._confined:
-            shared = self._provisions.dependencies
-            layers = shared.layers(self._base(), self._git.root) if shared else ()
+            layers = self._provisions.dependencies.layers(self._base(), self._git.root)
             return mounted(self._git, self.path, self._private.path, layers)
         self._linked.point_at(self._private.path)
         return Grounds()

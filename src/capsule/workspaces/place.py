@@ -116,14 +116,14 @@ class GitPlace(ABC):
         return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
 
     def variables(self, place: Path) -> Mapping[str, str]:
-        dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
+        base = self._base_commit or self._claim.standing().base
         at = self._git.root if self._confined else place
         judged = place != self.path
-        return dependencies.variables(base, at, place, judged=judged) if dependencies and base else {}
+        return self._provisions.dependencies.variables(base, at, place, judged=judged) if base else {}
 
     def missing_setup(self, tree: str) -> tuple[str, str]:
         dependencies, base = self._provisions.dependencies, self._base()
-        if not dependencies or self._provisions.setup:
+        if self._provisions.setup:
             return "", ""
         differing = [os.fsdecode(difference.path) for difference in self._work_between(base, tree)]
         manifests = filter(is_manifest, differing)
@@ -134,8 +134,7 @@ class GitPlace(ABC):
         return wanted_by(path, (self._git.read_file(tree, path) or b"").decode(errors="replace"))
 
     def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
-        dependencies = self._provisions.dependencies
-        folders = dependencies.import_folders(self._base()) if dependencies else ()
+        folders = self._provisions.dependencies.import_folders(self._base())
         return strays(self._git.root, place, self.files(tree), folders=folders, test=test, ask=ask)
 
     def _work_between(self, old: str, new: str) -> list[Difference]:
