@@ -76,8 +76,8 @@ SETTINGS = {
     "the tracker as items of its own. For every mission whose item is a bead.",
     "notify": "Who is called when a mission waits for you, is done or has stopped: `none`, the terminal's `bell`, a "
     "command line that is given the event as JSON on stdin, or a list of these: [more](../how-to/be-told.md).",
-    "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about work in the checkout. One that refuses "
-    "makes the claim REFUTED.",
+    "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about a step before it is committed to "
+    "your branch (`publish: steps`). One that refuses makes the claim REFUTED.",
     "merge.push": f"{LATER} Capsule never pushes.",
 }
 
@@ -149,7 +149,8 @@ CHECKS = {
     "more-is-more": "For MORE: something differs from when this phase began.",
     "only-documents": "Nothing differs from the last commit but the item's own documents.",
     "known-duplicate": "An item that is said to be a duplicate has a twin that the tracker knows.",
-    "hooks": "The user's own commit hooks agree. Looked at by every phase where `git.hooks` is true.",
+    "hooks": "The user's own commit hooks agree. Looked at by every phase where `git.hooks` is true and steps are "
+    "published one by one.",
     "idea": "An item that goes on to be researched has an idea file that is not empty.",
     "spec-done": "No `- [ ]` is left in the document, for PASS.",
 }

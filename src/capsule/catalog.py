@@ -190,7 +190,7 @@ def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
             yield from (path.relative_to(root).as_posix() for path in files)
 
 
-_DOORS = ("agents", "journals", "trackers", "workspaces")
+_DOORS = ("agents", "trackers")
 
 
 def doors(kind: str) -> dict[str, str]:

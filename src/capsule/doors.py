@@ -137,10 +137,10 @@ class Workspace(Protocol):
     """The branch that each step is committed to; '' where the work is merged at the end."""
 
     def prepare(self, base: str) -> Sequence[str]:
-        """Make it so: the place exists, starts from `base`, is set up. Adopts what is ours; returns warnings."""
+        """Make the place, or complete it: it starts from `base` and is set up. Return warnings."""
 
     def restore(self, checkpoint: Checkpoint) -> str:
-        """Make the place equal to the checkpoint, whatever is there. What would be lost is salvaged: its ref, or ''."""
+        """Make the place equal to the checkpoint; return the ref under which what would be lost is kept, or ''."""
 
     def follow(self, checkpoint: Checkpoint) -> None:
         """Move the place to where the branch is that its steps go to, with the work that the checkpoint holds."""
@@ -212,32 +212,32 @@ class Workspace(Protocol):
         """Replace one file of the work, atomically; a path that leads elsewhere is refused."""
 
     def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
-        """The step's work is to be kept: committed to the mission's own branch, and None; or, where it goes into the
-        same commit as the tracker's state, the checkpoint that holds it. Safe to repeat."""
+        """Commit the step's work to the mission's own branch and return None; or, where it goes into the same commit as
+        the tracker's state, return the checkpoint that holds it. Safe to repeat."""
 
     def settled(self, commit: str) -> Checkpoint:
-        """The state in which everything is committed: what the next step starts from."""
+        """Bring the place to a step's commit; return the checkpoint that the next step starts from."""
 
-    def hooks(self, tree: str, message: str) -> tuple[bool, str]:
-        """Whether the user's own commit hooks let this tree pass, and the end of what they said."""
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:
+        """Whether the user's own commit hooks let this tree pass, and the end of what they said; None: not run here."""
 
     def let_in(self) -> Grounds:
-        """Give the place a git directory of its own, for an agent or a command; what a sandbox shows of it."""
+        """Give the place a git directory of its own, for an agent or a command; return what a sandbox shows of it."""
 
     def see_out(self) -> None:
-        """Take over what was committed there, checked; the place has its own git directory again."""
+        """Import what was committed there, checked, and take that git directory away again."""
 
     def snapshot(self) -> None:
         """Copy what steers git in the repository, where no sandbox keeps agents away from it."""
 
     def put_right(self) -> Sequence[str]:
-        """Put it back as it was; every breach since `snapshot`, in words. Before any git of ours."""
+        """Put back what was changed since `snapshot`; return one sentence for each breach. Call it before any git."""
 
     def stand_down(self) -> None:
         """End the phase: until the next `snapshot` all of it is the user's again."""
 
     def notices(self) -> Sequence[str]:
-        """What of an agent's doing is no part of the work, and was dropped; told once."""
+        """Return what was dropped or tidied up, one line each; each is told once."""
 
     def withdraw(self, why: str) -> str:
         """Take back what a failed step left, where steps are published one by one: its salvage ref, or ''."""

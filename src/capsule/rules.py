@@ -156,7 +156,7 @@ def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Work
 
 
 def _merged_before_the_end(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
-    """What is made in a worktree has to get out of it: a merge before the closing phases."""
+    """Add a merge before the closing phases, to a workflow that publishes nothing by itself."""
     from capsule.core.workflow import Phase, Role
 
     last = max((n for n, phase in enumerate(phases) if not phase.closing), default=-1) + 1

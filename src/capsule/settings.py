@@ -95,7 +95,7 @@ class WorkspaceOptions(_Section, frozen=True):
     kind: Literal["auto", "worktree", "checkout"] = "auto"
     """Retired: every mission has a worktree of its own. `publish` says how its work gets out of it."""
     setup: str = "none"
-    """A command that makes a fresh checkout usable, or none."""
+    """A command that makes a fresh worktree usable, or none."""
     copy: Texts = (".claude/", "CLAUDE.local.md")
     """Globs of files that git ignores or does not know, to be copied into a place."""
     dependencies: Texts = ()

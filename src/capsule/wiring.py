@@ -104,7 +104,7 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
     _refuse_what_is_no_text(project.root, project.git.common_dir)
     home = project.root / ".capsule"
     if home.exists() and not home.is_dir():
-        raise CapsuleError(f"{home} is not a folder.", "Move it away: Capsule keeps its papers there.")
+        raise CapsuleError(f"{home} is not a folder.", "Move it away: Capsule keeps logs and worktrees there.")
     for name in ("", "worktrees", "missions", "logs", "output", "results"):
         ours = project.root / ".capsule" / name
         if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere

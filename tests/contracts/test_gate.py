@@ -10,6 +10,7 @@ import pytest
 
 from capsule.core.briefing import Grounds
 from capsule.system.git import Git
+from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate, gates_folder
 from capsule.workspaces.linked import LinkedWorktree
 from capsule.workspaces.provision import Provisions
@@ -20,7 +21,7 @@ from .test_dependencies import commit, folder
 
 def a_gate(repo: Repo) -> Gate:
     git = Git.find(repo.path)
-    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(), confined=False)
+    return Gate(git, "x-1", git.capsule_dir / "places/x-1", Provisions(Dependencies(git)), confined=False)
 
 
 def repository(repo: Repo) -> dict[str, bytes]:
@@ -159,7 +160,7 @@ def set_up(repo: Repo, ran: list[str]) -> Gate:
         (cwd / "generated.txt").write_text("good")
 
     git = Git.find(repo.path)
-    provisions = Provisions("npm ci", (), run)
+    provisions = Provisions(Dependencies(git, detect=False), "npm ci", (), run)
     return Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, confined=False)
 
 

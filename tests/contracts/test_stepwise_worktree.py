@@ -520,6 +520,15 @@ def test_work_whose_place_is_gone_is_salvaged_from_its_checkpoint(desk: Desk) ->
     assert desk.show(desk.again().salvage("abandoned"), "src/app.py") == "print('two')"
 
 
+def test_a_place_and_a_checkpoint_that_are_lost_keep_nobody_from_starting_over(desk: Desk) -> None:
+    lost = desk.work().commit
+    shutil.rmtree(desk.path)
+    (desk.repo.path / ".git/objects" / lost[:2] / lost[2:]).unlink()
+    desk.again().salvage("abandoned")
+    desk.again().remove(branch=True)
+    desk.again().prepare(desk.base)
+
+
 def test_what_was_committed_is_not_salvaged(desk: Desk) -> None:
     desk.place.settled(desk.book(desk.work()))
     assert desk.again().salvage("done") == ""

@@ -35,6 +35,12 @@ def test_a_gate_that_fails_sends_back_with_its_output_and_then_passes(scene: Sce
     assert "wrong" in sent_back.decision.feedback
 
 
+def test_hooks_that_were_not_run_are_no_evidence(scene: Scene) -> None:
+    scene.plays({"one": {"work": [{"write": {"src/a.py": "x"}, "signal": PASS}]}})
+    scene.run("one", flow(PREP, WORK, *PUBLISH), hooks=True)
+    assert "hooks" not in {piece.check for event in scene.ended("one") for piece in event.outcome.evidence}
+
+
 def test_a_condition_on_changed_files_skips_or_runs(scene: Scene) -> None:
     docs = {"name": "docs", "role": "review", "rework": "work", "run": "true", "when": {"changed": ["docs/**"]}}
     code = {"name": "code", "role": "review", "rework": "work", "run": "true", "when": {"changed": ["*.py"]}}

@@ -147,7 +147,7 @@ def _to(held: Grip, target: str, phases: tuple[str, ...], workflow: Workflow) ->
 
 
 def _check_documents(held: Grip, kinds: Iterable[str], target: str) -> None:
-    """Where the mission has a worktree its documents are there, else in the checkout."""
+    """Refuse to skip a phase whose document is not written, in the place or, before there is one, in the checkout."""
     from capsule.core.documents import artefact_path, artefact_paths
 
     item, worktree = held.item, held.project.root / ".capsule" / "worktrees" / held.item.id

@@ -206,7 +206,7 @@ def plan_mission(
         into, notes = _step_by_step(project, args)
         base = repository.base_of(project.git, f"refs/heads/{into}")
     else:
-        into, notes = _beside_the_checkout(project, tracker, base, args, held=bool(prepared or args.base or start))
+        into, notes = _merged_at_the_end(project, tracker, base, args, held=bool(prepared or args.base or start))
     order = Order(
         mission=item_id,
         item=item,
@@ -277,10 +277,10 @@ def _prepared_base(project: Project, item_id: str) -> str:
     return project.git.refs(ref).get(ref, "")
 
 
-def _beside_the_checkout(
+def _merged_at_the_end(
     project: Project, tracker: Tracker, base: str, args: argparse.Namespace, *, held: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """Where a mission with a worktree of its own goes; the user's checkout is left alone, whatever is in it."""
+    """Say which branch the work is merged into, and note uncommitted edits, which are no part of it."""
     from capsule.workspaces import repository
 
     git = project.git
@@ -295,7 +295,7 @@ def _beside_the_checkout(
 
 
 def _step_by_step(project: Project, args: argparse.Namespace) -> tuple[str, tuple[str, ...]]:
-    """A mission that publishes its steps commits them to the branch that was checked out when the run began."""
+    """Say which branch the steps are committed to: the one that was checked out when the run began."""
     if args.base or args.into:
         hint = "Set workspace.publish to merge to have the work merged at the end."
         raise UsageError("--base and --into are for work that is merged; this one is published step by step.", hint)

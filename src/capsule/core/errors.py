@@ -59,12 +59,12 @@ class Overlap(Refused):
     """Moving a branch would change files that a checkout of it holds edited."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
+        self.paths = tuple(paths)
+        self.named = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
         super().__init__(
-            f"Your checkout has uncommitted edits of {named}, which this would change.",
+            f"Your checkout has uncommitted edits of {self.named}, which this would change.",
             "Commit your edits, or put them away; then run the same command again.",
         )
-        self.paths = tuple(paths)
 
 
 class Conflicts(Refused):

@@ -87,8 +87,7 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
     then = f"capsule unblock {mission}" if books_of(state, job.world) else merge
-    named = ", ".join(edited.paths[:5]) + (f" and {len(edited.paths) - 5} more" if len(edited.paths) > 5 else "")
-    return f"your checkout has an uncommitted edit of {named}: commit it or put it away, then `{then}`"
+    return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 
 def _draft(job: Job, at: str) -> Draft | None:

@@ -76,7 +76,7 @@ _WRITTEN_DOWN = ("prompt", "run", "workflow")
 
 
 def _watched(job: Job) -> Report:
-    """Done, with an eye on what an agent has no business to touch."""
+    """Do the step; around a phase that works in the place, check what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
     job.workspace.snapshot()
@@ -87,7 +87,7 @@ def _watched(job: Job) -> Report:
 
 
 def _undisturbed(job: Job) -> Report:
-    """Unless the repository itself was reached into: also where nothing else came of it, or when nobody saw the end."""
+    """Do the step, and quarantine it where the repository itself was reached into, now or in a run that was killed."""
     left = job.workspace.put_right()
     if left:
         return _quarantined(Report(passed("")), left)
@@ -104,13 +104,13 @@ def _undisturbed(job: Job) -> Report:
 
 
 def _quarantined(report: Report, breaches: Sequence[str]) -> Report:
-    """Whoever reached into the repository itself is not believed, whatever it says; a person has to look."""
+    """Disbelieve an agent that reached into the repository itself; a person has to look."""
     reason = f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now."
     return replace(report, signal=parked(reason), evidence=())
 
 
 def _cleared_up(job: Job, decision: Decision) -> Decision:
-    """What is not to stay in a place that others share is kept elsewhere, and whoever tries again is told where."""
+    """Take back what a failed step left, where steps are published one by one; the feedback says where it is kept."""
     at_it_again = decision.move in SETBACKS and decision.verdict is Verdict.REFUTED
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:

@@ -400,8 +400,11 @@ def _known_duplicate(claim: Look) -> Evidence | None:
     return _evidence("known-duplicate", f"it is a duplicate of {twin}", observed, found)
 
 
-def _hooks(claim: Look) -> Evidence:
-    passed, said = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
+def _hooks(claim: Look) -> Evidence | None:
+    answer = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
+    if answer is None:
+        return None
+    passed, said = answer
     observed = "they let it pass" if passed else "they refuse it"
     return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from capsule.system.files import write_atomically
+from capsule.system.folders import remove_tree
 
 _WAYS = (("-c", "-pPR"), ("-pPR",)) if sys.platform == "darwin" else (("-a", "--reflink=auto"), ("-pPR",))
 _PATIENCE = 1800
@@ -31,16 +32,16 @@ def mirror(source: Path, target: Path, note: Path) -> None:
     known = _recall(note) if target.is_dir() and not target.is_symlink() else {}
     note.unlink(missing_ok=True)  # an interrupted copy counts as none
     if not known:
-        remove(target)
+        remove_tree(target)
         clone(source, target)
         adopt(source, target, note)
         return
     wanted = _entries(source)
     for name in _entries(target) - wanted:
-        remove(target / name)
+        remove_tree(target / name)
     for name in wanted:
         if known.get(name) != _compared(source / name, target / name):
-            remove(target / name)
+            remove_tree(target / name)
             clone(source / name, target / name)
             known[name] = _compared(source / name, target / name)
     write_atomically(note, json.dumps({name: known[name] for name in wanted}))
@@ -59,26 +60,11 @@ def clone(source: Path, target: Path) -> None:
         done = subprocess.run(argv, capture_output=True, check=False, timeout=_PATIENCE)
         if done.returncode == 0:
             return
-        remove(target)
+        remove_tree(target)
     if source.is_dir() and not source.is_symlink():
         shutil.copytree(source, target, symlinks=True)
     else:
         shutil.copy2(source, target, follow_symlinks=False)
-
-
-def remove(path: Path) -> None:
-    """Take away whatever stands there, closed folders included; a link is removed, not followed."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    try:
-        shutil.rmtree(path)
-    except OSError:
-        for folder, names, _ in os.walk(path):
-            for child in (Path(folder, name) for name in names):
-                if not child.is_symlink():
-                    child.chmod(child.stat().st_mode | stat.S_IRWXU)
-        shutil.rmtree(path)
 
 
 def _recall(note: Path) -> dict[str, list[str]]:

@@ -18,6 +18,10 @@ class Identity(NamedTuple):
     email: str
 
 
+CAPSULE = Identity("Capsule", "capsule@localhost")
+"""Whose commits those are that no person sees on a branch."""
+
+
 class Entry(NamedTuple):
     """One row of a tree or of an index."""
 

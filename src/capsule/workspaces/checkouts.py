@@ -22,9 +22,10 @@ from pathlib import Path
 from capsule.core.errors import Overlap, Refused
 from capsule.system import git_locks, umask
 from capsule.system.files import temp_path
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import GITLINK, Checkout, Difference, read_difference, shown
-from capsule.workspaces.linked import LinkedWorktree, remove_tree
+from capsule.workspaces.linked import LinkedWorktree
 from capsule.workspaces.trees import ABSENT, index_row, is_artefact
 
 Stamp = tuple[int, int, int, int] | None

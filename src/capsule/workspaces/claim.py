@@ -24,6 +24,8 @@ class Standing:
 
 
 class Claim:
+    """The refs of one mission: its branch, its base, its newest checkpoint."""
+
     def __init__(self, git: Git, mission: str, note: Path, branch: str) -> None:
         self.branch = f"refs/heads/{branch}"
         self.base = f"refs/capsule/base/{mission}"

@@ -31,8 +31,9 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.linked import LinkedWorktree, remove_tree
+from capsule.workspaces.linked import LinkedWorktree, pointer_to
 from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
@@ -82,8 +83,7 @@ class Gate:
         """Say what a sandbox shows of it; None where there is no sandbox."""
         if not self._confined:
             return None
-        shared = self._provisions.dependencies
-        layers = shared.layers(base, self._git.root) if shared else ()
+        layers = self._provisions.dependencies.layers(base, self._git.root)
         return mounted(self._git, self.path, self._private / "git", layers)
 
     def remove(self) -> None:
@@ -113,13 +113,13 @@ class Gate:
         if due:
             self._note.unlink(missing_ok=True)
         self._reset(tree)
-        shared = self._provisions.dependencies
+        dependencies = self._provisions.dependencies
         if not new:
             of_setup = [] if due or not inputs else recall_paths(self._kept)
-            self._clean([*of_setup, *map(os.fsencode, shared.paths(base) if shared else ())])
+            self._clean([*of_setup, *map(os.fsencode, dependencies.paths(base))])
             self._put_back(of_setup)
-        if shared and not self._confined:
-            shared.provide(base, self.path, self._cloned)
+        if not self._confined:
+            dependencies.provide(base, self.path, self._cloned)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
         self._give_git_directory(base)
         if due:
@@ -127,7 +127,7 @@ class Gate:
             self._give_git_directory(base)
 
     def _make_folder(self) -> bool:
-        """Whether it was not there, or was no folder of ours."""
+        """Make the folder where there is none; return whether it is new."""
         if self.path.is_dir() and not self.path.is_symlink():
             return False
         remove_tree(self.path)
@@ -137,19 +137,18 @@ class Gate:
         return True
 
     def _give_git_directory(self, base: str) -> None:
-        """Nothing that an earlier run did to it is left."""
+        """Make its git directory anew, so that nothing is left of an earlier run."""
         remove_tree(self._private)
         fill_git_directory(self._git, self._private / "git", head=base, index=self._index)
         link = self.path / ".git"
         if not link.is_file() or link.is_symlink():
             remove_tree(link)
-        write_atomically(link, b"gitdir: " + os.fsencode(self._private / "git") + b"\n")
+        write_atomically(link, pointer_to(self._private / "git"))
 
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
         self._provisions.run(self.path, self._log, self.grounds(base))
         listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
-        shared = self._provisions.dependencies
-        apart = {*copied, *(os.fsencode(f"{path}/") for path in (shared.paths(base) if shared else ()))}
+        apart = {*copied, *(os.fsencode(f"{path}/") for path in self._provisions.dependencies.paths(base))}
         made = {*listing.out.split(b"\0")} - {b""} - apart
         remember_paths(self._kept, {*made, *copied})
         self._keep(made)

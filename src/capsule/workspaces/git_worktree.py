@@ -33,11 +33,12 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.dependencies import Dependencies
-from capsule.workspaces.linked import LinkedWorktree, detach_submodules, make_writable, remove_tree
+from capsule.workspaces.linked import LinkedWorktree, detach_submodules
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
@@ -54,7 +55,7 @@ _REBASED = "rebased onto "
 
 
 class GitWorktree(GitPlace):
-    """The Workspace door on git worktrees."""
+    """The Workspace door, for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
 
     publishes_to = ""
 
@@ -74,8 +75,7 @@ class GitWorktree(GitPlace):
         """`confined`: a sandbox keeps agents to the grounds they are given. `not_ours`: paths that are no part of this
         mission's work, whatever its agents do there."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
-        shared = dependencies or Dependencies(git, detect=not setup)
-        provisions = Provisions(setup, copy, run_setup, shared)
+        provisions = Provisions(dependencies or Dependencies(git, detect=not setup), setup, copy, run_setup)
         super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions, confined=confined)
         self._filled = self._notes / "filled"
         self._linked = LinkedWorktree(git, self.path, self.branch)
@@ -84,11 +84,11 @@ class GitWorktree(GitPlace):
         self._tripwire = Tripwire(git, mission)
         self._dropped: list[str] = []
         self._occupied = False
-        """Somebody is at work here, with a git directory of their own."""
+        """Between `let_in` and `see_out`: an agent or a command has a git directory of its own here."""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
         self._trees: dict[str, str] = {}
-        """What the checkpoints deliver that were made or asked about by us."""
+        """Checkpoints, and the trees that they deliver."""
         self._judged = ""
         """The deliverable tree that was looked at last, while nobody but us has been at work since."""
         self._stands_at = ""
@@ -140,7 +140,7 @@ class GitWorktree(GitPlace):
         return len(list(self.path.iterdir())) == 1
 
     def _fill(self, head: str, entry: Path) -> list[str]:
-        """Files for a worktree that has none yet, or only some. What is there and differs is salvaged first."""
+        """Write the files of a worktree that lacks some; salvage what differs first, and return a warning about it."""
         kept = "" if self._is_bare() else self._keep_what_is_in_the_way(head)
         self._snapshots.forget()
         self._write_out(head)
@@ -157,8 +157,9 @@ class GitWorktree(GitPlace):
         """Dependencies, copies and set-up, where that has not been done yet."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
-        if (shared := self._provisions.dependencies) and not self._confined:
-            provided = shared.provide(self._base(), self.path, self._notes / "dependencies", anew=False)
+        if not self._confined:
+            notes = self._notes / "dependencies"
+            provided = self._provisions.dependencies.provide(self._base(), self.path, notes, anew=False)
             copied += map(os.fsencode, provided)
         known = recall_paths(self._notes / "copied")
         if not {*copied} <= {*known}:
@@ -182,16 +183,13 @@ class GitWorktree(GitPlace):
         self._private.make(self._require_whole())
         self._judged, self._stands_at, self._occupied = "", "", True
         if self._confined:
-            shared = self._provisions.dependencies
-            layers = shared.layers(self._base(), self._git.root) if shared else ()
+            layers = self._provisions.dependencies.layers(self._base(), self._git.root)
             return mounted(self._git, self.path, self._private.path, layers)
         self._linked.point_at(self._private.path)
         return Grounds()
 
     def see_out(self) -> None:
-        entry = self._require_whole()
-        if self._private.exists():
-            self._take_over(entry)
+        self._take_over(self._require_whole())
 
     def _come_home(self) -> None:
         """Point the worktree's `.git` at its own entry again, whatever an agent put in its place."""
@@ -202,7 +200,7 @@ class GitWorktree(GitPlace):
         self._occupied = False
 
     def _take_over(self, entry: Path) -> None:
-        """Import what was committed in a git directory of its own; HEAD is brought home later."""
+        """Import what was committed in a git directory of its own, where there is one; HEAD is brought home later."""
         if not self._private.exists():
             return
         left = self._private.left()
@@ -378,17 +376,18 @@ class GitWorktree(GitPlace):
         return commit
 
     def follow(self, checkpoint: Checkpoint) -> None:
-        """A place that is merged at the end stands on its own base until then."""
+        """Stay: work that is merged at the end stands on its own base until then."""
 
-    def hooks(self, tree: str, message: str) -> tuple[bool, str]:  # noqa: ARG002 (the door's)
-        return True, ""
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the door's)
+        """A merge runs no hooks."""
+        return None
 
     def settled(self, commit: str) -> Checkpoint:
-        """Whatever was committed elsewhere: here it is how things stand on the mission's own branch."""
+        """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
         return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
     def withdraw(self, why: str) -> str:  # noqa: ARG002 (the door's)
-        """A worktree is its mission's own: nobody else expects anything of it."""
+        """Leave everything: nothing gets to the user's branch before the merge."""
         return ""
 
     # Moving on to another base
@@ -430,13 +429,18 @@ class GitWorktree(GitPlace):
     def _whole(self, *tips: str) -> list[str]:
         return [tip for tip in dict.fromkeys(tips) if tip and self._git.resolve(tip)]
 
-    def _salvage(self, why: str) -> str:
+    def _take_over_the_last(self) -> Standing:
+        """Take over what was committed in the place, and say where its refs are; a stranger's place is refused."""
         self._come_home()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):
                 self._take_over(entry)
         standing = self._claim.standing()
         self._refuse_a_strangers(standing)
+        return standing
+
+    def _salvage(self, why: str) -> str:
+        standing = self._take_over_the_last()
         base = standing.base or self._claim.put_base_back() or standing.head
         if not base:
             return ""

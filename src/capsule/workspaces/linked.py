@@ -15,13 +15,12 @@ import contextlib
 import os
 import re
 import shlex
-import shutil
-import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
@@ -65,7 +64,7 @@ class LinkedWorktree:
         link = self.path / ".git"
         if link.is_dir() and not link.is_symlink():
             put_away_repository(self._git, link)
-        write_atomically(link, b"gitdir: " + os.fsencode(git_dir) + b"\n")
+        write_atomically(link, pointer_to(git_dir))
 
     def whole(self) -> Path | None:
         """The entry, provided that nothing is missing or bent, and the worktree points back to it."""
@@ -161,6 +160,11 @@ class LinkedWorktree:
             child.rename(target / child.name)
 
 
+def pointer_to(git_dir: Path) -> bytes:
+    """Return the content of a `.git` file that names this git directory."""
+    return b"gitdir: " + os.fsencode(git_dir) + b"\n"
+
+
 def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
     """Take away the `.git` file of each submodule whose git directory is gone; its files stay.
 
@@ -173,28 +177,6 @@ def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
         inside = link.parent.resolve().is_relative_to(worktree.resolve())
         if told and inside and not link.is_symlink() and not (link.parent / told).is_dir():
             link.unlink()
-
-
-def remove_tree(path: Path) -> None:
-    """Whatever stands there goes, read-only folders included; links are removed, not followed."""
-    if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
-        return
-    try:
-        shutil.rmtree(path)
-    except OSError:
-        make_writable(path)
-        shutil.rmtree(path)
-
-
-def make_writable(path: Path) -> None:
-    """Gives us back every folder below that was closed to us."""
-    path.chmod(stat.S_IRWXU)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            child = Path(folder, name)
-            if not child.is_symlink():
-                child.chmod(child.stat().st_mode | stat.S_IRWXU)
 
 
 def _read(file: Path) -> bytes:

@@ -1,4 +1,6 @@
-"""What the place of a mission is, wherever its files are: named states, trees to look into, the gate, salvage.
+"""The half of a mission's place that needs no files: named states, trees to look into, the gate, salvage.
+
+`git_worktree` adds the worktree to it.
 
 refs/capsule/base/<id>               where the mission started; made first, removed last: "this mission is ours"
 refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
@@ -21,7 +23,7 @@ from capsule.core.hazards import Brought
 from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
-from capsule.system.git_objects import Difference, Identity, RefMove, shown
+from capsule.system.git_objects import CAPSULE, Difference, RefMove, shown
 from capsule.workspaces.brought import brought
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.claim import Claim
@@ -33,11 +35,10 @@ from capsule.workspaces.snapshot import Snapshots
 from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
 
 PLAIN = "100644"
-CAPSULE = Identity("Capsule", "capsule@localhost")
 
 
 class GitPlace(ABC):
-    """Named states of a mission, and the trees to look into."""
+    """Names the states of a mission, and looks into trees."""
 
     def __init__(
         self,
@@ -115,14 +116,14 @@ class GitPlace(ABC):
         return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
 
     def variables(self, place: Path) -> Mapping[str, str]:
-        dependencies, base = self._provisions.dependencies, self._base_commit or self._claim.standing().base
+        base = self._base_commit or self._claim.standing().base
         at = self._git.root if self._confined else place
         judged = place != self.path
-        return dependencies.variables(base, at, place, judged=judged) if dependencies and base else {}
+        return self._provisions.dependencies.variables(base, at, place, judged=judged) if base else {}
 
     def missing_setup(self, tree: str) -> tuple[str, str]:
         dependencies, base = self._provisions.dependencies, self._base()
-        if not dependencies or self._provisions.setup:
+        if self._provisions.setup:
             return "", ""
         differing = [os.fsdecode(difference.path) for difference in self._work_between(base, tree)]
         manifests = filter(is_manifest, differing)
@@ -133,8 +134,7 @@ class GitPlace(ABC):
         return wanted_by(path, (self._git.read_file(tree, path) or b"").decode(errors="replace"))
 
     def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
-        dependencies = self._provisions.dependencies
-        folders = dependencies.import_folders(self._base()) if dependencies else ()
+        folders = self._provisions.dependencies.import_folders(self._base())
         return strays(self._git.root, place, self.files(tree), folders=folders, test=test, ask=ask)
 
     def _work_between(self, old: str, new: str) -> list[Difference]:

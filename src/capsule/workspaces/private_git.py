@@ -30,10 +30,11 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
 from capsule.system.files import read_regular
+from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
 from capsule.system.git_layout import as_alternate
 from capsule.system.git_objects import RefMove
-from capsule.workspaces.linked import make_writable, remove_tree
+from capsule.workspaces.linked import pointer_to
 from capsule.workspaces.salvage import keep_commit, shelve
 
 _SEEN = ("refs/heads", "refs/tags", "refs/remotes")
@@ -84,7 +85,7 @@ class PrivateGit:
     # Before
 
     def make(self, entry: Path) -> None:
-        """Filled beside its place, and put there when it is whole."""
+        """Fill it under another name, and rename it when it is whole."""
         self.remove()
         half = self._home / "half"
         fill_git_directory(self._git, half, head=f"ref: {self._ref}", index=entry / "index")
@@ -93,17 +94,12 @@ class PrivateGit:
 
     def is_named_by(self, dot_git: Path) -> bool:
         """Whether a worktree's `.git` file leads here."""
-        return _content(dot_git) == self.pointer
-
-    @property
-    def pointer(self) -> bytes:
-        """The content of a `.git` file that leads here."""
-        return b"gitdir: " + os.fsencode(self.path) + b"\n"
+        return _content(dot_git) == pointer_to(self.path)
 
     # After
 
     def left(self) -> Left:
-        """What the agent's git says, read as text: no git of ours goes in there."""
+        """Read as text where the agent left its branch and HEAD; no git of ours runs in there."""
         head = self._read("HEAD")
         name = head.removeprefix("ref:").strip()
         home = head.startswith("ref:") and name == self._ref
@@ -139,7 +135,7 @@ class PrivateGit:
                 keep_commit(self._git, self._mission, left.branch, "commits on a branch that was moved meanwhile")
 
     def remove(self) -> None:
-        """In one step out of the way; what is half made or half removed is nobody's."""
+        """Rename it out of the way in one step, then remove it."""
         if not self._home.exists():
             return
         if self.exists():
@@ -147,7 +143,7 @@ class PrivateGit:
         remove_tree(self._home)
 
     def put_on_the_shelf(self) -> None:
-        """For whoever wants to know what was in it."""
+        """Keep a refused directory, for a person to look into."""
         shelve(self._git, self.path, f"{self._mission}-{os.urandom(4).hex()}.git")
         self.remove()
 
@@ -158,7 +154,7 @@ class PrivateGit:
     # What it says
 
     def _follow(self, name: str) -> str:
-        """The id behind a ref, as far as there is one."""
+        """Return the id behind a ref, or ''."""
         for _ in range(_MOST_STEPS):
             told = self._read(name)
             if re.fullmatch(_OID, told):
@@ -189,7 +185,7 @@ class PrivateGit:
         return {"GIT_OBJECT_DIRECTORY": str(self.path / "objects")}
 
     def _sorted_out(self) -> list[Path]:
-        """Plain files by the names of objects stay, and of packs only the packs. Returns those."""
+        """Remove all but plain files with the names of objects and packs; return the packs."""
         objects = self.path / "objects"
         if objects.is_symlink() or not objects.is_dir() or not _content(self._was):
             raise OSError("it is not as it was made")
@@ -207,7 +203,7 @@ class PrivateGit:
         return packs
 
     def _fetch(self, left: Left) -> None:
-        """Only what the repository lacks: commits of others that the agent merged are there already."""
+        """Pack what the repository lacks of these commits, check the pack, and move it in."""
         asked = "".join(f"{oid}\n" for oid in left.tips) + f"^{left.was}\n"
         command = ("pack-objects", "-q", "--revs", "--local", "--non-empty", "--threads=1", str(self._home / "pack"))
         name = self._git.content(*command, env=self._theirs, input=asked.encode()).out.decode().strip()

@@ -36,10 +36,10 @@ _NEVER_COPIED = (".git", ".capsule")
 
 @dataclass(frozen=True)
 class Provisions:
+    dependencies: Dependencies
     setup: str = ""
     copy: Sequence[str] = ()
     run_setup: RunSetup | None = None
-    dependencies: Dependencies | None = None
 
     def inputs(self, files: Iterable[Entry]) -> str:
         """What the set-up's result depends on, in one word; '' where there is no set-up."""

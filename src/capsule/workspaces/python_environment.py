@@ -17,7 +17,8 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from capsule.system.clones import clone, remove
+from capsule.system.clones import clone
+from capsule.system.folders import remove_tree
 
 MARKER = "pyvenv.cfg"
 PATH_FILE = "zz_checkout.pth"
@@ -61,7 +62,7 @@ def lay_over(source: Path, target: Path, checkout: Path, place: Path) -> None:
 
     What is installed there from the `checkout` itself is found in the `place`.
     """
-    remove(target)
+    remove_tree(target)
     target.mkdir(parents=True)
     (target / ".gitignore").write_text("*\n")
     (target / MARKER).write_bytes((source / MARKER).read_bytes())

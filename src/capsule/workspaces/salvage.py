@@ -28,11 +28,6 @@ def keep_commit(git: Git, mission: str, commit: str, why: str) -> str:
     return _add(git, last, refs, commit, why)
 
 
-def kept_trees(git: Git, mission: str) -> set[str]:
-    """Every state of the mission that is kept already."""
-    return {git.tree_in(oid) for oid in git.refs(*(template.format(mission) for template in _FOLDERS)).values()}
-
-
 def _add(git: Git, folder: str, refs: dict[str, str], commit: str, why: str) -> str:
     names = (name.removeprefix(f"{folder}/") for name in refs)
     ref = f"{folder}/{max((int(name) for name in names if name.isdecimal()), default=0) + 1}"

@@ -19,22 +19,24 @@ from typing import Any
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.git_worktree import LARGEST_WORKLOG, GitWorktree
 from capsule.workspaces.hooks import Hooks
-from capsule.workspaces.linked import remove_tree
 from capsule.workspaces.private_git import Left
 from capsule.workspaces.trees import graft, merged_from
 
 
 class StepwiseWorktree(GitWorktree):
+    """The Workspace door, for work whose steps are committed to the branch `into` one by one."""
+
     def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
         super().__init__(git, mission, **options)
         self.publishes_to = into
         self._worklog = self._logs / "worklog.md"
         self._began: dict[str, str] = {}
-        """What the phase was to start from, and what it started from, where the branch has moved since."""
+        """Where the branch moved before the phase began: its checkpoint's commits, and what took their place."""
         self._told: list[str] = []
 
     def notices(self) -> Sequence[str]:
@@ -90,7 +92,7 @@ class StepwiseWorktree(GitWorktree):
         self._set_base(commit)
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
-        """Commits that somebody made in the place are work like all the rest."""
+        """Take commits that somebody made in the place for work like all the rest: HEAD stays on the base."""
         head, newest = super()._settle_head(entry)
         base = self._base()
         if head != base:
@@ -115,11 +117,11 @@ class StepwiseWorktree(GitWorktree):
         return self._began.get(checkpoint.commit) or super().delivered(checkpoint)
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
-        """What others committed before a phase began is no change of the phase's."""
+        """Leave out what others committed before the phase began."""
         return super().changes(self._began.get(since, since), until)
 
     def essence(self, tree: str) -> str:
-        """The tracker's files change with every step that is recorded."""
+        """Leave out the tracker's files, which change with every step."""
         return graft(self._git, tree, self._git.make_tree(()), self._artefacts)
 
     def worklog(self) -> str:
@@ -154,7 +156,7 @@ class StepwiseWorktree(GitWorktree):
     # Keeping a step's work, or not
 
     def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the door's)
-        """The work goes into the same commit as the tracker's state."""
+        """Return the work, for the commit that holds the tracker's state."""
         return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
 
     def settled(self, commit: str) -> Checkpoint:
@@ -187,14 +189,9 @@ class StepwiseWorktree(GitWorktree):
         hint = f"Go on with `capsule run {self._mission}`."
         raise Refused(f"{self._mission} follows {self.publishes_to} by itself ({onto[:10]} included).", hint)
 
-    def salvage(self, why: str) -> str:
+    def _salvage(self, why: str) -> str:
         """Keep what is in no commit of the branch: the files, or the last work that was named where they are gone."""
-        self._come_home()
-        if entry := self._linked.whole():
-            with contextlib.suppress(WorkspaceBroken):
-                self._take_over(entry)
-        standing = self._claim.standing()
-        self._refuse_a_strangers(standing)
+        standing = self._take_over_the_last()
         base = self._base_commit = standing.base or self._claim.put_base_back()
         if not base:
             return ""

@@ -1,17 +1,18 @@
-"""What a mission may deliver: a tree in which the pipeline's own files are as somebody else has them."""
+"""Trees made from other trees: with paths of another (`graft`), with files or changes, merged."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from capsule.system.files import temp_path
 from capsule.system.git import Git
-from capsule.system.git_objects import Difference, Entry, Identity, read_entry
+from capsule.system.git_objects import CAPSULE, Difference, Entry, read_entry
 
-# Always as on the base: papers of the pipeline, the trackers' data, and the settings an agent is judged by.
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
+"""Always as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
 ABSENT = "000000"
 _FOLDER = "040000"
 _FILE = "100644"
@@ -70,10 +71,9 @@ def merged_from(git: Git, base: str, tip: str, work: str) -> tuple[str, tuple[st
     A branch may have lost the commit that the work is based on (it was amended, or undone). By history, what that
     commit did would count as work and come back.
     """
-    by, date = Identity("Capsule", "capsule@localhost"), "@0 +0000"
-    start = git.commit_tree(git.tree_in(base), [], "base", by=by, date=date)
-    ours, theirs = (git.commit_tree(tree, [start], "work", by=by, date=date) for tree in (git.tree_in(tip), work))
-    return git.merge_trees(ours, theirs)
+    commit = partial(git.commit_tree, by=CAPSULE, date="@0 +0000")
+    start = commit(git.tree_in(base), [], "base")
+    return git.merge_trees(commit(git.tree_in(tip), [start], "tip"), commit(work, [start], "work"))
 
 
 def with_files(git: Git, tree: str, files: Mapping[str, bytes], scratch: Path) -> str:

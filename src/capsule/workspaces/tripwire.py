@@ -124,7 +124,7 @@ class Tripwire:
         return branch, self._git.ref(f"refs/heads/{branch}") if branch else ""
 
     def _note_a_moved_branch(self) -> None:
-        """Say that the user's branch moved, by whom ever: people and other missions move it every day."""
+        """Say that the user's branch moved; people and other missions move it every day, so nobody is accused."""
         (before, old), (branch, new) = self._branch, self._checked_out()
         if before == branch and old != new and new:
             self._branch = (branch, new)
