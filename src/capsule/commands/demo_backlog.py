@@ -163,7 +163,7 @@ def _environment() -> Mapping[str, str]:
         "project__main": "main",
         "project__prefix": "WRK",
         "workflow__default": "auto",
-        "workspace__kind": "checkout",
+        "workspace__publish": "steps",
         "workspace__setup": "none",
         "workspace__copy": "[]",
     }

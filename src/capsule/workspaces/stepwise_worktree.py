@@ -68,8 +68,8 @@ class StepwiseWorktree(GitWorktree):
         self._stands_at = ""
         self._began = {checkpoint.head: tip, checkpoint.commit: merged}
         if conflicts:
-            words = "changed by the work and on the branch in the same lines, and are as on the branch"
-            self._told.append(f"{', '.join(conflicts)} were {words}")
+            words = f"the work and {self.publishes_to} changed the same lines; as {self.publishes_to} has it now"
+            self._told.append(f"{words}: {', '.join(conflicts)}")
 
     def _merged_with(self, tip: str, base: str, work: str) -> tuple[str, Sequence[str]]:
         if work == self._git.tree_in(base):
