@@ -138,7 +138,9 @@ class StepwiseWorktree(GitWorktree):
         if self._provisions.run_setup is None:
             raise Refused("There is no shell to run hooks in.", "Turn them off: git.hooks: false")
         self._require_whole()
-        hooks = Hooks(self._git, self.path, self._notes, self._logs, self._provisions.run_setup)
+        shared = self._provisions.dependencies
+        layers = shared.layers(self._base(), self.path) if shared else ()
+        hooks = Hooks(self._git, self.path, self._notes / "hooks", self._logs, self._provisions.run_setup, layers)
         bent = hooks.among([change.path for change in self.changes(self._base(), tree)])
         if bent:
             return False, f"The hooks themselves were changed: {', '.join(bent)}."
