@@ -200,6 +200,8 @@ class CliAgent(ABC):
 
     def run(self, briefing: Briefing) -> Transcript:
         prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
+        if self.connection.sandbox and briefing.grounds.at:
+            prompt = prompt.replace(briefing.grounds.place, briefing.grounds.at)  # as it finds its place there
         briefing = replace(briefing, prompt=prompt)
         files = Files.of(_log_file(briefing), self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
