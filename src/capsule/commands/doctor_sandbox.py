@@ -10,7 +10,7 @@ from capsule.core.errors import CapsuleError
 from capsule.system import layers
 from capsule.system.sandbox import level
 
-_WITHOUT = "agents and tests run with your own permissions, and control files of .git are compared after each phase"
+_WITHOUT = "agents and tests run with your own permissions, and hooks and settings of .git are checked after each phase"
 
 
 def sandbox_findings(wanted: str) -> Iterator[Finding]:
