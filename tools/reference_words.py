@@ -76,8 +76,8 @@ SETTINGS = {
     "the tracker as items of its own. For every mission whose item is a bead.",
     "notify": "Who is called when a mission waits for you, is done or has stopped: `none`, the terminal's `bell`, a "
     "command line that is given the event as JSON on stdin, or a list of these: [more](../how-to/be-told.md).",
-    "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about work in the checkout. One that refuses "
-    "makes the claim REFUTED.",
+    "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about a step before it is "
+    "published. One that refuses makes the claim REFUTED.",
     "merge.push": f"{LATER} Capsule never pushes.",
 }
 
