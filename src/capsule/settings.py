@@ -262,9 +262,11 @@ def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
     meant = {word: how for how, word in PUBLISH.items()}.get(str(values.get(kind)))
     if meant is None:
         return ()
-    if publish not in values:
-        values[publish], won[_dotted(publish)] = meant, won[_dotted(kind)]
-    return (f"workspace.kind is retired: every mission has a worktree of its own; say `workspace.publish: {meant}`.",)
+    retired = "workspace.kind is retired: every mission has a worktree of its own"
+    if publish in values:
+        return (f"{retired}, and workspace.publish says how work is published; take it out.",)
+    values[publish], won[_dotted(publish)] = meant, won[_dotted(kind)]
+    return (f"{retired}; say `workspace.publish: {meant}`.",)
 
 
 def _not_yet(key: str) -> bool:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from signal import Signals
 
+from tests.costs import LONG, eventually
+
 from ..commands.conftest import COMMIT, ITEM, Project, Said, honest, said
 from ..conftest import UNSANDBOXED
 from .attacks import ATTRIBUTES, CONTENT, LEFT_BEHIND, OURS, PROGRAMS, SETTINGS, Attack
@@ -172,4 +174,20 @@ def test_a_mission_that_is_stopped_is_quarantined_all_the_same(a_project: Projec
     cut_short(a_project, evil, tmp_path / "done", Signals.SIGINT)
     assert steering(a_project) == before
     assert a_project.walked()[-1] == "execute BLOCKED"
+    assert evil.have_run() == {}
+
+
+def test_tests_that_are_stopped_before_the_merge_leave_no_plant(a_project: Project, evil: Evil, tmp_path: Path) -> None:
+    before, sign = steering(a_project), tmp_path / "planted"
+    lines = "\n".join(evil.scripts(a_project.path, (*SETTINGS, *PROGRAMS, *OURS), LEAVING))
+    attack = f"[ -e theirs ] && {{\n{lines}\necho > {sign}; sleep {LONG}\n}}\ngrep -qx 42 answer\n"
+    commit = f"cd {a_project.path} && echo x > theirs && git add theirs && git commit -qm theirs"
+    writer = [said("PASS", write={"tests/test_answer.sh": attack})]
+    a_project.play(honest(test_writer=writer, merge=[said("PASS", run=[COMMIT, commit])]))
+    with a_project.running(**UNSANDBOXED) as runner:
+        assert eventually(sign.exists)
+        runner.send_signal(Signals.SIGTERM)
+        assert runner.wait(LONG) == 130
+    assert steering(a_project) == before
+    use_git_as_ever(a_project.path)
     assert evil.have_run() == {}

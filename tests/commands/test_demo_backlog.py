@@ -77,6 +77,10 @@ def test_it_comes_out_as_promised_within_half_a_minute(played: Played) -> None:
     assert played.worked < 30
 
 
+def test_it_tells_of_nothing_that_its_reader_could_mend(played: Played) -> None:
+    assert "retired" not in played.said
+
+
 def test_every_step_is_one_commit_and_the_refuted_one_is_none(played: Played) -> None:
     assert played.git("log", "--reverse", "--format=%s").splitlines() == list(COMMITS)
     assert played.git("status", "--porcelain") == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -127,3 +128,30 @@ def test_the_demo_comes_to_its_end(tmp_path: Path, words: tuple[str, ...]) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "not sandboxed" not in done.stderr
+
+
+def test_an_agent_reads_the_file_that_its_prompt_is_in(a_sandboxed_project: Project) -> None:
+    project = a_sandboxed_project
+    signal_of_it = '{"status":"%s","feedback":"","files_changed":["tests/test_answer.sh"],"summary":"s"}\\n'
+    reads = f"""head -n 1 "$1"; echo 'grep -qx 42 answer' >tests/test_answer.sh; printf '{signal_of_it}' PASS"""
+    command = json.dumps(["sh", "-ec", reads, "reader", "{prompt_file}"])
+    answer = project.capsule("step", ITEM, env={"CAPSULE_AGENT": "reader", "CAPSULE_AGENTS__READER__COMMAND": command})
+    assert answer.code == 0, answer
+    assert project.walked() == ["prep PASS", "test-writer PASS"]
+    printed = next(project.outputs().glob("test-writer-*.log")).read_text()
+    assert printed.startswith("# Test-Writer Phase\n")
+    assert not list(project.worktree.rglob("*.prompt")), "nothing of it is left in the place"
+
+
+def test_hooks_use_their_index_and_the_projects_tools(a_backlog: BacklogProject) -> None:
+    a_backlog.always |= SANDBOXED
+    (a_backlog.path / ".git/info/exclude").write_text("/tools/\n")
+    a_backlog.write("tools/lint", "#!/bin/sh\necho content\n").chmod(0o755)
+    hook = a_backlog.path / ".git" / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\nset -e\ngit write-tree\ngit update-index --refresh\ntools/lint\n")
+    hook.chmod(0o755)
+    a_backlog.settings("git: {hooks: true}\nworkspace: {dependencies: [tools]}\n")
+    a_backlog.add()
+    answer = a_backlog.run("--cap", "1")
+    assert answer.code == 0 and "TRIAGE" in a_backlog.subjects()[-1], answer
+    assert not (a_backlog.path / ".capsule/worktrees/WRK-001/tools").exists()

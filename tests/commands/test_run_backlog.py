@@ -356,6 +356,11 @@ def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_aw
     said = a_backlog.run("--allow-dirty")
     assert said.code == 1 and "uncommitted edits of answer" in said.out + said.err, said
     assert mine.read_text() == "my own\n" and "BUILD" not in "".join(a_backlog.subjects())
+    assert said.out.splitlines()[-1].split() == ["go", "on", "capsule", "run", "WRK-001"], said.out
+    assert (
+        "waiting to go on at build (Your checkout has uncommitted edits of answer"
+        in a_backlog.capsule("show", "WRK-001").out
+    )
     mine.unlink()
     said = a_backlog.run()
     assert said.code == 0, said.err
@@ -740,3 +745,9 @@ def test_work_that_is_red_together_with_what_came_to_the_branch_is_done_again(a_
     rebased = [event for event in a_backlog.events() if isinstance(event, Rebased)]
     assert rebased and "red together with what came to main" in rebased[0].why
     assert a_backlog.git("show", "HEAD:other") == "42" and a_backlog.status() == ""
+
+
+def test_a_retired_setting_is_told_once(a_backlog: BacklogProject) -> None:
+    a_backlog.add()
+    said = a_backlog.run("--cap", "1", CAPSULE_WORKSPACE__KIND="checkout")
+    assert said.err.count("workspace.kind is retired") == 1, said.err

@@ -222,7 +222,7 @@ def test_lines_that_both_changed_are_as_on_the_branch_and_told(desk: Desk) -> No
     assert (desk.path / "README").read_text() == "mine\n"
     assert (desk.path / "new.py").read_text() == "the work's\n"
     [told] = desk.place.notices()
-    assert told.startswith("README ")
+    assert told == "the work and main changed the same lines; as main has it now: README"
     assert desk.place.notices() == []
     assert desk.repo.git("show", f"{point.commit}:README") == "the work's"
 

@@ -380,3 +380,13 @@ def test_config_hides_secrets_unless_they_are_named(tmp_path: Path) -> None:
 def test_a_file_that_would_end_the_process_is_refused(bomb: str) -> None:
     with pytest.raises(SettingsError, match="nested too deeply"):
         parse_yaml(bomb.encode(), "config.yaml")
+
+
+def test_a_retired_setting_is_obeyed_and_says_what_takes_its_place() -> None:
+    alone = load_settings(None, env={"CAPSULE_WORKSPACE__KIND": "checkout"}, flags={})
+    assert alone.settings.workspace.publish == "steps"
+    assert [words for words in alone.warnings if "`workspace.publish: steps`" in words]
+    both = {"CAPSULE_WORKSPACE__KIND": "worktree", "CAPSULE_WORKSPACE__PUBLISH": "steps"}
+    beside = load_settings(None, env=both, flags={})
+    assert beside.settings.workspace.publish == "steps"
+    assert [words for words in beside.warnings if "take it out" in words and "merge" not in words]

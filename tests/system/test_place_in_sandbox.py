@@ -268,7 +268,8 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(project:
     result = project.root / ".capsule" / "results" / "x.json"
     grounds = with_fields(project.grounds, writable=(str(result.parent),))
     script = (
-        'pwd; echo "$CAPSULE_WORKTREE"; echo PASS > "$CAPSULE_RESULT"; git commit -qam Work; git log --format=%s -1'
+        'pwd; echo "$CAPSULE_WORKTREE"; echo PASS > "$CAPSULE_RESULT"; git commit -qam Work; git log --format=%s -1\n'
+        'echo "$0"'
     )
     agent = connect(
         Connection(
@@ -285,7 +286,7 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(project:
         item="x-1",
         phase="work",
         run=1,
-        prompt="Work",
+        prompt=f"(full text: {project.place}/log)",
         cwd=str(project.place),
         log=str(project.place / ".capsule" / "output" / "log"),
         timeout=30,
@@ -295,7 +296,8 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(project:
         grounds=grounds,
     )
     transcript = agent.run(briefing)
-    assert transcript.text.decode().split() == [str(project.root), str(project.root), "Work"], transcript
+    told = [str(project.root), str(project.root), "Work", f"(full text: {project.root}/log)"]
+    assert transcript.text.decode().splitlines() == told, transcript
     assert result.read_text() == "PASS\n"
 
 

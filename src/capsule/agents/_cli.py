@@ -119,10 +119,11 @@ class Connection:
 
 @dataclass(frozen=True)
 class Invocation:
-    """A command line, and what it reads on stdin (nothing, unless said)."""
+    """A command line, and what it reads on stdin (nothing, unless said) and from files that are not in its place."""
 
     argv: tuple[str, ...]
     stdin: str = ""
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,8 @@ class CliAgent(ABC):
 
     def run(self, briefing: Briefing) -> Transcript:
         prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
+        if self.connection.sandbox and briefing.grounds.at:
+            prompt = prompt.replace(briefing.grounds.place, briefing.grounds.at)  # as it finds its place there
         briefing = replace(briefing, prompt=prompt)
         files = Files.of(_log_file(briefing), self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
@@ -217,7 +220,7 @@ class CliAgent(ABC):
         env = self._environment(briefing) | {"TMPDIR": str(scratch)}
         with self.furnished(scratch, env) as more:
             env |= more
-            with self._confined(invocation.argv, env, briefing) as argv:
+            with self._confined(invocation, env, briefing) as argv:
                 command = Command(
                     argv=argv,
                     cwd=Path(briefing.cwd),
@@ -242,15 +245,15 @@ class CliAgent(ABC):
         return self.quiet_allowed(briefing, files) is not None or _left_a_result(briefing)
 
     def _confined(
-        self, argv: tuple[str, ...], env: Mapping[str, str], briefing: Briefing
+        self, invocation: Invocation, env: Mapping[str, str], briefing: Briefing
     ) -> AbstractContextManager[tuple[str, ...]]:
         sandbox = self.connection.sandbox
         if sandbox is None:
-            return nullcontext(argv)
+            return nullcontext(invocation.argv)
         named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
-        readable = (*named, *self._read_only_at_home(env))
+        readable = (*named, *invocation.reads, *self._read_only_at_home(env))
         return sandbox.around(
-            argv,
+            invocation.argv,
             cwd=Path(briefing.cwd),
             env=env,
             grounds=briefing.grounds,

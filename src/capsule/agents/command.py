@@ -64,6 +64,7 @@ class Agent(CliAgent):
         if any(str(path) in arg for arg in invocation.argv):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, briefing.prompt)
+            return Invocation(invocation.argv, invocation.stdin, reads=(str(path),))
         return invocation
 
     def _invocation(self, briefing: Briefing, path: Path) -> Invocation:

@@ -128,6 +128,8 @@ def way_on(item_id: str, item: Item | None, why: str = "") -> str:
         return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
     if item and item.blocked and item.blocked.kind == "decision":
         return f"Decide it: capsule approve {item_id}"
+    if item and not item.blocked:
+        return f"capsule run {item_id}"
     return f'Answer it: capsule unblock {item_id} --notes "..."'
 
 
@@ -187,7 +189,7 @@ class ProjectDesk:
         self.guardrails: Guardrails = guardrails_of(project.settings)
         self._project, self._tracker, self._world, self._args, self._named = project, tracker, world, args, named
         self._states = states_of(project, tracker.everything())
-        self._told: set[str] = set()
+        self._told = set(project.loaded.warnings)  # by `_observer`
         self._taken: set[str] = set()
 
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:

@@ -106,12 +106,16 @@ def _interrupted(situation: Situation) -> Standpoint | None:
     begun = situation.state.begun
     if begun is None:
         return None
-    why = f" ({situation.stopped.rstrip('.')})" if situation.stopped else ""
-    return Standpoint(Word.INTERRUPTED, f"interrupted at {begun.phase}{why}", _run(situation))
+    return Standpoint(Word.INTERRUPTED, f"interrupted at {begun.phase}{_why(situation)}", _run(situation))
 
 
 def _waiting(situation: Situation) -> Standpoint:
-    return Standpoint(Word.WAITING, f"waiting to go on at {situation.state.to_do[0]}", _run(situation))
+    at = situation.state.to_do[0]
+    return Standpoint(Word.WAITING, f"waiting to go on at {at}{_why(situation)}", _run(situation))
+
+
+def _why(situation: Situation) -> str:
+    return f" ({situation.stopped.rstrip('.')})" if situation.stopped else ""
 
 
 def _run(situation: Situation) -> str:

@@ -126,6 +126,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     try:
         seen = look.observe(candidate.tree)
     finally:
+        job.workspace.put_right()  # tests that were stopped may have planted something too
         job.workspace.stand_down()
     standing = Standing.CONFIRMED if seen.colour is Colour.GREEN else Standing.REFUTED
     return (

@@ -112,6 +112,7 @@ def _judged_with_the_branch(state: MissionState, ended: StepEnded, work: Checkpo
     try:
         seen = Look(state, phase, signal, place, world, tree, tree).observe(tree)
     finally:
+        place.put_right()  # tests that were stopped may have planted something too
         place.stand_down()
     if seen.colour is not Colour.GREEN:
         raise _RedTogether(_red_together(state.into, seen))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.files import tail_bytes
 from capsule.system.git import Git
@@ -29,11 +30,13 @@ class Hooks:
     scratch: Path
     logs: Path
     run: RunSetup
+    layers: Sequence[tuple[str, str]] = ()
+    """Installed dependencies, as a sandbox lays them over the place."""
 
     def passed(self, tree: str, message: str) -> tuple[bool, str]:
         """Whether they all agree, and the end of what they printed."""
         self.scratch.mkdir(parents=True, exist_ok=True)
-        index, words = self.scratch / "hooks-index", self.scratch / "hooks-message"
+        index, words = self.scratch / "index", self.scratch / "message"
         index.unlink(missing_ok=True)
         self.git.content("read-tree", tree, index=index, worktree=self.place)
         self.git.content("update-index", "-q", "--refresh", index=index, worktree=self.place, ok=(0, 1))
@@ -60,11 +63,18 @@ class Hooks:
         self.logs.mkdir(parents=True, exist_ok=True)
         return self.logs / f"{name}.log"
 
+    @property
+    def _grounds(self) -> Grounds:
+        """At the place's own path, because the user's hooks lie in the repository; git locks the index it is given."""
+        own = (str(self.place / ".git"), str(self.place / ".capsule"))
+        layers = tuple(self.layers)
+        return Grounds(place=str(self.place), writable=(str(self.scratch),), protected=own, layers=layers)
+
     def _ask(self, hook: str, args: list[str], index: Path) -> tuple[bool, str]:
         log = self._log(f"hook-{hook}")
         asked = ("env", f"GIT_INDEX_FILE={index}", "GIT_EDITOR=:", "git", "hook", "run", "--ignore-missing", hook)
         try:
-            self.run(shlex.join((*asked, *(("--", *args) if args else ()))), self.place, log)
+            self.run(shlex.join((*asked, *(("--", *args) if args else ()))), self.place, log, self._grounds)
         except CapsuleError as error:
             return False, _end_of(log) or error.message
         return True, _end_of(log)

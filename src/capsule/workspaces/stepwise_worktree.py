@@ -70,8 +70,8 @@ class StepwiseWorktree(GitWorktree):
         self._stands_at = ""
         self._began = {checkpoint.head: tip, checkpoint.commit: merged}
         if conflicts:
-            words = "changed by the work and on the branch in the same lines, and are as on the branch"
-            self._told.append(f"{', '.join(conflicts)} were {words}")
+            words = f"the work and {self.publishes_to} changed the same lines; as {self.publishes_to} has it now"
+            self._told.append(f"{words}: {', '.join(conflicts)}")
 
     def _merged_with(self, tip: str, base: str, work: str) -> tuple[str, Sequence[str]]:
         if work == self._git.tree_in(base):
@@ -140,7 +140,9 @@ class StepwiseWorktree(GitWorktree):
         if self._provisions.run_setup is None:
             raise Refused("There is no shell to run hooks in.", "Turn them off: git.hooks: false")
         self._require_whole()
-        hooks = Hooks(self._git, self.path, self._notes, self._logs, self._provisions.run_setup)
+        shared = self._provisions.dependencies
+        layers = shared.layers(self._base(), self.path) if shared else ()
+        hooks = Hooks(self._git, self.path, self._notes / "hooks", self._logs, self._provisions.run_setup, layers)
         bent = hooks.among([change.path for change in self.changes(self._base(), tree)])
         if bent:
             return False, f"The hooks themselves were changed: {', '.join(bent)}."
