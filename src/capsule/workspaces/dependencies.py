@@ -84,7 +84,7 @@ class Dependencies:
         Nothing that is done to them in the place reaches the checkout. `notes` is a folder for what is remembered.
         `anew=False`: what is there stays as it is, because whoever works there may have installed more.
         """
-        provided = tuple(path for path in self.paths(tree) if _is_inside(place, place / path))
+        provided = tuple(path for path in self.paths(tree) if is_inside(place, place / path))
         for path in provided:
             if not anew and os.path.lexists(place / path):
                 continue
@@ -180,7 +180,7 @@ def _is_there(root: Path, path: str) -> bool:
     return (place / MARKER).is_file() if place.name in ENVIRONMENTS else place.is_dir()
 
 
-def _is_inside(place: Path, target: Path) -> bool:
+def is_inside(place: Path, target: Path) -> bool:
     """The tree may hold links that lead elsewhere, and files in the way."""
     around = target.parent
     return around.resolve().is_relative_to(place.resolve()) and (around.is_dir() or not os.path.lexists(around))

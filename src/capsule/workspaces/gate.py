@@ -32,7 +32,8 @@ from capsule.core.errors import CapsuleError
 from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.linked import LinkedWorktree, remove_tree
+from capsule.workspaces.dependencies import is_inside
+from capsule.workspaces.linked import LinkedWorktree, make_own_folder, remove_pipes, remove_tree
 from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
@@ -112,6 +113,7 @@ class Gate:
         due = bool(inputs) and not done
         if due:
             self._note.unlink(missing_ok=True)
+        remove_pipes(self.path)
         self._reset(tree)
         shared = self._provisions.dependencies
         if not new:
@@ -138,6 +140,7 @@ class Gate:
 
     def _give_git_directory(self, base: str) -> None:
         """Nothing that an earlier run did to it is left."""
+        make_own_folder(self._private.parent)
         remove_tree(self._private)
         fill_git_directory(self._git, self._private / "git", head=base, index=self._index)
         link = self.path / ".git"
@@ -170,6 +173,8 @@ class Gate:
     def _put_back(self, made: Iterable[bytes]) -> None:
         for path in map(os.fsdecode, made):
             kept, target = self._as_set_up / path, self.path / path
+            if not is_inside(self.path, target):
+                continue
             if kept.is_dir() and not kept.is_symlink():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 mirror(kept, target, self._entries_of(path))
@@ -195,8 +200,9 @@ def gates_folder(git: Git, env: Mapping[str, str]) -> Path:
     key = hashlib.sha256(os.fsencode(os.path.realpath(git.common_dir))).hexdigest()[:12]
     root = Path(os.path.realpath(git.root))
     for cache in _caches(env):
-        if not Path(os.path.realpath(cache)).is_relative_to(root) and _can_be_made(cache):
-            return cache / "capsule" / "gates" / f"{readable}-{key}"
+        gates = cache / "capsule" / "gates"
+        if not Path(os.path.realpath(cache)).is_relative_to(root) and _can_be_made(gates):
+            return gates / f"{readable}-{key}"
     return _temporary() / "gates" / f"{readable}-{key}"
 
 
@@ -209,7 +215,7 @@ def _caches(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _can_be_made(folder: Path) -> bool:
-    nearest = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+    nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path("/"))
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 

@@ -26,6 +26,7 @@ from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
 _LONGEST = 64 * 1024
+_READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
 
@@ -178,13 +179,30 @@ def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
 def remove_tree(path: Path) -> None:
     """Whatever stands there goes, read-only folders included; links are removed, not followed."""
     if path.is_symlink() or not path.is_dir():
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(NotADirectoryError):  # not even its folder is one
+            path.unlink(missing_ok=True)
         return
     try:
         shutil.rmtree(path)
     except OSError:
         make_writable(path)
         shutil.rmtree(path)
+
+
+def make_own_folder(folder: Path) -> None:
+    """Make a folder of ours, for which whatever else an agent put in its place goes."""
+    if folder.is_symlink() or not folder.is_dir():
+        remove_tree(folder)
+        folder.mkdir(parents=True)
+
+
+def remove_pipes(top: Path) -> None:
+    """Remove pipes by the names of files that git reads wherever it finds them: it would wait for a writer."""
+    for folder, names, files in os.walk(top):
+        for file in (Path(folder, name) for name in _READ_BY_GIT if name in files):
+            if stat.S_ISFIFO(file.lstat().st_mode):
+                file.unlink()
+        names[:] = [name for name in names if name != ".git"]
 
 
 def make_writable(path: Path) -> None:

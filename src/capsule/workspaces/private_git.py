@@ -33,7 +33,7 @@ from capsule.system.files import read_regular
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
 from capsule.system.git_layout import as_alternate
 from capsule.system.git_objects import RefMove
-from capsule.workspaces.linked import make_writable, remove_tree
+from capsule.workspaces.linked import make_own_folder, make_writable, remove_tree
 from capsule.workspaces.salvage import keep_commit, shelve
 
 _SEEN = ("refs/heads", "refs/tags", "refs/remotes")
@@ -86,6 +86,7 @@ class PrivateGit:
     def make(self, entry: Path) -> None:
         """Filled beside its place, and put there when it is whole."""
         self.remove()
+        make_own_folder(self._home.parent)
         half = self._home / "half"
         fill_git_directory(self._git, half, head=f"ref: {self._ref}", index=entry / "index")
         self._was.write_text(self._git.ref(self._ref))
@@ -140,9 +141,7 @@ class PrivateGit:
 
     def remove(self) -> None:
         """In one step out of the way; what is half made or half removed is nobody's."""
-        if not self._home.exists():
-            return
-        if self.exists():
+        if self.exists() and not self._home.is_symlink():
             self.path.rename(self._spare("gone"))
         remove_tree(self._home)
 
