@@ -360,6 +360,15 @@ def test_a_pipe_where_git_reads_keeps_nobody_waiting(a_repo: Repo, name: str, mo
     assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
 
 
+def test_ignore_rules_that_no_memory_can_hold_do_not_stop_the_mission(a_repo: Repo) -> None:
+    agent = Alone(a_repo)
+    with (agent.path / ".gitignore").open("a") as rules:
+        rules.truncate(1 << 40)
+    (agent.path / "new.txt").write_text("work\n")
+    agent.place.see_out()
+    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+
+
 def test_a_pipe_that_an_interrupted_agent_left_where_git_reads_keeps_nobody_waiting(
     a_repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:

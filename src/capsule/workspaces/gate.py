@@ -33,7 +33,7 @@ from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.workspaces.dependencies import is_inside
-from capsule.workspaces.linked import LinkedWorktree, make_own_folder, remove_pipes, remove_tree
+from capsule.workspaces.linked import LinkedWorktree, make_own_folder, remove_tree, remove_what_stops_git
 from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
@@ -113,7 +113,7 @@ class Gate:
         due = bool(inputs) and not done
         if due:
             self._note.unlink(missing_ok=True)
-        remove_pipes(self.path)
+        remove_what_stops_git(self.path)
         self._reset(tree)
         shared = self._provisions.dependencies
         if not new:

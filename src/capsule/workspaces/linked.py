@@ -27,6 +27,8 @@ from capsule.workspaces.salvage import put_away_repository
 
 _LONGEST = 64 * 1024
 _READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
+_LARGEST_READ_BY_GIT = 100 * 1024 * 1024
+"""Git itself does not read attributes that are larger."""
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
 
@@ -196,11 +198,12 @@ def make_own_folder(folder: Path) -> None:
         folder.mkdir(parents=True)
 
 
-def remove_pipes(top: Path) -> None:
-    """Remove pipes by the names of files that git reads wherever it finds them: it would wait for a writer."""
+def remove_what_stops_git(top: Path) -> None:
+    """Remove pipes and huge files by names that git reads wherever it finds them: it would wait, or want the memory."""
     for folder, names, files in os.walk(top):
         for file in (Path(folder, name) for name in _READ_BY_GIT if name in files):
-            if stat.S_ISFIFO(file.lstat().st_mode):
+            found = file.lstat()
+            if stat.S_ISFIFO(found.st_mode) or found.st_size > _LARGEST_READ_BY_GIT:
                 file.unlink()
         names[:] = [name for name in names if name != ".git"]
 
