@@ -225,6 +225,13 @@ def test_every_variable_that_leads_to_files_of_the_checkout_leads_to_those_of_th
     assert "APP_CODE" not in an_editable_install.variables(), "agents are told what is on their list"
 
 
+def test_a_pipe_for_a_path_file_keeps_nobody_waiting(an_editable_install: Project) -> None:
+    site = next((an_editable_install.repo.path / ".venv").glob("lib/python*/site-packages"))
+    os.mkfifo(site / "a.pth")
+
+    assert an_editable_install.dependencies().import_folders(an_editable_install.repo.head()) == ["src", "."]
+
+
 def test_an_empty_variable_stays_empty(a_repo: Repo, tmp_path: Path) -> None:
     project = Project(a_repo, tmp_path / "place")
     project.env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "", "NODE_PATH": "", "PYTHONPATH": ""}
