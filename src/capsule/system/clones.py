@@ -20,7 +20,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from capsule.system.files import write_atomically
+from capsule.system.files import remove_by_force, write_atomically
 
 _WAYS = (("-c", "-pPR"), ("-pPR",)) if sys.platform == "darwin" else (("-a", "--reflink=auto"), ("-pPR",))
 _PATIENCE = 1800
@@ -73,12 +73,8 @@ def remove(path: Path) -> None:
         return
     try:
         shutil.rmtree(path)
-    except OSError:
-        for folder, names, _ in os.walk(path):
-            for child in (Path(folder, name) for name in names):
-                if not child.is_symlink():
-                    child.chmod(child.stat().st_mode | stat.S_IRWXU)
-        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        remove_by_force(path)
 
 
 def _recall(note: Path) -> dict[str, list[str]]:

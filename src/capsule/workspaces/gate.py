@@ -73,8 +73,8 @@ class Gate:
         self._remove_former()
         try:
             self._make(tree, base)
-        except (GitFailed, OSError):
-            # Folders closed to us, or worse: nothing in here is worth saving.
+        except (GitFailed, OSError, RecursionError):
+            # Folders closed to us, or in each other without end, or worse: nothing in here is worth saving.
             self.remove()
             self._make(tree, base)
         return self.path

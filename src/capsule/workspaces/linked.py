@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
-from capsule.system.files import read_regular, write_atomically
+from capsule.system.files import read_regular, remove_by_force, write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
@@ -186,9 +186,8 @@ def remove_tree(path: Path) -> None:
         return
     try:
         shutil.rmtree(path)
-    except OSError:
-        make_writable(path)
-        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        remove_by_force(path)
 
 
 def make_own_folder(folder: Path) -> None:
@@ -200,12 +199,16 @@ def make_own_folder(folder: Path) -> None:
 
 def remove_what_stops_git(top: Path) -> None:
     """Remove pipes and huge files by names that git reads wherever it finds them: it would wait, or want the memory."""
-    for folder, names, files in os.walk(top):
-        for file in (Path(folder, name) for name in _READ_BY_GIT if name in files):
-            found = file.lstat()
-            if stat.S_ISFIFO(found.st_mode) or found.st_size > _LARGEST_READ_BY_GIT:
-                file.unlink()
-        names[:] = [name for name in names if name != ".git"]
+    folders = [str(top)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:  # closed, or too deep, for git as well
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [entry.path] if entry.name != ".git" else []
+                elif entry.name in _READ_BY_GIT:
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISFIFO(found.st_mode) or found.st_size > _LARGEST_READ_BY_GIT:
+                        Path(entry.path).unlink()
 
 
 def make_writable(path: Path) -> None:
