@@ -15,6 +15,7 @@ import pytest
 
 from capsule.core.errors import WorkspaceBroken
 from capsule.core.evidence import Checkpoint
+from capsule.system.files import remove_by_force
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
@@ -377,3 +378,14 @@ def test_a_pipe_that_an_interrupted_agent_left_where_git_reads_keeps_nobody_wait
     os.mkfifo(agent.path / ".gitattributes")
     (agent.path / "new.txt").write_text("work\n")
     assert agent.another().restore(agent.state)
+
+
+def test_objects_in_folders_without_end_are_refused_and_the_files_stay(a_repo: Repo) -> None:
+    agent = Alone(a_repo)
+    agent.commit("work", **{"new.txt": "work\n"})
+    code = "import os\nfor _ in range(2500): os.mkdir('deep'); os.chdir('deep')"
+    subprocess.run(["python3", "-c", code], cwd=agent.private / "objects", check=True)
+    with pytest.raises(WorkspaceBroken, match="What the agent committed is refused"):
+        agent.place.see_out()
+    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    remove_by_force(a_repo.path / ".git/capsule/salvaged")

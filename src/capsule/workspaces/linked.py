@@ -213,12 +213,12 @@ def remove_what_stops_git(top: Path) -> None:
 
 def make_writable(path: Path) -> None:
     """Gives us back every folder below that was closed to us."""
-    path.chmod(stat.S_IRWXU)
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            child = Path(folder, name)
-            if not child.is_symlink():
-                child.chmod(child.stat().st_mode | stat.S_IRWXU)
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        with contextlib.suppress(OSError):  # whoever needs it open is told, by the next command that does
+            folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
+            folders += [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
 
 
 def _read(file: Path) -> bytes:

@@ -121,7 +121,7 @@ class PrivateGit:
             for pack in self._sorted_out():
                 self._git.content("index-pack", str(pack), env=self._theirs)
             self._fetch(left)
-        except (GitFailed, OSError) as fault:
+        except (GitFailed, OSError, RecursionError) as fault:
             raise WorkspaceBroken(
                 f"What the agent committed is refused: {fault}.", "Its files are still there."
             ) from fault
