@@ -7,7 +7,7 @@ or processes comes along. Hence the imports inside the functions.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from importlib import import_module
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from capsule.workspaces.provision import RunSetup
     from capsule.workspaces.shell import SupervisedShell
     from capsule.world import Limits, World
+
+_FOLDERS = ("", "worktrees", "missions", "logs", "output", "results")
+_STATE_FOLDERS = ("", "git", "git/refs", "git/info", "keepers", "leaving", "locks", "places", "salvaged", "watched")
 
 
 class Project:
@@ -102,15 +105,21 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
         raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
     project = Project(Git.find(place), flags or {})
     _refuse_what_is_no_text(project.root, project.git.common_dir)
-    home = project.root / ".capsule"
-    if home.exists() and not home.is_dir():
-        raise CapsuleError(f"{home} is not a folder.", "Move it away: Capsule keeps logs and worktrees there.")
-    for name in ("", "worktrees", "missions", "logs", "output", "results"):
-        ours = project.root / ".capsule" / name
-        if ours.is_symlink():  # what we write and remove there would be written and removed elsewhere
-            raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
+    _refuse_what_is_no_folder(project.root / ".capsule", _FOLDERS)
+    _refuse_what_is_no_folder(project.state_folder, _STATE_FOLDERS)
+    places = project.state_folder / "places"
+    _refuse_what_is_no_folder(places, [child.name for child in places.iterdir()] if places.is_dir() else ())
     _check_after_a_crash(project)
     return project
+
+
+def _refuse_what_is_no_folder(home: Path, names: Iterable[str]) -> None:
+    """What we write and remove behind a link would be written and removed elsewhere."""
+    for ours in (home / name for name in names):
+        if ours.is_symlink():
+            raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
+        if ours.exists() and not ours.is_dir():
+            raise CapsuleError(f"{ours} is not a folder.", "Move it away: Capsule has a folder of that name.")
 
 
 def _refuse_what_is_no_text(*paths: Path) -> None:

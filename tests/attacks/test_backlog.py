@@ -215,3 +215,16 @@ def test_capsule_inside_a_phase_changes_nothing_of_its_own_repository(
     assert len(list(said.glob("*.said"))) == 2 * len(REFUSED)
     assert (said / "free").read_text() == "0\n"
     assert (said / "asked").exists()
+
+
+def test_a_branch_that_was_deleted_is_named_and_nobody_is_told_to_commit_without_it(a_backlog: BacklogProject) -> None:
+    a_backlog.hold(TWO[0])
+    tip = a_backlog.head()
+    a_backlog.git("branch", "other")
+    a_backlog.git("update-ref", "-d", "refs/heads/main")
+    answer = a_backlog.capsule("run", "WRK-001")
+    assert answer.code == 2, answer
+    assert "The branch main is gone" in answer.err
+    assert "git branch main COMMIT" in answer.err
+    a_backlog.git("branch", "main", tip)
+    assert a_backlog.capsule("run", "WRK-001").code == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from signal import SIGKILL
 
 import pytest
 
-from ..commands.conftest import Project, honest, said
+from ..commands.conftest import ITEM, Project, assert_clear, honest, said
 from ..conftest import UNSANDBOXED
 from .attacks import LOCKS, Attack
 from .conftest import LEAVING, Evil, plain_git
@@ -58,3 +59,29 @@ def test_a_killed_mission_goes_on_in_a_repository_that_was_moved(a_project: Proj
         process.wait(30)
     move(a_project)
     assert_goes_on(a_project, level)
+
+
+@pytest.mark.parametrize("name", ["", "git", "git/info", "locks", "places", f"places/{ITEM}", "watched", "leaving"])
+@pytest.mark.parametrize("instead", ["file", "pipe", "dangling link"])
+def test_what_stands_in_the_place_of_a_folder_of_ours_is_named_and_without_it_the_mission_goes_on(
+    a_project: Project, name: str, instead: str
+) -> None:
+    a_project.play(honest(execute=[said("FAIL"), said("ERROR")]))
+    a_project.run()
+    ours = a_project.path / ".git/capsule" / name
+    kept = ours.with_name("kept-elsewhere")
+    if ours.exists():
+        ours.rename(kept)
+    if instead == "file":
+        ours.write_text("")
+    elif instead == "pipe":
+        os.mkfifo(ours)
+    else:
+        ours.symlink_to("/nowhere/at/all")
+    a_project.play(honest())
+    assert_clear(a_project.run(), 2, f"{ours} is ", "Put a folder" if instead == "dangling link" else "Move it away")
+    ours.unlink()
+    if kept.exists() and name == "":
+        kept.rename(ours)
+    assert a_project.run().code == 0
+    assert a_project.answer() == "42"

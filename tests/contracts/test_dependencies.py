@@ -201,6 +201,44 @@ def test_an_active_environment_of_the_checkout_is_the_places_one(an_editable_ins
     }
 
 
+def test_every_variable_that_leads_to_files_of_the_checkout_leads_to_those_of_the_place(
+    an_editable_install: Project, tmp_path: Path
+) -> None:
+    """Tests that find the code by a variable of the user's shell would judge the checkout."""
+    root, place = an_editable_install.repo.path, an_editable_install.place
+    (tmp_path / "link").symlink_to(root)
+    an_editable_install.env = {
+        "PATH": f"{tmp_path}/link/.venv/bin:/usr/bin",
+        "PROJECT_ROOT": f"{tmp_path}/link",
+        "APP_CODE": f"/x:{root}/src",
+        "KEY_FILE": f"{root}/ignored/key",
+        "HOME": str(root),
+        "PWD": str(root),
+        "VIRTUAL_ENV": "",
+        "NODE_PATH": "",
+    }
+    told = an_editable_install.variables(judged=True)
+
+    assert told["PATH"].split(":")[-2:] == [f"{place}/.venv/bin", "/usr/bin"]
+    assert (told["PROJECT_ROOT"], told["APP_CODE"]) == (str(place), f"/x:{place}/src")
+    assert not {"KEY_FILE", "HOME", "PWD", "NODE_PATH"} & {*told}
+    assert "APP_CODE" not in an_editable_install.variables(), "agents are told what is on their list"
+
+
+def test_a_pipe_for_a_path_file_keeps_nobody_waiting(an_editable_install: Project) -> None:
+    site = next((an_editable_install.repo.path / ".venv").glob("lib/python*/site-packages"))
+    os.mkfifo(site / "a.pth")
+
+    assert an_editable_install.dependencies().import_folders(an_editable_install.repo.head()) == ["src", "."]
+
+
+def test_an_empty_variable_stays_empty(a_repo: Repo, tmp_path: Path) -> None:
+    project = Project(a_repo, tmp_path / "place")
+    project.env = {"PATH": "/usr/bin", "VIRTUAL_ENV": "", "NODE_PATH": "", "PYTHONPATH": ""}
+
+    assert project.variables(judged=True) == {}
+
+
 def test_another_environment_that_is_active_stays_so(an_editable_install: Project, tmp_path: Path) -> None:
     place = an_editable_install.place
     an_editable_install.env = {"PATH": f"{tmp_path}/other/bin:/usr/bin", "VIRTUAL_ENV": f"{tmp_path}/other"}

@@ -195,3 +195,61 @@ def test_what_a_test_removed_of_what_the_setup_made_is_put_back(a_repo: Repo) ->
     assert (at / "generated.txt").read_text() == "good"
     gate.remove()
     assert not at.parent.exists()
+
+
+def test_what_the_setup_made_is_not_put_back_through_a_link_of_the_tree(a_repo: Repo, tmp_path: Path) -> None:
+    """Putting back begins with removing what stands there, and no sandbox is around us."""
+
+    def install(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+        folder(cwd / "src/pkg.egg-info", "of the setup")
+
+    commit(a_repo, {".gitignore": "*.egg-info\n", "src/pkg.py": ""})
+    git = Git.find(a_repo.path)
+    provisions = Provisions(Dependencies(git, detect=False), "pip install -e .", (), install)
+    gate = Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, confined=False)
+    gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    folder(tmp_path / "precious/pkg.egg-info", "keep")
+    shutil.rmtree(a_repo.path / "src")
+    (a_repo.path / "src").symlink_to(tmp_path / "precious")
+    a_repo.git("add", "-A")
+    a_repo.git("commit", "-qm", "a link")
+    at = gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert (at / "src").is_symlink()
+    assert [path.name for path in (tmp_path / "precious/pkg.egg-info").iterdir()] == ["keep"]
+
+
+@pytest.mark.parametrize("name", [".gitattributes", ".gitignore", "deep/.gitattributes"])
+def test_a_pipe_that_a_test_left_where_git_reads_keeps_nobody_waiting(
+    a_repo: Repo, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capsule.system.git.TIMEOUT", 3)
+    commit(a_repo, {"deep/file": "old"})
+    gate = a_gate(a_repo)
+    at = gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+    (at / name).unlink(missing_ok=True)
+    os.mkfifo(at / name)
+    commit(a_repo, {"deep/file": "new"})
+    gate.at(a_repo.head("HEAD^{tree}"), a_repo.head())
+
+    assert (at / "deep/file").read_text() == "new"
+    assert not (at / name).is_fifo()
+
+
+@pytest.mark.parametrize("instead", ["file", "pipe", "dangling link"])
+def test_gates_are_made_elsewhere_where_the_cache_is_no_folder(
+    a_repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instead: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    cache = tmp_path / "home/.cache" / ("" if instead == "dangling link" else "capsule")
+    cache.parent.mkdir(parents=True)
+    if instead == "file":
+        cache.write_text("")
+    elif instead == "pipe":
+        os.mkfifo(cache)
+    else:
+        cache.symlink_to(tmp_path / "unplugged")
+    found = gates_folder(Git.find(a_repo.path), {"HOME": str(tmp_path / "home")})
+
+    assert found.parent == tmp_path / f"tmp/capsule-{os.getuid()}/gates"

@@ -385,3 +385,10 @@ def test_papers_keep_no_secret_and_take_none_over(tmp_path: Path) -> None:
     assert kept.read_text() == "it is [redacted]"
     assert taken == b'{"summary": "[redacted]"}'
     assert (place / "worklog.md").read_text() == "noted: [redacted]\n"
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path: Path, read_only: bool) -> None:
+    os.mkfifo(tmp_path / "journal.db")
+    with pytest.raises(CapsuleError, match=r"journal\.db cannot be used: it is a pipe"):
+        SqliteJournal(tmp_path, read_only=read_only).streams()

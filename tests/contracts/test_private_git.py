@@ -6,6 +6,7 @@ What a sandbox does by mounts is done here by GIT_DIR, so these promises are kep
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from capsule.core.errors import WorkspaceBroken
 from capsule.core.evidence import Checkpoint
+from capsule.system.folders import remove_by_force
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
@@ -323,3 +325,67 @@ def test_without_a_sandbox_the_agent_has_a_git_directory_of_its_own_too(a_repo: 
     place.see_out()
     assert place.head() == done
     assert Repo(place.path).git("rev-parse", "--absolute-git-dir") == str(a_repo.path / ".git/worktrees/x-1")
+
+
+@pytest.mark.parametrize("what", ["private", "private/x-1", "private/x-1/git"])
+@pytest.mark.parametrize("instead", ["file", "pipe", "dangling link"])
+def test_the_next_agent_is_let_in_whatever_stands_in_the_place_of_the_private_directory(
+    a_repo: Repo, what: str, instead: str
+) -> None:
+    agent = Alone(a_repo)
+    (agent.path / "new.txt").write_text("work\n")
+    folder = a_repo.path / ".git/capsule" / what
+    shutil.rmtree(folder)
+    if instead == "file":
+        folder.write_text("")
+    elif instead == "pipe":
+        os.mkfifo(folder)
+    else:
+        folder.symlink_to("/nowhere/at/all")
+    agent.place.see_out()
+    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    agent.place.let_in()
+    assert agent.git("status", "--porcelain") == "?? new.txt"
+    agent.place.see_out()
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".gitattributes", "deep/er/.gitignore"])
+def test_a_pipe_where_git_reads_keeps_nobody_waiting(a_repo: Repo, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capsule.system.git.TIMEOUT", 3)
+    agent = Alone(a_repo)
+    (agent.path / "deep/er").mkdir(parents=True)
+    (agent.path / name).unlink(missing_ok=True)
+    os.mkfifo(agent.path / name)
+    (agent.path / "new.txt").write_text("work\n")
+    agent.place.see_out()
+    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+
+
+def test_ignore_rules_that_no_memory_can_hold_do_not_stop_the_mission(a_repo: Repo) -> None:
+    agent = Alone(a_repo)
+    with (agent.path / ".gitignore").open("a") as rules:
+        rules.truncate(1 << 40)
+    (agent.path / "new.txt").write_text("work\n")
+    agent.place.see_out()
+    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+
+
+def test_a_pipe_that_an_interrupted_agent_left_where_git_reads_keeps_nobody_waiting(
+    a_repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("capsule.system.git.TIMEOUT", 3)
+    agent = Alone(a_repo)
+    os.mkfifo(agent.path / ".gitattributes")
+    (agent.path / "new.txt").write_text("work\n")
+    assert agent.another().restore(agent.state)
+
+
+def test_objects_in_folders_without_end_are_refused_and_the_files_stay(a_repo: Repo) -> None:
+    agent = Alone(a_repo)
+    agent.commit("work", **{"new.txt": "work\n"})
+    code = "import os\nfor _ in range(2500): os.mkdir('deep'); os.chdir('deep')"
+    subprocess.run(["python3", "-c", code], cwd=agent.private / "objects", check=True)
+    with pytest.raises(WorkspaceBroken, match="What the agent committed is refused"):
+        agent.place.see_out()
+    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    remove_by_force(a_repo.path / ".git/capsule/salvaged")

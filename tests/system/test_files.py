@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from capsule.system import layers
 from capsule.system.files import (
     CannotWrite,
     NotRegular,
@@ -24,6 +25,7 @@ from capsule.system.files import (
     tail_bytes,
     write_atomically,
 )
+from capsule.system.folders import remove_by_force, remove_tree
 
 from .conftest import output_of
 
@@ -250,3 +252,36 @@ def test_a_device_is_no_regular_file() -> None:
 def test_a_missing_file_is_missing(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_regular(tmp_path / "none", 100)
+
+
+def a_deep_folder(top: Path, depth: int = 2500) -> Path:
+    """Deeper than a path can be long, and than Python can call itself."""
+    top.mkdir()
+    code = f"import os\nfor _ in range(int({depth})): os.mkdir('deep'); os.chdir('deep')\nopen('file', 'w')"
+    subprocess.run([sys.executable, "-c", code], cwd=top, check=True)
+    return top
+
+
+@pytest.mark.parametrize("remove", [remove_by_force, remove_tree, layers._remove])
+def test_a_folder_is_removed_however_deep_it_is(tmp_path: Path, remove: Callable[[Path], None]) -> None:
+    folder = a_deep_folder(tmp_path / "folder")
+    remove(folder)
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("remove", [remove_by_force, remove_tree, layers._remove])
+def test_a_folder_is_removed_with_what_is_closed_in_it_and_nothing_behind_a_link(
+    tmp_path: Path, remove: Callable[[Path], None]
+) -> None:
+    (tmp_path / "folder/closed/inner").mkdir(parents=True)
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs/kept").write_text("kept")
+    (tmp_path / "theirs").chmod(0o500)
+    (tmp_path / "folder/link").symlink_to(tmp_path / "theirs")
+    (tmp_path / "folder/closed/inner").chmod(0)
+    (tmp_path / "folder/closed").chmod(0)
+    (tmp_path / "folder").chmod(0)
+    remove(tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+    assert (tmp_path / "theirs/kept").read_text() == "kept"
+    assert stat.S_IMODE((tmp_path / "theirs").stat().st_mode) == 0o500

@@ -162,6 +162,30 @@ def test_filters_that_were_there_first_are_used_and_later_ones_are_not(a_repo: R
     assert place.read(place.tree(), "a.later") == b"abc"
 
 
+@pytest.mark.parametrize("command", ["python3 -m stripped", "sh tools/strip.sh", "sh ./tools/strip.sh %f"])
+def test_a_filter_runs_in_the_checkout_and_nothing_that_an_agent_put_in_its_place(
+    a_repo: Repo, tmp_path: Path, command: str
+) -> None:
+    """`python -m nbstripout` looks for modules in the folder it is started in."""
+    ran = tmp_path / "ran"
+    a_repo.git("config", "filter.strip.clean", command)
+    a_repo.commit(
+        "a filter",
+        **{
+            ".gitattributes": "*.nb filter=strip\n",
+            "stripped.py": "import sys; sys.stdin.read(); print('clean')\n",
+            "tools/strip.sh": "cat > /dev/null; echo clean\n",
+        },
+    )
+    place = GitWorktree(Git.find(a_repo.path), "x-1")
+    place.prepare(a_repo.head())
+    (place.path / "stripped.py").write_text(f"open({str(ran)!r}, 'w')\n")
+    (place.path / "tools/strip.sh").write_text(f"touch '{ran}'\n")
+    (place.path / "a.nb").write_text("words\n")
+    assert place.read(place.tree(), "a.nb") == b"clean\n"
+    assert not ran.exists()
+
+
 def test_shallow_clones_work(a_repo: Repo, tmp_path: Path) -> None:
     a_repo.git("clone", "-q", "--depth=1", f"file://{a_repo.path}", str(tmp_path / "shallow"))
     repo = Repo(tmp_path / "shallow")

@@ -19,7 +19,7 @@ from capsule.agents.command import connect
 from capsule.core.briefing import Briefing, Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
-from capsule.system.mounted_place import at_its_own_path
+from capsule.system.mounted_place import MountedPlace, at_its_own_path
 from capsule.system.process import Keeper
 from capsule.workspaces.private_git import fill_git_directory
 from capsule.workspaces.shell import SupervisedShell
@@ -237,6 +237,17 @@ def test_mount_points_that_were_there_stay(project: Project) -> None:
     (project.place / ".capsule" / "results").mkdir(parents=True)
     project.sh("true", grounds=with_fields(project.grounds, writable=(str(project.root / ".capsule" / "results"),)))
     assert (project.place / ".capsule" / "results").is_dir()
+
+
+def test_mount_points_are_not_removed_behind_a_link_that_was_put_on_the_way(tmp_path: Path) -> None:
+    (tmp_path / "place/packages").mkdir(parents=True)
+    (tmp_path / "theirs/node_modules").mkdir(parents=True)
+    view = MountedPlace.of(Grounds(place=str(tmp_path / "place"), at=str(tmp_path / "checkout")))
+    with view.mount_points_removed([str(tmp_path / "checkout/packages/node_modules")]):
+        (tmp_path / "place/packages").rmdir()
+        (tmp_path / "place/packages").symlink_to(tmp_path / "theirs")
+
+    assert (tmp_path / "theirs/node_modules").is_dir()
 
 
 def test_mount_points_that_kill_9_leaves_are_nothing_to_git(project: Project) -> None:

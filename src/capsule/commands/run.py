@@ -309,6 +309,7 @@ def refuse_dirty(project: Project, tracker: Tracker, args: argparse.Namespace) -
     """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
     from capsule.workspaces import repository
 
+    repository.refuse_if_gone(project.git)
     recording = os.path.relpath(args.record, project.root) if getattr(args, "record", None) else ""
     dirty = [] if args.allow_dirty else repository.dirty_paths(project.git, (*tracker.own_files(), recording))
     if dirty:

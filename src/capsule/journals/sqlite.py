@@ -158,6 +158,8 @@ class SqliteJournal:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
+        if self._file.is_fifo():  # sqlite would wait for whoever writes to it
+            raise OSError("it is a pipe")
         if self._read_only:
             return sqlite3.connect(f"{self._file.as_uri()}?mode=ro", uri=True, timeout=10, isolation_level=None)
         self._folder.mkdir(parents=True, exist_ok=True)

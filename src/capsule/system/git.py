@@ -355,7 +355,8 @@ class Git:
         own = self.capsule_dir / "git"
         kept = self._make_own_directory(own)
         shallow = self.common_dir / "shallow"
-        environment = git_environment.hardened([("lfs.storage", str(self.common_dir / "lfs")), *kept])
+        settings = git_environment.with_filters_run_in(self.root, kept)
+        environment = git_environment.hardened([("lfs.storage", str(self.common_dir / "lfs")), *settings])
         environment |= {"GIT_DIR": str(own), "GIT_OBJECT_DIRECTORY": str(self.common_dir / "objects")}
         return environment | ({"GIT_SHALLOW_FILE": str(shallow)} if shallow.exists() else {})
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 Setting = tuple[str, str]
 
@@ -70,6 +72,7 @@ _CONTENT = (
     r"(?is)core\.(sharedrepository|autocrlf|eol|symlinks|filemode|ignorecase|precomposeunicode|protecthfs|protectntfs|checkroundtripencoding"
     r"|excludesfile|attributesfile)|filter\..+\.(clean|smudge|process|required)"
 )
+_COMMAND = re.compile(r"filter\..+\.(clean|smudge|process)", re.IGNORECASE | re.DOTALL)
 
 
 def hardened(more: Iterable[Setting] = ()) -> dict[str, str]:
@@ -95,6 +98,16 @@ def about_content(listing: bytes) -> list[Setting]:
     """The settings worth keeping out of `git config --list -z`; one without a value means true."""
     rows = (row.decode(errors="surrogateescape").partition("\n") for row in listing.split(b"\0") if row)
     return [(key, value if equals else "true") for key, equals, value in rows if re.fullmatch(_CONTENT, key)]
+
+
+def with_filters_run_in(folder: Path, settings: Iterable[Setting]) -> list[Setting]:
+    """Start the user's filters in this folder, whichever worktree git is at work in.
+
+    Git starts them in the worktree, where `python -m nbstripout` or `tools/clean.sh` would be whatever an agent put
+    there. They get the content on stdin; `%f` is a name and need not be a file.
+    """
+    there = f"cd {shlex.quote(str(folder))} || exit 1; "
+    return [(key, there + value if value and _COMMAND.fullmatch(key) else value) for key, value in settings]
 
 
 def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:

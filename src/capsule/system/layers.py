@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from capsule.core.errors import CapsuleError
+from capsule.system.folders import remove_by_force
 
 _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
@@ -256,12 +257,8 @@ def _lock(folder: Path) -> int | None:
 
 def _remove(path: Path) -> None:
     """Remove it whatever rights a command gave it; the kernel itself leaves a `work` that is closed to everybody."""
-    for closed in path.glob("*/work/work"):
-        closed.chmod(stat.S_IRWXU)
-    shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        for folder, names, _ in os.walk(path):
-            for child in (Path(folder, name) for name in names):
-                if not child.is_symlink():
-                    child.chmod(stat.S_IRWXU)
-    shutil.rmtree(path, ignore_errors=True)
+    try:
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        with contextlib.suppress(OSError):  # what is left is tried again by the next one who comes
+            remove_by_force(path)

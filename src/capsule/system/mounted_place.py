@@ -78,6 +78,8 @@ class MountedPlace:
         finally:
             for way in sorted(missing, reverse=True):
                 with contextlib.suppress(OSError):
+                    if not is_below(os.path.realpath(way.parent), [self.place]):
+                        continue  # by a link that was put on the way meanwhile
                     if way.is_dir():
                         way.rmdir()
                     elif not way.is_symlink() and not way.stat().st_size:

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from capsule.core.errors import SettingsError
 from capsule.system.clones import mirror
-from capsule.system.environment import for_commands
+from capsule.system.environment import for_agents, for_commands
 from capsule.system.git import Git
 from capsule.workspaces.python_environment import MARKER, folders_installed_from, lay_over
 
@@ -38,6 +38,8 @@ _BESIDE: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"pixi\.toml|pyproject\.toml"), (".pixi",)),
 )
 _PATHS = ("PATH", "PYTHONPATH", "NODE_PATH", "VIRTUAL_ENV", "UV_PROJECT_ENVIRONMENT")
+_NOT_OF_THE_PROJECT = re.compile(r"HOME|PWD|OLDPWD|TMPDIR|TMP|TEMP|XDG_.*|_")
+"""Variables that may well lead into the checkout, and say nothing of where its code is."""
 _AT_THE_TOP = (*ENVIRONMENTS, "node_modules", "vendor")
 BUILD_OUTPUT = frozenset(
     (
@@ -64,6 +66,7 @@ class Dependencies:
         self._named = tuple(map(_checked, named))
         self._detect = detect
         self._env = for_commands(os.environ if env is None else env)
+        self._real_root = os.path.realpath(git.root)
         self._found: dict[str, tuple[str, ...]] = {}
         self._imported: dict[str, list[str]] = {}
 
@@ -84,7 +87,7 @@ class Dependencies:
         Nothing that is done to them in the place reaches the checkout. `notes` is a folder for what is remembered.
         `anew=False`: what is there stays as it is, because whoever works there may have installed more.
         """
-        provided = tuple(path for path in self.paths(tree) if _is_inside(place, place / path))
+        provided = tuple(path for path in self.paths(tree) if is_inside(place, place / path))
         for path in provided:
             if not anew and os.path.lexists(place / path):
                 continue
@@ -107,7 +110,11 @@ class Dependencies:
         made = [path for path in ENVIRONMENTS if ((place or at) / path / MARKER).is_file()]
         found = [path for path in self.paths(tree) if (self._git.root / path / MARKER).is_file()]
         environments = list(dict.fromkeys((*found, *made)))
-        changed = {name: self._moved(self._env[name], at) for name in _PATHS if name in self._env}
+        changed = {name: self._moved(self._env[name], at) for name in _PATHS if self._env.get(name)}
+        if at != self._git.root:
+            told = self._env if judged else for_agents(self._env)
+            others = [name for name in told if name not in _PATHS and not _NOT_OF_THE_PROJECT.fullmatch(name)]
+            changed |= {name: self._moved(self._env[name], at, there=True) for name in others}
         inactive = not any(self._env.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX"))
         if inactive and environments and "/" not in environments[0]:
             folder = str(at / environments[0])
@@ -137,11 +144,19 @@ class Dependencies:
         editable = (path for path in folders_installed_from(self._git.root, environments) if path in folders)
         return [*dict.fromkeys((*editable, *(path for path in ("src",) if path in folders))), "."]
 
-    def _moved(self, value: str, at: Path) -> str:
-        """A list of paths, with those in the checkout replaced by the same in the place."""
-        root = self._git.root
-        paths = (Path(path) for path in value.split(os.pathsep))
-        return os.pathsep.join(str(at / p.relative_to(root)) if p.is_relative_to(root) else str(p) for p in paths)
+    def _moved(self, value: str, at: Path, *, there: bool = False) -> str:
+        """A list of paths, with those in the checkout replaced by the same in the place; `there`: if it has them."""
+        if not any(path.startswith("/") for path in value.split(os.pathsep)):
+            return value
+        return os.pathsep.join(self._moved_path(path, at, there=there) for path in value.split(os.pathsep))
+
+    def _moved_path(self, path: str, at: Path, *, there: bool) -> str:
+        """The checkout may be called by another name, by way of a link."""
+        given = Path(path)
+        tops = (top for top in (given, *given.parents) if os.path.realpath(top) == self._real_root)
+        top = next(tops, None) if given.is_absolute() else None
+        moved = at / given.relative_to(top) if top else given
+        return str(moved) if top and (moved.exists() or not there) else path
 
     def _files(self, tree: str) -> list[str]:
         return [os.fsdecode(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
@@ -180,7 +195,7 @@ def _is_there(root: Path, path: str) -> bool:
     return (place / MARKER).is_file() if place.name in ENVIRONMENTS else place.is_dir()
 
 
-def _is_inside(place: Path, target: Path) -> bool:
+def is_inside(place: Path, target: Path) -> bool:
     """The tree may hold links that lead elsewhere, and files in the way."""
     around = target.parent
     return around.resolve().is_relative_to(place.resolve()) and (around.is_dir() or not os.path.lexists(around))

@@ -31,9 +31,10 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
-from capsule.system.folders import remove_tree
+from capsule.system.folders import make_own_folder, remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.linked import LinkedWorktree, pointer_to
+from capsule.workspaces.dependencies import is_inside
+from capsule.workspaces.linked import LinkedWorktree, pointer_to, remove_what_stops_git
 from capsule.workspaces.private_git import fill_git_directory, mounted
 from capsule.workspaces.provision import Provisions, recall_paths, remember_paths
 
@@ -73,8 +74,8 @@ class Gate:
         self._remove_former()
         try:
             self._make(tree, base)
-        except (GitFailed, OSError):
-            # Folders closed to us, or worse: nothing in here is worth saving.
+        except (GitFailed, OSError, RecursionError):
+            # Folders closed to us, or in each other without end, or worse: nothing in here is worth saving.
             self.remove()
             self._make(tree, base)
         return self.path
@@ -112,6 +113,7 @@ class Gate:
         due = bool(inputs) and not done
         if due:
             self._note.unlink(missing_ok=True)
+        remove_what_stops_git(self.path)
         self._reset(tree)
         dependencies = self._provisions.dependencies
         if not new:
@@ -138,6 +140,7 @@ class Gate:
 
     def _give_git_directory(self, base: str) -> None:
         """Make its git directory anew, so that nothing is left of an earlier run."""
+        make_own_folder(self._private.parent)
         remove_tree(self._private)
         fill_git_directory(self._git, self._private / "git", head=base, index=self._index)
         link = self.path / ".git"
@@ -169,6 +172,8 @@ class Gate:
     def _put_back(self, made: Iterable[bytes]) -> None:
         for path in map(os.fsdecode, made):
             kept, target = self._as_set_up / path, self.path / path
+            if not is_inside(self.path, target):
+                continue
             if kept.is_dir() and not kept.is_symlink():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 mirror(kept, target, self._entries_of(path))
@@ -194,8 +199,9 @@ def gates_folder(git: Git, env: Mapping[str, str]) -> Path:
     key = hashlib.sha256(os.fsencode(os.path.realpath(git.common_dir))).hexdigest()[:12]
     root = Path(os.path.realpath(git.root))
     for cache in _caches(env):
-        if not Path(os.path.realpath(cache)).is_relative_to(root) and _can_be_made(cache):
-            return cache / "capsule" / "gates" / f"{readable}-{key}"
+        gates = cache / "capsule" / "gates"
+        if not Path(os.path.realpath(cache)).is_relative_to(root) and _can_be_made(gates):
+            return gates / f"{readable}-{key}"
     return _temporary() / "gates" / f"{readable}-{key}"
 
 
@@ -208,7 +214,7 @@ def _caches(env: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _can_be_made(folder: Path) -> bool:
-    nearest = next((path for path in (folder, *folder.parents) if path.exists()), Path("/"))
+    nearest = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), Path("/"))
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 

@@ -38,7 +38,7 @@ from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.claim import Standing
 from capsule.workspaces.dependencies import Dependencies
-from capsule.workspaces.linked import LinkedWorktree, detach_submodules
+from capsule.workspaces.linked import LinkedWorktree, detach_submodules, remove_what_stops_git
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
@@ -201,6 +201,7 @@ class GitWorktree(GitPlace):
 
     def _take_over(self, entry: Path) -> None:
         """Import what was committed in a git directory of its own, where there is one; HEAD is brought home later."""
+        remove_what_stops_git(self.path)
         if not self._private.exists():
             return
         left = self._private.left()

@@ -15,6 +15,7 @@ import contextlib
 import os
 import re
 import shlex
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,9 @@ from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
 _LONGEST = 64 * 1024
+_READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
+_LARGEST_READ_BY_GIT = 100 * 1024 * 1024
+"""Git itself does not read attributes that are larger."""
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
 
@@ -177,6 +181,20 @@ def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
         inside = link.parent.resolve().is_relative_to(worktree.resolve())
         if told and inside and not link.is_symlink() and not (link.parent / told).is_dir():
             link.unlink()
+
+
+def remove_what_stops_git(top: Path) -> None:
+    """Remove pipes and huge files by names that git reads wherever it finds them: it would wait, or want the memory."""
+    folders = [str(top)]
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:  # closed, or too deep, for git as well
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders += [entry.path] if entry.name != ".git" else []
+                elif entry.name in _READ_BY_GIT:
+                    found = entry.stat(follow_symlinks=False)
+                    if stat.S_ISFIFO(found.st_mode) or found.st_size > _LARGEST_READ_BY_GIT:
+                        Path(entry.path).unlink()
 
 
 def _read(file: Path) -> bytes:

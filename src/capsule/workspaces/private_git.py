@@ -30,7 +30,7 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
 from capsule.system.files import read_regular
-from capsule.system.folders import make_writable, remove_tree
+from capsule.system.folders import make_own_folder, make_writable, remove_tree
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
 from capsule.system.git_layout import as_alternate
 from capsule.system.git_objects import RefMove
@@ -87,6 +87,7 @@ class PrivateGit:
     def make(self, entry: Path) -> None:
         """Fill it under another name, and rename it when it is whole."""
         self.remove()
+        make_own_folder(self._home.parent)
         half = self._home / "half"
         fill_git_directory(self._git, half, head=f"ref: {self._ref}", index=entry / "index")
         self._was.write_text(self._git.ref(self._ref))
@@ -116,7 +117,7 @@ class PrivateGit:
             for pack in self._sorted_out():
                 self._git.content("index-pack", str(pack), env=self._theirs)
             self._fetch(left)
-        except (GitFailed, OSError) as fault:
+        except (GitFailed, OSError, RecursionError) as fault:
             raise WorkspaceBroken(
                 f"What the agent committed is refused: {fault}.", "Its files are still there."
             ) from fault
@@ -136,9 +137,7 @@ class PrivateGit:
 
     def remove(self) -> None:
         """Rename it out of the way in one step, then remove it."""
-        if not self._home.exists():
-            return
-        if self.exists():
+        if self.exists() and not self._home.is_symlink():
             self.path.rename(self._spare("gone"))
         remove_tree(self._home)
 

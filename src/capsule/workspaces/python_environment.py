@@ -136,6 +136,6 @@ def _named_in(site: Path) -> Iterator[str]:
 
 def _text(file: Path) -> str:
     try:
-        return file.read_text(errors="surrogateescape")
+        return file.read_text(errors="surrogateescape") if file.is_file() else ""
     except OSError:
         return ""

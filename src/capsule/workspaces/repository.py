@@ -46,12 +46,21 @@ def _head_of_origin(git: Git) -> str:
     return answer.out.decode(errors="replace").strip().removeprefix(f"{_ORIGIN}/")
 
 
+def refuse_if_gone(git: Git) -> None:
+    """Refuse where the branch that is checked out was deleted: a commit there would begin another history."""
+    branch = git.checked_out()
+    if branch and not git.ref(f"refs/heads/{branch}") and git.refs("refs"):
+        hint = f"Make it again where it was: git branch {branch} COMMIT (git log --all lists what there is)"
+        raise CapsuleError(f"The branch {branch} is gone, though the repository has commits.", hint)
+
+
 def base_of(git: Git, ref: str = "HEAD") -> str:
     """The commit a mission starts from."""
     found = git.resolve(ref)
     if found:
         return found
     if ref == "HEAD":
+        refuse_if_gone(git)
         raise CapsuleError("This repository has no commits yet.", 'git add -A && git commit -m "First commit"')
     raise CapsuleError(f"There is no commit called {ref}.", "List the branches there are: git branch --all")
 
