@@ -10,7 +10,7 @@ import msgspec
 
 from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import BranchMoved, Conflicts, UnknownItem
+from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, Observation
 from capsule.core.item import Item, stands_at
@@ -23,6 +23,9 @@ from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
 from capsule.engine.job import Job, books_of, note, place_of
 from capsule.engine.verify import Look
 from capsule.world import World
+
+_MOST_ROUNDS = 8
+"""How often the branch may move while work is judged together with it."""
 
 
 def told(job: Job, ended: StepEnded) -> StepEnded:
@@ -56,7 +59,7 @@ def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -
     """
     place, held = place_of(state, world), ended.outcome.checkpoint
     work = place.hand_over(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
-    while True:
+    for _ in range(_MOST_ROUNDS):
         try:
             judged = _judged_with_the_branch(state, ended, work, world, books) if work else ""
             booked = books.write(
@@ -81,6 +84,9 @@ def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -
         except _RedTogether as red:
             note(world, state.mission, _sent_back(state, ended, world, str(red)))
             return
+    else:
+        hint = f"Let whoever commits there finish; then go on with `capsule run {state.mission}`."
+        raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was judged together with it.", hint)
     for warning in booked.warnings:
         note(world, state.mission, Warned(at=world.clock.now(), text=warning))
     event = Recorded(
