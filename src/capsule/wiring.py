@@ -118,7 +118,7 @@ def _refuse_what_is_no_folder(home: Path, names: Iterable[str]) -> None:
     for ours in (home / name for name in names):
         if ours.is_symlink():
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
-        if ours.exists() and not ours.is_dir():
+        if ours.exists() and not ours.is_dir() and ours.name != "missions":  # that one puts itself right when used
             raise CapsuleError(f"{ours} is not a folder.", "Move it away: Capsule has a folder of that name.")
 
 

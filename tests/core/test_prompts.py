@@ -158,7 +158,7 @@ def test_a_worklog_entry_goes_under_a_section_that_the_template_has(phase: str) 
         ("test-writer", "tests are red now, were green before you came, and nothing but test files changed"),
         ("test-review", "Capsule refuses any later change to them"),
         ("execute", "everything is green, something changed, and every test file is, byte for byte"),
-        ("sign-off", "in a clean checkout that holds this change and nothing else, and looks for debris"),
+        ("sign-off", "in a clean folder that holds this change and nothing else, and looks for debris"),
         ("merge", "every change that belongs to the task is committed, no excluded file is"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 from capsule.core.event import Event, Recorded, RunStarted, Spawned, StepBegun, StepEnded, kind
 from capsule.journals.sqlite import SqliteJournal
 
-from .ending import events_of, levelled, names_in, refs_of
+from .ending import check_places, events_of, levelled, names_in, refs_of
 from .every_turn import QUEUE, BacklogProject
 
 BACKLOG, WORKLOG = _OWN = ("BACKLOG.yaml", "_worklog")
@@ -71,6 +71,7 @@ def check_backlog(project: BacklogProject) -> None:
     if not (project.path / _NOTE).exists():
         assert project.file(BACKLOG) == backlog
         assert _worklog(project) == worklog
+    check_places(project)
 
 
 def check_count(project: BacklogProject) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -78,6 +79,15 @@ def check_nothing_lost(project: Project, merged: Ending) -> None:
     ended = [event.outcome.checkpoint for event in events_of(project) if isinstance(event, StepEnded)]
     if named := [checkpoint.commit for checkpoint in ended if checkpoint]:
         project.git("rev-list", "--no-walk", "--quiet", *named)
+    check_places(project)
+
+
+def check_places(project: Project) -> None:
+    """At any instant: a person can look at every mission's place with plain git, before any command of ours."""
+    for place in (project.path / ".capsule" / "worktrees").glob("[!.]*"):
+        if (place / ".git").exists():
+            status = subprocess.run(["git", "-C", str(place), "status"], capture_output=True, text=True, check=False)
+            assert status.returncode == 0, f"{place}: {status.stderr}"
 
 
 def check_papers(project: Project, item: str = ITEM) -> None:
