@@ -86,7 +86,7 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    then = f"capsule unblock {mission}" if books_of(state, job.world) else merge
+    then = f"capsule unblock {mission}; capsule run {mission}" if books_of(state, job.world) else merge
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
-from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, ObjectLost, Paused, Refused
+from capsule.core.errors import BudgetSpent, CapsuleError, LockHeld, ObjectLost, Overlap, Paused, Refused
 from capsule.core.event import (
     Advanced,
     Discovered,
@@ -318,6 +318,10 @@ class _Run:
             if self._is_named:
                 raise
             self.report.failed[item.id] = f"{lost.message} {lost.hint}".strip()
+        except Overlap as edited:  # nothing has failed: it goes on once the user's edit is committed or put away
+            if self._is_named:
+                raise
+            self.report.blocked[item.id] = f"{edited.message} {edited.hint}"
         except Refused as refused:
             self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
         return None
