@@ -12,9 +12,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from capsule.system.files import sweep_temps, temp_path
 from capsule.system.lock import NoLocks, try_lock
-
-_NOT_YET = ".new"
 
 
 class Entry:
@@ -34,7 +33,7 @@ class Entry:
 
 def enter(folder: Path, marker: str) -> Entry:
     folder.mkdir(parents=True, exist_ok=True)
-    draft = folder / f"{marker}{_NOT_YET}"
+    draft = temp_path(folder)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
     try:
         try_lock(fd, fcntl.LOCK_EX, draft)  # nobody else knows it yet
@@ -48,7 +47,9 @@ def enter(folder: Path, marker: str) -> Entry:
 
 def dead(folder: Path) -> list[Entry]:
     """Those whose runner is gone."""
-    paths = [path for path in sorted(folder.glob("*")) if path.suffix != _NOT_YET]
+    if folder.is_dir():
+        sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
+    paths = [path for path in sorted(folder.glob("*")) if not path.name.startswith(".")]
     return [entry for path in paths if (entry := _taken_over(path))]
 
 
