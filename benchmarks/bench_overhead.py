@@ -40,7 +40,7 @@ import json, sys
 from pathlib import Path
 import capsule.system.git as git, capsule.system.process as process
 from capsule.cli import main
-out, spawn, run = [], git._spawn, process.Keeper.run
+out, spawn, run = [], git._spawn, process.SupervisorClient.run
 def recorded_spawn(args, environment, cwd, given=None):
     text = (given or b"").decode("latin1")
     out.append({"argv": ["git", *args], "env": dict(environment), "cwd": str(cwd), "in": text})
@@ -48,7 +48,7 @@ def recorded_spawn(args, environment, cwd, given=None):
 def recorded_run(self, command, **more):
     out.append({"argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "in": ""})
     return run(self, command, **more)
-git._spawn, process.Keeper.run = recorded_spawn, recorded_run
+git._spawn, process.SupervisorClient.run = recorded_spawn, recorded_run
 code = main(["run", "one"])
 Path(sys.argv[1]).write_text(json.dumps(out))
 sys.exit(code)

@@ -14,7 +14,7 @@ from functools import partial
 from capsule.core.account import MissionAccount, Where, mission_account
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded, Usage, decode, encode
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.item import Item
 from capsule.core.run_account import RunAccount, run_account
 from capsule.core.signal import Signal, Verdict
@@ -27,7 +27,7 @@ from capsule.reports.markdown import markdown
 ROUNDS = 5
 AT = "2026-01-05T{:02}:{:02}:{:02}Z"
 FLOW = Workflow(name="flow", phases=(Phase(name="code", prompt="c"),))
-RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", Standing.REFUTED, "FAILED test_a\n" * 40)
+RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", EvidenceStatus.REFUTED, "FAILED test_a\n" * 40)
 WHERE = Where(word="stopped", sentence="stopped at code: retries exhausted")
 
 

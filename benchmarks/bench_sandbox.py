@@ -1,11 +1,11 @@
 """What the sandbox costs a phase: the same command in the same worktree, once as it is and once in bubblewrap.
 
-One phase is what the engine does around an agent: let it in, run a command under the keeper, see it out. The command is
-`true`, or a commit of one file. Inside, that is a private git directory, a sandbox around the command, and the import
-of what was committed; outside it is nothing but the command. Rounds are interleaved, and each starts from the same
-state. Printed are the median and the quickest round by the clock, and the time that processors worked for it, which
-other people's work on the same machine changes less. What the sandbox adds to the quickest round is to stay under
-30 ms.
+One phase is what the engine does around an agent: let it in, run a command under the supervisor, see it out. The
+command is `true`, or a commit of one file. Inside, that is a private git directory, a sandbox around the command, and
+the import of what was committed; outside it is nothing but the command. Rounds are interleaved, and each starts from
+the same state. Printed are the median and the quickest round by the clock, and the time that processors worked for it,
+which other people's work on the same machine changes less. What the sandbox adds to the quickest round is to stay
+under 30 ms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from capsule.system.git import Git
-from capsule.system.process import Command, Keeper
+from capsule.system.process import Command, SupervisorClient
 from capsule.system.sandbox import Sandbox, homes, level
 from capsule.workspaces.git_worktree import GitWorktree
 
@@ -47,8 +47,8 @@ def a_repository(root: Path) -> Git:
 class Phase:
     """A mission's worktree, and a way to run one command in it as a phase does."""
 
-    def __init__(self, git: Git, mission: str, keeper: Keeper, sandbox: Sandbox | None) -> None:
-        self.sandbox, self._keeper = sandbox, keeper
+    def __init__(self, git: Git, mission: str, supervisor: SupervisorClient, sandbox: Sandbox | None) -> None:
+        self.sandbox, self._supervisor = sandbox, supervisor
         self.place = GitWorktree(git, mission, confined=sandbox is not None)
         self.place.prepare(git.resolve("HEAD"))
         self._out = git.capsule_dir / f"{mission}.out"
@@ -68,7 +68,7 @@ class Phase:
         self.put_back()
         began = time.perf_counter()
         with self.around(script) as argv:
-            ended = self._keeper.run(Command(argv, self.place.path, self._env, self._out, self._out))
+            ended = self._supervisor.run(Command(argv, self.place.path, self._env, self._out, self._out))
         self.place.see_out()
         seconds = time.perf_counter() - began
         assert ended.ok, self._out.read_text()
@@ -76,18 +76,18 @@ class Phase:
 
 
 def by_the_clock(script: str, git: Git, sandbox: Sandbox) -> tuple[list[float], list[float]]:
-    with Keeper() as keeper:
-        bare, boxed = Phase(git, "bare", keeper, None), Phase(git, "boxed", keeper, sandbox)
+    with SupervisorClient() as supervisor:
+        bare, boxed = Phase(git, "bare", supervisor, None), Phase(git, "boxed", supervisor, sandbox)
         rounds = [(bare.run(script), boxed.run(script)) for _ in range(ROUNDS + 1)][1:]
     outside, inside = zip(*rounds, strict=True)
     return sorted(outside), sorted(inside)
 
 
 def by_processors(script: str, git: Git, sandbox: Sandbox | None) -> float:
-    """Milliseconds a phase, of ours and of everything that we started; a keeper's count when it has gone."""
+    """Milliseconds a phase, of ours and of everything that we started; a supervisor's count when it has gone."""
     before = _worked()
-    with Keeper() as keeper:
-        phase = Phase(git, "boxed" if sandbox else "bare", keeper, sandbox)
+    with SupervisorClient() as supervisor:
+        phase = Phase(git, "boxed" if sandbox else "bare", supervisor, sandbox)
         for _ in range(ROUNDS):
             phase.run(script)
     return (_worked() - before) / ROUNDS * 1000

@@ -1,8 +1,8 @@
-"""What it costs that everything a command prints goes through the keeper, with secrets taken out on the way.
+"""What it costs that everything a command prints goes through the supervisor, with secrets taken out on the way.
 
 The floor is a plain loop in a process of its own that copies the same bytes from a pipe to a file, in reads of the same
 size; both are measured in one run, round by round in turn. Printed: CPU of each for 100 MB of events and the ratio of
-their medians, without secrets, with one, two and six; and the keeper's peak memory after 10 MB and after 100 MB.
+their medians, without secrets, with one, two and six; and the supervisor's peak memory after 10 MB and after 100 MB.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from capsule.system.process import Command, Keeper
+from capsule.system.process import Command, SupervisorClient
 from capsule.system.secrets import spelled
 from capsule.system.streams import AT_ONCE
 
@@ -81,21 +81,21 @@ def floor(place: Path, events: Path) -> float:
 
 
 def kept(place: Path, events: Path, count: int) -> float:
-    with Keeper(secrets=some_secrets(count)) as keeper:
-        keeper.run(command(place, "true"))
-        before = cpu_of(keeper)
-        assert keeper.run(command(place, "cat", str(events))).ok
+    with SupervisorClient(secrets=some_secrets(count)) as supervisor:
+        supervisor.run(command(place, "true"))
+        before = cpu_of(supervisor)
+        assert supervisor.run(command(place, "cat", str(events))).ok
         assert (place / "out").stat().st_size == events.stat().st_size
-        return cpu_of(keeper) - before
+        return cpu_of(supervisor) - before
 
 
 def command(place: Path, *argv: str) -> Command:
     return Command(argv, place, {"PATH": os.environ["PATH"]}, place / "out", place / "err")
 
 
-def cpu_of(keeper: Keeper) -> float:
+def cpu_of(supervisor: SupervisorClient) -> float:
     """From the scheduler's own count, in nanoseconds: the usual one ticks only a hundred times a second."""
-    return int(Path(f"/proc/{keeper.pid}/schedstat").read_text().split()[0]) / 1e9
+    return int(Path(f"/proc/{supervisor.pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def report(copying: list[float], through: dict[int, list[float]]) -> None:
@@ -103,20 +103,20 @@ def report(copying: list[float], through: dict[int, list[float]]) -> None:
     print(f"copying {MEGABYTES} MB of events from a pipe to a file: {base * 1000:.0f} ms of CPU")
     for count, seconds in through.items():
         spent = statistics.median(seconds)
-        print(f"through the keeper, {count} secrets: {spent * 1000:.0f} ms of CPU, {spent / base:.2f} × copying")
+        print(f"through the supervisor, {count} secrets: {spent * 1000:.0f} ms of CPU, {spent / base:.2f} × copying")
 
 
 def memory(place: Path, events: Path) -> None:
     peaks = dict(peak_memory(place, events))
     told = ", ".join(f"{kib / 1024:.1f} MiB after {megabytes} MB" for megabytes, kib in peaks.items())
-    print(f"peak memory of the keeper: {told} ({peaks[MEGABYTES] / peaks[10]:.2f} ×)")
+    print(f"peak memory of the supervisor: {told} ({peaks[MEGABYTES] / peaks[10]:.2f} ×)")
 
 
 def peak_memory(place: Path, events: Path) -> Iterator[tuple[int, int]]:
     for megabytes in (10, MEGABYTES):
-        with Keeper(secrets=some_secrets(2)) as keeper:
-            keeper.run(command(place, "head", "-c", str(megabytes * 1_000_000), str(events)))
-            status = Path(f"/proc/{keeper.pid}/status").read_text()
+        with SupervisorClient(secrets=some_secrets(2)) as supervisor:
+            supervisor.run(command(place, "head", "-c", str(megabytes * 1_000_000), str(events)))
+            status = Path(f"/proc/{supervisor.pid}/status").read_text()
             yield megabytes, int(status.partition("VmHWM:")[2].split()[0])
 
 

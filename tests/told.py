@@ -21,7 +21,7 @@ from capsule.core.event import (
     Usage,
     Waiting,
 )
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
@@ -37,8 +37,8 @@ FLOW = Workflow(
         Phase(name="deliver", role=Role.ACTION, do="publish"),
     ),
 )
-HELD = Evidence("changed", "changed a.py", "a.py", Standing.CONFIRMED)
-RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", Standing.REFUTED, "1 failed, 15 passed")
+HELD = Evidence("changed", "changed a.py", "a.py", EvidenceStatus.CONFIRMED)
+RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", EvidenceStatus.REFUTED, "1 failed, 15 passed")
 PAID = Usage(tokens_in=900, tokens_out=100, usd=0.25, model="large", seconds=20.0)
 
 

@@ -173,7 +173,7 @@ AT, TREE, COMMIT = "2026-11-16T09:30:00Z", "f5774835678f", "4467053d6349"
 CHECKPOINT = evidence.Checkpoint(commit="1f0c9a7be210", head=COMMIT, tree=TREE)
 OBSERVATION = evidence.Observation(tree=TREE, command="make test", colour=evidence.Colour.RED, exit_code=1, seconds=1.2)
 REFUTED = evidence.Evidence(
-    "green", "all tests pass", "`make test` is red, exit 1", evidence.Standing.REFUTED, "1 failed, 15 passed"
+    "green", "all tests pass", "`make test` is red, exit 1", evidence.EvidenceStatus.REFUTED, "1 failed, 15 passed"
 )
 EXAMPLES: tuple[event.Event, ...] = (
     event.MissionStarted(

@@ -32,12 +32,12 @@ Texts = tuple[str, ...]
 class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True): ...
 
 
-class Project(_Section, frozen=True):
+class ProjectOptions(_Section, frozen=True):
     prefix: Prefix = "WRK"
     main: str = "auto"
 
 
-class Guardrails(_Section, frozen=True):
+class GuardrailOptions(_Section, frozen=True):
     """What goes on without a human; equal to the maximum passes."""
 
     max_size: Literal["small", "medium", "large"] = "medium"
@@ -116,7 +116,7 @@ class EvidenceOptions(_Section, frozen=True):
     debris: Texts = DEBRIS
 
 
-class Allowance(_Section, frozen=True):
+class AllowanceOptions(_Section, frozen=True):
     """What agents may use up together. Unset is unlimited."""
 
     usd: Dollars | None = None
@@ -124,12 +124,12 @@ class Allowance(_Section, frozen=True):
     minutes: Minutes | None = None
 
 
-class Budget(_Section, frozen=True):
+class BudgetOptions(_Section, frozen=True):
     """What may be spent: on one phase of a mission with all its attempts, on one mission, by one run."""
 
-    phase: Allowance = Allowance()
-    mission: Allowance = Allowance()
-    run: Allowance = Allowance()
+    phase: AllowanceOptions = AllowanceOptions()
+    mission: AllowanceOptions = AllowanceOptions()
+    run: AllowanceOptions = AllowanceOptions()
 
 
 class EnvironmentOptions(_Section, frozen=True):
@@ -155,7 +155,7 @@ class Confinement(_Section, frozen=True):
     """Whether the project's commands find their place at the checkout's own path."""
 
 
-class Campaign(_Section, frozen=True):
+class CampaignOptions(_Section, frozen=True):
     """An epic or a feature that is run as a whole."""
 
     on_failure: Literal["stop", "continue"] = "stop"
@@ -173,8 +173,8 @@ class MergeOptions(_Section, frozen=True):
 
 
 class Settings(_Section, frozen=True):
-    project: Project = Project()
-    guardrails: Guardrails = Guardrails()
+    project: ProjectOptions = ProjectOptions()
+    guardrails: GuardrailOptions = GuardrailOptions()
     execution: Execution = Execution()
     tracker: str = "auto"
     agent: str = "claude"
@@ -188,8 +188,8 @@ class Settings(_Section, frozen=True):
     environment: EnvironmentOptions = EnvironmentOptions()
     skills: Literal["auto", "always", "never"] = "auto"
     build: Literal["agent", "tdd"] = "agent"
-    budget: Budget = Budget()
-    campaign: Campaign = Campaign()
+    budget: BudgetOptions = BudgetOptions()
+    campaign: CampaignOptions = CampaignOptions()
     notify: str | Texts = "none"
     """Who is called when a mission waits, is done or stops: none, bell, a command line, or a list of them."""
     git: GitOptions = GitOptions()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from capsule.journals.papers import Papers
     from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
-    from capsule.system.process import Keeper
+    from capsule.system.process import SupervisorClient
     from capsule.system.sandbox import Sandbox
     from capsule.system.stop import Stop
     from capsule.workspaces.provision import RunSetup
@@ -77,7 +77,7 @@ class Project:
         return self.git.common_dir / "capsule"
 
     @property
-    def roll(self) -> Path:
+    def registry(self) -> Path:
         """Where it is written down who runs commands here."""
         return self.state_folder / "keepers"
 
@@ -286,7 +286,7 @@ def _adapter(settings: Settings, name: str) -> str:
 def agent_maker(
     settings: Settings,
     root: Path,
-    keeper: Keeper,
+    supervisor: SupervisorClient,
     stop: Stop | None,
     *,
     model: str = "",
@@ -295,7 +295,7 @@ def agent_maker(
     redact: Callable[[str], str] = str,
 ) -> Callable[[str, str], Agent]:
     """Agents by name and model."""
-    from capsule.agents._cli import Connection, PhaseOptions
+    from capsule.agents._cli import AgentPhaseOptions, Connection
     from capsule.presets import described
 
     @cache
@@ -304,7 +304,7 @@ def agent_maker(
         options, preset = described(settings, chosen)
         connection = Connection(
             name=chosen,
-            keeper=keeper,
+            supervisor=supervisor,
             root=root,
             model=phase_model or options.model,
             chosen_model=model,
@@ -317,7 +317,7 @@ def agent_maker(
             home_read_only=preset.home_read_only,
             prompt=options.prompt,
             env=options.env,
-            phases={name: PhaseOptions(own.model, own.args, own.env) for name, own in options.phases.items()},
+            phases={name: AgentPhaseOptions(own.model, own.args, own.env) for name, own in options.phases.items()},
             trust_project=options.trust_project,
             allow=(*settings.environment.allow, *preset.passes),
             stop=stop,
@@ -362,7 +362,7 @@ def open_world(
 ) -> Iterator[World]:
     """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
     from capsule.reports.live import Discreet
-    from capsule.system.process import Keeper, end_leftovers
+    from capsule.system.process import SupervisorClient, end_leftovers
     from capsule.workspaces.shell import SupervisedShell
     from capsule.workspaces.trunk import GitTrunk
     from capsule.world import World
@@ -371,14 +371,17 @@ def open_world(
     journal, papers, redactor = project.journal(), project.papers(), project.redactor
     observer = Discreet(observer, redactor)
     if not dry:
-        end_leftovers(project.roll)
-    with _no_secrets_told(redactor), Keeper(secrets=redactor.spellings, roll=project.roll) as keeper:
+        end_leftovers(project.registry)
+    with (
+        _no_secrets_told(redactor),
+        SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
+    ):
         sandbox = open_sandbox(settings, project.env, (project.root, project.git.common_dir))
         at_checkout_path = settings.confinement.at_checkout_path
         allow = settings.environment.allow
-        shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
+        shell = SupervisedShell(supervisor, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
 
-        agents = partial(agent_maker, settings, project.root, keeper, stop, model=model, sandbox=sandbox)
+        agents = partial(agent_maker, settings, project.root, supervisor, stop, model=model, sandbox=sandbox)
         yield World(
             tracker=tracker,
             journal=journal,

@@ -297,7 +297,7 @@ CONTENT = {
 }
 LEFT_BEHIND = {
     "a daemon": "(setsid sh -c 'while :; do sleep 1; \"$EVIL\"; done' > /dev/null 2>&1 &)",
-    "an end to its keeper": "kill -9 $(ps -o ppid= -p $PPID) 2> /dev/null",
+    "an end to its supervisor": "kill -9 $(ps -o ppid= -p $PPID) 2> /dev/null",
     "links in the place of our papers": """
         mkdir -p "$OUT/papers"
         rm -rf .capsule/output worklog.md; mkdir -p .capsule

@@ -116,7 +116,7 @@ def test_a_repository_inside_the_worktree_is_not_entered(a_project: Project, evi
 
 
 def test_nothing_is_left_behind(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
-    """Daemons end with their phase, with or without their keeper; links in our papers' place lead nowhere."""
+    """Daemons end with their phase, with or without their supervisor; links in our papers' place lead nowhere."""
     before, main = steering(a_project), a_project.head("main")
     answer = attacked(a_project, evil, *(Attack(name, script) for name, script in LEFT_BEHIND.items()), **level)
     assert answer.code in (0, 2), answer

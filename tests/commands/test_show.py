@@ -29,7 +29,7 @@ from capsule.core.event import (
     Stopped,
     Warned,
 )
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.journals.sqlite import SqliteJournal
@@ -38,9 +38,9 @@ from tests.costs import costs_below, processor_seconds
 AT = "2026-01-05T09:00:00Z"
 MISSION = "demo-1"
 RED = Evidence(
-    "green", "all tests pass", "`pytest` is red, exit 1", Standing.REFUTED, "FAILED test_phone\n1 failed in 0.1 s"
+    "green", "all tests pass", "`pytest` is red, exit 1", EvidenceStatus.REFUTED, "FAILED test_phone\n1 failed in 0.1 s"
 )
-KEPT = Evidence("changed", "changed src/app.py", "src/app.py", Standing.CONFIRMED)
+KEPT = Evidence("changed", "changed src/app.py", "src/app.py", EvidenceStatus.CONFIRMED)
 
 Show = Callable[..., subprocess.CompletedProcess[str]]
 Write = Callable[..., None]
@@ -289,7 +289,7 @@ def test_it_fits_the_terminal(show: Show, write: Write, columns: int) -> None:
 
 def test_no_stranger_can_steer_the_terminal(show: Show, write: Write) -> None:
     nasty = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5n\u202e\r\nmore"
-    piece = Evidence("green", nasty, nasty, Standing.REFUTED, f"{nasty}\n{nasty}")
+    piece = Evidence("green", nasty, nasty, EvidenceStatus.REFUTED, f"{nasty}\n{nasty}")
     lie = ended("prep", verdict=Verdict.REFUTED, move=Move.ABORT, evidence=(piece,), reason=nasty, feedback=nasty)
     write(started(title=nasty), begun("prep"), lie, Warned(at=AT, text=nasty))
     done = show(MISSION)

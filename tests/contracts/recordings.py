@@ -15,7 +15,7 @@ from capsule.agents._cli import Connection
 from capsule.agents._stream import Event, StreamAgent
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.failure import Kind
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 
 RECORDINGS = Path(__file__).parent / "recorded"
 Endings = dict[str, tuple[int, Kind | None, str]]
@@ -25,8 +25,8 @@ Endings = dict[str, tuple[int, Kind | None, str]]
 class Bench:
     """A CLI on the PATH that does what the test says, and a user's home."""
 
-    def __init__(self, name: str, folder: Path, keeper: Keeper) -> None:
-        self.name, self.folder, self.keeper = name, folder, keeper
+    def __init__(self, name: str, folder: Path, supervisor: SupervisorClient) -> None:
+        self.name, self.folder, self.supervisor = name, folder, supervisor
         self.home, self.place, self.told = folder / "home", folder / "place", list[str]()
         self.home.mkdir()
         self.place.mkdir()
@@ -34,7 +34,7 @@ class Bench:
     def agent(self, **more: Any) -> StreamAgent:
         env = {"PATH": f"{self.folder}:/usr/bin:/bin", "HOME": str(self.home), **more.pop("base_env", {})}
         about = {"base_env": env, "tell": lambda _mission, text: self.told.append(text), **more}
-        connection = Connection(name=self.name, keeper=self.keeper, root=self.folder, **about)
+        connection = Connection(name=self.name, supervisor=self.supervisor, root=self.folder, **about)
         made: StreamAgent = import_module(f"capsule.agents.{self.name}").connect(connection)
         return made
 

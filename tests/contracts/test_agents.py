@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from capsule.agents._cli import Connection, PhaseOptions
+from capsule.agents._cli import AgentPhaseOptions, Connection
 from capsule.catalog import doors
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.failure import Kind
 from capsule.doors import Agent
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from tests.costs import LONG, as_soon_as, given_time
 
@@ -39,11 +39,11 @@ class Rig:
     by_stdin = False
     """The prompt always goes by stdin, however short it is."""
 
-    def __init__(self, name: str, folder: Path, keeper: Keeper, stop: Stop) -> None:
-        self.name, self.folder, self.keeper, self.stop = name, folder, keeper, stop
+    def __init__(self, name: str, folder: Path, supervisor: SupervisorClient, stop: Stop) -> None:
+        self.name, self.folder, self.supervisor, self.stop = name, folder, supervisor, stop
         self.bin = folder / "bin"
         self.bin.mkdir()
-        self.phases: dict[str, PhaseOptions] = {}
+        self.phases: dict[str, AgentPhaseOptions] = {}
         self.quiet: float | None = None
         """How long it may be silent after its last word, where the test cannot wait for that."""
 
@@ -54,7 +54,7 @@ class Rig:
     def agent(self, **env: str) -> Agent:
         connection = Connection(
             name=self.name,
-            keeper=self.keeper,
+            supervisor=self.supervisor,
             root=self.folder,
             env=env,
             base_env={"PATH": f"{self.bin}:{TOOLS}", "ALLOWED": "yes", **MISLEADING},
@@ -121,8 +121,8 @@ def a_briefing(folder: Path, prompt: str = "Do it.\nNow.", **more: object) -> Br
 
 @pytest.fixture(params=doors("agents"))
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
-    with Stop() as stop, Keeper(grace=0.5) as keeper:
-        yield RIGS.get(request.param, Rig)(request.param, tmp_path, keeper, stop)
+    with Stop() as stop, SupervisorClient(grace=0.5) as supervisor:
+        yield RIGS.get(request.param, Rig)(request.param, tmp_path, supervisor, stop)
 
 
 def run(rig: Rig, script: str, **more: object) -> Transcript:
@@ -175,7 +175,7 @@ def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) ->
 
 
 def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
-    rig.phases["code"] = PhaseOptions(env={"FROM_SETTINGS": "for this phase"})
+    rig.phases["code"] = AgentPhaseOptions(env={"FROM_SETTINGS": "for this phase"})
     rig.does('echo "$FROM_SETTINGS"')
     agent = rig.agent(FROM_SETTINGS="for all")
     said = {phase: agent.run(a_briefing(rig.folder, phase=phase)).text for phase in ("code", "other")}

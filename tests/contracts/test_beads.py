@@ -22,7 +22,7 @@ from capsule.core.errors import CapsuleError, LockHeld, PrerequisiteMissing, Ref
 from capsule.core.item import HELD, Blocked, Item, NewItem, Status
 from capsule.system.lock import FileLock
 from capsule.trackers._bd import Bd, Patience
-from capsule.trackers._bd_answer import Answer
+from capsule.trackers._bd_answer import BdResult
 from capsule.trackers.beads import BeadsTracker
 from tests.contracts import fake_bd
 from tests.contracts.bd_projects import ACTOR, bead, environment, faked, opened
@@ -517,8 +517,8 @@ def test_no_text_becomes_a_flag_and_none_is_too_long(tmp_path: Path) -> None:
 # ---- what it prints, taken apart
 
 
-def answer(out: str = "", err: str = "", code: int | None = 0) -> Answer:
-    return Answer(("show", "demo-1"), code, out, err)
+def answer(out: str = "", err: str = "", code: int | None = 0) -> BdResult:
+    return BdResult(("show", "demo-1"), code, out, err)
 
 
 ROW = {"id": "demo-1", "title": "One"}

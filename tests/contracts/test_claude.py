@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from capsule.agents._cli import PhaseOptions
+from capsule.agents._cli import AgentPhaseOptions
 from capsule.agents._stream import Event, decoded
 from capsule.core.briefing import Grounds
 from capsule.core.failure import Kind, Reaction
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Sandbox, level
 from tests.contracts.recordings import RECORDINGS, Bench, Endings, recorded
 from tests.costs import LONG, costs_below, given_time
@@ -28,8 +28,8 @@ ROOT = "--dangerously-skip-permissions cannot be used with root/sudo privileges 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Keeper(grace=0.5) as keeper:
-        yield Bench("claude", tmp_path, keeper)
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield Bench("claude", tmp_path, supervisor)
 
 
 # ── how it ended
@@ -292,14 +292,14 @@ def test_it_is_held_to_what_is_left_of_the_budget(bench: Bench) -> None:
 
 
 def test_the_model_of_the_workflow_wins_over_the_phases_and_that_over_the_agents(bench: Bench) -> None:
-    agent, briefing = bench.agent(model="slow", phases={"code": PhaseOptions(model="quick")}), bench.briefing()
+    agent, briefing = bench.agent(model="slow", phases={"code": AgentPhaseOptions(model="quick")}), bench.briefing()
     asked = [replace(briefing, model="best"), briefing, replace(briefing, phase="other")]
     models = [argv[argv.index("--model") + 1] for argv in map(list, map(agent.describe, asked))]
     assert models == ["best", "quick", "slow"]
 
 
 def test_the_model_of_the_command_line_goes_before_all_settings(bench: Bench) -> None:
-    agent = bench.agent(model="slow", chosen_model="asked", phases={"code": PhaseOptions(model="quick")})
+    agent = bench.agent(model="slow", chosen_model="asked", phases={"code": AgentPhaseOptions(model="quick")})
     argv = list(agent.describe(bench.briefing()))
     assert argv[argv.index("--model") + 1] == "asked"
 

@@ -9,7 +9,7 @@ import pytest
 
 from capsule.core.briefing import Grounds, Transcript
 from capsule.core.failure import Kind
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from tests.contracts.recordings import Bench, Endings, recorded
 from tests.costs import given_time
 
@@ -43,8 +43,8 @@ PROVIDER = '[model_providers.own]\nname = "own"\nbase_url = "http://127.0.0.1:9"
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Keeper(grace=0.5) as keeper:
-        yield Bench("codex", tmp_path, keeper)
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield Bench("codex", tmp_path, supervisor)
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from capsule.agents._cli import Connection
-from capsule.agents.command import Agent
+from capsule.agents.command import CommandAgent
 from capsule.catalog import doors
 from capsule.core.briefing import LONGEST_ARGUMENT
 from capsule.core.errors import PrerequisiteMissing, SettingsError
 from capsule.core.failure import Kind, Reaction
 from capsule.presets import described, presets
 from capsule.settings import load_settings
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.wiring import agent_maker
 
 from .test_agents import a_briefing
@@ -25,23 +25,23 @@ KNOWN = ("aider", "copilot", "qwen", "pi", "kiro", "amp")
 
 
 @pytest.fixture
-def keeper() -> Iterator[Keeper]:
-    with Keeper(grace=0.5) as keeper:
-        yield keeper
+def supervisor() -> Iterator[SupervisorClient]:
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield supervisor
 
 
-def an_agent(keeper: Keeper, folder: Path, script: str, **options: object) -> Agent:
+def an_agent(supervisor: SupervisorClient, folder: Path, script: str, **options: object) -> CommandAgent:
     command = ("sh", "-c", script, "agent")
-    return Agent(Connection(name="tiny", keeper=keeper, root=folder, command=command, **options))  # type: ignore[arg-type]
+    return CommandAgent(Connection(name="tiny", supervisor=supervisor, root=folder, command=command, **options))  # type: ignore[arg-type]
 
 
 # ── presets
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_a_preset_is_an_agent_by_its_name(name: str, tmp_path: Path, keeper: Keeper) -> None:
+def test_a_preset_is_an_agent_by_its_name(name: str, tmp_path: Path, supervisor: SupervisorClient) -> None:
     settings = load_settings(None, env={}, flags={"agent": name}).settings
-    agent = agent_maker(settings, tmp_path, keeper, None, model="large")("", "")
+    agent = agent_maker(settings, tmp_path, supervisor, None, model="large")("", "")
     argv = list(agent.describe(a_briefing(tmp_path, "Do it.")))
     assert ("large" in argv) == (name != "amp")
     assert "Do it." in argv or any(word.endswith(".prompt") for word in argv)
@@ -54,7 +54,11 @@ def test_presets_are_complete_and_marked() -> None:
     assert {name for name, preset in presets().items() if preset.mark == "untested"} == {"kiro", "amp"}
     for preset in presets().values():
         assert preset.get
-        Agent(Connection(name="x", keeper=Keeper(), root=Path(), command=preset.command, failures=preset.failures))
+        CommandAgent(
+            Connection(
+                name="x", supervisor=SupervisorClient(), root=Path(), command=preset.command, failures=preset.failures
+            )
+        )
 
 
 def test_settings_win_over_a_preset() -> None:
@@ -78,34 +82,38 @@ def test_a_preset_may_have_another_name() -> None:
 
 
 def test_how_to_get_a_preset_is_said_where_it_is_missing(
-    tmp_path: Path, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, supervisor: SupervisorClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     settings = load_settings(None, env={}, flags={"agent": "copilot"}).settings
     with pytest.raises(PrerequisiteMissing) as missing:
-        agent_maker(settings, tmp_path, keeper, None)("", "").check()
+        agent_maker(settings, tmp_path, supervisor, None)("", "").check()
     assert "npm install -g @github/copilot" in missing.value.hint
 
 
-def test_an_agent_that_nobody_knows_is_told_from_those_that_are_known(tmp_path: Path, keeper: Keeper) -> None:
+def test_an_agent_that_nobody_knows_is_told_from_those_that_are_known(
+    tmp_path: Path, supervisor: SupervisorClient
+) -> None:
     settings = load_settings(None, env={}, flags={"agent": "adier"}).settings
     with pytest.raises(SettingsError) as unknown:
-        agent_maker(settings, tmp_path, keeper, None)("", "")
+        agent_maker(settings, tmp_path, supervisor, None)("", "")
     assert "aider" in unknown.value.hint
 
 
 # ── what it is told
 
 
-def test_a_model_is_named_only_where_one_is_chosen(tmp_path: Path, keeper: Keeper) -> None:
-    agent = an_agent(keeper, tmp_path, "true", model_args=("--model", "{model}"))
+def test_a_model_is_named_only_where_one_is_chosen(tmp_path: Path, supervisor: SupervisorClient) -> None:
+    agent = an_agent(supervisor, tmp_path, "true", model_args=("--model", "{model}"))
     assert "--model" not in agent.describe(a_briefing(tmp_path))
     assert "large" in agent.describe(a_briefing(tmp_path, model="large"))
 
 
-def test_a_prompt_too_long_for_its_place_is_pointed_at(tmp_path: Path, keeper: Keeper) -> None:
+def test_a_prompt_too_long_for_its_place_is_pointed_at(tmp_path: Path, supervisor: SupervisorClient) -> None:
     read = 'expr "$1" : "Your task is in the file \\(.*\\)\\. Read all" | xargs cat'
-    agent = Agent(Connection(name="t", keeper=keeper, root=tmp_path, command=("sh", "-c", read, "t", "{prompt}")))
+    agent = CommandAgent(
+        Connection(name="t", supervisor=supervisor, root=tmp_path, command=("sh", "-c", read, "t", "{prompt}"))
+    )
     prompt = "x" * (LONGEST_ARGUMENT + 50_000) + " the end"
     assert agent.run(a_briefing(tmp_path, prompt)).text == prompt.encode()
 
@@ -125,15 +133,17 @@ def test_a_prompt_too_long_for_its_place_is_pointed_at(tmp_path: Path, keeper: K
     ],
 )
 def test_the_end_of_its_output_tells_what_went_wrong_unless_it_answered(
-    tmp_path: Path, keeper: Keeper, script: str, kind: Kind | None
+    tmp_path: Path, supervisor: SupervisorClient, script: str, kind: Kind | None
 ) -> None:
-    agent = an_agent(keeper, tmp_path, script, failures={"rate limit": "HTTP 429", "auth": "bad key"})
+    agent = an_agent(supervisor, tmp_path, script, failures={"rate limit": "HTTP 429", "auth": "bad key"})
     failure = agent.run(a_briefing(tmp_path)).failure
     assert (failure.kind if failure else None) == kind
 
 
-def test_a_result_file_is_an_answer_too(tmp_path: Path, keeper: Keeper) -> None:
-    agent = an_agent(keeper, tmp_path, "echo '{}' > ../result; echo 'HTTP 429'", failures={"rate limit": "HTTP 429"})
+def test_a_result_file_is_an_answer_too(tmp_path: Path, supervisor: SupervisorClient) -> None:
+    agent = an_agent(
+        supervisor, tmp_path, "echo '{}' > ../result; echo 'HTTP 429'", failures={"rate limit": "HTTP 429"}
+    )
     assert agent.run(a_briefing(tmp_path, result_path=str(tmp_path / "result"))).failure is None
 
 
@@ -152,10 +162,10 @@ def test_a_result_file_is_an_answer_too(tmp_path: Path, keeper: Keeper) -> None:
     ],
 )
 def test_presets_know_what_their_cli_says_when_it_is_turned_away(
-    tmp_path: Path, keeper: Keeper, name: str, said: str, kind: Kind
+    tmp_path: Path, supervisor: SupervisorClient, name: str, said: str, kind: Kind
 ) -> None:
     """These are the words of the real CLIs, against a server that turned them away."""
-    agent = an_agent(keeper, tmp_path, f"echo '{said}' >&2; exit 1", failures=presets()[name].failures)
+    agent = an_agent(supervisor, tmp_path, f"echo '{said}' >&2; exit 1", failures=presets()[name].failures)
     failure = agent.run(a_briefing(tmp_path)).failure
     assert failure
     assert failure.kind is kind
@@ -165,7 +175,7 @@ def test_presets_know_what_their_cli_says_when_it_is_turned_away(
 
 @pytest.mark.parametrize("failures", [{"bad mood": "x"}, {"auth": "("}])
 def test_a_kind_or_pattern_that_makes_no_sense_is_named(
-    tmp_path: Path, keeper: Keeper, failures: dict[str, str]
+    tmp_path: Path, supervisor: SupervisorClient, failures: dict[str, str]
 ) -> None:
     with pytest.raises(SettingsError, match=r"agents\.tiny\.failures"):
-        an_agent(keeper, tmp_path, "true", failures=failures)
+        an_agent(supervisor, tmp_path, "true", failures=failures)

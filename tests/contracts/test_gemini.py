@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.failure import Kind
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from tests.contracts.recordings import Bench, Endings, recorded
 from tests.costs import LONG, given_time
 
@@ -37,8 +37,8 @@ ENDINGS: Endings = {
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Keeper(grace=0.5) as keeper:
-        yield Bench("gemini", tmp_path, keeper)
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield Bench("gemini", tmp_path, supervisor)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from capsule.agents import command
 from capsule.agents._cli import Connection
 from capsule.core.briefing import Grounds
 from capsule.presets import presets
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Sandbox, level
 from tests.contracts.recordings import Bench
 
@@ -68,14 +68,14 @@ plant() {
 
 
 @pytest.fixture
-def keeper() -> Iterator[Keeper]:
-    with Keeper(grace=0.5) as keeper:
-        yield keeper
+def supervisor() -> Iterator[SupervisorClient]:
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield supervisor
 
 
-def _plays(name: str, folder: Path, keeper: Keeper, script: str) -> bytes:
+def _plays(name: str, folder: Path, supervisor: SupervisorClient, script: str) -> bytes:
     """Runs a script in the place of the CLI, in a sandbox; returns what it printed."""
-    bench = Bench(name, folder, keeper) if not (folder / "home").exists() else _again(name, folder, keeper)
+    bench = Bench(name, folder, supervisor) if not (folder / "home").exists() else _again(name, folder, supervisor)
     bench.does(script)
     sandbox = Sandbox(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
     briefing = bench.briefing(grounds=Grounds(writable=(str(bench.place),)))
@@ -84,7 +84,7 @@ def _plays(name: str, folder: Path, keeper: Keeper, script: str) -> bytes:
         return bench.agent(sandbox=sandbox).run(briefing).text
     connection = Connection(
         name=name,
-        keeper=keeper,
+        supervisor=supervisor,
         root=folder,
         command=(name, "{prompt}"),
         home=preset.home,
@@ -95,9 +95,9 @@ def _plays(name: str, folder: Path, keeper: Keeper, script: str) -> bytes:
     return command.connect(connection).run(briefing).text
 
 
-def _again(name: str, folder: Path, keeper: Keeper) -> Bench:
+def _again(name: str, folder: Path, supervisor: SupervisorClient) -> Bench:
     bench = Bench.__new__(Bench)
-    bench.name, bench.folder, bench.keeper = name, folder, keeper
+    bench.name, bench.folder, bench.supervisor = name, folder, supervisor
     bench.home, bench.place, bench.told = folder / "home", folder / "place", []
     bench.place.mkdir(exist_ok=True)
     return bench
@@ -120,7 +120,7 @@ def test_every_agent_that_is_known_is_tried() -> None:
 @pytest.mark.parametrize("there", ["all of it", "its folders", "nothing"])
 @pytest.mark.parametrize("name", OBEYED)
 def test_what_a_next_session_would_obey_cannot_be_planted(
-    name: str, there: str, tmp_path: Path, keeper: Keeper
+    name: str, there: str, tmp_path: Path, supervisor: SupervisorClient
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
@@ -131,22 +131,22 @@ def test_what_a_next_session_would_obey_cannot_be_planted(
             (home / file).parent.mkdir(parents=True, exist_ok=True)
     before = _files(home)
     plant = "; ".join(f'plant "$HOME/{file}"' for file in OBEYED[name])
-    assert _plays(name, tmp_path, keeper, f"{PLANT}{plant}; echo tried").endswith(b"tried\n")
+    assert _plays(name, tmp_path, supervisor, f"{PLANT}{plant}; echo tried").endswith(b"tried\n")
     assert _files(home) == before
 
 
 @pytest.mark.parametrize("name", LOGINS)
-def test_a_login_that_was_renewed_is_kept(name: str, tmp_path: Path, keeper: Keeper) -> None:
+def test_a_login_that_was_renewed_is_kept(name: str, tmp_path: Path, supervisor: SupervisorClient) -> None:
     home = tmp_path / "home"
     home.mkdir()
     _put(home, (LOGINS[name], *OBEYED[name]))
     folder = "$CODEX_HOME" if name == "codex" else f"~/{Path(LOGINS[name]).parent}"
-    _plays(name, tmp_path, keeper, f"echo renewed > {folder}/{Path(LOGINS[name]).name}")
+    _plays(name, tmp_path, supervisor, f"echo renewed > {folder}/{Path(LOGINS[name]).name}")
     assert (home / LOGINS[name]).read_text() == "renewed\n"
 
 
 @pytest.mark.parametrize("name", ["claude", "opencode", "pi"])
-def test_what_the_user_has_set_up_is_seen_by_the_agent(name: str, tmp_path: Path, keeper: Keeper) -> None:
+def test_what_the_user_has_set_up_is_seen_by_the_agent(name: str, tmp_path: Path, supervisor: SupervisorClient) -> None:
     """Also where a folder of settings is a link to where its user keeps such things."""
     home = tmp_path / "home"
     (home / "dotfiles").mkdir(parents=True)
@@ -155,4 +155,4 @@ def test_what_the_user_has_set_up_is_seen_by_the_agent(name: str, tmp_path: Path
     (home / top).parent.mkdir(parents=True, exist_ok=True)
     (home / top).symlink_to(home / "dotfiles")
     (home / "dotfiles" / Path(first).name).write_text("mine\n")
-    assert b"mine" in _plays(name, tmp_path, keeper, f"cat ~/{first}")
+    assert b"mine" in _plays(name, tmp_path, supervisor, f"cat ~/{first}")

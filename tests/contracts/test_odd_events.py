@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from capsule.agents._cli import Connection
-from capsule.agents._stream import Event, Events, Reading, StreamAgent, decoded
+from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, decoded
 from capsule.catalog import doors
-from capsule.system.process import Ended, Keeper
+from capsule.system.process import Ended, SupervisorClient
 from tests.contracts.recordings import RECORDINGS, recorded
 
 STREAMS = [(name, recording) for name in doors("agents") for recording in recorded(name)]
@@ -47,12 +47,12 @@ def with_odd(events: list[Event], spot: Spot, odd: Any) -> list[Event]:
 
 
 def agent(name: str, folder: Path) -> StreamAgent:
-    connection = Connection(name=name, keeper=Keeper(), root=folder, base_env={})
+    connection = Connection(name=name, supervisor=SupervisorClient(), root=folder, base_env={})
     made: StreamAgent = import_module(f"capsule.agents.{name}").connect(connection)
     return made
 
 
-def said(reading: Reading | None) -> bytes:
+def said(reading: StreamResult | None) -> bytes:
     """As it goes into the journal, which takes nothing but proper text and numbers of sane size."""
     return msgspec.json.encode((reading.failure, reading.usage)) if reading else b""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from capsule.core.failure import Kind, Reaction
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from tests.contracts.recordings import RECORDINGS, Bench, Endings, recorded
 from tests.costs import given_time
 
@@ -32,8 +32,8 @@ LOG = 'timestamp=2026-11-16T06:02:33Z level=ERROR run=1 message="stream error" s
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
-    with Keeper(grace=0.5) as keeper:
-        yield Bench("opencode", tmp_path, keeper)
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield Bench("opencode", tmp_path, supervisor)
 
 
 def test_every_recording_has_an_ending() -> None:

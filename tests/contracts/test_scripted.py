@@ -12,11 +12,11 @@ import pytest
 
 from capsule.agents._cli import Connection
 from capsule.agents._recording import as_script, opened
-from capsule.agents.scripted import Agent
+from capsule.agents.scripted import ScriptedAgent
 from capsule.core.briefing import Transcript
 from capsule.core.errors import SettingsError
 from capsule.core.failure import Kind
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 
 from .test_agents import a_briefing
 
@@ -24,7 +24,7 @@ from .test_agents import a_briefing
 class Stage:
     """A worktree with git in it, and an agent that plays what it is told there."""
 
-    def __init__(self, folder: Path, keeper: Keeper) -> None:
+    def __init__(self, folder: Path, supervisor: SupervisorClient) -> None:
         self.folder, self.place = folder, folder / "worktree"
         self.place.mkdir()
         self.git("init", "-q", "-b", "main")
@@ -33,7 +33,9 @@ class Stage:
         (self.place / "folder" / "inner").write_text("inner\n")
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "start")
-        self._agent = Agent(Connection(name="scripted", keeper=keeper, root=folder, args=("script.json",)))
+        self._agent = ScriptedAgent(
+            Connection(name="scripted", supervisor=supervisor, root=folder, args=("script.json",))
+        )
 
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.place, capture_output=True, text=True, check=True).stdout.strip()
@@ -52,8 +54,8 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Keeper(grace=0.5) as keeper:
-        yield Stage(tmp_path, keeper)
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield Stage(tmp_path, supervisor)
 
 
 # ── what it plays

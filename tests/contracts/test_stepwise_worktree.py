@@ -19,7 +19,7 @@ from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.doors import BookEntry
 from capsule.system.git import Git
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.workspaces.books import GitBooks
 from capsule.workspaces.provision import RunSetup
 from capsule.workspaces.repository import exclude_artefacts
@@ -577,8 +577,8 @@ def test_a_mission_of_the_version_before_goes_on_in_a_place_of_its_own(desk: Des
 
 @contextmanager
 def ended_after(limit: float) -> Iterator[RunSetup]:
-    with Keeper() as keeper:
-        shell = SupervisedShell(keeper)
+    with SupervisorClient() as supervisor:
+        shell = SupervisedShell(supervisor)
 
         def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
             ran = shell.run(command, cwd, log, timeout=limit, env={}, grounds=grounds)

@@ -16,8 +16,8 @@ from capsule.agents._stream import (
     Event,
     Events,
     Follower,
-    Reading,
     StreamAgent,
+    StreamResult,
     amount,
     called,
     count,
@@ -27,7 +27,7 @@ from capsule.agents._stream import (
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
-from capsule.system.process import Ended, Keeper
+from capsule.system.process import Ended, SupervisorClient
 from tests.costs import given_time
 
 MEGABYTE = 1024 * 1024
@@ -178,22 +178,24 @@ class Talker(StreamAgent):
     def invocation(self, briefing: Briefing) -> Invocation:
         return Invocation(("sh", "-c", briefing.prompt))
 
-    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+    def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         last = next(events.backwards(), None)
         if last is None:
             return None
         wrong = Failure(Kind.OVERLOAD, last["wrong"]) if "wrong" in last else None
-        return Reading(last.get("say", ""), wrong, Usage(tokens_in=3))
+        return StreamResult(last.get("say", ""), wrong, Usage(tokens_in=3))
 
     def activity(self, event: Event) -> str:
         return str(event.get("do", ""))
 
 
 class Stage:
-    def __init__(self, folder: Path, keeper: Keeper) -> None:
+    def __init__(self, folder: Path, supervisor: SupervisorClient) -> None:
         self.folder, self.told = folder, list[str]()
         env = {"PATH": os.environ["PATH"]}
-        self.agent = Talker(Connection(name="talker", keeper=keeper, root=folder, base_env=env, tell=self._hear))
+        self.agent = Talker(
+            Connection(name="talker", supervisor=supervisor, root=folder, base_env=env, tell=self._hear)
+        )
 
     def _hear(self, _mission: str, text: str) -> None:
         self.told.append(text)
@@ -207,8 +209,8 @@ class Stage:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    with Keeper(grace=0.5) as keeper:
-        yield Stage(tmp_path, keeper)
+    with SupervisorClient(grace=0.5) as supervisor:
+        yield Stage(tmp_path, supervisor)
 
 
 def kind_of(transcript: Transcript) -> Kind | None:

@@ -27,7 +27,7 @@ from capsule.core.event import (
     Waiting,
     Warned,
 )
-from capsule.core.evidence import Colour, Evidence, Observation, Standing
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
@@ -46,7 +46,7 @@ FLOW = Workflow(
         Phase(name="merge", role=Role.ACTION, do="merge", stage="end"),
     ),
 )
-LIE = Evidence("green", "all tests pass", "2 failed", Standing.REFUTED)
+LIE = Evidence("green", "all tests pass", "2 failed", EvidenceStatus.REFUTED)
 HERE = Presence(pid=42)
 NOBODY = Presence()
 

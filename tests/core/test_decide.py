@@ -9,12 +9,12 @@ import pytest
 
 from capsule.core import decide as module
 from capsule.core.decide import EXHAUSTED, REACTIONS, Decision, Guardrails, Move, decide, vetoes
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.item import Assessment, Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
-REFUTATION = Evidence("green", "all tests pass", "`make test` is red", Standing.REFUTED, "1 failed")
+REFUTATION = Evidence("green", "all tests pass", "`make test` is red", EvidenceStatus.REFUTED, "1 failed")
 FLOW = Workflow(
     name="flow",
     retries=2,
@@ -102,7 +102,7 @@ def test_an_error_aborts_with_exit_2_and_its_reason() -> None:
 
 
 def test_a_check_without_patience_parks_instead_of_trying_for_ever() -> None:
-    green = Evidence("red", "tests fail", "green", Standing.REFUTED, patience=1, instead="seems already done")
+    green = Evidence("red", "tests fail", "green", EvidenceStatus.REFUTED, patience=1, instead="seems already done")
     first = decide(FLOW, "write", Signal(verdict=Verdict.PASS), (green,))
     second = decide(FLOW, "write", Signal(verdict=Verdict.PASS), (green,), refutations={"write/red": 1})
     assert (first.move, second.move, second.reason) == (Move.RETRY, Move.PARK, "seems already done")

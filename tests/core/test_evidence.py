@@ -5,11 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capsule.core.evidence import REUSABLE, Colour, Evidence, Standing, as_feedback, refuted
+from capsule.core.evidence import REUSABLE, Colour, Evidence, EvidenceStatus, as_feedback, refuted
 
-RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", Standing.REFUTED, "FAIL: test_a\n")
-FINE = Evidence("changed", "changed a.py", "a.py", Standing.CONFIRMED, "not shown")
-OPEN = Evidence("red", "tests fail", "nothing was run", Standing.UNVERIFIED)
+RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", EvidenceStatus.REFUTED, "FAIL: test_a\n")
+FINE = Evidence("changed", "changed a.py", "a.py", EvidenceStatus.CONFIRMED, "not shown")
+OPEN = Evidence("red", "tests fail", "nothing was run", EvidenceStatus.UNVERIFIED)
 
 
 def test_only_what_is_refuted_refutes() -> None:
@@ -27,7 +27,7 @@ def test_feedback_sets_each_refuted_claim_beside_what_was_seen() -> None:
 
 @given(st.text(alphabet="`\nx "))
 def test_no_output_breaks_out_of_its_fence(detail: str) -> None:
-    text = as_feedback((Evidence("c", "claimed", "observed", Standing.REFUTED, f"x{detail}"),))
+    text = as_feedback((Evidence("c", "claimed", "observed", EvidenceStatus.REFUTED, f"x{detail}"),))
     fence = text.rstrip().rsplit("\n", 1)[1]
     assert set(fence) == {"`"}
     assert fence not in f"x{detail}"

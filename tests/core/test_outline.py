@@ -6,7 +6,7 @@ from tests.costs import grows_linearly
 
 from capsule.core.board import Board
 from capsule.core.item import Item, Status, with_holders
-from capsule.core.outline import Entry, matching, outline, unfolded
+from capsule.core.outline import OutlineEntry, matching, outline, unfolded
 
 DONE = Status.DONE
 
@@ -30,11 +30,11 @@ SHOP = family(
 )
 
 
-def tree(entries: list[Entry]) -> list[str]:
+def tree(entries: list[OutlineEntry]) -> list[str]:
     return [f"{'  ' * entry.depth}{entry.key}" for entry in entries]
 
 
-def of_shop() -> list[Entry]:
+def of_shop() -> list[OutlineEntry]:
     return outline(SHOP, Board(), by_status=False)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Outcome, StepEnded, Warned, decode, encode
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 
@@ -19,7 +19,9 @@ def an_ending(text: str) -> StepEnded:
         run=1,
         outcome=Outcome(
             signal=Signal(verdict=Verdict.PASS, summary=text, feedback=f"{text}\n", files_changed=(text,)),
-            evidence=(Evidence(check="changed", claimed=text, observed=text, standing=Standing.REFUTED, detail=text),),
+            evidence=(
+                Evidence(check="changed", claimed=text, observed=text, standing=EvidenceStatus.REFUTED, detail=text),
+            ),
             warnings=(text,),
             facts={"merged": text},
         ),

@@ -22,7 +22,7 @@ from capsule.core.event import (
     decode,
     encode,
 )
-from capsule.core.evidence import Checkpoint, Colour, Evidence, Observation, Standing
+from capsule.core.evidence import Checkpoint, Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, agent_for, apply, baseline, children_of, next_step, replay
@@ -42,7 +42,7 @@ FLOW = Workflow(
         Phase(name="archive", role=Role.ACTION, do="archive", closing=True),
     ),
 )
-REFUTATION = Evidence("green", "all tests pass", "red", Standing.REFUTED)
+REFUTATION = Evidence("green", "all tests pass", "red", EvidenceStatus.REFUTED)
 
 
 def started() -> MissionState:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, Policy, Salvaged, StepEnded
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
@@ -47,7 +47,7 @@ def outcome(summary: str = "did it", **more: object) -> Outcome:
 
 ADVANCE = Decision(move=Move.ADVANCE, verdict=Verdict.PASS)
 BACK = Decision(move=Move.RETRY, verdict=Verdict.REFUTED, back_to="code", reason="it is red", counter="code")
-REFUTED = Evidence("green", "all tests pass", "`make test` is red", Standing.REFUTED)
+REFUTED = Evidence("green", "all tests pass", "`make test` is red", EvidenceStatus.REFUTED)
 
 
 def opened(item: Item | None = None) -> str:

@@ -108,14 +108,14 @@ def test_what_was_left_uncommitted_after_the_merge_is_salvaged(scene: Scene) -> 
 
 
 def test_a_red_gate_under_warn_is_merged_and_called_red(scene: Scene) -> None:
-    from capsule.core.evidence import Standing
+    from capsule.core.evidence import EvidenceStatus
 
     scene.plays(
         story(execute=[{"signal": PASS}], merge=[{"run": ["git add -A . && git commit -qm x"], "signal": PASS}])
     )
     assert scene.run("one", "tdd", verify="warn").finished
     gate = next(event for event in scene.ended("one") if event.phase == "publish").outcome.evidence
-    assert [piece.standing for piece in gate] == [Standing.REFUTED]
+    assert [piece.standing for piece in gate] == [EvidenceStatus.REFUTED]
 
 
 def test_without_a_test_command_file_checks_refute_nothing(scene: Scene) -> None:

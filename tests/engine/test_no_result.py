@@ -12,7 +12,7 @@ from capsule.core.decide import Move
 from capsule.core.event import Observed
 from capsule.core.evidence import Colour
 from capsule.core.state import MissionState
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.workspaces.shell import SupervisedShell
 
 from .conftest import GREEN_IF_CODE, PASS, Scene
@@ -23,7 +23,7 @@ Strike = Callable[..., str]
 
 
 @pytest.fixture
-def strike(scene: Scene, tmp_path: Path) -> Iterator[Strike]:
+def unregister(scene: Scene, tmp_path: Path) -> Iterator[Strike]:
     """Makes a command that is killed so many times where the condition holds, and does its work else."""
     left = tmp_path / "left"
 
@@ -32,8 +32,8 @@ def strike(scene: Scene, tmp_path: Path) -> Iterator[Strike]:
         count = f"n=$(cat {left}); if [ $n -gt 0 ] && {where}; then echo $((n - 1)) > {left}; {how}; fi"
         return f"{count}; {then}"
 
-    with Keeper(grace=0.5) as keeper:
-        scene.world = replace(scene.world, shell=SupervisedShell(keeper))
+    with SupervisorClient(grace=0.5) as supervisor:
+        scene.world = replace(scene.world, shell=SupervisedShell(supervisor))
         yield struck
 
 
@@ -52,10 +52,10 @@ def assert_halted(scene: Scene, state: MissionState, key: str) -> None:
 @pytest.mark.parametrize("how", ["kill -9 $$", "sh -c 'kill -9 $$'; exit $?"], ids=["itself", "what it started"])
 @pytest.mark.parametrize("where", ["[ ! -e tests.sh ]", "[ ! -e hello ]", "[ -e hello ]"], ids=["base", "red", "green"])
 def test_one_that_was_killed_once_is_asked_again_and_nothing_else_happens(
-    scene: Scene, strike: Strike, where: str, how: str
+    scene: Scene, unregister: Strike, where: str, how: str
 ) -> None:
     scene.plays(story())
-    state = scene.run("one", "tdd", test=strike(1, where=where, how=how))
+    state = scene.run("one", "tdd", test=unregister(1, where=where, how=how))
     assert state.finished
     assert state.used == {}
     assert [move.partition(" ")[2] for move in scene.moves("one")] == ["advance"] * len(scene.moves("one"))
@@ -68,10 +68,10 @@ def test_one_that_was_killed_once_is_asked_again_and_nothing_else_happens(
     ids=["base", "red", "green"],
 )
 def test_one_that_is_killed_twice_halts_the_mission_and_proves_nothing(
-    scene: Scene, strike: Strike, where: str, key: str
+    scene: Scene, unregister: Strike, where: str, key: str
 ) -> None:
     scene.plays(story())
-    command = strike(2, where=where)
+    command = unregister(2, where=where)
     before = {"prep#1": [], "test-writer#1": [Colour.GREEN], "execute#1": [Colour.GREEN, Colour.RED]}
     assert_halted(scene, scene.run("one", "tdd", test=command), key)
     assert observed(scene) == before[key]
@@ -79,19 +79,19 @@ def test_one_that_is_killed_twice_halts_the_mission_and_proves_nothing(
     assert again.finished
 
 
-def test_what_its_agent_used_is_counted_all_the_same(scene: Scene, strike: Strike) -> None:
+def test_what_its_agent_used_is_counted_all_the_same(scene: Scene, unregister: Strike) -> None:
     scene.plays(story())
-    state = scene.run("one", "tdd", test=strike(2, where="[ -e hello ]"))
+    state = scene.run("one", "tdd", test=unregister(2, where="[ -e hello ]"))
     ended = scene.ended("one")[-1].outcome
     assert ended.agent == "scripted"
     assert ended.usage is not None
     assert state.spent["execute"].runs == 1
 
 
-def test_main_does_not_move_to_what_was_not_tested(scene: Scene, strike: Strike) -> None:
+def test_main_does_not_move_to_what_was_not_tested(scene: Scene, unregister: Strike) -> None:
     scene.plays({"one": {"work": [{"write": {"a": "x\n"}, "signal": PASS}]}})
     workflow, main = flow(PREP, WORK, *PUBLISH), scene.git("rev-parse", "main")
-    command = strike(2, where="[ -e a ]")
+    command = unregister(2, where="[ -e a ]")
     assert_halted(scene, scene.run("one", workflow, test=command), "publish#1")
     assert scene.git("rev-parse", "main") == main
     assert scene.run("one", workflow, test=command).finished
@@ -100,10 +100,10 @@ def test_main_does_not_move_to_what_was_not_tested(scene: Scene, strike: Strike)
 
 @pytest.mark.parametrize(("times", "sent_back"), [(1, False), (2, True)], ids=["once", "twice"])
 def test_a_gate_of_the_workflow_is_asked_again_and_sends_nothing_back(
-    scene: Scene, strike: Strike, times: int, sent_back: bool
+    scene: Scene, unregister: Strike, times: int, sent_back: bool
 ) -> None:
     scene.plays({"one": {"work": [{"write": {"a": "x\n"}, "signal": PASS}]}})
-    gate = {"name": "gate", "role": "review", "run": strike(times, then="test -e a"), "rework": "work"}
+    gate = {"name": "gate", "role": "review", "run": unregister(times, then="test -e a"), "rework": "work"}
     workflow = flow(PREP, WORK, gate, *PUBLISH)
     state = scene.run("one", workflow)
     assert state.finished is not sent_back
@@ -112,9 +112,9 @@ def test_a_gate_of_the_workflow_is_asked_again_and_sends_nothing_back(
         assert scene.run("one", workflow).finished
 
 
-def test_a_crash_of_the_code_under_test_is_red(scene: Scene, strike: Strike) -> None:
+def test_a_crash_of_the_code_under_test_is_red(scene: Scene, unregister: Strike) -> None:
     """A failed assertion in C ends its program with SIGABRT: that is a test that fails."""
     scene.plays(story())
-    command = strike(1, where="[ -e tests.sh ] && [ ! -e hello ]", how="kill -ABRT $$")
+    command = unregister(1, where="[ -e tests.sh ] && [ ! -e hello ]", how="kill -ABRT $$")
     assert scene.run("one", "tdd", test=command).finished
     assert Colour.RED in observed(scene)

@@ -75,7 +75,7 @@ def agent_called(scene: Scene, name: str, script: str) -> Iterator[None]:
     from dataclasses import replace
 
     from capsule.settings import load_settings
-    from capsule.system.process import Keeper
+    from capsule.system.process import SupervisorClient
     from capsule.wiring import agent_maker
 
     flags = {
@@ -85,8 +85,8 @@ def agent_called(scene: Scene, name: str, script: str) -> Iterator[None]:
         f"agents.{name}.args": [script],
     }
     settings = load_settings(scene.root, env={}, flags=flags).settings
-    with Keeper() as keeper:
-        scene.world = replace(scene.world, agent=agent_maker(settings, scene.root, keeper, None))
+    with SupervisorClient() as supervisor:
+        scene.world = replace(scene.world, agent=agent_maker(settings, scene.root, supervisor, None))
         yield
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from capsule.core.event import Event, StepBegun
-from capsule.core.evidence import Standing
+from capsule.core.evidence import EvidenceStatus
 from capsule.core.item import Status
 
 from .conftest import PASS, Scene
@@ -63,7 +63,7 @@ def test_red_tests_behind_a_pass_are_caught(scene: Scene) -> None:
     state = scene.run("one", "tdd")
     assert "execute#1 retry" in scene.moves("one")
     refuted = next(event for event in scene.ended("one") if event.key == "execute#1")
-    assert [(e.check, e.standing) for e in refuted.outcome.evidence][-1] == ("green", Standing.REFUTED)
+    assert [(e.check, e.standing) for e in refuted.outcome.evidence][-1] == ("green", EvidenceStatus.REFUTED)
     assert state.finished
 
 
@@ -72,7 +72,7 @@ def test_an_edited_test_is_caught_though_everything_is_green(scene: Scene) -> No
     scene.plays(story(execute=[cheat, {**CODE, "write": {"tests.sh": "test -e hello\n", "hello": "hello\n"}}]))
     scene.run("one", "tdd")
     event = next(event for event in scene.ended("one") if event.key == "execute#1")
-    refuted = [piece for piece in event.outcome.evidence if piece.standing is Standing.REFUTED]
+    refuted = [piece for piece in event.outcome.evidence if piece.standing is EvidenceStatus.REFUTED]
     assert [(piece.check, piece.observed) for piece in refuted] == [("untouched-tests", "tests.sh (changed)")]
 
 
@@ -217,11 +217,11 @@ def test_verify_off_looks_at_nothing_and_warn_goes_on(scene: Scene) -> None:
     scene.plays(story(execute=[{"signal": PASS}], merge=[{**COMMIT, "run": ["git add tests.sh && git commit -qm x"]}]))
     assert scene.run("one", "tdd", verify="warn").finished
     event = next(event for event in scene.ended("one") if event.key == "execute#1")
-    assert any(piece.standing is Standing.REFUTED for piece in event.outcome.evidence)
+    assert any(piece.standing is EvidenceStatus.REFUTED for piece in event.outcome.evidence)
 
 
 def test_without_a_test_command_everything_is_called_unverified(scene: Scene) -> None:
     scene.plays(story())
     assert scene.run("one", "tdd", test="").finished
     pieces = [piece for event in scene.ended("one") for piece in event.outcome.evidence]
-    assert {p.standing for p in pieces if p.check in ("green", "red", "gate")} == {Standing.UNVERIFIED}
+    assert {p.standing for p in pieces if p.check in ("green", "red", "gate")} == {EvidenceStatus.UNVERIFIED}

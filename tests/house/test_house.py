@@ -78,7 +78,7 @@ def test_only_the_keeper_waits_for_any_child_and_nobody_forks() -> None:
         assert "preexec_fn=" not in text
         assert "os.fork(" not in text
         assert "multiprocessing" not in text
-        if path.name != "keeper.py":
+        if path.name != "supervisor.py":
             assert "waitpid(-1" not in text
 
 

@@ -22,8 +22,8 @@ import pytest
 from capsule.agents._cli import Connection
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.failure import Kind
-from capsule.system.keeper import descendants, process_table
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
+from capsule.system.supervisor import descendants, process_table
 from tests.live.conftest import program
 from tests.live.model_server import Bash, Drop, Fail, FallSilent, Refuse, RunOutOfTokens, Say, Script, Write, turns
 from tests.live.model_server.server import ModelServer
@@ -94,10 +94,10 @@ def play(cli: Cli, situation: str, folder: Path, *, trust_project: bool = False,
     what, home, place, told = SITUATIONS[situation], folder / "home", folder / "place", list[str]()
     for made in (home, place):
         made.mkdir(exist_ok=True)
-    with ModelServer(what.script) as model, Keeper(grace=2.0) as keeper:
+    with ModelServer(what.script) as model, SupervisorClient(grace=2.0) as supervisor:
         connection = Connection(
             name=cli.name,
-            keeper=keeper,
+            supervisor=supervisor,
             root=place,
             command=(str(program(cli.name)),),
             args=(*cli.args.get("*", ()), *cli.args.get(situation, ())),
@@ -107,7 +107,7 @@ def play(cli: Cli, situation: str, folder: Path, *, trust_project: bool = False,
             tell=lambda _mission, text: told.append(text),
         )
         agent = import_module(f"capsule.agents.{cli.name}").connect(connection)
-        with _terminating(keeper, model) if what.terminated else _nothing():
+        with _terminating(supervisor, model) if what.terminated else _nothing():
             transcript = agent.run(_briefing(_limited(what, cli.patience.get(situation)), place))
         return Seen(transcript, model, place, survivors(folder), told)
 
@@ -153,16 +153,16 @@ def _nothing() -> Iterator[None]:
 
 
 @contextmanager
-def _terminating(keeper: Keeper, model: ModelServer) -> Iterator[None]:
-    """Sends SIGTERM to what the keeper started, once the tool is running."""
+def _terminating(supervisor: SupervisorClient, model: ModelServer) -> Iterator[None]:
+    """Sends SIGTERM to what the supervisor started, once the tool is running."""
     done = threading.Event()
 
     def wait_and_send() -> None:
         while not done.wait(0.1):
-            below = descendants(table := process_table(), {keeper.pid or -1})
+            below = descendants(table := process_table(), {supervisor.pid or -1})
             if model.asked and any(_is_the_tool(pid) for pid in below):
                 time.sleep(0.3)
-                for pid in (pid for pid in below if table[pid][0] == keeper.pid):
+                for pid in (pid for pid in below if table[pid][0] == supervisor.pid):
                     os.kill(pid, signal.SIGTERM)
                 return
 

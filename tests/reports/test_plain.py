@@ -30,7 +30,7 @@ from capsule.core.event import (
     Waiting,
     Warned,
 )
-from capsule.core.evidence import Checkpoint, Colour, Evidence, Observation, Standing
+from capsule.core.evidence import Checkpoint, Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
@@ -93,7 +93,7 @@ def test_a_verdict_shows_seconds_and_summary() -> None:
 
 
 def test_a_refuted_claim_is_shown_beside_what_was_seen() -> None:
-    lie = Evidence("green", "all tests pass", "`make test` is red", Standing.REFUTED)
+    lie = Evidence("green", "all tests pass", "`make test` is red", EvidenceStatus.REFUTED)
     text = shown(ended(Move.RETRY, Verdict.REFUTED, "All done", (lie,), back_to="code"))
     assert "code REFUTED 2.0 s (it claimed PASS)" in text
     assert "✗ claimed: all tests pass; seen: `make test` is red" in text
@@ -102,7 +102,7 @@ def test_a_refuted_claim_is_shown_beside_what_was_seen() -> None:
 
 
 def test_a_success_that_checks_speak_against_says_so_and_is_not_green() -> None:
-    lie = Evidence("green", "all tests pass", "`make test` is red", Standing.REFUTED)
+    lie = Evidence("green", "all tests pass", "`make test` is red", EvidenceStatus.REFUTED)
     text = shown(ended(Move.ADVANCE, Verdict.PASS, "All done", (lie,)), colour=True)
     assert "code \x1b[33mPASS (though refuted)\x1b[0m 2.0 s" in text
 

@@ -26,7 +26,7 @@ from capsule.core.event import (
     Waiting,
     Warned,
 )
-from capsule.core.evidence import Colour, Evidence, Observation, Standing
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.failure import Failure, Kind
 from capsule.core.item import Item, Status
 from capsule.core.signal import Signal, Verdict
@@ -37,18 +37,20 @@ PID = 4711
 BUDGET = Allowance(usd=5.0, tokens=200_000)
 DOING = ("reads src/answer.py", "edits src/answer.py", "runs pytest -q")
 
-RED = Evidence("red", "the new tests fail before there is code", "the tests are red", Standing.CONFIRMED)
-ONLY_TESTS = Evidence("only-tests", "only tests were changed", "1 test file changed, nothing else", Standing.CONFIRMED)
-GREEN = Evidence("green", "all tests pass", "the tests are green", Standing.CONFIRMED)
-UNSEEN = Evidence("green", "all tests pass", "there is no test command to ask", Standing.UNVERIFIED)
+RED = Evidence("red", "the new tests fail before there is code", "the tests are red", EvidenceStatus.CONFIRMED)
+ONLY_TESTS = Evidence(
+    "only-tests", "only tests were changed", "1 test file changed, nothing else", EvidenceStatus.CONFIRMED
+)
+GREEN = Evidence("green", "all tests pass", "the tests are green", EvidenceStatus.CONFIRMED)
+UNSEEN = Evidence("green", "all tests pass", "there is no test command to ask", EvidenceStatus.UNVERIFIED)
 NOT_GREEN = Evidence(
     "green",
     "all tests pass",
     "the tests are red: exit code 1",
-    Standing.REFUTED,
+    EvidenceStatus.REFUTED,
     detail="test_answer.py F\n    assert answer() == 42\nE   assert 41 == 42\n1 failed, 3 passed in 0.12s",
 )
-GATE_RED = Evidence("gate", "the merge result is green", "`pytest -q` is red on 89abcdef0123", Standing.REFUTED)
+GATE_RED = Evidence("gate", "the merge result is green", "`pytest -q` is red on 89abcdef0123", EvidenceStatus.REFUTED)
 SENT_BACK = Decision(
     Move.RETRY,
     Verdict.REFUTED,

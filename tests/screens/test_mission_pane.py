@@ -9,7 +9,7 @@ from textual.content import Content
 
 from capsule.core.budget import Allowance, Spending
 from capsule.core.event import Event, Policy
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.stamps import clock_time
 from capsule.tui import drawing
 from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines, tail_lines
@@ -150,7 +150,7 @@ def test_the_word_of_an_agent_alone_is_called_so() -> None:
     assert drawing.judged("PASS", "PASS", ()) == "PASS, its word alone"
     assert drawing.judged("", "PASS", ()) == "PASS"
     assert (
-        drawing.judged("PASS", "REFUTED", (GREEN, Evidence("x", "", "", Standing.REFUTED)))
+        drawing.judged("PASS", "REFUTED", (GREEN, Evidence("x", "", "", EvidenceStatus.REFUTED)))
         == "REFUTED by 1 of 2 checks"
     )
 
@@ -176,7 +176,7 @@ def test_warnings_are_told() -> None:
 def test_nothing_is_wider_than_the_screen(width: int) -> None:
     long = "見出しがとても長い 😀 " * 20
     events = sent_back(title=long, mission="demo-" + "1." * 20 + "1")
-    events += [ended("execute", 120, Evidence("x", long, long, Standing.REFUTED, detail=long), summary=long)]
+    events += [ended("execute", 120, Evidence("x", long, long, EvidenceStatus.REFUTED, detail=long), summary=long)]
     events += [warned(long)]
     for line in drawn(events, 132, long, width=width, whole=True).split("\n"):
         assert Content(line).cell_length <= width, line
@@ -184,7 +184,7 @@ def test_nothing_is_wider_than_the_screen(width: int) -> None:
 
 def test_strangers_words_are_words() -> None:
     """Neither markup nor anything that steers a terminal, wherever they stand."""
-    seen = Evidence("x", STRANGE, STRANGE, Standing.REFUTED, detail=STRANGE)
+    seen = Evidence("x", STRANGE, STRANGE, EvidenceStatus.REFUTED, detail=STRANGE)
     events = [started(title=STRANGE), *at_the_code()[1:], ended("execute", 91, seen, agent=STRANGE, summary=STRANGE)]
     text = drawn([*events, warned(STRANGE)], 132, whole=True, width=400)
     assert text.count("[b]bold[/b] red") >= 5

@@ -1,4 +1,4 @@
-"""Situations with real processes: a place to run in, a keeper, and a tree that does not want to end."""
+"""Situations with real processes: a place to run in, a supervisor, and a tree that does not want to end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from capsule.system.process import Command, Keeper
+from capsule.system.process import Command, SupervisorClient
 from tests.costs import LONG
 
 from .rooms import Room, a_room
@@ -72,17 +72,17 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def keeper() -> Iterator[Keeper]:
+def supervisor() -> Iterator[SupervisorClient]:
     """With a short grace, so that a test of stubborn processes does not take five seconds."""
-    with Keeper(grace=0.4) as keeper:
-        yield keeper
+    with SupervisorClient(grace=0.4) as supervisor:
+        yield supervisor
 
 
 @pytest.fixture
-def keeper_without_subreaper() -> Iterator[Keeper]:
+def keeper_without_subreaper() -> Iterator[SupervisorClient]:
     """What remains on a system that is not Linux."""
-    with Keeper(grace=0.4, subreaper=False) as keeper:
-        yield keeper
+    with SupervisorClient(grace=0.4, subreaper=False) as supervisor:
+        yield supervisor
 
 
 @pytest.fixture

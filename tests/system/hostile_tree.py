@@ -1,6 +1,6 @@
 """Five processes that ignore SIGTERM: a command, its child, its grandchild, one that left the session, and a daemon
 with an empty environment. Each writes its pid to the file named first. `leave`: the command itself then exits with 0;
-`keep-environment`: the daemon keeps its variables; `pause-keeper` and `kill-keeper` do that to the parent."""
+`keep-environment`: the daemon keeps its variables; `pause-supervisor` and `kill-supervisor` do that to the parent."""
 
 import os
 import signal
@@ -39,9 +39,9 @@ if (middle := os.fork()) == 0:
 os.waitpid(middle, 0)
 while len(pids.read_text().split()) < 5:
     time.sleep(0.01)
-if "pause-keeper" in options:
+if "pause-supervisor" in options:
     os.kill(parent, signal.SIGSTOP)
-if "kill-keeper" in options:
+if "kill-supervisor" in options:
     os.kill(parent, signal.SIGKILL)
 if "leave" not in options:
     time.sleep(300)

@@ -1,8 +1,8 @@
 """Killed at any moment, nobody is left: a sample here, a thousand with CAPSULE_CRASH_ALL=1.
 
-Half of the times the runner is killed with -9, half of the times the keeper is told to end the command. The moment is
-anywhere between before the first process was started and long after the last one. Whoever survives is known by a word
-in its command line, which no clearing of an environment takes away.
+Half of the times the runner is killed with -9, half of the times the supervisor is told to end the command. The
+moment is anywhere between before the first process was started and long after the last one. Whoever survives is known
+by a word in its command line, which no clearing of an environment takes away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.system.process import Command, Keeper, end_leftovers
+from capsule.system.process import Command, SupervisorClient, end_leftovers
 from tests.costs import LONG, eventually
 
 from .conftest import output_of
@@ -33,10 +33,10 @@ QUIET = 0.5
 RUNNER = """
 import os, sys
 from pathlib import Path
-from capsule.system.process import Command, Keeper
+from capsule.system.process import Command, SupervisorClient
 place, roll = Path(sys.argv[1]), Path(sys.argv[2])
 command = Command(tuple(sys.argv[3:]), place, dict(os.environ), place / "out", place / "err")
-Keeper(grace=0.2, roll=roll).run(command)
+SupervisorClient(grace=0.2, registry=roll).run(command)
 """
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc here")
@@ -97,13 +97,13 @@ def act(kill: Kill, folder: Path) -> list[int]:
     else:
         argv = (sys.executable, "-I", "-S", str(RESTLESS), kill.word)
         env = {"PATH": os.environ["PATH"]}
-        with Keeper(grace=GRACE) as keeper:
-            keeper.run(Command(argv, place, env, place / "out", place / "err", timeout=kill.moment))
+        with SupervisorClient(grace=GRACE) as supervisor:
+            supervisor.run(Command(argv, place, env, place / "out", place / "err", timeout=kill.moment))
     return left_at_last(kill)
 
 
 def left_at_last(kill: Kill) -> list[int]:
-    """Nobody for a while is nobody: a keeper may have been about to start the command when its runner was killed."""
+    """Wait for a while: a supervisor may have been about to start the command when its runner was killed."""
     deadline, seen = time.monotonic() + LONG, time.monotonic()
     survivors = kill.survivors()
     while time.monotonic() < min(deadline, seen + QUIET):
@@ -130,25 +130,25 @@ def test_what_outlives_both_runner_and_keeper_is_ended_at_the_next_start(tmp_pat
     word = f"0.1{os.getpid()}"
     runner = start_runner(tmp_path, word)
     assert eventually(lambda: (tmp_path / "out").exists() and "all there" in (tmp_path / "out").read_text())
-    (keeper,) = map(int, output_of("pgrep", "-P", str(runner.pid)).split())
-    runner.send_signal(signal.SIGSTOP)  # so that it cannot do anything about the death of its keeper
-    os.kill(keeper, 9)
+    (supervisor,) = map(int, output_of("pgrep", "-P", str(runner.pid)).split())
+    runner.send_signal(signal.SIGSTOP)  # so that it cannot do anything about the death of its supervisor
+    os.kill(supervisor, 9)
     runner.kill()
     runner.wait()
     assert marked(word) != [], "the tree was to outlive them"
     assert end_leftovers(tmp_path / "roll") >= 3
     assert marked(word) == []
     assert list((tmp_path / "roll").iterdir()) == []
-    for pid in bearing(word):  # whoever cleared its environment is beyond finding once the keeper is gone
+    for pid in bearing(word):  # whoever cleared its environment is beyond finding once the supervisor is gone
         end(pid)
 
 
 def test_a_living_runner_is_not_taken_for_a_dead_one(tmp_path: Path) -> None:
     env = {"PATH": os.environ["PATH"]}
-    with Keeper(roll=tmp_path / "roll") as keeper:
+    with SupervisorClient(registry=tmp_path / "roll") as supervisor:
         asked: list[int] = []
         command = Command(("sh", "-c", "echo x; sleep 0.6"), tmp_path, env, tmp_path / "out", tmp_path / "err")
-        ended = keeper.run(command, on_output=lambda: asked.append(end_leftovers(tmp_path / "roll")))
+        ended = supervisor.run(command, on_output=lambda: asked.append(end_leftovers(tmp_path / "roll")))
         assert ended.ok
         assert asked and set(asked) == {0}
     assert list((tmp_path / "roll").iterdir()) == []

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from capsule.core.briefing import Grounds
 from capsule.system import layers
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import PROGRAM, fault_of_its_own
 from tests.costs import given_time
 
@@ -148,9 +148,11 @@ def test_an_environment_that_names_the_checkout_imports_the_places_code(room: Ro
 
 
 @needs_layers
-def test_nothing_survives_a_layered_command(room: Room, dependencies: Grounds, keeper: Keeper, place: Place) -> None:
+def test_nothing_survives_a_layered_command(
+    room: Room, dependencies: Grounds, supervisor: SupervisorClient, place: Place
+) -> None:
     argv = room.argv("sh", "-c", "setsid sleep 296 & sleep 296 & echo said", grounds=dependencies)
-    ended = keeper.run(place.command(*argv, env=room.env))
+    ended = supervisor.run(place.command(*argv, env=room.env))
     assert (ended.why, ended.exit_code, ended.leftovers, place.out) == ("exited", 0, 0, "said\n")
     assert subprocess.run(["pgrep", "-f", "sleep 296"], capture_output=True, check=False).stdout == b""
 
@@ -158,10 +160,10 @@ def test_nothing_survives_a_layered_command(room: Room, dependencies: Grounds, k
 @needs_layers
 def test_a_layered_command_is_given_time_for_its_last_words(room: Room, dependencies: Grounds, place: Place) -> None:
     script = "trap 'echo last words; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
-    with Keeper(grace=3) as keeper:
+    with SupervisorClient(grace=3) as supervisor:
         argv = room.argv("sh", "-c", script, grounds=dependencies)
         ended = given_time(
-            lambda seconds: keeper.run(place.command(*argv, env=room.env, timeout=seconds)),
+            lambda seconds: supervisor.run(place.command(*argv, env=room.env, timeout=seconds)),
             lambda _: place.out.startswith("begun\n"),
         )
     assert (ended.why, ended.exit_code, place.out) == ("timeout", 7, "begun\nlast words\n")
@@ -170,10 +172,10 @@ def test_a_layered_command_is_given_time_for_its_last_words(room: Room, dependen
 @needs_layers
 @pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137)])
 def test_exit_codes_of_a_layered_command_are_its_own(
-    room: Room, dependencies: Grounds, keeper: Keeper, place: Place, script: str, code: int
+    room: Room, dependencies: Grounds, supervisor: SupervisorClient, place: Place, script: str, code: int
 ) -> None:
     argv = room.argv("sh", "-c", script, grounds=dependencies)
-    assert keeper.run(place.command(*argv, env=room.env)).exit_code == code
+    assert supervisor.run(place.command(*argv, env=room.env)).exit_code == code
     assert (place.path / "err").read_text() == ""
 
 

@@ -20,7 +20,7 @@ from capsule.core.briefing import Briefing, Grounds
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
 from capsule.system.mounted_place import MountedPlace, at_its_own_path
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.workspaces.private_git import fill_git_directory
 from capsule.workspaces.shell import SupervisedShell
 
@@ -275,7 +275,9 @@ def test_a_link_in_the_place_does_not_lead_a_mount_elsewhere(project: Project, t
         project.sh("true", grounds=grounds)
 
 
-def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(project: Project, keeper: Keeper) -> None:
+def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(
+    project: Project, supervisor: SupervisorClient
+) -> None:
     result = project.root / ".capsule" / "results" / "x.json"
     grounds = with_fields(project.grounds, writable=(str(result.parent),))
     script = (
@@ -285,7 +287,7 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(project:
     agent = connect(
         Connection(
             name="mine",
-            keeper=keeper,
+            supervisor=supervisor,
             root=project.root,
             command=("sh", "-c", script, "{prompt}"),
             base_env=project.room.env,
@@ -323,10 +325,10 @@ def test_a_place_without_a_checkouts_path_stays_where_it_is(project: Project) ->
 
 @pytest.mark.parametrize(("at_checkout_path", "seen"), [(True, "root"), (False, "place")])
 def test_commands_run_at_the_places_own_path_where_the_settings_say_so(
-    project: Project, keeper: Keeper, at_checkout_path: bool, seen: str
+    project: Project, supervisor: SupervisorClient, at_checkout_path: bool, seen: str
 ) -> None:
     sandbox, env = project.room.sandbox, project.room.env
-    shell = SupervisedShell(keeper, base_env=env, sandbox=sandbox, at_checkout_path=at_checkout_path)
+    shell = SupervisedShell(supervisor, base_env=env, sandbox=sandbox, at_checkout_path=at_checkout_path)
     log = project.room.home / "log"
     command = "pwd; git rev-parse --show-toplevel; git status --short"
     ran = shell.run(command, project.place, log, timeout=30, env={}, grounds=project.grounds)

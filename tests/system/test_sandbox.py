@@ -13,7 +13,7 @@ import pytest
 
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
-from capsule.system.process import Keeper
+from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Level, homes, level
 from tests.costs import given_time
 
@@ -234,9 +234,11 @@ def test_our_own_processes_are_not_to_be_seen(room: Room) -> None:
 
 
 @pytest.mark.sandboxed
-def test_nothing_survives_and_nothing_counts_as_left_running(room: Room, keeper: Keeper, place: Place) -> None:
+def test_nothing_survives_and_nothing_counts_as_left_running(
+    room: Room, supervisor: SupervisorClient, place: Place
+) -> None:
     script = "setsid sh -c 'sleep 297' & sleep 297 & echo said"
-    ended = keeper.run(place.command(*room.argv("sh", "-c", script), env=room.env))
+    ended = supervisor.run(place.command(*room.argv("sh", "-c", script), env=room.env))
     assert (ended.why, ended.exit_code, ended.leftovers) == ("exited", 0, 0)
     assert place.out == "said\n"
     assert subprocess.run(["pgrep", "-f", "sleep 297"], capture_output=True, check=False).stdout == b""
@@ -245,10 +247,10 @@ def test_nothing_survives_and_nothing_counts_as_left_running(room: Room, keeper:
 @pytest.mark.sandboxed
 def test_it_is_given_time_for_its_last_words(room: Room, place: Place) -> None:
     script = "trap 'echo last words; exit 7' TERM; echo begun; while :; do sleep 0.05; done"
-    with Keeper(grace=3) as keeper:
+    with SupervisorClient(grace=3) as supervisor:
         argv = room.argv("sh", "-c", script)
         ended = given_time(
-            lambda seconds: keeper.run(place.command(*argv, env=room.env, timeout=seconds)),
+            lambda seconds: supervisor.run(place.command(*argv, env=room.env, timeout=seconds)),
             lambda _: place.out.startswith("begun\n"),
         )
     assert (ended.why, ended.exit_code) == ("timeout", 7)
@@ -257,14 +259,18 @@ def test_it_is_given_time_for_its_last_words(room: Room, place: Place) -> None:
 
 @pytest.mark.sandboxed
 @pytest.mark.parametrize(("script", "code"), [("exit 5", 5), ("kill -9 $$", 137)])
-def test_exit_codes_are_the_commands_own(room: Room, keeper: Keeper, place: Place, script: str, code: int) -> None:
-    assert keeper.run(place.command(*room.argv("sh", "-c", script), env=room.env)).exit_code == code
+def test_exit_codes_are_the_commands_own(
+    room: Room, supervisor: SupervisorClient, place: Place, script: str, code: int
+) -> None:
+    assert supervisor.run(place.command(*room.argv("sh", "-c", script), env=room.env)).exit_code == code
     assert (place.path / "err").read_text() == ""
 
 
 @pytest.mark.sandboxed
-def test_a_program_that_is_missing_is_left_to_whoever_starts_it(room: Room, keeper: Keeper, place: Place) -> None:
-    ended = keeper.run(place.command(*room.argv("no-such-agent", "-p"), env=room.env))
+def test_a_program_that_is_missing_is_left_to_whoever_starts_it(
+    room: Room, supervisor: SupervisorClient, place: Place
+) -> None:
+    ended = supervisor.run(place.command(*room.argv("no-such-agent", "-p"), env=room.env))
     assert ended.why == "not-started"
     assert "no-such-agent" in ended.detail
 

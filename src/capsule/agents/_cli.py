@@ -30,7 +30,7 @@ from capsule.core.signal import read_result, read_signal
 from capsule.core.text import without_controls
 from capsule.system.environment import for_agents
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
-from capsule.system.process import DID_NOT_EXIT, Command, Ended, Keeper
+from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
 from capsule.system.sandbox import fault_of_its_own
 from capsule.system.stop import Stop
 
@@ -53,7 +53,7 @@ _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
 }
 
 
-class Sandbox(Protocol):
+class SandboxWrapper(Protocol):
     """Wraps a command line so that it can touch only what it may (system/sandbox.py)."""
 
     def around(
@@ -70,7 +70,7 @@ class Sandbox(Protocol):
 
 
 @dataclass(frozen=True)
-class PhaseOptions:
+class AgentPhaseOptions:
     """What the settings say about an agent in one phase."""
 
     model: str = ""
@@ -83,7 +83,7 @@ class Connection:
     """What an agent is made from: its settings, and the means to run a process."""
 
     name: str
-    keeper: Keeper
+    supervisor: SupervisorClient
     root: Path
     model: str = ""
     chosen_model: str = ""
@@ -101,7 +101,7 @@ class Connection:
     """Paths below the user's home that `command` reads, and of each folder the names that are for its own work."""
     prompt: str = "argument"
     env: Mapping[str, str] = field(default_factory=dict)
-    phases: Mapping[str, PhaseOptions] = field(default_factory=dict)
+    phases: Mapping[str, AgentPhaseOptions] = field(default_factory=dict)
     """What differs in single phases."""
     trust_project: bool = False
     """The repository's own agent settings, hooks and tool servers may take part."""
@@ -113,7 +113,7 @@ class Connection:
     """Told what the agent is about while its output grows."""
     redact: Callable[[str], str] = lambda text: text
     """Takes secrets out of what an agent is told."""
-    sandbox: Sandbox | None = None
+    sandbox: SandboxWrapper | None = None
     """What keeps it in its place, where there is one."""
 
 
@@ -233,7 +233,7 @@ class CliAgent(ABC):
                     last_word=partial(self.quiet_allowed, briefing, files),
                 )
                 tell = self.teller(briefing.mission, files)
-                ended = self.connection.keeper.run(command, stop=self.connection.stop, on_output=tell)
+                ended = self.connection.supervisor.run(command, stop=self.connection.stop, on_output=tell)
         return _exited(ended) if ended.why == "idle" and self.has_answered(briefing, files) else ended
 
     def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
@@ -292,8 +292,8 @@ class CliAgent(ABC):
             **briefing.env,
         }
 
-    def _phase(self, briefing: Briefing) -> PhaseOptions:
-        return self.connection.phases.get(briefing.phase, PhaseOptions())
+    def _phase(self, briefing: Briefing) -> AgentPhaseOptions:
+        return self.connection.phases.get(briefing.phase, AgentPhaseOptions())
 
     def teller(self, mission: str, files: Files) -> Callable[[], None]:
         """What is told while it runs: here the last line it printed."""

@@ -48,7 +48,7 @@ Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Reading:
+class StreamResult:
     """What the events come to. No failure means that the CLI said it went well, or said nothing about it."""
 
     text: str
@@ -189,7 +189,7 @@ class StreamAgent(CliAgent):
         return self.quiet_allowed(briefing, files) is not None
 
     @abstractmethod
-    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+    def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         """What the events say; None where they are not this CLI's and stderr does not explain it either."""
 
     def is_final(self, event: Event) -> bool:  # noqa: ARG002
@@ -229,7 +229,7 @@ class StreamAgent(CliAgent):
             files.printed.replace(files.log)
         return super().conclude(ended, files)
 
-    def _badly_ended(self, ended: Ended, reading: Reading) -> Failure | None:
+    def _badly_ended(self, ended: Ended, reading: StreamResult) -> Failure | None:
         """It has not said that anything went wrong, and yet."""
         if ended.why != "exited":
             return None

@@ -19,8 +19,8 @@ from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin
 from capsule.agents._stream import (
     Event,
     Events,
-    Reading,
     StreamAgent,
+    StreamResult,
     added_up,
     amount,
     called,
@@ -102,7 +102,7 @@ _OF_ITS_OWN = (
 _TELLING = ("command", "file_path", "notebook_path", "pattern", "url", "query", "description", "prompt", "skill")
 
 
-class Agent(StreamAgent):
+class ClaudeAgent(StreamAgent):
     binary = "claude"
     kinds = frozenset({"system", "assistant", "user", "result", "stream_event", "rate_limit_event"})
     apart = True
@@ -138,14 +138,16 @@ class Agent(StreamAgent):
             **({"IS_SANDBOX": "1"} if self.connection.sandbox else {}),
         }
 
-    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+    def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         result = events.last("result")
         if result is None and not self.prints_events(events):
             false_start = _false_start(stderr) if ended.exit_code else None
-            return Reading("", false_start) if false_start else None
+            return StreamResult("", false_start) if false_start else None
         if result is None:
-            return Reading(_last_said(events), _still_waiting(events), _identified(_used_so_far(events), events, {}))
-        return Reading(_final_text(result), _worst_failure(events), _usage(events, result))
+            return StreamResult(
+                _last_said(events), _still_waiting(events), _identified(_used_so_far(events), events, {})
+            )
+        return StreamResult(_final_text(result), _worst_failure(events), _usage(events, result))
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "result"
@@ -315,5 +317,5 @@ def _shown(block: dict[str, Any]) -> str:
     return tool_line(block.get("name"), block.get("input"), _TELLING)
 
 
-def connect(connection: Connection) -> Agent:
-    return Agent(connection)
+def connect(connection: Connection) -> ClaudeAgent:
+    return ClaudeAgent(connection)

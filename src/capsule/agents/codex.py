@@ -26,7 +26,18 @@ from typing import Any
 from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin
 from capsule.agents._scratch import borrowed
-from capsule.agents._stream import Event, Events, Reading, StreamAgent, added_up, called, count, table, tables, word
+from capsule.agents._stream import (
+    Event,
+    Events,
+    StreamAgent,
+    StreamResult,
+    added_up,
+    called,
+    count,
+    table,
+    tables,
+    word,
+)
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -52,7 +63,7 @@ _HINTS = {
 _WAITING = "waiting for network"
 
 
-class Agent(StreamAgent):
+class CodexAgent(StreamAgent):
     binary = "codex"
     kinds = frozenset({"thread.started"})
     apart = True
@@ -87,13 +98,13 @@ class Agent(StreamAgent):
             keys = {str(provider.get("env_key")) for provider in self._providers().values()}
             yield {"CODEX_HOME": str(ours), **_known(keys - env.keys(), self.connection.base_env)}
 
-    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+    def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         thread = next((event for event in events.head if event.get("type") == "thread.started"), None)
         if thread is None:
             false_start = _words.false_start("codex", stderr, ended, _HINTS)
-            return Reading("", false_start) if false_start else None
+            return StreamResult("", false_start) if false_start else None
         usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
-        return Reading(_last_message(events), _failure(events), usage)
+        return StreamResult(_last_message(events), _failure(events), usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
         """By the record of each thread: the last count in it is that of the whole thread."""
@@ -191,5 +202,5 @@ def _shown(item: dict[str, Any]) -> str:
     return ""
 
 
-def connect(connection: Connection) -> Agent:
-    return Agent(connection)
+def connect(connection: Connection) -> CodexAgent:
+    return CodexAgent(connection)

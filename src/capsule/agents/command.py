@@ -36,7 +36,7 @@ _ANY_HINT = "agents.{name}.failures says what its output is matched against."
 _POINTER = "Your task is in the file {path}. Read all of it, then do what it says."
 
 
-class Agent(CliAgent):
+class CommandAgent(CliAgent):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self.home = tuple(connection.home)
@@ -130,5 +130,5 @@ def _prompt_path(briefing: Briefing) -> Path:
     return folder / f"{Path(briefing.log).name}.prompt"
 
 
-def connect(connection: Connection) -> Agent:
-    return Agent(connection)
+def connect(connection: Connection) -> CommandAgent:
+    return CommandAgent(connection)

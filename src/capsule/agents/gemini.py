@@ -26,7 +26,18 @@ from typing import Any
 from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin, exit_code
 from capsule.agents._scratch import borrowed
-from capsule.agents._stream import Event, Events, Reading, StreamAgent, added_up, called, count, table, tool_line, word
+from capsule.agents._stream import (
+    Event,
+    Events,
+    StreamAgent,
+    StreamResult,
+    added_up,
+    called,
+    count,
+    table,
+    tool_line,
+    word,
+)
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -52,7 +63,7 @@ _HINTS = {
 }
 
 
-class Agent(StreamAgent):
+class GeminiAgent(StreamAgent):
     binary = "gemini"
     kinds = frozenset({"init", "message", "tool_use", "tool_result", "error", "result"})
     apart = True
@@ -101,12 +112,12 @@ class Agent(StreamAgent):
             _section(_section(settings, "security"), "auth")["useExternal"] = True
         return settings
 
-    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+    def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         result = events.last("result")
         if result is None and not self.prints_events(events):
             false_start = _words.false_start("gemini", stderr, ended, _HINTS)
-            return Reading("", false_start) if false_start else None
-        return Reading(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
+            return StreamResult("", false_start) if false_start else None
+        return StreamResult(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
 
     def recorded_usage(self, scratch: Path) -> Usage:
         """By the record of each chat, in which a message stands again when it has grown: the last of each counts."""
@@ -216,5 +227,5 @@ def _shown(event: Event) -> str:
     return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
 
 
-def connect(connection: Connection) -> Agent:
-    return Agent(connection)
+def connect(connection: Connection) -> GeminiAgent:
+    return GeminiAgent(connection)

@@ -27,8 +27,8 @@ from capsule.agents._cli import Connection, Invocation, not_started
 from capsule.agents._stream import (
     Event,
     Events,
-    Reading,
     StreamAgent,
+    StreamResult,
     amount,
     called,
     count,
@@ -65,7 +65,7 @@ _ENDINGS: Mapping[str, tuple[Kind, str]] = {
 }
 
 
-class Agent(StreamAgent):
+class OpencodeAgent(StreamAgent):
     binary = "opencode"
     kinds = frozenset({"step_start", "step_finish", "text", "tool_use", "reasoning", "error"})
     quiet_after_event = 45.0
@@ -109,12 +109,12 @@ class Agent(StreamAgent):
         )
         return not_started(failure)
 
-    def read(self, events: Events, ended: Ended, stderr: str) -> Reading | None:
+    def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         known = self.prints_events(events)
         failure = _failure(events, ended, _last_logged(stderr))
         if not known and failure is None:
             return None
-        return Reading(_final_text(events), failure, _usage(events))
+        return StreamResult(_final_text(events), failure, _usage(events))
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS
@@ -253,5 +253,5 @@ def _shown(part: dict[str, Any]) -> str:
     return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
 
 
-def connect(connection: Connection) -> Agent:
-    return Agent(connection)
+def connect(connection: Connection) -> OpencodeAgent:
+    return OpencodeAgent(connection)

@@ -32,7 +32,7 @@ _SHIFTING = re.compile(r"\d+(?:\.\d+)?(?= ?m?s\b| (?:second|minute)s?\b)|\b[0-9a
 """What differs from one run to the next: durations, ids of commits, stamps."""
 
 
-class Agent(CliAgent):
+class ScriptedAgent(CliAgent):
     how_to_get_it = "Check the script that agents.scripted.args names."
 
     def __init__(self, connection: Connection) -> None:
@@ -151,5 +151,5 @@ def _read(value: object, kind: type[T]) -> T:
         ) from None
 
 
-def connect(connection: Connection) -> Agent:
-    return Agent(connection)
+def connect(connection: Connection) -> ScriptedAgent:
+    return ScriptedAgent(connection)

@@ -224,12 +224,12 @@ def is_green(project: Project) -> bool:
     import tempfile
 
     from capsule.rules import policy_at
-    from capsule.system.process import Keeper
+    from capsule.system.process import SupervisorClient
     from capsule.workspaces.shell import SupervisedShell
 
     policy, _ = policy_at(project, project.git.resolve("main"))
-    with tempfile.TemporaryDirectory() as folder, Keeper() as keeper:
+    with tempfile.TemporaryDirectory() as folder, SupervisorClient() as supervisor:
         log = Path(folder, "tests.log")
         quiet = {"PYTHONDONTWRITEBYTECODE": "1"}
-        ran = SupervisedShell(keeper, None).run(policy.test, project.root, log, timeout=60, env=quiet)
+        ran = SupervisedShell(supervisor, None).run(policy.test, project.root, log, timeout=60, env=quiet)
     return ran.why == "exited" and ran.exit_code == 0

@@ -266,11 +266,11 @@ def _agents(patient: Patient) -> Iterator[Finding]:
 
 
 def _agent(patient: Patient, name: str) -> str:
-    from capsule.system.process import Keeper
+    from capsule.system.process import SupervisorClient
     from capsule.wiring import agent_maker
 
     root = patient.git.root if patient.git else Path.cwd()
-    agent = agent_maker(patient.loaded.settings, root, Keeper(), None)(name, "")
+    agent = agent_maker(patient.loaded.settings, root, SupervisorClient(), None)(name, "")
     agent.check()
     program = getattr(agent, "program", lambda: name)()
     return shutil.which(program) or "needs no program of its own"

@@ -82,11 +82,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _wording(project: Project, agent: str) -> Wording:
     """How an agent's events read, as its adapter puts it for whoever watches."""
-    from capsule.system.process import Keeper
+    from capsule.system.process import SupervisorClient
     from capsule.wiring import agent_maker
 
     try:
-        adapter = agent_maker(project.settings, project.root, Keeper(), None)(agent, "")
+        adapter = agent_maker(project.settings, project.root, SupervisorClient(), None)(agent, "")
     except CapsuleError:  # one that is in the settings no more
         return lambda _: ""
     wording: Wording = getattr(adapter, "activity", lambda _: "")

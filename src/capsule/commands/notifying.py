@@ -32,7 +32,7 @@ def notified(project: Project, observer: Observer) -> Iterator[Observer]:
         env["PATH"] = absolute_entries(env["PATH"])
     commands = [one for one in chosen if one != BELL]
     post = Post(
-        commands, env, away_from_the_project(env.get("HOME", "")), secrets=redactor.spellings, roll=project.roll
+        commands, env, away_from_the_project(env.get("HOME", "")), secrets=redactor.spellings, registry=project.registry
     )
     name = redactor.text(project.root.name)
     with Notifier(name, post, partial(mission_state, project), bell=BELL in chosen) as notifier:

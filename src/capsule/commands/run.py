@@ -127,7 +127,7 @@ def _run_one(project: Project, tracker: Tracker, item_id: str, args: argparse.Na
     if plan.done:
         from capsule.system.process import end_leftovers
 
-        end_leftovers(project.roll)  # a run that was killed right after its last step had no time to
+        end_leftovers(project.registry)  # a run that was killed right after its last step had no time to
         if args.output == JSON:
             return 0
         print(f"{item_id} is done: merged as {plan.state.facts.get('merged', 'nothing')[:12]}.")

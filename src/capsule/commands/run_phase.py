@@ -69,7 +69,7 @@ def _as_ours(fault: CapsuleError | OSError) -> CapsuleError:
 
 def _run(args: argparse.Namespace) -> Signal | None:
     """None: a dry run."""
-    from capsule.system.process import Keeper
+    from capsule.system.process import SupervisorClient
     from capsule.system.stop import Stop
     from capsule.wiring import agent_maker, open_sandbox, redactor_of
 
@@ -79,10 +79,10 @@ def _run(args: argparse.Namespace) -> Signal | None:
     loaded, words = _settings(args, place)
     briefing = _brief(args, place, words, loaded)
     redactor = redactor_of(loaded.settings, os.environ)
-    with Stop() as stop, Keeper(secrets=redactor.spellings) as keeper:
+    with Stop() as stop, SupervisorClient(secrets=redactor.spellings) as supervisor:
         sandbox = open_sandbox(loaded.settings, os.environ, (place,))
         make = agent_maker(
-            loaded.settings, place, keeper, stop, model=args.model or "", sandbox=sandbox, redact=redactor.text
+            loaded.settings, place, supervisor, stop, model=args.model or "", sandbox=sandbox, redact=redactor.text
         )
         agent = make("", "")
         if args.dry_run:

@@ -70,13 +70,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a later step needs from an action: a commit, a path, a reference."""
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """What all events share. `at` is RFC 3339, UTC."""
 
     at: str
 
 
-class MissionStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="mission_started"):
+class MissionStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="mission_started"):
     mission: str
     item: Item
     workflow: Workflow
@@ -89,7 +89,7 @@ class MissionStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, t
     """What was done before it in the same campaign."""
 
 
-class StepBegun(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
+class StepBegun(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
     key: str
     phase: str
     run: int
@@ -99,7 +99,7 @@ class StepBegun(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="s
     """An agent is started for it."""
 
 
-class StepEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
+class StepEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
     key: str
     phase: str
     run: int
@@ -111,7 +111,7 @@ class StepEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="s
     """The first line of the commit that holds the step."""
 
 
-class Recorded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
+class Recorded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
     """The step is in a commit, with its work, the item's new state, the worklog and the follow-ups."""
 
     key: str
@@ -122,12 +122,12 @@ class Recorded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """Ids of the items that were added."""
 
 
-class Observed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
+class Observed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
     key: str
     observation: Observation
 
 
-class Proposed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
+class Proposed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
     """The merge result, before main moves: whoever comes after a crash finds out whether it did."""
 
     commit: str
@@ -135,7 +135,7 @@ class Proposed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="pr
     onto: str
 
 
-class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
+class Reopened(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
     """A halted mission goes on; `checkpoint` and `item` are set where a human changed the work or the item."""
 
     checkpoint: Checkpoint | None = None
@@ -147,7 +147,7 @@ class Reopened(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """What the human who let it go on had to say."""
 
 
-class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
+class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
     base: str
     checkpoint: Checkpoint
     re_enter: str
@@ -160,7 +160,7 @@ class Rebased(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="reb
     """What the phase is told."""
 
 
-class MovedByHand(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
+class MovedByHand(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
     """A human moved something under us. Where that is the phase, the mission goes on from there, as it was found."""
 
     what: str
@@ -172,16 +172,16 @@ class MovedByHand(Happening, frozen=True, kw_only=True, omit_defaults=True, tag=
     approved: dict[str, Checkpoint] = {}
 
 
-class Salvaged(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):
+class Salvaged(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):
     ref: str
     why: str
 
 
-class Warned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="warned"):
+class Warned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="warned"):
     text: str
 
 
-class Waiting(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
+class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
     """The agent's provider turned it away; it is started again after a pause, and no retry is spent."""
 
     key: str
@@ -189,7 +189,7 @@ class Waiting(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="wai
     seconds: float
 
 
-class Spent(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
+class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
     """What an agent used up that did not come to the end of its phase: it was turned away, or somebody said stop."""
 
     key: str
@@ -197,14 +197,14 @@ class Spent(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="spent
     usage: Usage
 
 
-class Stopped(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
+class Stopped(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
     """The run ended without a verdict (a signal, an agent that could not run); the mission is where it was."""
 
     cause: str
     exit_code: int
 
 
-class RunStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
+class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
     """Somebody works through the queue; the stream is the queue's own."""
 
     cap: int
@@ -212,14 +212,14 @@ class RunStarted(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What a run that was killed had used already: this one goes on with it."""
 
 
-class Spawned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
+class Spawned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
     """An agent was started for the run; written in the same breath as the step's beginning, so every one counts."""
 
     mission: str
     key: str
 
 
-class RunEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
+class RunEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
     why: str
     exit_code: int = 0
     spawns: int = 0
@@ -233,7 +233,7 @@ class RunEnded(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="ru
     """What its agents used up; None is unknown."""
 
 
-class ParentClosed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
+class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
     """What held only what is done was closed in the tracker; in the stream of the campaign."""
 
     item: str
@@ -241,7 +241,7 @@ class ParentClosed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag
     reason: str
 
 
-class Advanced(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
+class Advanced(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
     """How far a campaign is: of one that holds others, how many of these are done, at any depth."""
 
     item: str
@@ -250,18 +250,18 @@ class Advanced(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="pr
     of: int
 
 
-class Discovered(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
+class Discovered(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
     """Work that agents noticed and that is not this item's was put into the tracker: titles by id."""
 
     items: dict[str, str]
 
 
-class Abandoned(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
+class Abandoned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
     how: str
     salvage: str = ""
 
 
-class ItemClosed(Happening, frozen=True, kw_only=True, omit_defaults=True, tag="item_closed"):
+class ItemClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="item_closed"):
     reason: str = ""
 
 

@@ -38,7 +38,7 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     log: str = ""
 
 
-class Standing(StrEnum):
+class EvidenceStatus(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     UNVERIFIED = "unverified"
@@ -50,7 +50,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     check: str
     claimed: str
     observed: str
-    standing: Standing
+    standing: EvidenceStatus
     detail: str = ""
     patience: int | None = None
     """After how many refutations by this check there is no point in trying again; None: as often as retries allow."""
@@ -78,7 +78,7 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def refuted(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    return tuple(piece for piece in evidence if piece.standing is Standing.REFUTED)
+    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED)
 
 
 def as_feedback(evidence: tuple[Evidence, ...]) -> str:

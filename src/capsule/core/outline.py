@@ -21,7 +21,7 @@ HEADING = ":"
 """What the key of a heading begins with: no item can be called so."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class OutlineEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the outline: an item, or the heading of a status."""
 
     key: str
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Something stands below it."""
 
 
-def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[Entry]:
+def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[OutlineEntry]:
     missions = {view.mission: view for view in board.missions}
     entries = _by_status(items, missions) if by_status else _by_family(items, missions)
     gone_through = {run.card.stream for run in board.runs if run.running}
@@ -56,15 +56,15 @@ def _streams(item: str) -> tuple[str, str]:
     return f"{CAMPAIGN}{item}", f"{RUN}run-{item}"
 
 
-def _with_its_run(entry: Entry, gone_through: Container[str]) -> Entry:
+def _with_its_run(entry: OutlineEntry, gone_through: Container[str]) -> OutlineEntry:
     """It runs as long as its run does, also between two missions."""
     runs = entry.item is not None and any(stream in gone_through for stream in _streams(entry.key))
     return msgspec.structs.replace(entry, word=Word.RUNNING) if runs else entry
 
 
-def unfolded(entries: Iterable[Entry], folded: Container[str]) -> list[Entry]:
+def unfolded(entries: Iterable[OutlineEntry], folded: Container[str]) -> list[OutlineEntry]:
     """Without what stands below an entry that is folded."""
-    shown: list[Entry] = []
+    shown: list[OutlineEntry] = []
     hidden_below: int | None = None
     for entry in entries:
         if hidden_below is not None and entry.depth > hidden_below:
@@ -74,10 +74,10 @@ def unfolded(entries: Iterable[Entry], folded: Container[str]) -> list[Entry]:
     return shown
 
 
-def matching(entries: Sequence[Entry], words: str) -> list[Entry]:
+def matching(entries: Sequence[OutlineEntry], words: str) -> list[OutlineEntry]:
     """Those in which every word occurs, each below whatever holds it."""
     wanted = words.lower().split()
-    above: list[Entry] = []
+    above: list[OutlineEntry] = []
     kept: set[str] = set()
     for entry in entries:
         del above[entry.depth :]
@@ -88,7 +88,7 @@ def matching(entries: Sequence[Entry], words: str) -> list[Entry]:
     return [entry for entry in entries if entry.key in kept]
 
 
-def _text(entry: Entry) -> str:
+def _text(entry: OutlineEntry) -> str:
     item = entry.item
     if item is None:
         return ""
@@ -96,7 +96,7 @@ def _text(entry: Entry) -> str:
     return " ".join(known).lower()
 
 
-def _by_status(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[Entry]:
+def _by_status(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
     counts: dict[Status, int] = {}
     for item in items:
@@ -106,11 +106,11 @@ def _by_status(items: Sequence[Item], missions: Mapping[str, MissionView]) -> It
         if item.status is not heading:
             heading = item.status
             words = heading.value.replace("_", " ")
-            yield Entry(key=f"{HEADING}{heading.value}", title=words, of=counts[heading], holds=True)
+            yield OutlineEntry(key=f"{HEADING}{heading.value}", title=words, of=counts[heading], holds=True)
         yield _entry(item, 1, known, missions)
 
 
-def _by_family(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[Entry]:
+def _by_family(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
     in_order = below("", _rooted(known))
     counts = _progress(in_order)
@@ -135,10 +135,10 @@ def _rooted(known: Mapping[str, Item]) -> dict[str, Item]:
     return {item.id: msgspec.structs.replace(item, parent="") if at_the_top[item.id] else item for item in ordered}
 
 
-def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[str, MissionView]) -> Entry:
+def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[str, MissionView]) -> OutlineEntry:
     mission = missions.get(item.id)
     waits = (other for other in item.dependencies if other not in known or known[other].status is not Status.DONE)
-    return Entry(
+    return OutlineEntry(
         key=item.id,
         title=item.title,
         depth=depth,

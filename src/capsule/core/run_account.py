@@ -9,7 +9,7 @@ import msgspec
 from capsule.core.account import MissionAccount
 from capsule.core.budget import Spending, total
 from capsule.core.event import Event, RunEnded, RunStarted, Spawned
-from capsule.core.evidence import Standing
+from capsule.core.evidence import EvidenceStatus
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.standpoint import Word
@@ -132,8 +132,8 @@ def _totals(missions: Sequence[MissionAccount]) -> Totals:
         sent_back=sum(attempt.sent_back for attempt in attempts),
         refuted=sum(attempt.verdict == Verdict.REFUTED for attempt in attempts),
         claims=len(claims),
-        claims_confirmed=claims.count(Standing.CONFIRMED),
-        claims_refuted=claims.count(Standing.REFUTED),
+        claims_confirmed=claims.count(EvidenceStatus.CONFIRMED),
+        claims_refuted=claims.count(EvidenceStatus.REFUTED),
         spending=total(each.whole_spending for each in missions),
         wall_seconds=max(0.0, ended - began),
         busy_seconds=sum(each.busy_seconds for each in missions),

@@ -5,7 +5,7 @@ leave a piece of the other. Of a stream, only what could be the beginning of a s
 once. What is held back may already be covered by a secret that was found: then it is there only to be compared with
 what follows, and `_covered` says how much of it has its mark already.
 
-The keeper uses this, so nothing is imported that would slow its start, `typing` included.
+The supervisor uses this, so nothing is imported that would slow its start, `typing` included.
 """
 
 from __future__ import annotations

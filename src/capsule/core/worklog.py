@@ -12,12 +12,16 @@ from collections.abc import Iterable, Sequence
 from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, Salvaged, StepEnded
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.item import Item, Lineage, acceptance_criteria
 from capsule.core.state import MissionState, replay
 from capsule.core.workflow import Workflow
 
-_MARKS = {Standing.CONFIRMED: "confirmed", Standing.REFUTED: "REFUTED", Standing.UNVERIFIED: "unverified"}
+_MARKS = {
+    EvidenceStatus.CONFIRMED: "confirmed",
+    EvidenceStatus.REFUTED: "REFUTED",
+    EvidenceStatus.UNVERIFIED: "unverified",
+}
 _SHOWN_FILES = 20
 _OURS = "<!-- capsule "
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from capsule.core.errors import CapsuleError, Overlap
 from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
-from capsule.core.evidence import Colour, Evidence, Standing
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus
 from capsule.core.item import Status, same_words
 from capsule.core.ledger import archived
 from capsule.core.signal import Signal, Verdict
@@ -43,7 +43,7 @@ def prep(job: Job) -> Report:
     checkpoint = workspace.checkpoint(job.step.key)
     signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")
     evidence = look(Look(state, job.phase, signal, workspace, world, checkpoint.tree, checkpoint.tree))
-    red = next((piece for piece in evidence if piece.standing is Standing.REFUTED), None)
+    red = next((piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED), None)
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
         signal = parked(red.instead or f"base is red: {red.observed}; {then}\n\n{red.detail}")
@@ -67,7 +67,7 @@ def _merge(job: Job, trunk: Trunk) -> Report:
         if candidate.conflicts:
             return Report(_conflict(job, candidate))
         evidence = _gate(job, candidate)
-        if any(piece.standing is Standing.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
+        if any(piece.standing is EvidenceStatus.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
             return Report(_gate_red(evidence), evidence)
         job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
         try:
@@ -120,7 +120,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     if policy.verify == "off":
         return ()
     if not policy.test:
-        return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
+        return (Evidence("gate", said, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED),)
     look = Look(job.state, job.phase, passed(""), job.workspace, job.world, candidate.tree, candidate.tree)
     job.workspace.snapshot()
     try:
@@ -128,7 +128,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     finally:
         job.workspace.put_right()  # tests that were stopped may have planted something too
         job.workspace.stand_down()
-    standing = Standing.CONFIRMED if seen.colour is Colour.GREEN else Standing.REFUTED
+    standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
     return (
         Evidence(
             "gate", said, f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}", standing, seen.tail

@@ -19,7 +19,7 @@ import msgspec
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
-from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, Observation, Standing, refuted
+from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.hazards import hazards
 from capsule.core.item import Status, with_values
 from capsule.core.signal import Signal, Verdict
@@ -96,7 +96,9 @@ def look(claim: Look) -> tuple[Evidence, ...]:
 def _hopeless(check: str, fault: NeedsPerson) -> Evidence:
     """Nothing was run, and no agent can change that: parked at once."""
     words = f"{fault.message} {fault.hint}".strip()
-    return Evidence(check, "the tests can be run", fault.message, Standing.REFUTED, words, patience=0, instead=words)
+    return Evidence(
+        check, "the tests can be run", fault.message, EvidenceStatus.REFUTED, words, patience=0, instead=words
+    )
 
 
 def observation_key(tree: str, command: str) -> str:
@@ -181,12 +183,12 @@ def _then(claim: Look) -> str:
 
 
 def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str = "") -> Evidence:
-    standing = Standing.CONFIRMED if holds else Standing.REFUTED
+    standing = EvidenceStatus.CONFIRMED if holds else EvidenceStatus.REFUTED
     return Evidence(check, claimed, observed, standing, "" if holds else detail)
 
 
 def _unverified(check: str, claimed: str) -> Evidence:
-    return Evidence(check, claimed, "no test command is known, so nothing was run", Standing.UNVERIFIED)
+    return Evidence(check, claimed, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED)
 
 
 def _seen(observation: Observation) -> str:
@@ -299,8 +301,8 @@ def _or_warning(claim: Look, piece: Evidence) -> Evidence:
     """Where tests live inside source files, which files were touched says little: a warning, not a refutation."""
     policy = claim.state.policy
     why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
-    if piece.standing is Standing.REFUTED and why:
-        return Evidence(piece.check, piece.claimed, f"{piece.observed} ({why})", Standing.UNVERIFIED)
+    if piece.standing is EvidenceStatus.REFUTED and why:
+        return Evidence(piece.check, piece.claimed, f"{piece.observed} ({why})", EvidenceStatus.UNVERIFIED)
     return piece
 
 

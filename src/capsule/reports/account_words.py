@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from capsule.core.account import INTERRUPTED, UNDER_WAY, AttemptAccount, Diff, MissionAccount, Round, Where
 from capsule.core.board import MARKS, Mark
 from capsule.core.budget import Spending, duration, in_words, price
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.run_account import RunAccount, Totals
 from capsule.core.stamps import moment
 from capsule.core.standpoint import DELIVERED, SUCCESSES, Word, let_pass
@@ -42,9 +42,9 @@ VERDICTS = {
     UNDER_WAY: Look(LIVE, Mark.NOW),
 }
 STANDINGS = {
-    Standing.CONFIRMED: Look(GOOD, "✓"),
-    Standing.REFUTED: Look(BAD, "✗"),
-    Standing.UNVERIFIED: Look(WARN, "?"),
+    EvidenceStatus.CONFIRMED: Look(GOOD, "✓"),
+    EvidenceStatus.REFUTED: Look(BAD, "✗"),
+    EvidenceStatus.UNVERIFIED: Look(WARN, "?"),
 }
 WORDS: dict[str, str] = {
     Word.MERGED: GOOD,
@@ -84,7 +84,7 @@ def caveat(attempt: AttemptAccount) -> str:
     """Why a success is to be taken with a pinch of salt; '' where it was checked, and held."""
     if let_pass(attempt.verdict, attempt.evidence):
         return LET_PASS
-    confirmed = any(piece.standing is Standing.CONFIRMED for piece in attempt.evidence)
+    confirmed = any(piece.standing is EvidenceStatus.CONFIRMED for piece in attempt.evidence)
     to_be_checked = attempt.verdict in SUCCESSES and (attempt.agent or attempt.evidence)
     return UNCHECKED if to_be_checked and not confirmed else ""
 
@@ -195,7 +195,7 @@ def ends(rows: Sequence[Row], shown: int = SHOWN) -> tuple[Sequence[Row], int, S
 
 def proof(piece: Evidence, most: int = 12) -> str:
     """The end of what was seen, where it speaks against the claim."""
-    if piece.standing is not Standing.REFUTED:
+    if piece.standing is not EvidenceStatus.REFUTED:
         return ""
     return "\n".join(piece.detail.strip().splitlines()[-most:])
 

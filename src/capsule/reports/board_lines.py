@@ -12,8 +12,8 @@ from capsule.core.board import Board, MissionView, RunView
 from capsule.core.budget import duration
 from capsule.core.cards import Attempt
 from capsule.core.event import Waiting
-from capsule.core.evidence import Standing
-from capsule.core.outline import Entry
+from capsule.core.evidence import EvidenceStatus
+from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
 from capsule.core.standpoint import ENDED, HALTED, Word, let_pass
 from capsule.core.text import sentence
@@ -75,9 +75,9 @@ def mission_lines(view: MissionView) -> Iterator[str]:
 
 def attempt_sentence(attempt: Attempt) -> str:
     """What was claimed, and what was seen: `execute#1 claimed PASS, and is REFUTED: the tests are red`."""
-    refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is Standing.REFUTED]
-    unsure = sum(piece.standing is Standing.UNVERIFIED for piece in attempt.evidence)
-    held = sum(piece.standing is Standing.CONFIRMED for piece in attempt.evidence)
+    refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]
+    unsure = sum(piece.standing is EvidenceStatus.UNVERIFIED for piece in attempt.evidence)
+    held = sum(piece.standing is EvidenceStatus.CONFIRMED for piece in attempt.evidence)
     judged = f"claimed {attempt.claimed}, and is {attempt.verdict}" if attempt.agent else f"is {attempt.verdict}"
     if refuted:
         though = f", {LET_PASS}" if let_pass(attempt.verdict, attempt.evidence) else ""
@@ -101,7 +101,7 @@ def run_sentence(run: RunView) -> str:
     return f"ended: {clean(ended.why)}{f' ({told})' if told else ''}, {agents}"
 
 
-def item_lines(entries: Iterable[Entry]) -> Iterator[str]:
+def item_lines(entries: Iterable[OutlineEntry]) -> Iterator[str]:
     """An outline: each below what holds it, and what is known of it in words."""
     for entry in entries:
         indent = "  " * min(entry.depth, 8)

@@ -7,7 +7,7 @@ from html import escape
 
 from capsule.core.account import AttemptAccount, Diff, FileChange, MissionAccount, Round
 from capsule.core.budget import duration
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.reports import account_words as words
 from capsule.reports.html_pieces import block, chip, line, shares, sign, skipped, table, tiles, with_code
 from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
@@ -57,7 +57,7 @@ def _starts(account: MissionAccount) -> str:
 def _figures(account: MissionAccount) -> str:
     spent = account.whole_spending
     pieces = [piece.standing for attempt in account.attempts for piece in attempt.evidence]
-    held, broken = pieces.count(Standing.CONFIRMED), pieces.count(Standing.REFUTED)
+    held, broken = pieces.count(EvidenceStatus.CONFIRMED), pieces.count(EvidenceStatus.REFUTED)
     open_ = len(pieces) - held - broken
     sent_back = words.count(account.sent_back, "time")
     rows = [

@@ -1,7 +1,7 @@
 """Somebody is called when a mission waits, is done or has stopped: by the terminal's bell, by a command of theirs.
 
 Missions do not wait for that: a thread of its own runs one command after the other, each with a time limit and under a
-keeper, so that nothing of it is left running. Only the end of a run waits, for what has not been told yet. Whatever
+supervisor, so that nothing of it is left running. Only the end of a run waits, for what has not been told yet. Whatever
 goes wrong with a command is said in one line, once; the mission does not hear of it.
 """
 
@@ -25,7 +25,7 @@ from capsule.core.notification import TELLING, Notification, notification, told_
 from capsule.core.state import MissionState
 from capsule.core.text import one_line
 from capsule.system.files import tail_bytes
-from capsule.system.process import Command, Ended, Keeper
+from capsule.system.process import Command, Ended, SupervisorClient
 
 LIMIT = 10.0
 """Seconds that a command may take, and that the end of a run waits for those that have not come to their end."""
@@ -44,13 +44,13 @@ class Post:
         cwd: Path,
         *,
         secrets: Sequence[str] = (),
-        roll: Path | None = None,
+        registry: Path | None = None,
         limit: float = LIMIT,
     ) -> None:
-        """No `secrets` are shown where the last words of a command that failed are; `roll` as for any keeper."""
+        """Take `secrets` out of the last words of a command that failed."""
         self._commands = commands
         self._env, self._cwd = env, cwd
-        self._secrets, self._roll = secrets, roll
+        self._secrets, self._roll = secrets, registry
         self._limit = limit
         self._letters: queue.SimpleQueue[tuple[bytes, Mapping[str, str]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -75,7 +75,7 @@ class Post:
     def close(self, *, wait: bool = True) -> None:
         """What was sent is delivered, as far as the time limit allows. Closing twice is closing once.
 
-        Without waiting the end of our process is the end of the keeper, and of all that it keeps.
+        Without waiting the end of our process is the end of the supervisor, and of all that it keeps.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -104,8 +104,8 @@ class Post:
     def _run(self, command: str, letter: bytes, env: Mapping[str, str], folder: Path, limit: float) -> str:
         stdin, output = folder / "event.json", folder / "output"
         stdin.write_bytes(letter)
-        with Keeper(grace=GRACE, secrets=self._secrets, roll=self._roll) as keeper:
-            ended = keeper.run(
+        with SupervisorClient(grace=GRACE, secrets=self._secrets, registry=self._roll) as supervisor:
+            ended = supervisor.run(
                 Command(
                     argv=("sh", "-c", command),
                     cwd=self._cwd,

@@ -33,7 +33,7 @@ from capsule.core.event import (
     Warned,
     is_mission,
 )
-from capsule.core.evidence import Colour, Evidence, Standing
+from capsule.core.evidence import Colour, Evidence, EvidenceStatus
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
 from capsule.core.standpoint import let_pass, unverified
@@ -50,7 +50,11 @@ _COLOURS = {
     Verdict.NEEDS_WORK: "yellow",
     Verdict.BLOCKED: "yellow",
 }
-_SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
+_SIGNS = {
+    EvidenceStatus.CONFIRMED: ("✓", "green"),
+    EvidenceStatus.REFUTED: ("✗", "red"),
+    EvidenceStatus.UNVERIFIED: ("?", "yellow"),
+}
 _INDENT = " " * 8
 SIGN_OF_LIFE = 15.0
 NO_LIMITS = Budget()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from capsule.core.event import MissionStarted, Recorded, RunStarted, Spawned, StepBegun, StepEnded
-from capsule.core.evidence import Standing
+from capsule.core.evidence import EvidenceStatus
 from capsule.core.schedule import BREAKER, Tally
 from capsule.core.signal import Verdict
 from capsule.core.workflow import Contract
@@ -82,7 +82,7 @@ class QueueReport(PlainReport):
         painted = self._verdict(event, word)
         self._stream.write(f"{_tag(mission, event.phase)} Result: {painted} — {clean(said)}\n")
         for piece in outcome.evidence:
-            if piece.standing is not Standing.CONFIRMED:
+            if piece.standing is not EvidenceStatus.CONFIRMED:
                 self._evidence(piece)
         self._failure(outcome, "  ")
         for warning in outcome.warnings:

@@ -28,7 +28,7 @@ from capsule.core.event import (
     Waiting,
     Warned,
 )
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.standpoint import (
     DELIVERED,
     Situation,
@@ -43,7 +43,11 @@ from capsule.core.state import MissionState, replay
 from capsule.reports.account_words import agents_used
 from capsule.reports.style import Style, clean, printable
 
-_SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
+_SIGNS = {
+    EvidenceStatus.CONFIRMED: ("✓", "green"),
+    EvidenceStatus.REFUTED: ("✗", "red"),
+    EvidenceStatus.UNVERIFIED: ("?", "yellow"),
+}
 _VERDICTS = {"PASS": "green", "MORE": "green", "SKIPPED": "dim", "NEEDS_WORK": "yellow", "BLOCKED": "yellow"}
 _WORDS = {Word.MERGED: "green", Word.PARKED: "yellow", Word.INTERRUPTED: "yellow", Word.STOPPED: "red"}
 _PROOF_LINES = 6
@@ -281,7 +285,7 @@ def _evidence(piece: Evidence, style: Style, width: int) -> Iterator[str]:
     first, *rest = _wrapped(f"claimed: {piece.claimed}; seen: {piece.observed}", width - 2, "  ")
     yield f"  {style.paint(colour, sign)} {first.lstrip()}"
     yield from (f"  {line}" for line in rest)
-    if piece.standing is Standing.REFUTED:
+    if piece.standing is EvidenceStatus.REFUTED:
         for line in printable(piece.detail).strip().splitlines()[-_PROOF_LINES:]:
             yield style.paint("dim", f"    | {line.expandtabs(4)[: width - 6]}".rstrip())
 

@@ -31,9 +31,9 @@ from capsule.system.git_objects import (
     Checkout,
     Commit,
     Difference,
-    Entry,
     Identity,
     RefMove,
+    TreeEntry,
     as_instruction,
     read_checkout,
     read_commit,
@@ -75,7 +75,7 @@ class NotARepository(CapsuleError):
     """There is no git repository to work in."""
 
 
-class Answer(NamedTuple):
+class GitResult(NamedTuple):
     code: int
     out: bytes
     err: str
@@ -100,8 +100,8 @@ class Git:
         self._commits: dict[str, Commit] = {}
         self._made: dict[str, str] = {}
         """The trees of commits that we made ourselves."""
-        self._folders: dict[str, list[Entry]] = {}
-        self._files: tuple[str, list[Entry]] = ("", [])
+        self._folders: dict[str, list[TreeEntry]] = {}
+        self._files: tuple[str, list[TreeEntry]] = ("", [])
         self._differences: dict[tuple[str, str], list[Difference]] = {}
 
     @classmethod
@@ -140,7 +140,7 @@ class Git:
         input: bytes | None = None,
         ok: Sequence[int] = (0,),
         umask: int = -1,
-    ) -> Answer:
+    ) -> GitResult:
         """A command about files, trees and commits, by id. `umask`: for files that are not our own."""
         place = worktree or self.root
         environment = self._content_environment | {"GIT_WORK_TREE": str(place)} | dict(env or {})
@@ -155,7 +155,7 @@ class Git:
         input: bytes | None = None,
         ok: Sequence[int] = (0,),
         umask: int | None = None,
-    ) -> Answer:
+    ) -> GitResult:
         """A command about refs and worktrees, seen from the main worktree or from another one's git directory.
 
         What it writes is the user's, by their umask, unless another `umask` is given.
@@ -278,7 +278,7 @@ class Git:
 
     # Trees and files
 
-    def list_tree(self, tree: str, *, recursive: bool = False) -> list[Entry]:
+    def list_tree(self, tree: str, *, recursive: bool = False) -> list[TreeEntry]:
         """The rows of one folder, which are remembered, or every file below it, of which only the last list is kept."""
         if recursive:
             if self._files[0] != tree:
@@ -289,11 +289,11 @@ class Git:
             self._folders[folder] = self._list_tree(folder)
         return self._folders[folder]
 
-    def _list_tree(self, *args: str) -> list[Entry]:
+    def _list_tree(self, *args: str) -> list[TreeEntry]:
         rows = self.content("ls-tree", "-z", "--full-tree", *args).out.split(b"\0")
         return [read_entry(row) for row in rows if row]
 
-    def make_tree(self, entries: Iterable[Entry]) -> str:
+    def make_tree(self, entries: Iterable[TreeEntry]) -> str:
         rows = list(entries)
         given = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in rows)
         tree = self.content("mktree", "-z", input=given).out.decode().strip()
@@ -405,7 +405,7 @@ class Git:
         ok: Sequence[int],
         *,
         umask: int,
-    ) -> Answer:
+    ) -> GitResult:
         self.calls += 1
         answer = _spawn(args, environment, cwd, given, umask)
         lock = git_locks.in_the_way(answer.err) if answer.code else None
@@ -424,7 +424,7 @@ class Git:
         return answer
 
 
-def _missing(args: Sequence[str], answer: Answer, environment: Mapping[str, str], cwd: Path) -> str:
+def _missing(args: Sequence[str], answer: GitResult, environment: Mapping[str, str], cwd: Path) -> str:
     """The first object that a failed command named, or complained about, and that is not there; '' if all are."""
 
     def kinds(names: Iterable[str]) -> dict[str, str]:
@@ -440,7 +440,7 @@ def _missing(args: Sequence[str], answer: Answer, environment: Mapping[str, str]
 
 def _spawn(
     args: Sequence[str], environment: Mapping[str, str], cwd: Path, given: bytes | None = None, umask: int = -1
-) -> Answer:
+) -> GitResult:
     """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
     try:
         done = subprocess.run(
@@ -459,7 +459,7 @@ def _spawn(
         raise _cannot_start(cwd) from error
     except subprocess.TimeoutExpired as error:
         raise GitFailed(f"git {args[0]} did not end within {TIMEOUT:.0f} s") from error
-    return Answer(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 
 @cache
@@ -507,7 +507,7 @@ def _checkout_of(start: Path, common_dir: Path) -> Path:
     return place.parents[2] if place.parts[-3:-1] == (".capsule", "worktrees") else common_dir
 
 
-def _rev_parse(start: Path, *what: str) -> Answer:
+def _rev_parse(start: Path, *what: str) -> GitResult:
     return _spawn(("rev-parse", "--path-format=absolute", *what), git_environment.as_the_user(), start)
 
 
@@ -531,7 +531,7 @@ def _setting(common_dir: Path, name: str) -> str:
     return os.fsdecode(_spawn(command, git_environment.as_the_user(), common_dir).out).removesuffix("\n")
 
 
-def _no_repository(start: Path, answer: Answer) -> CapsuleError:
+def _no_repository(start: Path, answer: GitResult) -> CapsuleError:
     if "not a git repository" in answer.err:
         return NotARepository(f"{start} is not in a git repository.", "git init")
     if "bare repository" in answer.err or "work tree" in answer.err:
@@ -547,7 +547,7 @@ def _bare(start: Path, git_dir: Path) -> NotARepository:
     return NotARepository(f"{start} is in a bare repository.", hint if theirs else f"{hint}: git worktree add ../main")
 
 
-def _cause(answer: Answer) -> str:
+def _cause(answer: GitResult) -> str:
     """The line that says why: the first fatal or error one, else the last."""
     lines = [line.strip() for line in answer.err.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]

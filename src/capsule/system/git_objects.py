@@ -22,7 +22,7 @@ CAPSULE = Identity("Capsule", "capsule@localhost")
 """Whose commits those are that no person sees on a branch."""
 
 
-class Entry(NamedTuple):
+class TreeEntry(NamedTuple):
     """One row of a tree or of an index."""
 
     mode: str
@@ -89,10 +89,10 @@ def read_checkout(record: bytes) -> Checkout:
     return Checkout(Path(os.fsdecode(rows[b"worktree"])), rows.get(b"HEAD", b"").decode(), branch)
 
 
-def read_entry(row: bytes) -> Entry:
+def read_entry(row: bytes) -> TreeEntry:
     facts, path = row.split(b"\t", 1)
     mode, kind, oid = facts.decode().split()
-    return Entry(mode, kind, oid, path)
+    return TreeEntry(mode, kind, oid, path)
 
 
 def read_difference(head: bytes, path: bytes) -> Difference:

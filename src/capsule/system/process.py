@@ -1,11 +1,12 @@
 """Running a command to its end, with a time-out, and nothing left behind.
 
-A `Keeper` here is the runner's handle on the keeper process (see keeper.py), started at the first command and kept for
-the next ones. `run` sends one request and then waits in one `select` for whatever comes first: the keeper's answer, a
-requested stop, the time-out, or the next look at how far the output files have grown. Output goes to files, by way of
-the keeper, which takes out the secrets; it is never read here, so a command may write gigabytes at no cost in memory.
+A `SupervisorClient` here is the runner's handle on the supervisor process (see supervisor.py), started at the first
+command and kept for the next ones. `run` sends one request and then waits in one `select` for whatever comes first:
+the supervisor's answer, a requested stop, the time-out, or the next look at how far the output files have grown.
+Output goes to files, by way of the supervisor, which takes out the secrets; it is never read here, so a command may
+write gigabytes at no cost in memory.
 
-What the world does wrong is an `Ended`, never an exception: a missing program, a time-out, even a keeper that was
+What the world does wrong is an `Ended`, never an exception: a missing program, a time-out, even a supervisor that was
 killed by what it was keeping. In that last case we sweep for ourselves: all with our marker, and their descendants.
 """
 
@@ -25,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from capsule.system import keeper
-from capsule.system.roll import Entry, dead, enter
+from capsule.system import supervisor
+from capsule.system.pid_registry import Registration, abandoned, register
 from capsule.system.stop import Stop
 from capsule.system.umask import of_the_user
 
@@ -36,11 +37,12 @@ LOOK_INTERVAL = 0.25
 # As long as this it must have been silent to be asked whether it has said its last word.
 SETTLED = 1.0
 _LOOKS_TO_BE_SURE = 12
-# A keeper asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
-PATIENCE = keeper.KILL_LIMIT + 5.0
-# Imported rather than started as a script, because a script is compiled anew each time: half of the keeper's start-up.
-_KEEP = "import sys; sys.path.append(sys.argv.pop(1)); from capsule.system import keeper; keeper.main()"
-_PACKAGES = Path(keeper.__file__).parents[2]
+# A supervisor asked to stop answers within its grace and its kill limit; one that does not is stopped itself, or worse.
+PATIENCE = supervisor.KILL_LIMIT + 5.0
+# Imported rather than started as a script, because a script is compiled anew each time: half of the supervisor's
+# start-up.
+_KEEP = "import sys; sys.path.append(sys.argv.pop(1)); from capsule.system import supervisor; supervisor.main()"
+_PACKAGES = Path(supervisor.__file__).parents[2]
 
 DID_NOT_EXIT = "it did not exit after its last word, and was ended"
 
@@ -77,10 +79,10 @@ class Ended:
         return self.why == "exited" and self.exit_code == 0
 
 
-class Keeper:
+class SupervisorClient:
     """Runs commands one after the other, and guarantees that none outlives its turn, or us.
 
-    No file that a command prints to will hold any of the `secrets`. While it runs it is on the `roll`, a folder, so
+    No file that a command prints to will hold any of the `secrets`. While it runs it is on the `registry`, a folder, so
     that `end_leftovers` can do its work should both be killed.
     """
 
@@ -90,11 +92,11 @@ class Keeper:
         grace: float = GRACE,
         subreaper: bool = True,
         secrets: Sequence[str] = (),
-        roll: Path | None = None,
+        registry: Path | None = None,
     ) -> None:
         self._grace = grace
-        self._roll = roll
-        self._entry: Entry | None = None
+        self._roll = registry
+        self._entry: Registration | None = None
         self._secrets = [secret for secret in secrets if secret and _sendable(secret)]
         self._options = () if subreaper else ("without-subreaper",)
         self._marker = os.urandom(8).hex()
@@ -109,13 +111,13 @@ class Keeper:
         if fault := _fault(command):
             return Ended(None, None, "not-started", 0.0, 0, fault)
         try:
-            return self._converse(command, _Watch(command, stop, on_output))
+            return self._run_supervised(command, _Watch(command, stop, on_output))
         except BaseException:
             self.close()  # whatever went wrong on our side, the command must not outlive this call
             raise
 
     def close(self) -> None:
-        """Ends the keeper, and with it everything below it. Closing twice is closing once."""
+        """Ends the supervisor, and with it everything below it. Closing twice is closing once."""
         process, self._process, self._heard = self._process, None, b""
         if process is None:
             return
@@ -131,9 +133,9 @@ class Keeper:
         _close(process.stderr)
         entry, self._entry = self._entry, None
         if entry:
-            entry.strike()
+            entry.unregister()
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> SupervisorClient:
         return self
 
     def __exit__(
@@ -143,13 +145,13 @@ class Keeper:
 
     # ── the conversation ──
 
-    def _converse(self, command: Command, watch: _Watch) -> Ended:
+    def _run_supervised(self, command: Command, watch: _Watch) -> Ended:
         process = self._started()
         pid = 0
         try:
             _send(process, *_request(command, self._marker, self._secrets))
             while True:
-                line = self._hear(process, watch)
+                line = self._receive(process, watch)
                 match line.split():
                     case ["started", number]:
                         pid = int(number)
@@ -160,7 +162,7 @@ class Keeper:
                     case _:
                         self._ask_to_stop(process, watch)
         except (BrokenPipeError, EOFError):
-            return self._bereaved(process, watch, pid)
+            return self._supervisor_died(process, watch, pid)
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._process and self._process.poll() is not None:
@@ -180,10 +182,10 @@ class Keeper:
                 start_new_session=True,
                 umask=of_the_user(),
             )
-            self._entry = enter(self._roll, self._marker) if self._roll else None
+            self._entry = register(self._roll, self._marker) if self._roll else None
         return self._process
 
-    def _hear(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
+    def _receive(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
         """The next line, or "" when the watch has something to say first."""
         assert process.stdout is not None
         while b"\n" not in self._heard:
@@ -204,14 +206,14 @@ class Keeper:
         watch.ask(self._grace + PATIENCE)
         _send(process, "stop", str(self._grace))
 
-    def _bereaved(self, process: subprocess.Popen[bytes], watch: _Watch, pid: int) -> Ended:
-        """The keeper died under us. What it kept is now nobody's child, so we look for it ourselves."""
+    def _supervisor_died(self, process: subprocess.Popen[bytes], watch: _Watch, pid: int) -> Ended:
+        """The supervisor died under us. What it kept is now nobody's child, so we look for it ourselves."""
         code = process.wait()
         stderr = process.stderr.read() if process.stderr else b""
         swept = sweep(MARKER, self._marker, session=pid)
         self.close()
         last_words = stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        detail = f"the keeper process died ({_describe(code)}); {swept} processes it kept were ended"
+        detail = f"the supervisor process died ({_describe(code)}); {swept} processes it kept were ended"
         detail = f"{detail}: {last_words}" if last_words else detail
         return replace(watch.ended(detail=detail), signal=int(signal.SIGKILL), leftovers=swept)
 
@@ -322,16 +324,16 @@ class _Watch:
 def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
     """Kills all whose environment holds the marker (or of that session) and their descendants; returns how many.
 
-    For when no keeper is left to do it better: a process that cleared its environment and left the session is missed.
-    Never ourselves or an ancestor.
+    For when no supervisor is left to do it better: a process that cleared its environment and left the session is
+    missed. Never ourselves or an ancestor.
     """
     swept: set[int] = set()
-    deadline = time.monotonic() + keeper.KILL_LIMIT
+    deadline = time.monotonic() + supervisor.KILL_LIMIT
     quiet = 0
     while quiet < _LOOKS_TO_BE_SURE and time.monotonic() < deadline:
         found = set()
         for pid in _marked(marker_name, marker_value, session):  # each as soon as it is seen
-            keeper.kill(pid, signal.SIGKILL)
+            supervisor.kill(pid, signal.SIGKILL)
             found.add(pid)
         swept |= found
         quiet = 0 if found else quiet + 1
@@ -339,26 +341,26 @@ def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
     return len(swept)
 
 
-def end_leftovers(roll: Path) -> int:
+def end_leftovers(registry: Path) -> int:
     """Ends what runners and keepers that are no more left running; returns how many processes that were."""
     swept = 0
-    for entry in dead(roll):
+    for entry in abandoned(registry):
         swept += sweep(MARKER, entry.marker)
-        entry.strike()
+        entry.unregister()
     return swept
 
 
 def _marked(name: str, value: str, session: int) -> Iterator[int]:
     """Who was there at the first look, with all below them; then, each as soon as it is seen, whoever came since."""
-    table = keeper.process_table()
-    spared = _ourselves(table)
-    roots = {pid for pid, row in table.items() if session and row[1] == session} | set(keeper.bearers(name, value))
-    below = roots | keeper.descendants(table, roots)
+    table = supervisor.process_table()
+    spared = _own_pids(table)
+    roots = {pid for pid, row in table.items() if session and row[1] == session} | set(supervisor.bearers(name, value))
+    below = roots | supervisor.descendants(table, roots)
     yield from (pid for pid in below - spared if pid in table and not table[pid][2])
-    yield from (pid for pid in keeper.bearers(name, value) if pid not in spared)
+    yield from (pid for pid in supervisor.bearers(name, value) if pid not in spared)
 
 
-def _ourselves(table: keeper.ProcessTable) -> set[int]:
+def _own_pids(table: supervisor.ProcessTable) -> set[int]:
     line, pid = set[int](), os.getpid()
     while pid in table and pid not in line:
         line.add(pid)
@@ -397,7 +399,7 @@ def _more(fd: int) -> bytes:
 
 
 def _resume(process: subprocess.Popen[bytes]) -> None:
-    """A child may have stopped its keeper (SIGSTOP cannot be ignored); one that is stopped obeys nobody."""
+    """A child may have stopped its supervisor (SIGSTOP cannot be ignored); one that is stopped obeys nobody."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
 

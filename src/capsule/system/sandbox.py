@@ -30,10 +30,10 @@ protected in it is made a mount point of its own.
 **Root is not special inside.** Bubblewrap leaves root its capabilities, and with them the means to mount everything
 writable again. They are dropped, but for those that `tar`, `install` and package managers need on files of their own.
 
-**Stopping is two-fold.** Bubblewrap has to die with the keeper, and takes everything in its process namespace along.
-A polite SIGTERM, though, is for the command: bubblewrap itself is told to ignore it, or no agent would ever get the
-time to say its last words. And the namespace's first process is a shell that ends with the command: bubblewrap's own
-one is still there when bubblewrap has gone, and would be counted as something that the agent left running.
+**Stopping is two-fold.** Bubblewrap has to die with the supervisor, and takes everything in its process namespace
+along. A polite SIGTERM, though, is for the command: bubblewrap itself is told to ignore it, or no agent would ever get
+the time to say its last words. And the namespace's first process is a shell that ends with the command: bubblewrap's
+own one is still there when bubblewrap has gone, and would be counted as something that the agent left running.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from capsule.trackers._backlog_layout import (
     laid_out,
     value_and_comment,
 )
-from capsule.trackers._backlog_page import Page, documents_in, number_of, opened
+from capsule.trackers._backlog_page import BacklogPage, documents_in, number_of, opened
 from capsule.trackers._backlog_read import stated_last_id
 from capsule.trackers._backlog_scalars import literal, meant, scalar, written
 
@@ -36,7 +36,7 @@ Cut = tuple[int, int, str]
 """From where to where, and what comes there instead."""
 
 
-class Plan(msgspec.Struct):
+class EditPlan(msgspec.Struct):
     """What a list of assignments means for one file. Items are meant by their number in it."""
 
     last_id: int
@@ -48,7 +48,7 @@ class Plan(msgspec.Struct):
         return not (self.changed or self.gone or self.added)
 
 
-def carried_out(page: Page, plan: Plan) -> str:
+def carried_out(page: BacklogPage, plan: EditPlan) -> str:
     """The text of the file as the plan leaves it."""
     if page.items and page.dashed is None:
         raise _unreadable(page)
@@ -59,7 +59,7 @@ def carried_out(page: Page, plan: Plan) -> str:
     return text
 
 
-def _item_cuts(page: Page, plan: Plan) -> Iterator[Cut]:
+def _item_cuts(page: BacklogPage, plan: EditPlan) -> Iterator[Cut]:
     eol = eol_of(page.text)
     for number, values in plan.changed.items():
         start, end = _own_lines(page, number)
@@ -75,7 +75,7 @@ def _item_cuts(page: Page, plan: Plan) -> Iterator[Cut]:
         yield _emptied(page)
 
 
-def _own_lines(page: Page, number: int) -> tuple[int, int]:
+def _own_lines(page: BacklogPage, number: int) -> tuple[int, int]:
     layout = page.layout
     if layout is None:
         raise _unreadable(page)
@@ -83,7 +83,7 @@ def _own_lines(page: Page, number: int) -> tuple[int, int]:
     return start, start + content_end(page.text[start:end], layout.indent)
 
 
-def _with_its_surroundings(page: Page, number: int, *, at_the_end: bool) -> tuple[int, int]:
+def _with_its_surroundings(page: BacklogPage, number: int, *, at_the_end: bool) -> tuple[int, int]:
     """The item, the comments right above it, and the blank lines that set it apart."""
     start, end = _own_lines(page, number)
     start = _above(page.text, start, lambda line: _LEAD.fullmatch(line) is not None)
@@ -99,7 +99,7 @@ def _above(text: str, place: int, belongs: Callable[[str], bool]) -> int:
     return place
 
 
-def _edited(page: Page, block: str, number: int, values: Mapping[str, Value], eol: str) -> str:
+def _edited(page: BacklogPage, block: str, number: int, values: Mapping[str, Value], eol: str) -> str:
     block = unfolded(block, eol)
     fields = fields_of(block)
     if fields is None or [each.name for each in fields] != list(page.items[number]):
@@ -138,7 +138,7 @@ def _appended(before: str, lines: str, eol: str) -> str:
     return lines if not lines or before.endswith("\n") else eol + lines.removesuffix(eol)
 
 
-def _addition(page: Page, added: Mapping[str, Mapping[str, Value]], eol: str) -> Cut:
+def _addition(page: BacklogPage, added: Mapping[str, Mapping[str, Value]], eol: str) -> Cut:
     indent = page.layout.indent if page.layout else 2
     blocks = [_new_block(page, values, indent, eol) for values in added.values()]
     if page.layout is None:
@@ -149,19 +149,19 @@ def _addition(page: Page, added: Mapping[str, Mapping[str, Value]], eol: str) ->
     return place, place, _appended(page.text[place - 1 : place], apart + apart.join(blocks), eol)
 
 
-def _is_set_apart(page: Page, number: int) -> bool:
+def _is_set_apart(page: BacklogPage, number: int) -> bool:
     start = _above(page.text, _own_lines(page, number)[0], lambda line: _LEAD.fullmatch(line) is not None)
     return _above(page.text, start, lambda line: not line.strip()) < start
 
 
-def _new_block(page: Page, values: Mapping[str, Value], indent: int, eol: str) -> str:
+def _new_block(page: BacklogPage, values: Mapping[str, Value], indent: int, eol: str) -> str:
     lines = "".join(_line(name, value, indent + 2, eol) for name, value in values.items())
     block = f"{' ' * indent}- {lines[indent + 2 :]}"
     _check_item(page, block, {name: meant(value) for name, value in values.items()})
     return block
 
 
-def _first_items(page: Page, blocks: str, eol: str) -> Cut:
+def _first_items(page: BacklogPage, blocks: str, eol: str) -> Cut:
     """Items come under `items:`, which is there with nothing, or `[]`, or `null`; or is not there at all."""
     key = items_key(page.text)
     if key is None:
@@ -174,7 +174,7 @@ def _first_items(page: Page, blocks: str, eol: str) -> Cut:
     return key[0], key[1], f"{name}:{known[1]}{eol}{blocks}"
 
 
-def _emptied(page: Page) -> Cut:
+def _emptied(page: BacklogPage) -> Cut:
     key = items_key(page.text)
     if key is None:
         raise _unreadable(page)
@@ -182,7 +182,7 @@ def _emptied(page: Page) -> Cut:
     return colon, colon, " []"
 
 
-def _head_cuts(page: Page, plan: Plan) -> Iterator[Cut]:
+def _head_cuts(page: BacklogPage, plan: EditPlan) -> Iterator[Cut]:
     """The number up to which ids were given is kept in the file, because items leave it."""
     if not _raises_last_id(page, plan):
         return
@@ -200,12 +200,12 @@ def _head_cuts(page: Page, plan: Plan) -> Iterator[Cut]:
     yield place, place, f"{broken}last_id: {plan.last_id}{eol}"
 
 
-def _raises_last_id(page: Page, plan: Plan) -> bool:
+def _raises_last_id(page: BacklogPage, plan: EditPlan) -> bool:
     left = [number_of(page.ids[number]) or 0 for number in plan.gone]
     return bool(plan.added) or max(left, default=0) > stated_last_id(page)
 
 
-def _top_line(page: Page, name: str) -> re.Match[str] | None:
+def _top_line(page: BacklogPage, name: str) -> re.Match[str] | None:
     return re.search(_TOP_FIELD.format(name), page.text, re.MULTILINE) if name in page.document else None
 
 
@@ -220,7 +220,7 @@ def _cut(text: str, cuts: Sequence[Cut]) -> str:
 # ---- what was written must read as it was meant
 
 
-def _check_item(page: Page, block: str, expected: Mapping[str, object]) -> None:
+def _check_item(page: BacklogPage, block: str, expected: Mapping[str, object]) -> None:
     if page.has_anchors:
         return  # what an alias stands for may be elsewhere: the whole file is read again at the end
     try:
@@ -231,7 +231,7 @@ def _check_item(page: Page, block: str, expected: Mapping[str, object]) -> None:
         raise _unreadable(page)
 
 
-def _check_rest(page: Page, plan: Plan, text: str) -> None:
+def _check_rest(page: BacklogPage, plan: EditPlan, text: str) -> None:
     """The rest of the file, without its items, still says what it said, and the last id; no item more, none less."""
     found = laid_out(text)
     if (len(found.starts) if found else 0) != len(page.items) - len(plan.gone) + len(plan.added):
@@ -271,7 +271,7 @@ def _filled(item: object) -> object:
     return {name: value for name, value in item.items() if value is not None} if isinstance(item, Mapping) else item
 
 
-def _unreadable(page: Page, number: int | None = None) -> TrackerError:
+def _unreadable(page: BacklogPage, number: int | None = None) -> TrackerError:
     place = page.place(number) if number is not None else page.where
     hint = "Write each item as `- id: ...` with one `field: value` a line below it."
     return TrackerError(f"{place} is written in a way that cannot be changed safely; nothing was changed.", hint)

@@ -43,7 +43,7 @@ _ALIAS = r"[*](?<=[\s\[{,]\*)([^\s\[\]{},*]+)"
 _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 
 
-class Page(msgspec.Struct, frozen=True, dict=True):
+class BacklogPage(msgspec.Struct, frozen=True, dict=True):
     """The file, read but not judged: its items are mappings, whatever they hold."""
 
     where: str
@@ -85,12 +85,12 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         return f"{self.where}, line {self.line_at(self.layout.starts[number] + within)}"
 
     @cached_property
-    def dashed(self) -> Page | None:
+    def dashed(self) -> BacklogPage | None:
         """The same with one item a line, where the list is written in brackets."""
         if self.layout:
             return self
         text = without_brackets(self.text)
-        page = Page(self.where, text, self.document, self.items)
+        page = BacklogPage(self.where, text, self.document, self.items)
         return page if page.layout and _meaning(text) == [self.document] else None
 
     def value_text(self, number: int, name: str) -> str:
@@ -129,7 +129,7 @@ def number_of(item_id: str) -> int | None:
 
 
 @lru_cache(maxsize=2)
-def opened(data: bytes, where: str) -> Page:
+def opened(data: bytes, where: str) -> BacklogPage:
     """The file's meaning, where it is one document of ours; raises TrackerError that says where it is not.
 
     One command reads the same bytes several times: to judge them, to change them, to save them after the commit. So
@@ -146,7 +146,7 @@ def opened(data: bytes, where: str) -> Page:
     if not isinstance(document, dict):
         raise TrackerError(f"{where} is not a mapping.", "It starts with `schema_version: 1`, then `items:`.")
     _refuse_equal_keys(text, document, where)
-    page = Page(where, text, document, _mappings(document.get("items"), text, where))
+    page = BacklogPage(where, text, document, _mappings(document.get("items"), text, where))
     _refuse_equal_ids(page)
     return page
 
@@ -164,7 +164,7 @@ def _meaning(text: str) -> list[object]:
         return []
 
 
-def refuse_equal_fields(page: Page) -> None:
+def refuse_equal_fields(page: BacklogPage) -> None:
     """The parser keeps the last of two equal keys, so that fewer of them are left than there are lines."""
     layout = page.layout
     if layout is None:
@@ -175,7 +175,7 @@ def refuse_equal_fields(page: Page) -> None:
     return None
 
 
-def _doubtful(page: Page, layout: Layout) -> Iterator[int]:
+def _doubtful(page: BacklogPage, layout: Layout) -> Iterator[int]:
     """Items that may hold a key twice. An item written key by key has no fewer lines than keys, so if the file has as
     many of both, then each item has, and only mappings inside of items are left to look at."""
     keys = sum(map(len, page.items))
@@ -246,7 +246,7 @@ def _mappings(items: object, text: str, where: str) -> list[dict[str, object]]:
     return items
 
 
-def _refuse_equal_ids(page: Page) -> None:
+def _refuse_equal_ids(page: BacklogPage) -> None:
     if len(page.numbers) == len(page.ids):
         return
     seen: dict[str, int] = {}
@@ -267,7 +267,7 @@ def _refuse_equal_keys(text: str, document: dict[str, object], where: str) -> No
         seen[name] = start
 
 
-def _strictly(text: str, page: Page, start: int) -> None:
+def _strictly(text: str, page: BacklogPage, start: int) -> None:
     """Equal keys somewhere in this part of the file are refused, by a slower reading."""
     try:
         parse_yaml(text.encode(), page.where)

@@ -14,7 +14,7 @@ from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import ACTIVE, Assessment, Blocked, Item, Status, check_id
 from capsule.core.text import nearest, without_controls
 from capsule.trackers._backlog_braces import in_brackets
-from capsule.trackers._backlog_page import Page, number_of, opened, refuse_equal_fields
+from capsule.trackers._backlog_page import BacklogPage, number_of, opened, refuse_equal_fields
 
 SCHEMA_VERSION = 1
 FIELDS_OF_THE_FILE = ("schema_version", "last_id", "items")
@@ -83,7 +83,7 @@ def read_backlog(data: bytes, where: str) -> Backlog:
     return Backlog(waiting, last_id, tuple(reader.warnings()))
 
 
-def stated_last_id(page: Page) -> int:
+def stated_last_id(page: BacklogPage) -> int:
     """What the file itself says was the last number given."""
     stated = page.document.get("last_id")
     if stated is None:
@@ -94,12 +94,12 @@ def stated_last_id(page: Page) -> int:
     return stated
 
 
-def highest_number(page: Page) -> int:
+def highest_number(page: BacklogPage) -> int:
     """The last number given: as the file says, or as its items say where somebody numbered them by hand."""
     return max(stated_last_id(page), page.highest_number)
 
 
-def check_version(page: Page) -> None:
+def check_version(page: BacklogPage) -> None:
     version = page.document.get("schema_version")
     if type(version) is int and version == SCHEMA_VERSION:
         return
@@ -115,7 +115,7 @@ def check_version(page: Page) -> None:
 class _Reader:
     """One reading of one file, with what it noticed on the way."""
 
-    def __init__(self, page: Page) -> None:
+    def __init__(self, page: BacklogPage) -> None:
         self._page = page
         self._ids = page.ids
         self._clean = without_controls if any(map(page.text.__contains__, _MAY_BE_CONTROLS)) else _unchanged
@@ -309,7 +309,7 @@ class _Reader:
             yield f"{place}: {_shown(name)} is no field of ours{more}; it is kept.{_nearest_field(name)}"
 
 
-def _refuse_cycles(page: Page, items: dict[str, Item]) -> None:
+def _refuse_cycles(page: BacklogPage, items: dict[str, Item]) -> None:
     """Walks along dependencies without recursion: chains may be as long as the file."""
     finished: set[str] = set()
     for start in [name for name, item in items.items() if item.dependencies]:

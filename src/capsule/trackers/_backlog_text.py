@@ -14,8 +14,8 @@ import msgspec
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.item import Status, Value
 from capsule.core.ledger import same_title
-from capsule.trackers._backlog_cuts import Plan, carried_out
-from capsule.trackers._backlog_page import BOM, Page, number_of, opened
+from capsule.trackers._backlog_cuts import EditPlan, carried_out
+from capsule.trackers._backlog_page import BOM, BacklogPage, number_of, opened
 from capsule.trackers._backlog_read import Backlog, check_version, highest_number, read_backlog
 from capsule.trackers._backlog_scalars import meant
 
@@ -81,7 +81,7 @@ class _Known:
     """Titles that are there, or were. All of them are looked at only where somebody asks for a title, and the archive
     only where the file does not know it."""
 
-    def __init__(self, page: Page, archived: Callable[[], Container[str]], above: Callable[[], int]) -> None:
+    def __init__(self, page: BacklogPage, archived: Callable[[], Container[str]], above: Callable[[], int]) -> None:
         self._page = page
         self._above = above
         self._ask = archived
@@ -112,9 +112,11 @@ class _Known:
         self._added[item_id] = title
 
 
-def _planned(page: Page, assignments: Sequence[Assignment], prefix: str, known: _Known, ids: list[str]) -> Plan:
+def _planned(
+    page: BacklogPage, assignments: Sequence[Assignment], prefix: str, known: _Known, ids: list[str]
+) -> EditPlan:
     numbers = page.numbers
-    plan = Plan(highest_number(page))
+    plan = EditPlan(highest_number(page))
     for assignment in assignments:
         if isinstance(assignment, Assign) and assignment.item in numbers:
             plan.changed.setdefault(numbers[assignment.item], {}).update(assignment.values)
@@ -127,7 +129,7 @@ def _planned(page: Page, assignments: Sequence[Assignment], prefix: str, known: 
     return plan
 
 
-def _plan_new(plan: Plan, wanted: Exists, prefix: str, known: _Known, ids: list[str]) -> None:
+def _plan_new(plan: EditPlan, wanted: Exists, prefix: str, known: _Known, ids: list[str]) -> None:
     title = _told_apart(str(wanted.values["title"]))
     if ids and known.title_of(ids[0]) == title:
         ids.pop(0)
@@ -153,7 +155,7 @@ def _differing(old: Mapping[str, object], values: Mapping[str, Value]) -> dict[s
     return {name: value for name, value in wanted.items() if old.get(name) != value and (value or old.get(name))}
 
 
-def _title(page: Page, number: int) -> str:
+def _title(page: BacklogPage, number: int) -> str:
     value = page.items[number].get("title")
     return value if isinstance(value, str) else page.source(number, "title")
 

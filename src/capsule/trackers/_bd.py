@@ -29,7 +29,7 @@ from capsule.core.text import sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
 from capsule.system.umask import of_the_user
-from capsule.trackers._bd_answer import NO_COMMAND, Answer
+from capsule.trackers._bd_answer import NO_COMMAND, BdResult
 from capsule.trackers._beads import file_in
 
 GET_BD = "https://github.com/steveyegge/beads"
@@ -104,14 +104,14 @@ class Bd:
         """What is known to be wrong with the version that is here."""
         return list(_about(self.version))
 
-    def read(self, *args: str) -> Answer:
+    def read(self, *args: str) -> BdResult:
         """A question, repeated while somebody else holds the database; raises TrackerError where it has no answer."""
         answer = self.ask(*args)
         if answer.failed:
             raise self.fault(answer)
         return answer
 
-    def ask(self, *args: str) -> Answer:
+    def ask(self, *args: str) -> BdResult:
         """The same, whatever the answer is."""
         answer = self.run(*args)
         for pause in self.patience.pauses:
@@ -121,7 +121,7 @@ class Bd:
             answer = self.run(*args)
         return answer
 
-    def run(self, *args: str) -> Answer:
+    def run(self, *args: str) -> BdResult:
         """One call. A version that cannot do what we need is not called at all."""
         numbers = _numbers(self.version)
         if numbers and numbers[:2] < OLDEST:
@@ -129,7 +129,7 @@ class Bd:
             raise TrackerError(f"bd {self.version} is too old: it cannot do what is needed of it.", hint)
         return self._run(args)
 
-    def fault(self, answer: Answer) -> TrackerError:
+    def fault(self, answer: BdResult) -> TrackerError:
         """Why a call came to nothing, and what to do next."""
         command, said = f"bd {answer.args[0]}", answer.err + answer.out
         if answer.late:
@@ -155,7 +155,7 @@ class Bd:
             return f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
         return "The beads are not in this clone: by hand, `bd init` makes a database and `bd dolt pull` fetches them."
 
-    def is_refusal(self, answer: Answer) -> bool:
+    def is_refusal(self, answer: BdResult) -> bool:
         """bd understood and said no; everything else that goes wrong is a fault."""
         said = answer.err + answer.out
         known = (_SKEW, _NO_DATABASE, NO_COMMAND)
@@ -170,10 +170,10 @@ class Bd:
         found = _VERSION.search(str(stated) if stated else answer.out) or _VERSION.search(self._run(("version",)).out)
         return found.group() if found else ""
 
-    def _run(self, args: tuple[str, ...]) -> Answer:
+    def _run(self, args: tuple[str, ...]) -> BdResult:
         with held(self._lock, self.patience.turn), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             code = self._wait_for([self.program, *args], out, err)
-            return Answer(args, code, _text(out), _text(err))
+            return BdResult(args, code, _text(out), _text(err))
 
     def _wait_for(self, argv: list[str], out: IO[bytes], err: IO[bytes]) -> int | None:
         """Files, not pipes: a server that bd leaves running would keep a pipe open for ever."""

@@ -33,7 +33,7 @@ _MOST_BEGINNINGS = 20
 
 
 @dataclass(frozen=True)
-class Answer:
+class BdResult:
     """What a call printed, and how it ended; without a code it was ended by us, because it took too long."""
 
     args: tuple[str, ...]
@@ -121,7 +121,7 @@ def _unwrapped(value: object) -> object:
     return value["data"] if isinstance(value, dict) and is_envelope else value
 
 
-def _row(line: str, answer: Answer) -> object:
+def _row(line: str, answer: BdResult) -> object:
     try:
         return _unwrapped(json.loads(line))
     except (ValueError, RecursionError):

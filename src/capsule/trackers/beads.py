@@ -29,7 +29,7 @@ from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, che
 from capsule.core.text import sentence
 from capsule.trackers import already_closed, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, Patience
-from capsule.trackers._bd_answer import Answer
+from capsule.trackers._bd_answer import BdResult
 from capsule.trackers._beads import (
     FOLDER,
     FOUND_IN,
@@ -163,14 +163,14 @@ class BeadsTracker:
             self._persist(args, lambda answer: self._remark(item_id, words, answer))
 
     def _make_so(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
-        def now(_: Answer) -> str:
+        def now(_: BdResult) -> str:
             bead = self._found(item_id)
             self._remember(bead)
             return item_id if is_so(bead) else ""
 
         self._persist(args, now)
 
-    def _persist(self, args: tuple[str, ...], done: Callable[[Answer], str]) -> str:
+    def _persist(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
         """Says it, looks whether it is so, and says it again only where it is not because the database was locked."""
         answer = self._bd.run(*args)
         for pause in self._bd.patience.pauses:
@@ -209,7 +209,7 @@ class BeadsTracker:
     def _by_us(self) -> tuple[str, ...]:
         return (f"--actor={self._actor}",) if self._actor else ()
 
-    def _added(self, new: NewItem, before: Mapping[str, Bead], answer: Answer) -> str:
+    def _added(self, new: NewItem, before: Mapping[str, Bead], answer: BdResult) -> str:
         """The id that bd says it gave; where it did not come to say so, the bead that was not there before."""
         if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
             return check_id(answer.rows[0]["id"])
@@ -218,7 +218,7 @@ class BeadsTracker:
         fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
         return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
 
-    def _remark(self, item_id: str, words: str, answer: Answer) -> str:
+    def _remark(self, item_id: str, words: str, answer: BdResult) -> str:
         if not answer.failed and isinstance(answer.value, dict):
             return item_id
         remarks = list_of(self._read().beads.get(item_id, {}), "comments")

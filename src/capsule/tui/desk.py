@@ -14,7 +14,7 @@ from textual.style import Style
 
 from capsule.core.board import Board, MissionView
 from capsule.core.errors import CapsuleError
-from capsule.core.outline import Entry, matching, outline, run_of, unfolded
+from capsule.core.outline import OutlineEntry, matching, outline, run_of, unfolded
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
 from capsule.tui import drawing, missions
@@ -53,8 +53,8 @@ class Desk:
         self._listing: Listing | None = None
         self._trouble: dict[str, CapsuleError] = {}
         self._folded: set[str] = set()
-        self._entries: list[Entry] = []
-        self._shown: list[Entry] = []
+        self._entries: list[OutlineEntry] = []
+        self._shown: list[OutlineEntry] = []
         self._standing: dict[str, tuple[str, str]] = {}
         self._lines: dict[str, tuple[tuple[int, int, bool], MissionView, Content]] = {}
 
@@ -143,7 +143,7 @@ class Desk:
 
     # ---- folding
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> OutlineEntry | None:
         return next((entry for entry in self._shown if entry.key == key), None) if self.view == "items" else None
 
     def folded(self, key: str) -> bool:

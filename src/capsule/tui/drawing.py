@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from capsule.core.board import MARKS, Mark
 from capsule.core.budget import Allowance, Spending, duration
-from capsule.core.evidence import Evidence, Standing
+from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.signal import Verdict
 from capsule.core.standpoint import DELIVERED, SUCCESSES, Word, let_pass
 from capsule.reports.style import clean, printable
@@ -49,7 +49,11 @@ _WORDS: Mapping[str, str] = {
     Word.DONE: GOOD,
 }
 """Every other is no news."""
-_SIGNS = {Standing.CONFIRMED: ("✓", GOOD), Standing.REFUTED: ("✗", BAD), Standing.UNVERIFIED: ("?", UNSURE)}
+_SIGNS = {
+    EvidenceStatus.CONFIRMED: ("✓", GOOD),
+    EvidenceStatus.REFUTED: ("✗", BAD),
+    EvidenceStatus.UNVERIFIED: ("?", UNSURE),
+}
 _PROOF_LINES = 6
 
 
@@ -137,8 +141,8 @@ def judged(claimed: str, verdict: str, evidence: Sequence[Evidence]) -> str:
     """What became of a claim, in words."""
     if not verdict:
         return ""
-    counts = {kind: sum(piece.standing is kind for piece in evidence) for kind in Standing}
-    refuted, unsure = counts[Standing.REFUTED], counts[Standing.UNVERIFIED]
+    counts = {kind: sum(piece.standing is kind for piece in evidence) for kind in EvidenceStatus}
+    refuted, unsure = counts[EvidenceStatus.REFUTED], counts[EvidenceStatus.UNVERIFIED]
     if refuted and verdict == Verdict.REFUTED:
         return f"{verdict} by {refuted} of {_checks(evidence)}"
     if refuted:
@@ -160,9 +164,9 @@ def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:
     """One claim beside what was seen; `whole` with every line that proves it."""
     sign, style = _SIGNS[piece.standing]
     lines = paragraph(piece.claimed, width, FAINT, first=row("  ", text(sign, style), " claimed  "))
-    seen = "" if piece.standing is Standing.CONFIRMED else style
+    seen = "" if piece.standing is EvidenceStatus.CONFIRMED else style
     lines += paragraph(piece.observed, width, seen, first="    seen     ")
-    if piece.detail and (whole or piece.standing is Standing.REFUTED):
+    if piece.detail and (whole or piece.standing is EvidenceStatus.REFUTED):
         lines += passage(piece.detail, width, indent="    │ ", style=FAINT, most=0 if whole else _PROOF_LINES)
     return lines
 

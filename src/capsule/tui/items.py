@@ -8,7 +8,7 @@ from textual.content import Content
 
 from capsule.core.board import Mark, MissionView, PhaseLine
 from capsule.core.item import Item, Status, stands_at
-from capsule.core.outline import Entry
+from capsule.core.outline import OutlineEntry
 from capsule.core.standpoint import ENDED, let_pass
 from capsule.reports.table import fit, width_of
 from capsule.tui import drawing
@@ -31,7 +31,7 @@ _ROOM_FOR_TIME = 60
 """Where there are fewer columns, a verdict is worth more than how long it took."""
 
 
-def entry_line(entry: Entry, width: int, *, folded: bool) -> Content:
+def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
     fold = ("▸ " if folded else "▾ ") if entry.holds else "  "
     indent = "  " * min(entry.depth, _DEEPEST)
     if entry.item is None:
@@ -42,7 +42,7 @@ def entry_line(entry: Entry, width: int, *, folded: bool) -> Content:
     return row(head, drawing.said(entry.title, max(0, width - head.cell_length), faint))
 
 
-def _sign(entry: Entry) -> Content:
+def _sign(entry: OutlineEntry) -> Content:
     """Of its mission while that is under way, else of its status."""
     assert entry.item
     if entry.word and entry.word not in ENDED:
@@ -50,7 +50,7 @@ def _sign(entry: Entry) -> Content:
     return text(*_SIGNS[entry.item.status])
 
 
-def _about(entry: Entry) -> Content:
+def _about(entry: OutlineEntry) -> Content:
     if entry.word == "running" and entry.phase:
         return row(" ", drawing.said(entry.phase, 16, BUSY))
     if entry.word in ("parked", "stopped", "interrupted"):
@@ -58,7 +58,7 @@ def _about(entry: Entry) -> Content:
     return text(" waits", FAINT) if entry.waits_for else Content("")
 
 
-def about_item(entry: Entry, view: MissionView | None, target: Target, width: int) -> list[Content]:
+def about_item(entry: OutlineEntry, view: MissionView | None, target: Target, width: int) -> list[Content]:
     """All that is known of the item under the cursor, and what can be done with it."""
     if entry.item is None:
         return [text(f"{entry.of} items are {entry.title}.", FAINT)]
@@ -99,7 +99,7 @@ def doable(target: Target, width: int) -> list[Content]:
     return [text(fit("  ".join(f"{verb.key} {verb.name}" for verb in verbs), width), FAINT)] if verbs else []
 
 
-def _facts(entry: Entry, item: Item, width: int) -> Iterator[Content]:
+def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
     kind = ", ".join(filter(None, (item.type, stands_at(item).replace("_", " "), f"P{item.priority}")))
     yield from drawing.paragraph(kind, width, FAINT)
     if entry.of:

@@ -283,14 +283,14 @@ def _stamp(worktree: Path, path: bytes) -> Stamp:
 
 
 @dataclass(frozen=True)
-class Staged:
+class IndexRow:
     """One row of the user's index. `sparse`: the file is not wanted on disk."""
 
     side: tuple[str, str]
     sparse: bool
 
 
-def _bring_index(git: Git, place: Place, changes: Sequence[Difference], staged: dict[bytes, Staged]) -> list[str]:
+def _bring_index(git: Git, place: Place, changes: Sequence[Difference], staged: dict[bytes, IndexRow]) -> list[str]:
     found = {c.path: staged[c.path].side if c.path in staged else _nothing(c) for c in changes}
     due = [change for change in changes if found[change.path] == change.old]
     left = [shown(c.path) for c in changes if found[c.path] not in (c.old, c.new)]
@@ -314,15 +314,15 @@ def _stage(git: Git, place: Place, due: Sequence[Difference], sparse: Sequence[b
     git.content("update-index", "-q", "--refresh", index=index, worktree=place.path, ok=(0, 1))
 
 
-def _staged(git: Git, place: Place) -> dict[bytes, Staged]:
+def _staged(git: Git, place: Place) -> dict[bytes, IndexRow]:
     """The user's index by path; a path in conflict counts as nothing that we know."""
     index = place.git_dir / "index"
     rows = git.content("ls-files", "--stage", "-t", "-z", index=index, worktree=place.path).out.split(b"\0")
-    found: dict[bytes, Staged] = {}
+    found: dict[bytes, IndexRow] = {}
     for row in filter(None, rows):
         facts, path = row.split(b"\t", 1)
         tag, mode, oid, stage = facts.decode().split()
-        found[path] = Staged((mode, oid) if stage == "0" else ("conflict", oid), tag == "S")
+        found[path] = IndexRow((mode, oid) if stage == "0" else ("conflict", oid), tag == "S")
     return found
 
 

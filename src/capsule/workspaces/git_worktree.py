@@ -36,9 +36,9 @@ from capsule.system.files import read_regular, write_atomically
 from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
-from capsule.workspaces.claim import Standing
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.linked import LinkedWorktree, detach_submodules, remove_what_stops_git
+from capsule.workspaces.mission_refs import MissionRefs
 from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
@@ -108,17 +108,17 @@ class GitWorktree(GitPlace):
             warnings.append(f"{self._mission} started from {standing.base[:10]} and goes on from there.")
         return [*warnings, *self._provide()]
 
-    def _lay_claim(self, base: str) -> Standing:
-        standing = self._claim.standing()
+    def _lay_claim(self, base: str) -> MissionRefs:
+        standing = self._refs.standing()
         known = standing.base or self._adopt_or_refuse(base, standing.head)
         if not standing.head:
-            moves = (RefMove(self._claim.base, base), RefMove(self._claim.branch, base, ""))
+            moves = (RefMove(self._refs.base, base), RefMove(self._refs.branch, base, ""))
             self._git.move_refs(*moves, why=f"capsule: {self._mission} begins")
             known = base
         elif not standing.base:
-            self._git.move_refs(RefMove(self._claim.base, known, ""))
+            self._git.move_refs(RefMove(self._refs.base, known, ""))
         self._set_base(known)
-        return Standing(known, standing.head or base, standing.newest, standing.home)
+        return MissionRefs(known, standing.head or base, standing.newest, standing.home)
 
     def _adopt_or_refuse(self, base: str, tip: str) -> str:
         """Without our ref, only a worktree that is registered here, on a branch of our name, can be ours."""
@@ -244,13 +244,13 @@ class GitWorktree(GitPlace):
         if stands_at == checkpoint.commit and self._linked.whole():
             return ""
         self._come_home()
-        if not self._git.ref(self._claim.branch):
-            self._git.move_refs(RefMove(self._claim.branch, checkpoint.head, ""), why="capsule: the branch again")
+        if not self._git.ref(self._refs.branch):
+            self._git.move_refs(RefMove(self._refs.branch, checkpoint.head, ""), why="capsule: the branch again")
         entry, made = self._linked.ensure(checkpoint.head)
-        self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._claim.branch}.lock"], self.path)
+        self._git.clear_locks([*entry.glob("*.lock"), self._git.common_dir / f"{self._refs.branch}.lock"], self.path)
         with contextlib.suppress(WorkspaceBroken):  # what an interrupted phase left may be refused: it is on the shelf
             self._take_over(entry)
-        standing = self._claim.standing(entry)
+        standing = self._refs.standing(entry)
         there = self._snapshots.to_save(self._base())
         at_head = standing.home and standing.head == checkpoint.head
         kept = ""
@@ -263,15 +263,15 @@ class GitWorktree(GitPlace):
             self._provide_again()
         return kept
 
-    def _keep_what_stands(self, standing: Standing, there: str, entry: Path, checkpoint: Checkpoint) -> str:
+    def _keep_what_stands(self, standing: MissionRefs, there: str, entry: Path, checkpoint: Checkpoint) -> str:
         stray = "" if standing.home else self._git.resolve("HEAD", entry)
         held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
         return self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
 
     def _point_at(self, head: str, entry: Path) -> None:
         """HEAD on our branch, our branch at `head`."""
-        self._git.repository("symbolic-ref", "-m", "capsule", "HEAD", self._claim.branch, git_dir=entry)
-        self._git.move_refs(RefMove(self._claim.branch, head), why="capsule")
+        self._git.repository("symbolic-ref", "-m", "capsule", "HEAD", self._refs.branch, git_dir=entry)
+        self._git.move_refs(RefMove(self._refs.branch, head), why="capsule")
 
     def _write_out(self, commit: str) -> None:
         try:
@@ -373,7 +373,7 @@ class GitWorktree(GitPlace):
         if tree == held:
             return head
         commit = git.commit_tree(tree, [head], message, by=git.identity, date=f"@{int(time.time())} +0000")
-        git.move_refs(RefMove(self._claim.branch, commit, head), why="capsule: a step's work")
+        git.move_refs(RefMove(self._refs.branch, commit, head), why="capsule: a step's work")
         return commit
 
     def follow(self, checkpoint: Checkpoint) -> None:
@@ -394,13 +394,13 @@ class GitWorktree(GitPlace):
     # Moving on to another base
 
     def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
-        newest = self._claim.standing().newest
+        newest = self._refs.standing().newest
         if not newest or not self._git.commit(newest).message.startswith(_REBASED + onto):
             newest = self._merge_onto(onto)
         merged = self._git.commit(newest)
         checkpoint = Checkpoint(newest, onto, graft(self._git, merged.tree, onto, self._artefacts))
         self.restore(checkpoint)
-        self._git.move_refs(RefMove(self._claim.base, onto), why="capsule: rebase")
+        self._git.move_refs(RefMove(self._refs.base, onto), why="capsule: rebase")
         self._set_base(onto)
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
 
@@ -410,7 +410,7 @@ class GitWorktree(GitPlace):
         merged, conflicts = self._merged(before.tree, onto)
         everything = graft(self._git, merged, before.commit, self._artefacts)
         commit = self._commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
-        self._git.move_refs(RefMove(self._claim.checkpoint, commit, before.commit))
+        self._git.move_refs(RefMove(self._refs.checkpoint, commit, before.commit))
         return commit
 
     # Ending
@@ -423,26 +423,26 @@ class GitWorktree(GitPlace):
 
     def _keep_without_objects(self, why: str) -> str:
         """What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref."""
-        standing = self._claim.standing()
+        standing = self._refs.standing()
         kept = [keep_commit(self._git, self._mission, tip, why) for tip in self._whole(standing.newest, standing.head)]
         return put_aside(self._git, self.path) if self.path.is_dir() else (kept or [""])[0]
 
     def _whole(self, *tips: str) -> list[str]:
         return [tip for tip in dict.fromkeys(tips) if tip and self._git.resolve(tip)]
 
-    def _take_over_the_last(self) -> Standing:
+    def _take_over_the_last(self) -> MissionRefs:
         """Take over what was committed in the place, and say where its refs are; a stranger's place is refused."""
         self._come_home()
         if entry := self._linked.whole():
             with contextlib.suppress(WorkspaceBroken):
                 self._take_over(entry)
-        standing = self._claim.standing()
+        standing = self._refs.standing()
         self._refuse_a_strangers(standing)
         return standing
 
     def _salvage(self, why: str) -> str:
         standing = self._take_over_the_last()
-        base = standing.base or self._claim.put_base_back() or standing.head
+        base = standing.base or self._refs.put_base_back() or standing.head
         if not base:
             return ""
         self._base_commit = base
@@ -459,7 +459,7 @@ class GitWorktree(GitPlace):
         return all(self._deliverable(held) == self._git.tree_in(base) for held in trees)
 
     def remove(self, *, branch: bool) -> None:
-        self._refuse_a_strangers(self._claim.standing())
+        self._refuse_a_strangers(self._refs.standing())
         if branch:
             self._refuse_if_in_use()
         self._linked.remove()
@@ -467,13 +467,13 @@ class GitWorktree(GitPlace):
         self._gate.remove()
         self._tripwire.release()
         remove_tree(self._notes)
-        gone = [self._claim.checkpoint, *([self._claim.branch, self._claim.base] if branch else [])]
+        gone = [self._refs.checkpoint, *([self._refs.branch, self._refs.base] if branch else [])]
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")
         self._base_commit = ""
 
-    def _refuse_a_strangers(self, standing: Standing) -> None:
+    def _refuse_a_strangers(self, standing: MissionRefs) -> None:
         """Ours has a base, or a note of it; or else it is registered here and there is a branch of our name."""
-        ours = standing.base or self._claim.noted_base() or (standing.head and self._linked.entry())
+        ours = standing.base or self._refs.noted_base() or (standing.head and self._linked.entry())
         if os.path.lexists(self.path) and not ours:
             hint = "Keep it somewhere else, or delete it yourself if you do not need it."
             raise Refused(f"{self.path} was not made by Capsule.", hint)
@@ -496,12 +496,12 @@ class GitWorktree(GitPlace):
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
         """Our branch's commit and the newest checkpoint, HEAD brought home first where the agent took it elsewhere."""
-        standing = self._claim.standing(entry)
+        standing = self._refs.standing(entry)
         if standing.home and self._descends(standing.head):
             return standing.head, standing.newest
         return self._bring_home(standing, entry), standing.newest
 
-    def _bring_home(self, standing: Standing, entry: Path) -> str:
+    def _bring_home(self, standing: MissionRefs, entry: Path) -> str:
         """Our branch takes the commits HEAD stands at if they build on the base. What it does not take is salvaged."""
         stray = self._git.resolve("HEAD", entry)
         checkpointed = self._git.commit(standing.newest).parents[0] if standing.newest else ""

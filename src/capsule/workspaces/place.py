@@ -26,8 +26,8 @@ from capsule.system.git import Git
 from capsule.system.git_objects import CAPSULE, Difference, RefMove, shown
 from capsule.workspaces.brought import brought
 from capsule.workspaces.checkouts import leads_astray
-from capsule.workspaces.claim import Claim
 from capsule.workspaces.gate import Gate
+from capsule.workspaces.mission_refs import RefReader
 from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions
 from capsule.workspaces.salvage import keep_commit
@@ -58,7 +58,7 @@ class GitPlace(ABC):
         self._mission = mission
         self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
         self._notes = git.capsule_dir / "places" / mission
-        self._claim = Claim(git, mission, self._notes / "base", branch)
+        self._refs = RefReader(git, mission, self._notes / "base", branch)
         self._logs = git.root / ".capsule" / "missions" / mission
         self._provisions = provisions
         self._snapshots = Snapshots(git, path, self._notes)
@@ -116,7 +116,7 @@ class GitPlace(ABC):
         return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
 
     def variables(self, place: Path) -> Mapping[str, str]:
-        base = self._base_commit or self._claim.standing().base
+        base = self._base_commit or self._refs.standing().base
         at = self._git.root if self._confined else place
         judged = place != self.path
         return self._provisions.dependencies.variables(base, at, place, judged=judged) if base else {}
@@ -176,14 +176,14 @@ class GitPlace(ABC):
 
     def _base(self) -> str:
         if not self._base_commit:
-            self._base_commit = self._claim.standing().base or self._claim.put_base_back()
+            self._base_commit = self._refs.standing().base or self._refs.put_base_back()
             if not self._base_commit:
                 raise Refused(f"There is no place for {self._mission} yet.", f"Make one: capsule prep {self._mission}")
         return self._base_commit
 
     def _set_base(self, base: str) -> None:
         self._base_commit = base
-        self._claim.note_base(base)
+        self._refs.note_base(base)
 
     # Commits of ours
 
@@ -192,7 +192,7 @@ class GitPlace(ABC):
         if newest and self._said_by(newest) == (tree, head):
             return newest
         commit = self._commit(tree, [head, newest], label)
-        self._git.move_refs(RefMove(self._claim.checkpoint, commit, newest))
+        self._git.move_refs(RefMove(self._refs.checkpoint, commit, newest))
         self._named[commit] = (tree, head)
         return commit
 

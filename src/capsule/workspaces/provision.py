@@ -21,7 +21,7 @@ from capsule.core.briefing import Grounds
 from capsule.core.errors import SettingsError
 from capsule.core.manifests import is_manifest
 from capsule.system.files import write_atomically
-from capsule.system.git_objects import Entry
+from capsule.system.git_objects import TreeEntry
 from capsule.workspaces.dependencies import Dependencies
 
 
@@ -41,7 +41,7 @@ class Provisions:
     copy: Sequence[str] = ()
     run_setup: RunSetup | None = None
 
-    def inputs(self, files: Iterable[Entry]) -> str:
+    def inputs(self, files: Iterable[TreeEntry]) -> str:
         """What the set-up's result depends on, in one word; '' where there is no set-up."""
         if not self.setup:
             return ""

@@ -16,7 +16,7 @@ from capsule.doors import Ran
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, tail_bytes
 from capsule.system.mounted_place import at_its_own_path
-from capsule.system.process import Command, Keeper
+from capsule.system.process import Command, SupervisorClient
 from capsule.system.sandbox import Sandbox, fault_of_its_own
 from capsule.system.stop import Stop
 
@@ -27,7 +27,7 @@ _HEAD = 1024
 class SupervisedShell:
     def __init__(
         self,
-        keeper: Keeper,
+        supervisor: SupervisorClient,
         stop: Stop | None = None,
         base_env: Mapping[str, str] | None = None,
         *,
@@ -39,7 +39,7 @@ class SupervisedShell:
 
         `at_checkout_path` is false where commands need a daemon outside, which knows a place by its own path only.
         """
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._stop = stop
         self._sandbox = sandbox
         self._at_checkout_path = at_checkout_path
@@ -59,7 +59,7 @@ class SupervisedShell:
         log.unlink(missing_ok=True)
         environment = {**self._env, **env}
         with self._confined(("sh", "-c", command), cwd, environment, grounds) as argv:
-            ended = self._keeper.run(
+            ended = self._supervisor.run(
                 Command(argv=argv, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout), stop=self._stop
             )
         tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ""

@@ -32,7 +32,7 @@ _UNBORN = re.compile(r"'(.+?)/' does not have a commit checked out", re.DOTALL)
 _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular files")
 
 
-class Unfit(Exception):
+class CannotSnapshot(Exception):
     """There is something in the worktree that a tree cannot say."""
 
     what = "The agent left something that git stores in no tree"
@@ -46,7 +46,7 @@ class Unfit(Exception):
             put_aside(git, worktree / os.fsdecode(path))
 
 
-class Nested(Unfit):
+class NestedRepository(CannotSnapshot):
     """There is a repository inside the worktree."""
 
     what = "The agent made a git repository inside the worktree"
@@ -80,7 +80,7 @@ class Snapshots:
         while True:
             try:
                 return self._take(base)
-            except Unfit as found:
+            except CannotSnapshot as found:
                 found.clear_away(self._git, self._worktree)
 
     def with_worklog(self) -> str:
@@ -158,9 +158,9 @@ class Snapshots:
             self._held = ("" if said.out else held, _stamp(self.index))
         except GitFailed as error:
             if unborn := _UNBORN.search(error.said):
-                raise Nested([os.fsencode(unborn[1])]) from error
+                raise NestedRepository([os.fsencode(unborn[1])]) from error
             if refused := self._refused(error.said):
-                raise Unfit(refused) from error
+                raise CannotSnapshot(refused) from error
             raise
 
     def _refused(self, said: str) -> list[bytes]:
@@ -177,7 +177,7 @@ class Snapshots:
         nested = [found.path for found in self._git.differences(base, tree) if found.new[0] == GITLINK]
         if nested:
             self.start_from(base)  # with the pointer in our index, the next look would run git in there
-            raise Nested(nested)
+            raise NestedRepository(nested)
         self._sound.add(tree)
 
     def submodules_of(self, base: str) -> list[bytes]:
@@ -201,7 +201,7 @@ def _stamp(index: Path) -> Stamp:
 def _judging() -> Iterator[None]:
     try:
         yield
-    except Unfit as found:
+    except CannotSnapshot as found:
         hint = "Nothing is lost: it is kept when the phase is run again."
         raise WorkspaceBroken(f"{found.what}: {found}", hint) from found
 

@@ -87,8 +87,8 @@ class StepwiseWorktree(GitWorktree):
         return tip
 
     def _stand_on(self, commit: str) -> None:
-        if self._claim.standing().base != commit:
-            self._git.move_refs(RefMove(self._claim.base, commit), why="capsule: a step further")
+        if self._refs.standing().base != commit:
+            self._git.move_refs(RefMove(self._refs.base, commit), why="capsule: a step further")
         self._set_base(commit)
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
@@ -194,7 +194,7 @@ class StepwiseWorktree(GitWorktree):
     def _salvage(self, why: str) -> str:
         """Keep what is in no commit of the branch: the files, or the last work that was named where they are gone."""
         standing = self._take_over_the_last()
-        base = self._base_commit = standing.base or self._claim.put_base_back()
+        base = self._base_commit = standing.base or self._refs.put_base_back()
         if not base:
             return ""
         if self.path.is_dir():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from capsule.system.files import temp_path
 from capsule.system.git import Git
-from capsule.system.git_objects import CAPSULE, Difference, Entry, read_entry
+from capsule.system.git_objects import CAPSULE, Difference, TreeEntry, read_entry
 
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
 """Always as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
@@ -51,17 +51,19 @@ def _graft(git: Git, tree: str, source: str, paths: list[list[bytes]]) -> str:
     return git.make_tree(wanted.values()) if wanted else ""
 
 
-def _graft_below(git: Git, ours: Entry | None, theirs: Entry | None, paths: list[list[bytes]]) -> Entry | None:
+def _graft_below(
+    git: Git, ours: TreeEntry | None, theirs: TreeEntry | None, paths: list[list[bytes]]
+) -> TreeEntry | None:
     if ours is not None and ours.kind != "tree":
         return ours  # a file where the folder was: nothing of theirs fits below it
     known = ours or theirs
     if known is None or known.kind != "tree":
         return None
     below = _graft(git, ours.oid if ours else "", theirs.oid if theirs and theirs.kind == "tree" else "", paths)
-    return Entry(_FOLDER, "tree", below, known.path) if below else None
+    return TreeEntry(_FOLDER, "tree", below, known.path) if below else None
 
 
-def _folder(git: Git, tree: str) -> dict[bytes, Entry]:
+def _folder(git: Git, tree: str) -> dict[bytes, TreeEntry]:
     return {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
 
 

@@ -14,7 +14,7 @@ _LONGEST_ID = 64
 
 
 @dataclass(frozen=True)
-class Standing:
+class MissionRefs:
     """Where the mission's refs are; '' is nowhere. `home`: the worktree's HEAD is our branch."""
 
     base: str
@@ -23,7 +23,7 @@ class Standing:
     home: bool
 
 
-class Claim:
+class RefReader:
     """The refs of one mission: its branch, its base, its newest checkpoint."""
 
     def __init__(self, git: Git, mission: str, note: Path, branch: str) -> None:
@@ -33,11 +33,11 @@ class Claim:
         self._git = git
         self._note = note
 
-    def standing(self, entry: Path | None = None) -> Standing:
+    def standing(self, entry: Path | None = None) -> MissionRefs:
         """Asked from inside the worktree if its entry is given."""
         return self._read(entry) or self._asked(entry)
 
-    def _read(self, entry: Path | None) -> Standing | None:
+    def _read(self, entry: Path | None) -> MissionRefs | None:
         """None where only git can tell."""
         at = read_head(entry or self._git.git_dir)
         base, head, newest = (
@@ -45,15 +45,15 @@ class Claim:
         )
         if at is None or base is None or head is None or newest is None:
             return None
-        return Standing(base, head, newest, bool(head) and at == self.branch)
+        return MissionRefs(base, head, newest, bool(head) and at == self.branch)
 
-    def _asked(self, entry: Path | None) -> Standing:
+    def _asked(self, entry: Path | None) -> MissionRefs:
         names = (self.base, self.branch, self.checkpoint)
         command = ("for-each-ref", "--format=%(refname) %(objectname) %(HEAD)", *names)
         rows = [row.split(" ") for row in self._git.repository(*command, git_dir=entry).out.decode().splitlines()]
         oids = {name: oid for name, oid, *_ in rows}
         base, head, newest = (oids.get(name, "") for name in names)
-        return Standing(base, head, newest, any("*" in marks for *_, marks in rows))
+        return MissionRefs(base, head, newest, any("*" in marks for *_, marks in rows))
 
     def note_base(self, base: str) -> None:
         """Written down as well, for when an agent takes the ref away."""

@@ -1,12 +1,14 @@
-"""The keeper: a small process that stands between a runner and everything the runner starts.
+"""The supervisor: a small process that stands between a runner and everything the runner starts.
 
 Why it exists. A signal to a process group misses children that left the group, and nothing at all happens to them when
-the runner is killed with -9. So the runner starts one keeper, and the keeper starts the commands, one at a time:
+the runner is killed with -9. So the runner starts one supervisor, and the supervisor starts the commands, one at a
+time:
 
-    runner ──pipes──▶ keeper ──posix_spawn──▶ command ──▶ whatever it forks
+    runner ──pipes──▶ supervisor ──posix_spawn──▶ command ──▶ whatever it forks
 
-- On Linux the keeper is a *subreaper*: an orphan below it becomes its child, however often it forked, whether it called
-  setsid or cleared its environment. "No child left" then means "nobody left", which costs one system call to know.
+- On Linux the supervisor is a *subreaper*: an orphan below it becomes its child, however often it forked, whether it
+  called setsid or cleared its environment. "No child left" then means "nobody left", which costs one system call to
+  know.
 - Elsewhere it asks `ps` for the tree, and for processes of the command's group or with our marker in their environment.
 - When the command ends, what it left behind is ended too. When the runner asks, all are: SIGTERM, a grace, SIGKILL.
 - When the runner dies, its pipe closes, and that is the order to kill everything at once.
@@ -244,7 +246,7 @@ def find_program(name: bytes, path: bytes) -> bytes:
 # ── the conversation and the loop ─────────────────────────────────────────────────────────────────────────────────────
 
 
-class Keeper:
+class Supervisor:
     def __init__(self, marker: tuple[str, str], *, subreaper: bool, wake: int) -> None:
         self._marker = marker
         self._subreaper = subreaper
@@ -421,4 +423,4 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     name, value, *options = sys.argv[1:]
     subreaper = "without-subreaper" not in options and become_subreaper()
-    Keeper((name, value), subreaper=subreaper, wake=wake_on_ended_child()).serve()
+    Supervisor((name, value), subreaper=subreaper, wake=wake_on_ended_child()).serve()

@@ -1,8 +1,9 @@
-"""Who runs commands in a project right now: one locked file per keeper, named by the marker its processes carry.
+"""Who runs commands in a project right now: one locked file per supervisor, named by the marker its processes carry.
 
-A runner that is killed takes nobody with it, and if its keeper is killed too, nobody is left who knows what they had
-started. Their file is: the kernel has freed its lock, so whoever comes next can tell it from that of a living runner,
-and look for the marker in its name. A file gets its name only once it is locked, so a living one never looks dead.
+A runner that is killed takes nobody with it, and if its supervisor is killed too, nobody is left who knows what they
+had started. Their file is: the kernel has freed its lock, so whoever comes next can tell it from that of a living
+runner, and look for the marker in its name. A file gets its name only once it is locked, so a living one never looks
+dead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from capsule.system.files import sweep_temps, temp_path
 from capsule.system.lock import NoLocks, try_lock
 
 
-class Entry:
+class Registration:
     """One file, held open and locked."""
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -24,14 +25,14 @@ class Entry:
         self.marker = path.name
         self._fd = fd
 
-    def strike(self) -> None:
+    def unregister(self) -> None:
         """Everything it told of has ended."""
         with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
             self.path.unlink(missing_ok=True)
         os.close(self._fd)
 
 
-def enter(folder: Path, marker: str) -> Entry:
+def register(folder: Path, marker: str) -> Registration:
     folder.mkdir(parents=True, exist_ok=True)
     draft = temp_path(folder)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -42,10 +43,10 @@ def enter(folder: Path, marker: str) -> Entry:
         draft.unlink()
         raise
     draft.rename(folder / marker)
-    return Entry(folder / marker, fd)
+    return Registration(folder / marker, fd)
 
 
-def dead(folder: Path) -> list[Entry]:
+def abandoned(folder: Path) -> list[Registration]:
     """Those whose runner is gone."""
     if folder.is_dir():
         sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
@@ -53,12 +54,12 @@ def dead(folder: Path) -> list[Entry]:
     return [entry for path in paths if (entry := _taken_over(path))]
 
 
-def _taken_over(path: Path) -> Entry | None:
+def _taken_over(path: Path) -> Registration | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
         return None
     if try_lock(fd, fcntl.LOCK_EX, path):
-        return Entry(path, fd)
+        return Registration(path, fd)
     os.close(fd)
     return None

@@ -1,4 +1,4 @@
-"""The keeper itself: what it sees, what it ignores, and how little it loads."""
+"""The supervisor itself: what it sees, what it ignores, and how little it loads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from capsule.system import keeper as keeping
-from capsule.system.process import Keeper
+from capsule.system import supervisor as keeping
+from capsule.system.process import SupervisorClient
 
 from .conftest import Place, is_alive, output_of
 
@@ -20,9 +20,9 @@ HEAVY = {"json", "re", "subprocess", "pathlib", "typing", "dataclasses", "thread
 
 def test_starting_it_loads_none_of_the_heavy_modules() -> None:
     packages = str(Path(keeping.__file__).parents[2])
-    code = "import sys; sys.path.append(sys.argv[1]); import capsule.system.keeper, ctypes; print(*sys.modules)"
+    code = "import sys; sys.path.append(sys.argv[1]); import capsule.system.supervisor, ctypes; print(*sys.modules)"
     loaded = output_of(sys.executable, "-I", "-S", "-c", code, packages)
-    assert "capsule.system.keeper" in loaded.split()
+    assert "capsule.system.supervisor" in loaded.split()
     assert HEAVY & set(loaded.split()) == set()
 
 
@@ -82,32 +82,34 @@ def test_a_directory_on_the_path_is_no_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_ignores_the_signals_meant_for_its_runner(keeper: Keeper, place: Place, number: int) -> None:
-    keeper.run(place.command("true"))
-    pid = keeper.pid
+def test_it_ignores_the_signals_meant_for_its_runner(supervisor: SupervisorClient, place: Place, number: int) -> None:
+    supervisor.run(place.command("true"))
+    pid = supervisor.pid
     assert pid
     os.kill(pid, number)
-    assert keeper.run(place.command("true")).ok
-    assert keeper.pid == pid
+    assert supervisor.run(place.command("true")).ok
+    assert supervisor.pid == pid
 
 
-def test_it_lives_in_a_session_of_its_own_and_in_nobody_s_directory(keeper: Keeper, place: Place) -> None:
-    keeper.run(place.command("true"))
-    assert keeper.pid
-    assert os.getsid(keeper.pid) == keeper.pid
+def test_it_lives_in_a_session_of_its_own_and_in_nobody_s_directory(supervisor: SupervisorClient, place: Place) -> None:
+    supervisor.run(place.command("true"))
+    assert supervisor.pid
+    assert os.getsid(supervisor.pid) == supervisor.pid
     if keeping.has_proc():
-        assert Path(f"/proc/{keeper.pid}/cwd").readlink() == Path("/")
+        assert Path(f"/proc/{supervisor.pid}/cwd").readlink() == Path("/")
 
 
-def test_closing_its_input_ends_it_and_all_below(keeper: Keeper, place: Place) -> None:
-    keeper.run(place.command("true"))
-    pid = keeper.pid
-    keeper.close()
+def test_closing_its_input_ends_it_and_all_below(supervisor: SupervisorClient, place: Place) -> None:
+    supervisor.run(place.command("true"))
+    pid = supervisor.pid
+    supervisor.close()
     assert pid and not is_alive(pid)
 
 
-def test_a_stop_that_arrives_after_the_end_does_not_touch_the_next_command(keeper: Keeper, place: Place) -> None:
-    keeper.run(place.command("true"))
-    assert keeper._process and keeper._process.stdin
-    keeper._process.stdin.write(b"8\nstop\x000.1")
-    assert keeper.run(place.shell("sleep 0.2; exit 4")).exit_code == 4
+def test_a_stop_that_arrives_after_the_end_does_not_touch_the_next_command(
+    supervisor: SupervisorClient, place: Place
+) -> None:
+    supervisor.run(place.command("true"))
+    assert supervisor._process and supervisor._process.stdin
+    supervisor._process.stdin.write(b"8\nstop\x000.1")
+    assert supervisor.run(place.shell("sleep 0.2; exit 4")).exit_code == 4
