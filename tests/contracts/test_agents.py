@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Agent
 from capsule.agents._cli import AgentPhaseOptions, Connection
 from capsule.catalog import doors
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.failure import Kind
-from capsule.doors import Agent
 from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from tests.costs import LONG, as_soon_as, given_time

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Candidate, Published, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
-from capsule.doors import Candidate, Published, Trunk
 from capsule.system import git_locks
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import bring_along, places_on

@@ -23,10 +23,10 @@ from typing import ClassVar
 import msgspec
 import pytest
 
+from capsule.adapters import Tracker
 from capsule.catalog import doors
 from capsule.core.errors import InvalidId, Refused, UnknownItem
 from capsule.core.item import Blocked, Item, NewItem, Status
-from capsule.doors import Tracker
 
 HOSTILE = "${HOME} {{TASK_ID}} $(id)\n\t[31m\u2028"
 

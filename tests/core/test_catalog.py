@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Words
 from capsule.catalog import Catalog, doors
 from capsule.core.errors import SettingsError
-from capsule.doors import Words
 
 GATE = "phases: [{name: check, run: make}]"
 

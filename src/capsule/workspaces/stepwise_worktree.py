@@ -157,11 +157,11 @@ class StepwiseWorktree(GitWorktree):
 
     # Keeping a step's work, or not
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the door's)
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the door's)
         """Return the work, for the commit that holds the tracker's state."""
         return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
 
-    def settled(self, commit: str) -> Checkpoint:
+    def checkpoint_at(self, commit: str) -> Checkpoint:
         self._judged, self._stands_at, self._began = "", "", {}
         self._come_home()
         if commit:
@@ -173,7 +173,7 @@ class StepwiseWorktree(GitWorktree):
             self._unstage(base, entry)
         return self.base_checkpoint(base)
 
-    def withdraw(self, why: str) -> str:
+    def salvage_and_reset(self, why: str) -> str:
         self._judged, self._stands_at = "", ""
         try:
             entry = self._require_whole()

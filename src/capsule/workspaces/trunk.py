@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capsule.adapters import Candidate, Draft, Published
 from capsule.core.errors import Refused
-from capsule.doors import Candidate, Draft, Published
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock

@@ -6,11 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from capsule.adapters import (
+    Agent,
+    Archive,
+    Clock,
+    Journal,
+    Observer,
+    Shell,
+    StateStore,
+    Tracker,
+    Trunk,
+    Words,
+    Workspace,
+)
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
 from capsule.core.event import Event
 from capsule.core.state import MissionState, Step
-from capsule.doors import Agent, Archive, Books, Clock, Journal, Observer, Shell, Tracker, Trunk, Words, Workspace
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class World:
+class Services:
     """Every door, chosen. `wiring` makes one; the engine is handed it."""
 
     tracker: Tracker
@@ -74,7 +86,7 @@ class World:
     archive: Archive
     clock: Clock
     observer: Observer
-    books: Books | None = None
+    state_store: StateStore | None = None
     """Where the tracker's state is kept in the project."""
     leash: Leash = field(default_factory=Free)
     redact: Callable[[str], str] = str
