@@ -1,4 +1,4 @@
-"""Settings → World: the only place that chooses which door is which.
+"""Settings → World: the only place that chooses which adapter is which.
 
 What a command does not need it does not load: `show` opens a project and its journal, and nothing of agents, worktrees
 or processes comes along. Hence the imports inside the functions.
@@ -19,11 +19,11 @@ from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
+    from capsule.adapters import Agent, Books, Observer, Tracker, Workspace
     from capsule.catalog import Catalog
     from capsule.core.briefing import Grounds
     from capsule.core.budget import Budget
     from capsule.core.redaction import Redactor
-    from capsule.doors import Agent, Books, Observer, Tracker, Workspace
     from capsule.journals.papers import Papers
     from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
@@ -188,9 +188,9 @@ GET_BD = "https://github.com/steveyegge/beads"
 
 
 def _known_tracker(name: str) -> str:
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
 
-    known = [door for door in doors("trackers") if door != "memory"]
+    known = [adapter for adapter in adapters("trackers") if adapter != "memory"]
     if name in known:
         return name
     raise SettingsError(f"There is no tracker {name!r}.", f"There are: auto, {', '.join(known)}.")
@@ -268,11 +268,11 @@ def _finds_skills(settings: Settings) -> bool:
 
 def _adapter(settings: Settings, name: str) -> str:
     """The module that runs an agent, by its `kind`, which by default is its own name."""
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
     from capsule.presets import described, presets
     from capsule.settings import PROJECT_YAML
 
-    available, (options, _) = doors("agents"), described(settings, name)
+    available, (options, _) = adapters("agents"), described(settings, name)
     kind = options.kind or ("command" if options.command and name not in available else name)
     if kind not in available:
         raise SettingsError(
@@ -360,7 +360,7 @@ def open_world(
     model: str = "",
     dry: bool = False,
 ) -> Iterator[World]:
-    """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
+    """Every adapter, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
     from capsule.reports.live import Discreet
     from capsule.system.process import Keeper, end_leftovers
     from capsule.workspaces.shell import SupervisedShell

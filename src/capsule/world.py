@@ -1,4 +1,4 @@
-"""Every door, chosen, and the bounds of what happens behind them. `wiring` makes a World; the engine is handed it."""
+"""Every adapter, chosen, and its limits. `wiring` makes a World; the engine is handed it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from capsule.adapters import Agent, Archive, Books, Clock, Journal, Observer, Shell, Tracker, Trunk, Words, Workspace
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
 from capsule.core.event import Event
 from capsule.core.state import MissionState, Step
-from capsule.doors import Agent, Archive, Books, Clock, Journal, Observer, Shell, Tracker, Trunk, Words, Workspace
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Free:
 
 @dataclass(frozen=True)
 class World:
-    """Every door, chosen. `wiring` makes one; the engine is handed it."""
+    """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
     tracker: Tracker
     journal: Journal

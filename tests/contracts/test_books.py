@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from capsule.adapters import Booked, BookEntry, Books
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, Refused, TrackerError
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
-from capsule.doors import Booked, BookEntry, Books
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
@@ -119,8 +119,8 @@ FOUND = Exists("x-1/triage#1/0", {"title": "found"})
 
 
 def test_is_the_books_door(office: Office) -> None:
-    door: Books = office.books
-    assert door.write(entry()).commit == office.repo.head()
+    adapter: Books = office.books
+    assert adapter.write(entry()).commit == office.repo.head()
 
 
 # One commit

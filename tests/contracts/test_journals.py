@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Journal
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Event, Outcome, StepBegun, StepEnded, Warned
 from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
-from capsule.doors import Journal
 from capsule.journals.memory import MemoryJournal
 from capsule.journals.papers import Papers
 from capsule.journals.sqlite import SqliteJournal

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from capsule.adapters import BookEntry
 from capsule.core.errors import Refused
-from capsule.doors import BookEntry
 from capsule.system.git import Git
 from capsule.workspaces.books import GitBooks
 from capsule.workspaces.git_worktree import GitWorktree

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import BookEntry
 from capsule.core.assignment import Assign
 from capsule.core.briefing import Grounds
 from capsule.core.documents import is_of_another_item
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
-from capsule.doors import BookEntry
 from capsule.system.git import Git
 from capsule.system.process import Keeper
 from capsule.workspaces.books import GitBooks

@@ -13,10 +13,10 @@ from typing import Generic, NoReturn, Self, TypeVar
 
 import pytest
 
+from capsule.adapters import Workspace
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
-from capsule.doors import Workspace
 from capsule.settings import WorkspaceOptions
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
@@ -90,10 +90,10 @@ def anywhere(request: pytest.FixtureRequest, a_repo: Repo, git: Git) -> Anywhere
 
 
 def test_is_a_workspace(anywhere: Anywhere) -> None:
-    door: Workspace = anywhere.place
-    assert door.path == anywhere.path
-    assert door.branch == anywhere.agent.git("branch", "--show-current")
-    assert door.head() == anywhere.base
+    adapter: Workspace = anywhere.place
+    assert adapter.path == anywhere.path
+    assert adapter.branch == anywhere.agent.git("branch", "--show-current")
+    assert adapter.head() == anywhere.base
 
 
 # Beginning

@@ -1,7 +1,7 @@
 """`capsule run [ID]` as a process that kills itself at a named point: `python driver.py run ID`.
 
-It is the real command with the real doors. Each door is only watched, so a point is passed before and after every
-journaled event and every call through a door, in the order in which the mission does them:
+It is the real command with the real adapters. Each adapter is only watched, so a point is passed before and after every
+journaled event and every call through an adapter, in the order in which the mission does them:
 
     before step_begun mend-1/execute#2              the journal is about to write it
     after step_begun mend-1/execute#2               it is written, and beside it what its run is told of it
@@ -63,13 +63,13 @@ class Passage:
 
 
 class Watched:
-    """A door; every call through it is a point before and a point after."""
+    """An adapter; every call through it is a point before and a point after."""
 
-    def __init__(self, name: str, door: object, passage: Passage) -> None:
-        self._name, self._door, self._passage = name, door, passage
+    def __init__(self, name: str, adapter: object, passage: Passage) -> None:
+        self._name, self._adapter, self._passage = name, adapter, passage
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(self._door, attribute)
+        found = getattr(self._adapter, attribute)
         if not callable(found):
             return found
 
@@ -83,19 +83,19 @@ class Watched:
 
 
 def watched(world: World, passage: Passage) -> World:
-    def door(name: str, found: object) -> Any:
+    def adapter(name: str, found: object) -> Any:
         return Watched(name, found, passage)
 
     def made(name: str, make: Callable[..., object]) -> Any:
-        return lambda *args: door(name, make(*args))
+        return lambda *args: adapter(name, make(*args))
 
     _watch_events(world.journal, passage)
     return replace(
         world,
-        tracker=door("tracker", world.tracker),
-        shell=door("shell", world.shell),
-        archive=door("archive", world.archive),
-        books=door("books", world.books) if world.books else None,
+        tracker=adapter("tracker", world.tracker),
+        shell=adapter("shell", world.shell),
+        archive=adapter("archive", world.archive),
+        books=adapter("books", world.books) if world.books else None,
         agent=made("agent", world.agent),
         workspace=made("workspace", world.workspace),
         trunk=made("trunk", world.trunk),

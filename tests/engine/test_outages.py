@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from capsule.adapters import Agent, Ran
 from capsule.core.briefing import Briefing, Grounds, Transcript
 from capsule.core.budget import Allowance, Budget, as_facts, total
 from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
 from capsule.core.failure import REACTIONS, Failure, Kind, Reaction
 from capsule.core.state import MissionState, apply
-from capsule.doors import Agent, Ran
 from capsule.engine.job import note, standing
 from capsule.world import Limits
 

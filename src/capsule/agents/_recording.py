@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 from yaml12 import format_yaml, parse_yaml
 
+from capsule.adapters import Workspace
 from capsule.agents._changes import Acts, acts_between
 from capsule.agents._player import RECORDING
 from capsule.agents.scripted import portable
@@ -28,7 +29,6 @@ from capsule.core.briefing import Briefing, Transcript
 from capsule.core.errors import CapsuleError, UsageError, WorkspaceBroken
 from capsule.core.event import Usage
 from capsule.core.failure import Reaction
-from capsule.doors import Workspace
 from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
 from capsule.system.git import Git
 

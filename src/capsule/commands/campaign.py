@@ -16,10 +16,10 @@ from capsule.core.event import CAMPAIGN
 from capsule.core.item import Item, Status
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.commands.run import Plan
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
-    from capsule.doors import Tracker
     from capsule.engine.campaign import Campaign
     from capsule.engine.dispatch import Desk, Errand, RunReport
     from capsule.engine.job import Order

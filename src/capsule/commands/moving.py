@@ -20,8 +20,8 @@ from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem, Us
 from capsule.core.item import Item, Value, check_id, stands_at, with_values
 
 if TYPE_CHECKING:
+    from capsule.adapters import Booked, Books, Tracker
     from capsule.core.state import MissionState
-    from capsule.doors import Booked, Books, Tracker
     from capsule.journals.sqlite import SqliteJournal
     from capsule.system.git import Git
     from capsule.wiring import Project
@@ -110,7 +110,7 @@ def record(
     project: Project, tracker: Tracker, message: str, assignments: Sequence[Assignment], *, no_commit: bool
 ) -> Booked:
     """Commit first, then save; only save where a commit would take along what is somebody else's."""
-    from capsule.doors import BookEntry
+    from capsule.adapters import BookEntry
 
     obstacle = "" if no_commit else why_not_committed(project.git, tracker.own_files())
     entry = BookEntry(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)

@@ -12,7 +12,7 @@ from capsule.commands.common import mission_state
 from capsule.core.notification import BELL, channels
 
 if TYPE_CHECKING:
-    from capsule.doors import Observer
+    from capsule.adapters import Observer
     from capsule.wiring import Project
 
 

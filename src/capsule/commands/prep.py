@@ -12,8 +12,8 @@ from capsule.core.item import Status, check_id
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from capsule.adapters import Tracker
     from capsule.core.item import Item
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\

@@ -18,12 +18,12 @@ from capsule.core.event import RUN
 from capsule.core.item import HELD, Item
 
 if TYPE_CHECKING:
+    from capsule.adapters import Observer, Tracker
     from capsule.commands.run import Plan
     from capsule.core.decide import Guardrails
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import Observer, Tracker
     from capsule.engine.dispatch import Desk, Errand, RunReport
     from capsule.engine.job import Order
     from capsule.reports.queue_lines import QueueReport

@@ -26,10 +26,10 @@ from capsule.core.item import Item, Status, check_id
 from capsule.core.text import nearest
 
 if TYPE_CHECKING:
+    from capsule.adapters import Observer, Tracker
     from capsule.catalog import Catalog
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import Observer, Tracker
     from capsule.engine.job import Order
     from capsule.wiring import Project
     from capsule.world import World

@@ -11,8 +11,8 @@ from capsule.core.errors import Refused
 from capsule.core.item import Blocked, Item, Status, stands_at
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.commands.moving import Grip
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\

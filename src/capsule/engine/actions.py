@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from capsule.adapters import Candidate, Draft, Trunk
 from capsule.core.errors import CapsuleError, Overlap
 from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
 from capsule.core.evidence import Colour, Evidence, Standing
@@ -18,7 +19,6 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
 from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
-from capsule.doors import Candidate, Draft, Trunk
 from capsule.engine.discovered import file_discovered
 from capsule.engine.job import Job, Report, books_of, claims_its_item, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look

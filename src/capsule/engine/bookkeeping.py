@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from capsule.adapters import BookEntry, Books
 from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem
@@ -17,7 +18,6 @@ from capsule.core.item import Item, stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
-from capsule.doors import BookEntry, Books
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
 from capsule.engine.job import Job, books_of, note, place_of

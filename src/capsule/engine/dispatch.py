@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from capsule.adapters import BookEntry
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
@@ -31,7 +32,6 @@ from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.schedule import Place, Tally, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
-from capsule.doors import BookEntry
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.job import Order, note, only_to_be_archived, only_to_be_closed, standing
 from capsule.engine.run_mission import closed_at_last, merged_and_open, pursue

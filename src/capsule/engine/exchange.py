@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from capsule.adapters import Agent
 from capsule.core.briefing import Briefing, Grounds, Transcript
 from capsule.core.budget import Allowance, duration, least
 from capsule.core.errors import AgentUnavailable, Interrupted, ProviderLimit
@@ -19,7 +20,6 @@ from capsule.core.evidence import Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
 from capsule.core.stamps import clock_time
 from capsule.core.text import sentence
-from capsule.doors import Agent
 from capsule.engine.brief import brief
 from capsule.engine.funds import funds, require_funds
 from capsule.engine.job import Job, standing

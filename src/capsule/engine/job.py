@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from capsule.adapters import Books, Workspace
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
@@ -13,7 +14,6 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
-from capsule.doors import Books, Workspace
 from capsule.world import World
 
 

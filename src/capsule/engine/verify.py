@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from capsule.adapters import Ran, Workspace
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
@@ -28,7 +29,6 @@ from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
-from capsule.doors import Ran, Workspace
 from capsule.world import World
 
 TAIL = 6000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from capsule.adapters import Ran
 from capsule.core.briefing import Transcript
 from capsule.core.errors import CapsuleError, Interrupted, NoResult
 from capsule.core.failure import Kind
@@ -11,7 +12,6 @@ from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_r
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line
-from capsule.doors import Ran
 from capsule.engine.brief import answers_by_file, exported, timeout_of
 from capsule.engine.exchange import converse, start_from_checkpoint
 from capsule.engine.job import Job, Report, parked, passed, sent_back

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from capsule.adapters import Observer
 from capsule.core.event import Event, is_mission, kind
 from capsule.core.redaction import Redactor
-from capsule.doors import Observer
 from capsule.reports.style import clean
 from capsule.system.files import CannotWrite, append_line
 

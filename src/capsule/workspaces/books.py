@@ -27,11 +27,11 @@ from pathlib import Path
 
 import msgspec
 
+from capsule.adapters import Booked, BookEntry
 from capsule.core.assignment import Assignment, Exists
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item
-from capsule.doors import Booked, BookEntry
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import Difference, RefMove
@@ -102,7 +102,7 @@ class _Pending(msgspec.Struct, frozen=True):
 
 
 class GitBooks:
-    """The Books door on files in a git checkout."""
+    """The Books adapter on files in a git checkout."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ _REBASED = "rebased onto "
 
 
 class GitWorktree(GitPlace):
-    """The Workspace door, for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
+    """The Workspace adapter, for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
 
     publishes_to = ""
 
@@ -379,7 +379,7 @@ class GitWorktree(GitPlace):
     def follow(self, checkpoint: Checkpoint) -> None:
         """Stay: work that is merged at the end stands on its own base until then."""
 
-    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the door's)
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the adapter's)
         """A merge runs no hooks."""
         return None
 
@@ -387,7 +387,7 @@ class GitWorktree(GitPlace):
         """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
         return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
-    def withdraw(self, why: str) -> str:  # noqa: ARG002 (the door's)
+    def withdraw(self, why: str) -> str:  # noqa: ARG002 (the adapter's)
         """Leave everything: nothing gets to the user's branch before the merge."""
         return ""
 

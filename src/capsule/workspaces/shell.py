@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from capsule.adapters import Ran
 from capsule.core.briefing import Grounds
-from capsule.doors import Ran
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, tail_bytes
 from capsule.system.mounted_place import at_its_own_path

@@ -29,7 +29,7 @@ from capsule.workspaces.trees import graft, merged_from
 
 
 class StepwiseWorktree(GitWorktree):
-    """The Workspace door, for work whose steps are committed to the branch `into` one by one."""
+    """The Workspace adapter, for work whose steps are committed to the branch `into` one by one."""
 
     def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
         super().__init__(git, mission, **options)
@@ -157,7 +157,7 @@ class StepwiseWorktree(GitWorktree):
 
     # Keeping a step's work, or not
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the door's)
+    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
         """Return the work, for the commit that holds the tracker's state."""
         return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
 
@@ -204,5 +204,5 @@ class StepwiseWorktree(GitWorktree):
             there = tree if head == base else self._git.tree_in(base)
         return self._keep(there, [base], why) if self._deliverable(there) != self._git.tree_in(base) else ""
 
-    def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the door's): what is done is on the user's branch
+    def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the adapter's): what is done is on the user's branch
         super().remove(branch=True)

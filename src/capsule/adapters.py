@@ -1,7 +1,7 @@
 """What the engine needs of the world, as small protocols. Each folder named in the comments holds the real ones.
 
-The engine sees nothing else: no path of git's, no process, no clock. Whatever stands behind a door is chosen in
-`wiring`, and every implementation of a door passes the same suite in tests/contracts.
+The engine sees nothing else: no path of git's, no process, no clock. Whatever stands behind an adapter is chosen in
+`wiring`, and every implementation of an adapter passes the same suite in tests/contracts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from capsule.core.workflow import Workflow
 
 
 class Tracker(Protocol):
-    """Where work comes from (trackers/). A provider's quirks are normalised behind this door and nowhere else."""
+    """Where work comes from (trackers/). A provider's quirks are normalised behind this adapter and nowhere else."""
 
     name: str
     keeps_phases: bool
