@@ -1,4 +1,4 @@
-"""Settings → World: the only place that chooses which adapter is which.
+"""Settings → Services: the only place that chooses which adapter is which.
 
 What a command does not need it does not load: `show` opens a project and its journal, and nothing of agents, worktrees
 or processes comes along. Hence the imports inside the functions.
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from capsule.core.redaction import Redactor
     from capsule.journals.papers import Papers
     from capsule.journals.sqlite import SqliteJournal
+    from capsule.services import Limits, Services
     from capsule.settings import Loaded, Settings
     from capsule.system.process import Keeper
     from capsule.system.sandbox import Sandbox
     from capsule.system.stop import Stop
     from capsule.workspaces.provision import RunSetup
     from capsule.workspaces.shell import SupervisedShell
-    from capsule.world import Limits, World
 
 _FOLDERS = ("", "worktrees", "missions", "logs", "output", "results")
 _STATE_FOLDERS = ("", "git", "git/refs", "git/info", "keepers", "leaving", "locks", "places", "salvaged", "watched")
@@ -350,7 +350,7 @@ def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Pat
 
 
 @contextmanager
-def open_world(
+def open_services(
     project: Project,
     tracker: Tracker,
     words: Catalog,
@@ -359,13 +359,13 @@ def open_world(
     *,
     model: str = "",
     dry: bool = False,
-) -> Iterator[World]:
+) -> Iterator[Services]:
     """Every adapter, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
     from capsule.reports.live import Discreet
+    from capsule.services import Services
     from capsule.system.process import Keeper, end_leftovers
     from capsule.workspaces.shell import SupervisedShell
     from capsule.workspaces.trunk import GitTrunk
-    from capsule.world import World
 
     settings = project.settings
     journal, papers, redactor = project.journal(), project.papers(), project.redactor
@@ -379,7 +379,7 @@ def open_world(
         shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
 
         agents = partial(agent_maker, settings, project.root, keeper, stop, model=model, sandbox=sandbox)
-        yield World(
+        yield Services(
             tracker=tracker,
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
@@ -431,7 +431,7 @@ def _workspaces(
 
 
 def _limits(settings: Settings) -> Limits:
-    from capsule.world import Limits
+    from capsule.services import Limits
 
     minutes = settings.execution
     return Limits(
@@ -442,18 +442,18 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def recorded(world: World, project: Project, file: Path, *, start_over: bool = False) -> World:
-    """The same world, with somebody who writes down into a file what its agents are told and do."""
+def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
+    """The same services, with somebody who writes down into a file what its agents are told and do."""
     from dataclasses import replace
 
     from capsule.agents._recording import Recorder
 
-    scribe = Recorder(file, project.git, world.redact, base=project.git.resolve("HEAD"), start_over=start_over)
-    return replace(world, scribe=scribe)
+    scribe = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
+    return replace(services, scribe=scribe)
 
 
-def replayed(world: World, project: Project, file: Path) -> tuple[World, str]:
-    """The same world, with a recording in every agent's place; and what there is to say about that."""
+def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
+    """The same services, with a recording in every agent's place; and what there is to say about that."""
     from dataclasses import replace
 
     from capsule.agents._recording import about
@@ -461,7 +461,7 @@ def replayed(world: World, project: Project, file: Path) -> tuple[World, str]:
     base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
     note = f"recorded from {base[:12]}, and HEAD is {head[:12]}: it may go another way."
     note = note if base not in ("", head) else ""
-    return replace(world, agent=lambda _name, _model: world.agent("scripted", "")), note
+    return replace(services, agent=lambda _name, _model: services.agent("scripted", "")), note
 
 
 def budget_of(settings: Settings) -> Budget:

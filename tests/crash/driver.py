@@ -33,7 +33,7 @@ from typing import Any
 from capsule import wiring
 from capsule.cli import main
 from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
-from capsule.world import World
+from capsule.services import Services
 
 
 class Passage:
@@ -82,23 +82,23 @@ class Watched:
         return call
 
 
-def watched(world: World, passage: Passage) -> World:
+def watched(services: Services, passage: Passage) -> Services:
     def adapter(name: str, found: object) -> Any:
         return Watched(name, found, passage)
 
     def made(name: str, make: Callable[..., object]) -> Any:
         return lambda *args: adapter(name, make(*args))
 
-    _watch_events(world.journal, passage)
+    _watch_events(services.journal, passage)
     return replace(
-        world,
-        tracker=adapter("tracker", world.tracker),
-        shell=adapter("shell", world.shell),
-        archive=adapter("archive", world.archive),
-        books=adapter("books", world.books) if world.books else None,
-        agent=made("agent", world.agent),
-        workspace=made("workspace", world.workspace),
-        trunk=made("trunk", world.trunk),
+        services,
+        tracker=adapter("tracker", services.tracker),
+        shell=adapter("shell", services.shell),
+        archive=adapter("archive", services.archive),
+        books=adapter("books", services.books) if services.books else None,
+        agent=made("agent", services.agent),
+        workspace=made("workspace", services.workspace),
+        trunk=made("trunk", services.trunk),
     )
 
 
@@ -158,14 +158,14 @@ def _opens_to_write(event: str, args: tuple[Any, ...]) -> bool:
 
 def watch() -> None:
     passage = Passage(os.environ.get("CRASH_AT", ""), os.environ.get("CRASH_RECORD", ""))
-    open_world = wiring.open_world
+    open_services = wiring.open_services
 
     @contextmanager
-    def open_watched_world(*args: Any, **options: Any) -> Iterator[World]:
-        with open_world(*args, **options) as world:
-            yield watched(world, passage)
+    def open_watched_services(*args: Any, **options: Any) -> Iterator[Services]:
+        with open_services(*args, **options) as services:
+            yield watched(services, passage)
 
-    wiring.open_world = open_watched_world
+    wiring.open_services = open_watched_services
     if "CRASH_EFFECTS" in os.environ:
         watch_effects(passage)
 

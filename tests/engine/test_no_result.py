@@ -33,7 +33,7 @@ def strike(scene: Scene, tmp_path: Path) -> Iterator[Strike]:
         return f"{count}; {then}"
 
     with Keeper(grace=0.5) as keeper:
-        scene.world = replace(scene.world, shell=SupervisedShell(keeper))
+        scene.services = replace(scene.services, shell=SupervisedShell(keeper))
         yield struck
 
 

@@ -214,8 +214,8 @@ def _tell_what_is_untold(project: Project, tracker: Tracker, item_id: str) -> No
     from capsule.engine.job import standing
     from capsule.reports.live import Several
     from capsule.rules import words_at
-    from capsule.wiring import open_world
+    from capsule.wiring import open_services
 
     words = words_at(project, state.base)
-    with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):
-        set_right(standing(world, item_id), world)
+    with open_services(project, tracker, words, Several(), None) as services, services.journal.claim(item_id):
+        set_right(standing(services, item_id), services)

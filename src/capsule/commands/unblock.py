@@ -123,7 +123,7 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
     from capsule.engine.run_mission import let_go as let_mission_go
     from capsule.reports.live import Several
     from capsule.rules import words_at
-    from capsule.wiring import open_world
+    from capsule.wiring import open_services
 
     state = mission_state(project, item.id)
     order = Order(
@@ -135,5 +135,5 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
         policy=state.policy,
         notes=notes,
     )
-    with open_world(project, tracker, words_at(project, state.base), Several(), None) as world:
-        let_mission_go(order, world)
+    with open_services(project, tracker, words_at(project, state.base), Several(), None) as services:
+        let_mission_go(order, services)

@@ -22,7 +22,7 @@ from capsule.core.worklog import open_worklog, summary
 from capsule.engine.discovered import file_discovered
 from capsule.engine.job import Job, Report, books_of, claims_its_item, commit_message, note, parked, passed, sent_back
 from capsule.engine.verify import Look, look
-from capsule.world import World
+from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
 """When the item left its tracker with a merge: the archive says the same."""
@@ -32,17 +32,17 @@ _MOST_ROUNDS = 8
 
 def prep(job: Job) -> Report:
     """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
-    state, world, workspace = job.state, job.world, job.workspace
+    state, services, workspace = job.state, job.services, job.workspace
     warnings = tuple(workspace.prepare(state.base))
-    if claims_its_item(state, world):  # only now: whoever cannot have the place must not hold the item either
-        world.tracker.claim(state.item.id)
+    if claims_its_item(state, services):  # only now: whoever cannot have the place must not hold the item either
+        services.tracker.claim(state.item.id)
     if not workspace.worklog():
-        template = world.words.template("worklog.md.template")
-        worklog = open_worklog(template, state.item, state.lineage, world.clock.now(), state.earlier)
-        workspace.write_worklog(world.redact(worklog))
+        template = services.words.template("worklog.md.template")
+        worklog = open_worklog(template, state.item, state.lineage, services.clock.now(), state.earlier)
+        workspace.write_worklog(services.redact(worklog))
     checkpoint = workspace.checkpoint(job.step.key)
     signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")
-    evidence = look(Look(state, job.phase, signal, workspace, world, checkpoint.tree, checkpoint.tree))
+    evidence = look(Look(state, job.phase, signal, workspace, services, checkpoint.tree, checkpoint.tree))
     red = next((piece for piece in evidence if piece.standing is Standing.REFUTED), None)
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
@@ -52,7 +52,7 @@ def prep(job: Job) -> Report:
 
 def publish(job: Job) -> Report:
     """Main moves to the merge result, if the gate is green on exactly that tree, and only from what it was built on."""
-    trunk = job.world.trunk(job.state.into)
+    trunk = job.services.trunk(job.state.into)
     before = job.state.proposed
     if before and trunk.holds(before.commit):
         return _published(trunk, Candidate(before.commit, before.tree, before.onto))
@@ -61,7 +61,7 @@ def publish(job: Job) -> Report:
 
 
 def _merge(job: Job, trunk: Trunk) -> Report:
-    at = job.world.clock.now()
+    at = job.services.clock.now()
     for _ in range(_MOST_ROUNDS):
         candidate = trunk.propose(job.workspace.head(), job.state.base, _merge_message(job), _draft(job, at))
         if candidate.conflicts:
@@ -69,13 +69,15 @@ def _merge(job: Job, trunk: Trunk) -> Report:
         evidence = _gate(job, candidate)
         if any(piece.standing is Standing.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
             return Report(_gate_red(evidence), evidence)
-        job.note(Proposed(at=job.world.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto))
+        job.note(
+            Proposed(at=job.services.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
+        )
         try:
             report = _published(trunk, candidate, evidence)
         except Overlap as edited:
             return Report(parked(_in_the_way(job, edited)), evidence)
         if report.signal.verdict is Verdict.PASS:
-            left_with_it = {ARCHIVED_AT: at} if books_of(job.state, job.world) else {}
+            left_with_it = {ARCHIVED_AT: at} if books_of(job.state, job.services) else {}
             return replace(report, facts={**report.facts, **left_with_it})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
 
@@ -86,13 +88,13 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    then = f"capsule unblock {mission}; capsule run {mission}" if books_of(state, job.world) else merge
+    then = f"capsule unblock {mission}; capsule run {mission}" if books_of(state, job.services) else merge
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 
 def _draft(job: Job, at: str) -> Draft | None:
     """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
-    books, last = books_of(job.state, job.world), job.state.workflow.names()[-1]
+    books, last = books_of(job.state, job.services), job.state.workflow.names()[-1]
     if books is None:
         return None
     return lambda onto: books.drafted(archived(job.state.item, at, last), onto)
@@ -121,7 +123,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
         return ()
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
-    look = Look(job.state, job.phase, passed(""), job.workspace, job.world, candidate.tree, candidate.tree)
+    look = Look(job.state, job.phase, passed(""), job.workspace, job.services, candidate.tree, candidate.tree)
     job.workspace.snapshot()
     try:
         seen = look.observe(candidate.tree)
@@ -153,12 +155,12 @@ def _changed_under_us(job: Job) -> str:
     state = job.state
     if state.parent:
         return ""
-    now = job.world.tracker.item(state.item.id)
-    unchanged = same_words(state.item, now, job.world.redact)
+    now = job.services.tracker.item(state.item.id)
+    unchanged = same_words(state.item, now, job.services.redact)
     found = "closed" if now.status is Status.DONE else "" if unchanged else "rewritten"
     if not found:
         return ""
-    job.note(MovedByHand(at=job.world.clock.now(), what="item", expected=state.item.status.value, found=found))
+    job.note(MovedByHand(at=job.services.clock.now(), what="item", expected=state.item.status.value, found=found))
     return f"{state.item.id} was {found} in the tracker while the mission ran; nothing was merged, everything is kept"
 
 
@@ -167,25 +169,25 @@ def _moved_branch(job: Job) -> str:
     known, found = job.state.checkpoint, job.workspace.head()
     if known is None or known.head == found:
         return ""
-    job.note(MovedByHand(at=job.world.clock.now(), what="branch", expected=known.head, found=found))
+    job.note(MovedByHand(at=job.services.clock.now(), what="branch", expected=known.head, found=found))
     return f"the branch moved to {found[:12]} after it was approved; nothing was merged, everything is kept"
 
 
 def archive(job: Job) -> Report:
     """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
-    world, workspace = job.world, job.workspace
-    papers = papers_of(job.mission, world, workspace.worklog() or _last_worklog(job))
-    place = world.archive.store(job.mission, papers, job.step.key)
+    services, workspace = job.services, job.workspace
+    papers = papers_of(job.mission, services, workspace.worklog() or _last_worklog(job))
+    place = services.archive.store(job.mission, papers, job.step.key)
     kept = _salvage(job)
     workspace.remove(branch=True)
-    world.archive.drop_working_folder(job.mission)
+    services.archive.drop_working_folder(job.mission)
     warnings = kept + file_discovered(job) + _close_item(job)
     return Report(passed(f"archived in {place.name}"), warnings=warnings, facts={"archive": str(place)})
 
 
-def papers_of(mission: str, world: World, worklog: str) -> dict[str, str]:
+def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
     """What is left of a mission for whoever reads its archive."""
-    events = world.journal.events(mission)
+    events = services.journal.events(mission)
     return {
         "worklog.md": worklog,
         "journal.jsonl": b"".join(as_json_line(mission, seq, event) + b"\n" for seq, event in events).decode(),
@@ -208,7 +210,7 @@ def _salvage(job: Job) -> tuple[str, ...]:
     ref = job.workspace.salvage(why)
     if not ref:
         return ()
-    job.note(Salvaged(at=job.world.clock.now(), ref=ref, why=why))
+    job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=why))
     return (f"{why}: kept as {ref}",)
 
 
@@ -222,21 +224,21 @@ def _uncommitted(job: Job) -> bool:
 
 def _close_item(job: Job) -> tuple[str, ...]:
     """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
-    if not claims_its_item(job.state, job.world):
+    if not claims_its_item(job.state, job.services):
         return ()
     try:
-        close_item(job.state, job.world)
+        close_item(job.state, job.services)
     except CapsuleError as refused:
         return (f"{job.state.item.id} is merged, but could not be closed in the tracker: {refused.message}",)
     return ()
 
 
-def close_item(state: MissionState, world: World) -> None:
+def close_item(state: MissionState, services: Services) -> None:
     """Say in the tracker that it is done, and write down that this was said. Safe to repeat."""
     merged = state.facts.get("merged", "")
     reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
-    world.tracker.close(state.item.id, reason)
-    note(world, state.mission, ItemClosed(at=world.clock.now(), reason=reason))
+    services.tracker.close(state.item.id, reason)
+    note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
 
 
 ACTIONS: dict[str, Callable[[Job], Report]] = {"prep": prep, "publish": publish, "archive": archive}

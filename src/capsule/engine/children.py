@@ -39,9 +39,9 @@ def run_child(job: Job) -> Report:
     if part is None:
         return Report(_nothing_left(job))
     child = f"{job.mission}.{job.phase.name}.{part.number}"
-    state = standing(job.world, child)
+    state = standing(job.services, child)
     if not state.finished or state.facts.get("merged") == job.state.facts.get(child):
-        state = job.pursue(_order(job, child, part), job.world)
+        state = job.pursue(_order(job, child, part), job.services)
     if state.under_way and not state.halt:
         raise Paused(f"{child} is as far as this run may go.")
     job.workspace.follow(checkpoint)  # to what the child has merged
@@ -55,7 +55,7 @@ def _order(job: Job, child: str, part: _Part) -> Order:
     return Order(
         mission=child,
         item=msgspec.structs.replace(part.item, id=child),
-        workflow=job.world.words.workflow(job.phase.workflow),
+        workflow=job.services.words.workflow(job.phase.workflow),
         into=job.workspace.publishes_to or job.workspace.branch,
         base=job.workspace.head(),
         policy=job.state.policy,
@@ -72,7 +72,7 @@ def _next_part(job: Job) -> _Part | None:
     if job.phase.artefact:
         return _next_of_document(job)
     number = int(job.state.facts.get(_count(job), "0")) + 1
-    parts = job.world.tracker.parts(job.state.item, job.phase.name)
+    parts = job.services.tracker.parts(job.state.item, job.phase.name)
     return _Part(number, parts[min(number, len(parts)) - 1], last=number >= len(parts))
 
 

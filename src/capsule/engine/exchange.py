@@ -52,7 +52,7 @@ def converse(job: Job, agent: Agent, model: str) -> Exchange:
             return exchange
         passing = _passing(job, transcript)
         waited += transcript.seconds  # a try that came to nothing is time lost as well
-        waited += _wait(job, passing, pause(tries, passing.resets_in, job.world.clock.chance()), waited)
+        waited += _wait(job, passing, pause(tries, passing.resets_in, job.services.clock.chance()), waited)
         tries += 1
 
 
@@ -68,15 +68,15 @@ def _stopped_by_its_budget(exchange: Exchange) -> bool:
 
 
 def _require_funds_now(job: Job) -> None:
-    require_funds(standing(job.world, job.mission), job.phase.name, job.world)
+    require_funds(standing(job.services, job.mission), job.phase.name, job.services)
 
 
 def _start(job: Job, agent: Agent, model: str) -> Exchange:
     before = start_from_checkpoint(job)
-    write_down = job.world.scribe(job.workspace, before)
+    write_down = job.services.scribe(job.workspace, before)
     briefing = _within_its_means(job, brief(job, model))
     briefing = replace(briefing, grounds=_with_result(job.workspace.let_in(), briefing.result_path))
-    job.world.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
+    job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
     transcript = agent.run(briefing)
     job.workspace.put_right()  # what was breached is told when the phase is over
     job.workspace.see_out()
@@ -85,7 +85,7 @@ def _start(job: Job, agent: Agent, model: str) -> Exchange:
 
 
 def _within_its_means(job: Job, briefing: Briefing) -> Briefing:
-    rest = funds(job.state, job.phase.name, job.world)
+    rest = funds(job.state, job.phase.name, job.services)
     if rest == _UNLIMITED:
         return briefing
     most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
@@ -103,7 +103,7 @@ def start_from_checkpoint(job: Job) -> str:
     salvage = job.workspace.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
-        job.note(Salvaged(at=job.world.clock.now(), ref=salvage, why=why))
+        job.note(Salvaged(at=job.services.clock.now(), ref=salvage, why=why))
     return job.workspace.delivered(checkpoint)
 
 
@@ -115,7 +115,7 @@ def first_checkpoint(job: Job) -> Checkpoint:
 
 def _write_down_what_it_used(job: Job, transcript: Transcript) -> None:
     if transcript.usage:
-        job.note(Spent(at=job.world.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage))
+        job.note(Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage))
 
 
 def _passing(job: Job, transcript: Transcript) -> Failure:
@@ -129,15 +129,15 @@ def _passing(job: Job, transcript: Transcript) -> Failure:
 
 
 def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
-    if waited + seconds > job.world.limits.wait_seconds:
-        at = clock_time(job.world.clock.now(), seconds)
+    if waited + seconds > job.services.limits.wait_seconds:
+        at = clock_time(job.services.clock.now(), seconds)
         so_far = f", and it has waited {duration(waited)} already" if waited else ""
         raise ProviderLimit(
             f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
             f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
         )
-    job.note(Waiting(at=job.world.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
-    if not job.world.clock.wait(seconds):
+    job.note(Waiting(at=job.services.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
+    if not job.services.clock.wait(seconds):
         raise _interrupted(job, f"Stopped while {job.phase.name} was waiting for its provider; nothing is lost.")
     return seconds
 

@@ -29,7 +29,7 @@ from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
-from capsule.world import World
+from capsule.services import Services
 
 TAIL = 6000
 TRIES = 2
@@ -39,13 +39,13 @@ _SHOWN = 12
 
 @dataclass
 class Look:
-    """One phase's claim, and the world to check it in."""
+    """One phase's claim, and the services to check it with."""
 
     state: MissionState
     phase: Phase
     signal: Signal
     workspace: Workspace
-    world: World
+    services: Services
     tree: str
     """What would be delivered as things stand."""
     before: str
@@ -61,9 +61,9 @@ class Look:
             return known
         observation = _run_tests(self, tree)
         if observation.colour in REUSABLE:
-            event = Observed(at=self.world.clock.now(), key=key, observation=observation)
-            self.world.journal.note(self.state.mission, event)
-            self.world.observer.event(self.state.mission, event)
+            event = Observed(at=self.services.clock.now(), key=key, observation=observation)
+            self.services.journal.note(self.state.mission, event)
+            self.services.observer.event(self.state.mission, event)
             self.seen[key] = observation
         return observation
 
@@ -120,14 +120,14 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
 
 
 def _run_tests_once(claim: Look, tree: str) -> Observation:
-    state, world = claim.state, claim.world
+    state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
     place, grounds = claim.workspace.gate(tree)
-    log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    env = {**claim.workspace.variables(place), **world.exported}
-    run = partial(world.shell.run, env=env, grounds=grounds)
+    log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
+    env = {**claim.workspace.variables(place), **services.exported}
+    run = partial(services.shell.run, env=env, grounds=grounds)
     _require_own_code(claim, tree, place, run)
-    world.observer.activity(state.mission, f"running {state.policy.test}")
+    services.observer.activity(state.mission, f"running {state.policy.test}")
     ran = run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
@@ -158,10 +158,10 @@ def _require_dependencies(claim: Look, tree: str) -> None:
 
 def _require_own_code(claim: Look, tree: str, place: Path, run: Callable[..., Ran]) -> None:
     """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
-    state, world = claim.state, claim.world
+    state, services = claim.state, claim.services
 
     def ask(command: str) -> str:
-        log = world.archive.working_folder(state.mission) / "probe.log"
+        log = services.archive.working_folder(state.mission) / "probe.log"
         return run(command, place, log, timeout=_PROBE_SECONDS).tail
 
     found = claim.workspace.strays(tree, place, state.policy.test, ask)
@@ -313,7 +313,7 @@ def _no_debris(claim: Look) -> Evidence:
 
 def _fit_for_main(claim: Look) -> Evidence | None:
     """Whatever else a workflow asks for: some things are never merged."""
-    found = hazards(claim.workspace.brings(claim.tree), claim.world.redact)
+    found = hazards(claim.workspace.brings(claim.tree), claim.services.redact)
     if not found:
         return None
     said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
@@ -395,7 +395,7 @@ def _known_duplicate(claim: Look) -> Evidence | None:
     twin = claim.signal.duplicate_of
     if not twin:
         return None
-    found = twin != claim.state.item.id and claim.world.tracker.knows(twin)
+    found = twin != claim.state.item.id and claim.services.tracker.knows(twin)
     observed = f"{twin} is in the tracker" if found else f"the tracker knows no other item {twin}"
     return _evidence("known-duplicate", f"it is a duplicate of {twin}", observed, found)
 

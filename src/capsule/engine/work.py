@@ -27,13 +27,13 @@ _STDERR_SHOWN = 2000
 def run_agent(job: Job) -> Report:
     """A fresh agent, from a named state; then what it says, beside what is to be seen."""
     name, model = agent_for(job.state, job.phase)
-    agent = job.world.agent(name, model)
+    agent = job.services.agent(name, model)
     exchange = converse(job, agent, model)
     transcript, before = exchange.transcript, exchange.before
     signal = _signal(job, transcript)
     tree = job.workspace.tree()
     try:
-        evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+        evidence = look(Look(job.state, job.phase, signal, job.workspace, job.services, tree, before))
     except NoResult as none:  # caught here, so that what the agent used is recorded
         signal, evidence = parked(none.message), ()
     return Report(
@@ -63,16 +63,16 @@ def run_command(job: Job) -> Report:
     how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
     tree = job.workspace.tree()
-    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.services, tree, before))
     files = tuple(change.path for change in job.workspace.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
 
 
 def _run_gate(job: Job) -> Ran:
-    log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
+    log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
     place = job.workspace.path
     env, grounds = exported(job, place), job.workspace.let_in()
-    ran = job.world.shell.run(job.phase.run, place, log, timeout=timeout_of(job), env=env, grounds=grounds)
+    ran = job.services.shell.run(job.phase.run, place, log, timeout=timeout_of(job), env=env, grounds=grounds)
     job.workspace.put_right()  # as after an agent
     job.workspace.see_out()
     if ran.why == "stopped":
@@ -90,7 +90,7 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
         return signal if job.state.policy.file_discovered else replace(signal, follow_ups=())
     if transcript.why in _ENDINGS:
         return no_result(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
-    written = job.world.archive.take_result(job.state.item.id, job.phase.name)
+    written = job.services.archive.take_result(job.state.item.id, job.phase.name)
     given = transcript.text if isinstance(written, str) or written is None else written
     signal = read_result(given, job.state.item.id, job.phase.name)
     if signal.synthetic:
@@ -131,7 +131,7 @@ def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ..
         found.append(f"about the agent: {transcript.detail}")
     if answers_by_file(job) and transcript.exit_code not in (0, None) and not signal.synthetic:
         found.append(f"the agent exited with {transcript.exit_code}, but left a valid result")
-    budget, usage = job.world.limits.budget, transcript.usage
+    budget, usage = job.services.limits.budget, transcript.usage
     limited = any(each.usd is not None for each in (budget.phase, budget.mission, budget.run))
     if limited and (usage is None or usage.usd is None):
         found.append("the agent does not say what it costs: this run does not count toward the budget in dollars")

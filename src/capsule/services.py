@@ -1,4 +1,4 @@
-"""Every adapter, chosen, and its limits. `wiring` makes a World; the engine is handed it."""
+"""Every adapter, chosen, and its limits. `wiring` makes Services; the engine is handed it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Free:
 
 
 @dataclass(frozen=True)
-class World:
+class Services:
     """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
     tracker: Tracker
