@@ -14,7 +14,7 @@ from typing import Protocol
 
 from capsule.core.assignment import Assignment
 from capsule.core.briefing import Briefing, Grounds, Transcript
-from capsule.core.event import Event, StepBegun, StepEnded
+from capsule.core.event import Event, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import Brought
 from capsule.core.item import Item, Lineage, NewItem
@@ -337,7 +337,36 @@ class Books(Protocol):
         """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""
 
 
-class Journal(Protocol):
+class JournalReader(Protocol):
+    """Read what is remembered, from any process, and change nothing: all that screens and reports ask of a journal.
+
+    Inherit it to borrow `missions`.
+    """
+
+    def streams(self) -> Sequence[str]:
+        """Name every stream: one for each mission and one for each run."""
+
+    def missions(self) -> Sequence[str]:
+        """Name the streams that tell of an item."""
+        return [stream for stream in self.streams() if is_mission(stream)]
+
+    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
+        """Return the numbered events of a stream in order, from the one that follows number `after`."""
+
+    def holder(self, stream: str) -> int | None:
+        """Return the pid that holds a stream now: 0 if it cannot be named from here, None if nobody does."""
+
+    def epochs(self) -> Mapping[str, int]:
+        """Return how often each stream was claimed: one that is not held, with the same number, has nothing new."""
+
+    def version(self) -> int:
+        """Return a number that is another one once somebody else has written: the cheapest way to poll."""
+
+    def close(self) -> None:
+        """Free what reading has opened. Safe to repeat."""
+
+
+class Journal(JournalReader, Protocol):
     """What is remembered (journals/). Only the holder of a stream's claim writes to it."""
 
     def claim(self, stream: str) -> AbstractContextManager[int]:
@@ -357,12 +386,6 @@ class Journal(Protocol):
 
     def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
         """Remember a fact that is not a step; with another of a second stream, both or neither."""
-
-    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
-        """What was remembered, numbered, in order."""
-
-    def streams(self) -> Sequence[str]:
-        """Every stream there is."""
 
 
 class Observer(Protocol):

@@ -19,7 +19,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
-    from capsule.adapters import Agent, Books, Observer, Tracker, Workspace
+    from capsule.adapters import Agent, Books, JournalReader, Observer, Tracker, Workspace
     from capsule.catalog import Catalog
     from capsule.core.briefing import Grounds
     from capsule.core.budget import Budget
@@ -91,6 +91,10 @@ class Project:
         # The settings, with the secrets they name, are read only when there is something to write.
         redact = lambda event: self.redactor.event(event)  # noqa: E731, PLW0108
         return SqliteJournal(self.state_folder, read_only=read_only, redact=redact)
+
+    def journal_reader(self) -> JournalReader:
+        """Open the journal to look at it; nothing is made where there is none."""
+        return self.journal(read_only=True)
 
     def papers(self) -> Papers:
         from capsule.journals.papers import Papers
