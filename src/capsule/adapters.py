@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Protocol
 
 from capsule.core.assignment import Assignment
-from capsule.core.briefing import Briefing, Grounds, Transcript
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.event import Event, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
-from capsule.core.hazards import Brought
+from capsule.core.hazards import AddedFile
 from capsule.core.item import Item, Lineage, NewItem
 from capsule.core.state import Step
 from capsule.core.workflow import Workflow
@@ -27,7 +27,7 @@ class Tracker(Protocol):
 
     name: str
     keeps_phases: bool
-    """It says at which phase an item stands, and is changed by what is committed (`Books`), not by claim and close."""
+    """It says at which phase an item stands; what is committed (`StateStore`) changes it, not claim and close."""
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -120,11 +120,11 @@ class Shell(Protocol):
         *,
         timeout: float | None,
         env: Mapping[str, str],
-        grounds: Grounds | None = None,
+        sandbox_paths: SandboxPaths | None = None,
     ) -> Ran:
         """One command line through `sh -c`, output to the log file, the whole tree ended when it ends.
 
-        `grounds` is what it may touch where there is a sandbox; without any, the folder it runs in.
+        `sandbox_paths` is what it may touch where there is a sandbox; without any, the folder it runs in.
         """
 
 
@@ -178,7 +178,7 @@ class Workspace(Protocol):
     def odd_files(self, tree: str) -> Set[str]:
         """Paths in a tree that are more than text to be read: programs, links, other repositories."""
 
-    def brings(self, tree: str) -> Sequence[Brought]:
+    def added_files(self, tree: str) -> Sequence[AddedFile]:
         """What delivering this tree adds to where it goes, earlier commits of the mission included."""
 
     def read(self, tree: str, path: str) -> bytes | None:
@@ -187,7 +187,7 @@ class Workspace(Protocol):
     def essence(self, tree: str) -> str:
         """A tree without what changes all the time and no test looks at: two with the same one are tested once."""
 
-    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
+    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
         """A clean place that holds exactly this tree, set up, and what a sandbox shows of it."""
 
     def variables(self, place: Path) -> Mapping[str, str]:
@@ -211,20 +211,20 @@ class Workspace(Protocol):
     def write(self, path: str, content: bytes) -> None:
         """Replace one file of the work, atomically; a path that leads elsewhere is refused."""
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
         """Commit the step's work to the mission's own branch and return None; or, where it goes into the same commit as
         the tracker's state, return the checkpoint that holds it. Safe to repeat."""
 
-    def settled(self, commit: str) -> Checkpoint:
+    def checkpoint_at(self, commit: str) -> Checkpoint:
         """Bring the place to a step's commit; return the checkpoint that the next step starts from."""
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:
         """Whether the user's own commit hooks let this tree pass, and the end of what they said; None: not run here."""
 
-    def let_in(self) -> Grounds:
+    def open_sandbox(self) -> SandboxPaths:
         """Give the place a git directory of its own, for an agent or a command; return what a sandbox shows of it."""
 
-    def see_out(self) -> None:
+    def import_commits(self) -> None:
         """Import what was committed there, checked, and take that git directory away again."""
 
     def snapshot(self) -> None:
@@ -239,7 +239,7 @@ class Workspace(Protocol):
     def notices(self) -> Sequence[str]:
         """Return what was dropped or tidied up, one line each; each is told once."""
 
-    def withdraw(self, why: str) -> str:
+    def salvage_and_reset(self, why: str) -> str:
         """Take back what a failed step left, where steps are published one by one: its salvage ref, or ''."""
 
     def salvage(self, why: str) -> str:
@@ -293,7 +293,7 @@ class Trunk(Protocol):
 
 
 @dataclass(frozen=True)
-class BookEntry:
+class StateCommit:
     """One commit of a tracker's state: what is assigned, and the work that goes along."""
 
     key: str
@@ -311,7 +311,7 @@ class BookEntry:
 
 
 @dataclass(frozen=True)
-class Booked:
+class StateWritten:
     """What came of it."""
 
     commit: str
@@ -321,10 +321,10 @@ class Booked:
     warnings: tuple[str, ...] = ()
 
 
-class Books(Protocol):
-    """The files of a tracker that keeps its state in the project, and their commits (workspaces/books.py)."""
+class StateStore(Protocol):
+    """The files of a tracker that keeps its state in the project, and their commits (workspaces/state_store.py)."""
 
-    def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
         """Commit first, then save: the branch moves by compare-and-swap, file and index follow. Safe to repeat."""
 
     def finish(self) -> None:

@@ -6,7 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from capsule.adapters import Agent, Archive, Books, Clock, Journal, Observer, Shell, Tracker, Trunk, Words, Workspace
+from capsule.adapters import (
+    Agent,
+    Archive,
+    Clock,
+    Journal,
+    Observer,
+    Shell,
+    StateStore,
+    Tracker,
+    Trunk,
+    Words,
+    Workspace,
+)
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
 from capsule.core.event import Event
@@ -74,7 +86,7 @@ class Services:
     archive: Archive
     clock: Clock
     observer: Observer
-    books: Books | None = None
+    state_store: StateStore | None = None
     """Where the tracker's state is kept in the project."""
     leash: Leash = field(default_factory=Free)
     redact: Callable[[str], str] = str

@@ -19,9 +19,9 @@ from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
-    from capsule.adapters import Agent, Books, JournalReader, Observer, Tracker, Workspace
+    from capsule.adapters import Agent, JournalReader, Observer, StateStore, Tracker, Workspace
     from capsule.catalog import Catalog
-    from capsule.core.briefing import Grounds
+    from capsule.core.briefing import SandboxPaths
     from capsule.core.budget import Budget
     from capsule.core.redaction import Redactor
     from capsule.journals.papers import Papers
@@ -216,14 +216,14 @@ def _beads_in(project: Project) -> list[str]:
     return ["beads-file"] if file else []
 
 
-def open_books(project: Project, tracker: Tracker) -> Books | None:
+def open_state_store(project: Project, tracker: Tracker) -> StateStore | None:
     """The commits that hold the tracker's state, where it keeps that in the project."""
     from capsule.trackers.backlog import BacklogTracker
-    from capsule.workspaces.books import GitBooks
+    from capsule.workspaces.state_store import GitStateStore
 
     if not isinstance(tracker, BacklogTracker):
         return None
-    return GitBooks(
+    return GitStateStore(
         project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now, home=project.branch
     )
 
@@ -335,7 +335,7 @@ def agent_maker(
     return make
 
 
-def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
+def find_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
     """What agents and the project's commands run in, where there is one. `shown` is what they may read of the home."""
     from capsule.system.sandbox import Sandbox, homes, level
 
@@ -365,7 +365,7 @@ def open_services(
     dry: bool = False,
 ) -> Iterator[Services]:
     """Every adapter, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
-    from capsule.reports.live import Discreet
+    from capsule.reports.live import RedactingObserver
     from capsule.services import Services
     from capsule.system.process import Keeper, end_leftovers
     from capsule.workspaces.shell import SupervisedShell
@@ -373,11 +373,11 @@ def open_services(
 
     settings = project.settings
     journal, papers, redactor = project.journal(), project.papers(), project.redactor
-    observer = Discreet(observer, redactor)
+    observer = RedactingObserver(observer, redactor)
     if not dry:
         end_leftovers(project.roll)
     with _no_secrets_told(redactor), Keeper(secrets=redactor.spellings, roll=project.roll) as keeper:
-        sandbox = open_sandbox(settings, project.env, (project.root, project.git.common_dir))
+        sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
         at_checkout_path = settings.confinement.at_checkout_path
         allow = settings.environment.allow
         shell = SupervisedShell(keeper, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
@@ -395,7 +395,7 @@ def open_services(
             clock=SystemClock(stop),
             observer=observer,
             redact=redactor.text,
-            books=open_books(project, tracker),
+            state_store=open_state_store(project, tracker),
             skills=uses_skills(project),
             pid=os.getpid(),
             exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
@@ -487,8 +487,8 @@ def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
 
 
 def _setup_runner(shell: SupervisedShell, timeout: float) -> RunSetup:
-    def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
-        ran = shell.run(command, cwd, log, timeout=timeout, env={}, grounds=grounds)
+    def run(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+        ran = shell.run(command, cwd, log, timeout=timeout, env={}, sandbox_paths=sandbox_paths)
         if ran.why != "exited" or ran.exit_code != 0:
             how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
             last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]

@@ -273,7 +273,7 @@ def test_what_was_found_is_kept(a_repo: Repo, place: GitWorktree) -> None:
 
 def test_an_agent_that_stays_in_its_place_changes_nothing_here(a_repo: Repo, place: GitWorktree) -> None:
     before = steering(a_repo), a_repo.git("for-each-ref")
-    place.let_in()
+    place.open_sandbox()
     shell(
         "git config core.fsmonitor evil; git config core.hooksPath x; git config alias.st '!evil'; "
         "git update-ref refs/heads/main HEAD~1; git branch more; git replace HEAD HEAD~1; touch .git.lock; "
@@ -281,7 +281,7 @@ def test_an_agent_that_stays_in_its_place_changes_nothing_here(a_repo: Repo, pla
         place.path,
     )
     assert place.put_right() == ()
-    place.see_out()
+    place.import_commits()
     assert place.put_right() == ()
     assert (steering(a_repo), a_repo.git("for-each-ref")) == before
 
@@ -387,7 +387,7 @@ from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
 place = GitWorktree(Git.find(Path(sys.argv[1])), "x-1")
 place.snapshot()
-place.let_in()
+place.open_sandbox()
 os.kill(os.getpid(), 9)
 """
 
@@ -398,7 +398,7 @@ def killed(a_repo: Repo, place: GitWorktree) -> Repo:
     place.stand_down()
     gone = GitWorktree(Git.find(a_repo.path), ITEM)
     gone.snapshot()
-    gone.let_in()
+    gone.open_sandbox()
     return a_repo
 
 
@@ -474,7 +474,7 @@ def test_after_a_kill_plain_git_works_in_the_place_before_anything_of_ours_runs(
 def test_commits_that_a_person_made_after_a_kill_are_taken_over(really_killed: Repo) -> None:
     mine = Repo(really_killed.path / ".capsule/worktrees/x-1").commit("by hand", mine="mine\n")
     place = GitWorktree(Git.find(really_killed.path), ITEM)
-    place.see_out()
+    place.import_commits()
     assert place.head() == mine == really_killed.head("capsule-x-1")
     assert really_killed.git("worktree", "list").count("\n") == 1
 

@@ -14,7 +14,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 import pytest
 
 from capsule.adapters import Workspace
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
 from capsule.settings import WorkspaceOptions
@@ -356,7 +356,7 @@ class SetUps:
     def __init__(self) -> None:
         self.places: list[str] = []
 
-    def __call__(self, command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+    def __call__(self, command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
         assert log.parent.is_dir()
         self.places.append(cwd.parent.name)
         (cwd / "build").mkdir(exist_ok=True)
@@ -385,7 +385,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
 
 def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
-    def fails(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+    def fails(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
         raise CapsuleError("npm ci failed")
 
     with pytest.raises(CapsuleError, match="npm ci failed"):
@@ -396,7 +396,7 @@ def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
 
 
 def test_a_setup_that_changes_the_work_is_reported(a_repo: Repo, git: Git) -> None:
-    def noisy(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+    def noisy(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
         (cwd / "oops.txt").write_text("x")
 
     warnings = GitWorktree(git, "x-1", setup="noisy", run_setup=noisy).prepare(a_repo.head())
@@ -1044,19 +1044,19 @@ def test_a_steps_work_is_committed_to_the_missions_branch_once(mission: Mission)
     (mission.path / "README").unlink()
     (mission.path / "BACKLOG.yaml").write_text("bent")
     point = mission.place.checkpoint("build#1")
-    assert mission.place.hand_over(point, "[X-1][BUILD] two", "x-1/build#1") is None
+    assert mission.place.commit_step(point, "[X-1][BUILD] two", "x-1/build#1") is None
     tip = mission.repo.head(BRANCH)
     assert mission.agent.status() == "?? BACKLOG.yaml"
     said = mission.repo.git("log", "-1", "--format=%an|%s|%(trailers:key=Capsule-Step,valueonly)", tip)
     assert said == "Ada|[X-1][BUILD] two|x-1/build#1"
     assert mission.repo.git("diff", "--name-status", f"{tip}^", tip).split() == ["D", "README", "A", "two.py"]
     assert mission.place.touched_outside_commit() == []
-    mission.again().hand_over(point, "[X-1][BUILD] two", "x-1/build#1")
+    mission.again().commit_step(point, "[X-1][BUILD] two", "x-1/build#1")
     assert mission.repo.head(BRANCH) == tip
-    settled = mission.place.settled("")
-    assert (settled.head, settled.tree) == (tip, mission.repo.head(f"{tip}^{{tree}}"))
+    landed = mission.place.checkpoint_at("")
+    assert (landed.head, landed.tree) == (tip, mission.repo.head(f"{tip}^{{tree}}"))
     (mission.path / "two.py").write_text("spoilt")
-    mission.again().restore(settled)
+    mission.again().restore(landed)
     assert (mission.path / "two.py").read_text() == "two"
     assert mission.repo.head(BRANCH) == tip
 
@@ -1066,11 +1066,11 @@ def test_a_hand_over_cut_short_after_the_commit_is_finished(mission: Mission, mo
     point = mission.place.checkpoint("build#1")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(mission.place, "_unstage", interrupted)
-        mission.place.hand_over(point, "two", "x-1/build#1")
+        mission.place.commit_step(point, "two", "x-1/build#1")
     tip = mission.repo.head(BRANCH)
     assert tip != mission.base
     assert mission.agent.status() == "D  two.py\n?? two.py"
-    mission.again().hand_over(point, "two", "x-1/build#1")
+    mission.again().commit_step(point, "two", "x-1/build#1")
     assert mission.repo.head(BRANCH) == tip
     assert mission.agent.status() == ""
 
@@ -1082,19 +1082,19 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def test_a_trailer_that_an_agent_forged_keeps_no_work_out(mission: Mission) -> None:
     mission.agent.commit("mine\n\nCapsule-Step: x-1/build#1", **{"one.py": "one"})
     (mission.path / "two.py").write_text("two")
-    mission.place.hand_over(mission.place.checkpoint("build#1"), "two", "x-1/build#1")
+    mission.place.commit_step(mission.place.checkpoint("build#1"), "two", "x-1/build#1")
     assert mission.repo.git("show", f"{BRANCH}:two.py") == "two"
 
 
 def test_a_step_without_work_makes_no_commit(mission: Mission) -> None:
     point = mission.place.checkpoint("review#1")
-    mission.place.hand_over(point, "nothing", "x-1/review#1")
+    mission.place.commit_step(point, "nothing", "x-1/review#1")
     assert mission.repo.head(BRANCH) == mission.base
 
 
 def test_nothing_is_withdrawn_from_a_worktree(mission: Mission) -> None:
     (mission.path / "new.py").write_text("new")
-    assert mission.place.withdraw("failed") == ""
+    assert mission.place.salvage_and_reset("failed") == ""
     assert (mission.path / "new.py").exists()
 
 

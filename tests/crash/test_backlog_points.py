@@ -35,7 +35,7 @@ CHAINS = 4
 ALONE = 24
 EFFECTS_TRIED = 2
 STAGE_GROUPS = 8 if ALL else 1
-ADAPTERS = ("workspace", "books", "archive", "tracker")
+ADAPTERS = ("workspace", "state_store", "archive", "tracker")
 MOVES_REFS = "git update-ref"
 ARCHIVE, RECORD = f"{WALKED}/archive#1", f"{WALKED}/build#2"
 
@@ -228,8 +228,14 @@ STAGES = {
 }
 """Where the project is killed, and where it has come through."""
 MUST_PASS = {
-    "archive": ("archive.store", "workspace.salvage", "workspace.remove", "archive.drop_working_folder", "books.write"),
-    "record": ("workspace.hand_over", "books.write", "workspace.settled"),
+    "archive": (
+        "archive.store",
+        "workspace.salvage",
+        "workspace.remove",
+        "archive.drop_working_folder",
+        "state_store.write",
+    ),
+    "record": ("workspace.commit_step", "state_store.write", "workspace.checkpoint_at"),
 }
 
 
@@ -254,7 +260,7 @@ def a_stage(
         project = BacklogProject(folder / "snapshot", folder / "project", mark)
         points = passed(project, folder / "points", until, CRASH_EFFECTS="1")
         check_instant(project)
-        window = dict(dropwhile(lambda row: row[0] != since and "hand_over" not in row[0], points.items()))
+        window = dict(dropwhile(lambda row: row[0] != since and "commit_step" not in row[0], points.items()))
         return Stage(folder / "snapshot", folder / "project", window, until, backlog_ending_of(project))
 
     def find(name: str) -> Stage:
@@ -266,7 +272,7 @@ def a_stage(
 
 
 def killed_and_gone_on(stage: Stage, point: str, mark: str, **told: str) -> None:
-    """Killed there, then run until the step is in the books: everything is as if nothing had happened."""
+    """Killed there, then run until the step is stored: everything is as if nothing had happened."""
     project = stage.begin(mark)
     kill_at(project, point, mark, **told)
     kill_at(project, stage.until, mark)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from capsule.adapters import Agent, Ran
-from capsule.core.briefing import Briefing, Grounds, Transcript
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import Allowance, Budget, as_facts, total
 from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
@@ -309,7 +309,7 @@ class Broken:
         *,
         timeout: float | None,
         env: Mapping[str, str],
-        grounds: Grounds | None = None,
+        sandbox_paths: SandboxPaths | None = None,
     ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 

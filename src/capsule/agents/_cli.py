@@ -21,7 +21,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from capsule.agents._scratch import private_folder
-from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Grounds, Transcript
+from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, SandboxPaths, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -62,7 +62,7 @@ class Sandbox(Protocol):
         *,
         cwd: Path,
         env: Mapping[str, str],
-        grounds: Grounds,
+        sandbox_paths: SandboxPaths,
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
         copy_layers: bool = False,
@@ -200,8 +200,10 @@ class CliAgent(ABC):
 
     def run(self, briefing: Briefing) -> Transcript:
         prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
-        if self.connection.sandbox and briefing.grounds.at:
-            prompt = prompt.replace(briefing.grounds.place, briefing.grounds.at)  # as it finds its place there
+        if self.connection.sandbox and briefing.sandbox_paths.at:
+            prompt = prompt.replace(
+                briefing.sandbox_paths.place, briefing.sandbox_paths.at
+            )  # as it finds its place there
         briefing = replace(briefing, prompt=prompt)
         files = Files.of(_log_file(briefing), self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
@@ -256,7 +258,7 @@ class CliAgent(ABC):
             invocation.argv,
             cwd=Path(briefing.cwd),
             env=env,
-            grounds=briefing.grounds,
+            sandbox_paths=briefing.sandbox_paths,
             home=self.home,
             readable=readable,
             copy_layers=True,

@@ -66,7 +66,7 @@ class Agent(StreamAgent):
         argv = (
             self.program(),
             *_HEADLESS,
-            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.grounds.at))),
+            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.sandbox_paths.at))),
             *(part for name in self._providers() for part in _few_retries(name)),
             *(("-m", model) if model else ()),
             *self.args(briefing),

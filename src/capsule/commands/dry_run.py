@@ -17,7 +17,7 @@ def show_plan(plan: Plan, model: str) -> int:
     from capsule.core.state import Step
     from capsule.engine.brief import brief
     from capsule.engine.job import Job
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.wiring import open_services
 
     order = plan.order
@@ -29,7 +29,7 @@ def show_plan(plan: Plan, model: str) -> int:
     print(f"{order.mission}: {' '.join(order.item.title.split())}")
     print(f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}")
     print(f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}")
-    with open_services(plan.project, plan.tracker, plan.words, Several(), None, model=model, dry=True) as services:
+    with open_services(plan.project, plan.tracker, plan.words, FanOut(), None, model=model, dry=True) as services:
         for name in state.to_do:
             phase = state.workflow.phase(name)
             print(f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})")

@@ -43,13 +43,13 @@ def made_by_us(project: Project) -> set[str]:
 def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> str:
     """Salvage, remove, release, and write it down. What was kept, or '' where there was nothing to keep."""
     from capsule.engine.job import standing
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
     from capsule.wiring import open_services, tracker_if_there
 
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
     with (
-        open_services(project, tracker, words_at(project, ""), Several(), None) as services,
+        open_services(project, tracker, words_at(project, ""), FanOut(), None) as services,
         services.journal.claim(mission),
     ):
         salvage = take_away(services, mission, why="abandoned", branch=branch)
@@ -76,7 +76,7 @@ def take_away(services: Services, mission: str, *, why: str, branch: bool) -> st
 
 
 def _release(services: Services, mission: str) -> None:
-    if services.books:
+    if services.state_store:
         return  # nothing is claimed in a tracker that keeps the phase itself
     try:
         services.tracker.release(mission)

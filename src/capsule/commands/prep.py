@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     from capsule.core.worklog import open_worklog
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
     from capsule.system.git import check_version
     from capsule.wiring import open_project, open_services, open_tracker
@@ -66,7 +66,7 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     base = repository.base_of(project.git, "HEAD")
     repository.exclude_artefacts(project.git, base)
     words, ahead = words_at(project, base), _ahead(project, base)
-    with open_services(project, tracker, words, Several(), None) as services, services.journal.claim(item_id):
+    with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
         workspace = services.workspace(item_id, "")
         if workspace.path.exists():
             raise Refused(

@@ -149,8 +149,8 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
         open_services(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
     ):
         services = on_tape(opened, project, args)
-        if services.books:
-            services.books.finish()
+        if services.state_store:
+            services.state_store.finish()
             for kept in put_away_old_work(project.git):
                 print(f"note: what an earlier version's agent left in your checkout is kept as {kept}", file=sys.stderr)
         work_through(*set_up(services), services, report)
@@ -158,7 +158,7 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
 
 def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, lines: QueueReport) -> Observer:
     from capsule.commands.run import say_if_unconfined
-    from capsule.reports.live import LiveFile, Several
+    from capsule.reports.live import FanOut, LiveFile
     from capsule.system.clock import SystemClock
 
     tracker.items()  # what is odd about it shows when it is read
@@ -168,9 +168,9 @@ def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, line
     if args.output == JSON:
         from capsule.reports.json_lines import JsonReport
 
-        return Several(JsonReport(), live)
+        return FanOut(JsonReport(), live)
     say_if_unconfined(project)
-    return live if args.output == NONE else Several(lines, live)
+    return live if args.output == NONE else FanOut(lines, live)
 
 
 class ProjectDesk:

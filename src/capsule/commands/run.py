@@ -343,7 +343,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
 
 
 def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
-    from capsule.reports.live import LiveFile, Several
+    from capsule.reports.live import FanOut, LiveFile
     from capsule.system.clock import SystemClock
 
     for note in plan.notes:
@@ -352,7 +352,7 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     if args.output == JSON:
         from capsule.reports.json_lines import JsonReport
 
-        return Several(JsonReport(), live)
+        return FanOut(JsonReport(), live)
     say_if_unconfined(plan.project)
     if args.output == NONE:
         return live
@@ -360,7 +360,7 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     from capsule.wiring import budget_of
 
     budget = budget_of(plan.project.settings)
-    return Several(PlainReport(standing=partial(mission_state, plan.project), budget=budget), live)
+    return FanOut(PlainReport(standing=partial(mission_state, plan.project), budget=budget), live)
 
 
 def say_if_unconfined(project: Project) -> None:

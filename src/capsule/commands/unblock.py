@@ -121,7 +121,7 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
     from capsule.commands.common import mission_state
     from capsule.engine.job import Order
     from capsule.engine.run_mission import let_go as let_mission_go
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
     from capsule.wiring import open_services
 
@@ -135,5 +135,5 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
         policy=state.policy,
         notes=notes,
     )
-    with open_services(project, tracker, words_at(project, state.base), Several(), None) as services:
+    with open_services(project, tracker, words_at(project, state.base), FanOut(), None) as services:
         let_mission_go(order, services)

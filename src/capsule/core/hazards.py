@@ -27,7 +27,7 @@ _KEYS = {
 _KNOWN = {what: re.compile(pattern) for what, pattern in _KEYS.items()}
 
 
-class Brought(msgspec.Struct, frozen=True):
+class AddedFile(msgspec.Struct, frozen=True):
     """One file that a change brings: its mode, and the lines it adds; where a link leads is a line too."""
 
     path: str
@@ -35,13 +35,13 @@ class Brought(msgspec.Struct, frozen=True):
     added: str = ""
 
 
-def hazards(files: Iterable[Brought], redact: Callable[[str], str] = str) -> list[str]:
+def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str) -> list[str]:
     """In words, each once. `redact` knows the secrets of this machine."""
     found = (words for file in files if (words := _hazard(file, redact)))
     return list(dict.fromkeys(found))
 
 
-def _hazard(file: Brought, redact: Callable[[str], str]) -> str:
+def _hazard(file: AddedFile, redact: Callable[[str], str]) -> str:
     if any(part.lower() == ".git" for part in file.path.split("/")):
         return f"{file.path} lies in a folder called .git"
     if file.mode == GITLINK:
@@ -54,7 +54,7 @@ def _hazard(file: Brought, redact: Callable[[str], str]) -> str:
     return f"{file.path} holds {kind}" if kind else ""
 
 
-def leads_out(link: Brought) -> bool:
+def leads_out(link: AddedFile) -> bool:
     """Also where it goes up again after it went down: another link on the way would decide where that ends."""
     parts = [part for part in link.added.split("/") if part not in ("", ".")]
     ups = next((n for n, part in enumerate(parts) if part != ".."), len(parts))

@@ -20,7 +20,17 @@ from capsule.core.state import MissionState
 from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
 from capsule.engine.discovered import file_discovered
-from capsule.engine.job import Job, Report, books_of, claims_its_item, commit_message, note, parked, passed, sent_back
+from capsule.engine.job import (
+    Job,
+    Report,
+    claims_its_item,
+    commit_message,
+    note,
+    parked,
+    passed,
+    sent_back,
+    state_store_of,
+)
 from capsule.engine.verify import Look, look
 from capsule.services import Services
 
@@ -77,7 +87,7 @@ def _merge(job: Job, trunk: Trunk) -> Report:
         except Overlap as edited:
             return Report(parked(_in_the_way(job, edited)), evidence)
         if report.signal.verdict is Verdict.PASS:
-            left_with_it = {ARCHIVED_AT: at} if books_of(job.state, job.services) else {}
+            left_with_it = {ARCHIVED_AT: at} if state_store_of(job.state, job.services) else {}
             return replace(report, facts={**report.facts, **left_with_it})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
 
@@ -88,16 +98,16 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    then = f"capsule unblock {mission}; capsule run {mission}" if books_of(state, job.services) else merge
+    then = f"capsule unblock {mission}; capsule run {mission}" if state_store_of(state, job.services) else merge
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 
 def _draft(job: Job, at: str) -> Draft | None:
     """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
-    books, last = books_of(job.state, job.services), job.state.workflow.names()[-1]
-    if books is None:
+    state_store, last = state_store_of(job.state, job.services), job.state.workflow.names()[-1]
+    if state_store is None:
         return None
-    return lambda onto: books.drafted(archived(job.state.item, at, last), onto)
+    return lambda onto: state_store.drafted(archived(job.state.item, at, last), onto)
 
 
 def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:

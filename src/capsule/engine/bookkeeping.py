@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from capsule.adapters import BookEntry, Books
+from capsule.adapters import StateCommit, StateStore
 from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem
@@ -20,7 +20,7 @@ from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
-from capsule.engine.job import Job, books_of, note, place_of
+from capsule.engine.job import Job, note, place_of, state_store_of
 from capsule.engine.verify import Look
 from capsule.services import Services
 
@@ -30,40 +30,40 @@ _MOST_ROUNDS = 8
 
 def told(job: Job, ended: StepEnded) -> StepEnded:
     """The outcome, with what the tracker is to be told of it."""
-    state, books = job.state, job.services.books
+    state, state_store = job.state, job.services.state_store
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
     )
     assignments = () if state.parent else assignments_of(ending, state.facts.get(ARCHIVED_AT, ended.at))
-    if books is None:  # nobody to tell, but the mission has to know where its item stands
+    if state_store is None:  # nobody to tell, but the mission has to know where its item stands
         assignments = tuple(each for each in assignments if isinstance(each, Assign))
-    message = subject(ending) if books and assignments else ""
+    message = subject(ending) if state_store and assignments else ""
     return msgspec.structs.replace(ended, assignments=assignments, message=message)
 
 
 def set_right(state: MissionState, services: Services) -> bool:
     """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
-    books = books_of(state, services)
-    if books is None:
+    state_store = state_store_of(state, services)
+    if state_store is None:
         return False
     if state.unrecorded:
-        _record(state, state.unrecorded, services, books)
+        _record(state, state.unrecorded, services, state_store)
         return True
     return state.under_way and _agree(state, services)
 
 
-def _record(state: MissionState, ended: StepEnded, services: Services, books: Books) -> None:
+def _record(state: MissionState, ended: StepEnded, services: Services, state_store: StateStore) -> None:
     """Put the step into one commit: state, documents, code, worklog and follow-ups together.
 
     The branch may have moved since the work was judged. Work that does not fit what came there goes back to its phase.
     """
     place, held = place_of(state, services), ended.outcome.checkpoint
-    work = place.hand_over(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
+    work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
     for _ in range(_MOST_ROUNDS):
         try:
-            judged = _judged_with_the_branch(state, ended, work, services, books) if work else ""
-            booked = books.write(
-                BookEntry(
+            judged = _judged_with_the_branch(state, ended, work, services, state_store) if work else ""
+            booked = state_store.write(
+                StateCommit(
                     key=f"{state.mission}/{ended.key}",
                     message=ended.message,
                     assignments=ended.assignments,
@@ -93,7 +93,7 @@ def _record(state: MissionState, ended: StepEnded, services: Services, books: Bo
         at=services.clock.now(),
         key=ended.key,
         commit=booked.commit,
-        checkpoint=place.settled(booked.commit) if held and ended.decision.move not in SETBACKS else None,
+        checkpoint=place.checkpoint_at(booked.commit) if held and ended.decision.move not in SETBACKS else None,
         follow_ups=booked.added,
     )
     note(services, state.mission, event)
@@ -104,7 +104,7 @@ class _RedTogether(Exception):
 
 
 def _judged_with_the_branch(
-    state: MissionState, ended: StepEnded, work: Checkpoint, services: Services, books: Books
+    state: MissionState, ended: StepEnded, work: Checkpoint, services: Services, state_store: StateStore
 ) -> str:
     """Run the tests on the work as it will be on its branch, where the phase promised green; the tree that was judged.
 
@@ -115,7 +115,7 @@ def _judged_with_the_branch(
     promised = "green" in phase.checks or ("green-when-done" in phase.checks and signal.verdict is Verdict.PASS)
     if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
         return ""
-    tree = books.combined(work, services.trunk(state.into).tip())
+    tree = state_store.combined(work, services.trunk(state.into).tip())
     place.snapshot()
     try:
         seen = Look(state, phase, signal, place, services, tree, tree).observe(tree)

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from capsule.adapters import BookEntry
+from capsule.adapters import StateCommit
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
@@ -175,12 +175,12 @@ def work_through(errand: Errand, desk: Desk, services: Services, report: RunRepo
     with services.journal.claim(errand.stream):
         spawned = _started_before(errand, services)
         meter = _meter(errand, services, spawned)
-        if services.books:
-            services.books.finish()
+        if services.state_store:
+            services.state_store.finish()
             report.done += _recorded_at_last(spawned, services)
         else:
             report.done += _archived_at_last(spawned, services)
-        unclosed = [] if services.books else merged_and_open(services)
+        unclosed = [] if services.state_store else merged_and_open(services)
         run = _Run(errand, desk, replace(services, leash=meter), meter, report, unclosed)
         try:
             run.settle()
@@ -284,8 +284,8 @@ class _Run:
 
     def _settled_at_the_door(self, item: Item) -> bool:
         """Whether all there was to do was to say how the item stands: asked about, or made ready."""
-        books, at = self.services.books, self.services.clock.now()
-        if not books or item.status not in AT_THE_DOOR:
+        state_store, at = self.services.state_store, self.services.clock.now()
+        if not state_store or item.status not in AT_THE_DOOR:
             return False
         values = at_the_door(item, self.desk.workflow(item), self.desk.guardrails)
         if not values:
@@ -295,7 +295,7 @@ class _Run:
         if reason:
             self.report.blocked[item.id] = reason
         message = tagged(item.id, after.status.value, reason or "Within the guardrails")
-        books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
+        state_store.write(StateCommit(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
         self.services.observer.event(self.errand.stream, Warned(at=at, text=message))
         return True
 
@@ -373,7 +373,7 @@ def _meter(errand: Errand, services: Services, spawned: Sequence[tuple[str, str]
 
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
     """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
-    that the books have its last step. The ids of those that are done."""
+    that its last step is stored. The ids of those that are done."""
     states = [standing(services, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
     due = [state for state in states if state.unrecorded and (state.finished or state.halt)]
     for state in due:

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from capsule.adapters import Agent
-from capsule.core.briefing import Briefing, Grounds, Transcript
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import Allowance, duration, least
 from capsule.core.errors import AgentUnavailable, Interrupted, ProviderLimit
 from capsule.core.event import Salvaged, Spent, Waiting
@@ -75,11 +75,11 @@ def _start(job: Job, agent: Agent, model: str) -> Exchange:
     before = start_from_checkpoint(job)
     write_down = job.services.scribe(job.workspace, before)
     briefing = _within_its_means(job, brief(job, model))
-    briefing = replace(briefing, grounds=_with_result(job.workspace.let_in(), briefing.result_path))
+    briefing = replace(briefing, sandbox_paths=_with_result(job.workspace.open_sandbox(), briefing.result_path))
     job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
     transcript = agent.run(briefing)
     job.workspace.put_right()  # what was breached is told when the phase is over
-    job.workspace.see_out()
+    job.workspace.import_commits()
     write_down(briefing, transcript)
     return Exchange(briefing, transcript, before)
 
@@ -92,9 +92,13 @@ def _within_its_means(job: Job, briefing: Briefing) -> Briefing:
     return replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)
 
 
-def _with_result(grounds: Grounds, result_path: str) -> Grounds:
+def _with_result(sandbox_paths: SandboxPaths, result_path: str) -> SandboxPaths:
     """Where it answers by file, it must be able to write one."""
-    return replace(grounds, writable=(*grounds.writable, str(Path(result_path).parent))) if result_path else grounds
+    return (
+        replace(sandbox_paths, writable=(*sandbox_paths.writable, str(Path(result_path).parent)))
+        if result_path
+        else sandbox_paths
+    )
 
 
 def start_from_checkpoint(job: Job) -> str:

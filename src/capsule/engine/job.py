@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from capsule.adapters import Books, Workspace
+from capsule.adapters import StateStore, Workspace
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
@@ -79,14 +79,14 @@ class Report:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-def books_of(state: MissionState, services: Services) -> Books | None:
+def state_store_of(state: MissionState, services: Services) -> StateStore | None:
     """Where this mission's steps are recorded; a child's are recorded by its parent."""
-    return None if state.parent else services.books
+    return None if state.parent else services.state_store
 
 
 def claims_its_item(state: MissionState, services: Services) -> bool:
     """Whether the tracker is told by claim and close, and by nothing in between."""
-    return not state.parent and services.books is None
+    return not state.parent and services.state_store is None
 
 
 def standing(services: Services, mission: str) -> MissionState:

@@ -24,7 +24,7 @@ from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import set_right
 from capsule.engine.funds import require_funds
 from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
-from capsule.engine.job import Order, books_of, note, only_to_be_closed, place_of, standing
+from capsule.engine.job import Order, note, only_to_be_closed, place_of, standing, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 
@@ -160,7 +160,9 @@ def _make_ready(order: Order, services: Services) -> None:
         _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
-    elif state.halt and not books_of(state, services):  # books say themselves whether an item is still blocked
+    elif state.halt and not state_store_of(
+        state, services
+    ):  # a tracker with a store says itself whether an item is still blocked
         note(services, order.mission, _reopened(order, state, services))
     elif order.retries not in (None, state.workflow.retries):
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))

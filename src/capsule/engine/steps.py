@@ -115,7 +115,7 @@ def _cleared_up(job: Job, decision: Decision) -> Decision:
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:
         return decision
-    ref = job.workspace.withdraw(f"left by {job.step.key}")
+    ref = job.workspace.salvage_and_reset(f"left by {job.step.key}")
     if not ref:
         return decision
     job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=f"left by {job.step.key}"))

@@ -122,10 +122,10 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
 def _run_tests_once(claim: Look, tree: str) -> Observation:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
-    place, grounds = claim.workspace.gate(tree)
+    place, sandbox_paths = claim.workspace.gate(tree)
     log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
     env = {**claim.workspace.variables(place), **services.exported}
-    run = partial(services.shell.run, env=env, grounds=grounds)
+    run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, place, run)
     services.observer.activity(state.mission, f"running {state.policy.test}")
     ran = run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60)
@@ -313,7 +313,7 @@ def _no_debris(claim: Look) -> Evidence:
 
 def _fit_for_main(claim: Look) -> Evidence | None:
     """Whatever else a workflow asks for: some things are never merged."""
-    found = hazards(claim.workspace.brings(claim.tree), claim.services.redact)
+    found = hazards(claim.workspace.added_files(claim.tree), claim.services.redact)
     if not found:
         return None
     said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))

@@ -71,10 +71,12 @@ def run_command(job: Job) -> Report:
 def _run_gate(job: Job) -> Ran:
     log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
     place = job.workspace.path
-    env, grounds = exported(job, place), job.workspace.let_in()
-    ran = job.services.shell.run(job.phase.run, place, log, timeout=timeout_of(job), env=env, grounds=grounds)
+    env, sandbox_paths = exported(job, place), job.workspace.open_sandbox()
+    ran = job.services.shell.run(
+        job.phase.run, place, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths
+    )
     job.workspace.put_right()  # as after an agent
-    job.workspace.see_out()
+    job.workspace.import_commits()
     if ran.why == "stopped":
         raise Interrupted(f"Stopped during {job.phase.name}.")
     if ran.why == "not-started":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class MountedPlace:
     """Both as they were given, perhaps by way of a link."""
 
     @classmethod
-    def of(cls, grounds: Grounds) -> MountedPlace:
-        place, at = (os.path.realpath(path) if path else "" for path in (grounds.place, grounds.at))
-        return cls(place, at if place else "", (grounds.place, grounds.at))
+    def of(cls, sandbox_paths: SandboxPaths) -> MountedPlace:
+        place, at = (os.path.realpath(path) if path else "" for path in (sandbox_paths.place, sandbox_paths.at))
+        return cls(place, at if place else "", (sandbox_paths.place, sandbox_paths.at))
 
     def inside(self, path: str) -> str:
         """The name inside of what lies in the place; anything else keeps its own."""
@@ -53,9 +53,9 @@ class MountedPlace:
         """Whether only what is mounted on purpose may be seen there."""
         return bool(self.at) and is_below(path, [self.at, self.place])
 
-    def lacks(self, path: str, grounds: Grounds) -> bool:
+    def lacks(self, path: str, sandbox_paths: SandboxPaths) -> bool:
         """Whether it can be seen only if it is opened: the place has no such thing, nor has a layer over it."""
-        layers = [inside for inside, _ in grounds.layers]
+        layers = [inside for inside, _ in sandbox_paths.layers]
         there = is_below(path, [self.place, *layers]) or os.path.lexists(self.behind(path))
         return not (self.covers(path) and there)
 
@@ -86,19 +86,23 @@ class MountedPlace:
                         way.unlink()
 
 
-def at_its_own_path(grounds: Grounds) -> Grounds:
+def at_its_own_path(sandbox_paths: SandboxPaths) -> SandboxPaths:
     """Leave the place where it is: what was to be seen at the checkout's path is seen in the place itself."""
-    if not (grounds.place and grounds.at):
-        return grounds
+    if not (sandbox_paths.place and sandbox_paths.at):
+        return sandbox_paths
 
     def in_place(path: str) -> str:
-        return moved(path, grounds.at, grounds.place) if is_below(path, [grounds.at]) else path
+        return moved(path, sandbox_paths.at, sandbox_paths.place) if is_below(path, [sandbox_paths.at]) else path
 
     def all_of(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         return tuple((in_place(path), source) for path, source in pairs)
 
-    stand_ins, shown, layers = all_of(grounds.stand_ins), all_of(grounds.shown), all_of(grounds.layers)
-    return replace(grounds, at="", stand_ins=stand_ins, shown=shown, layers=layers)
+    stand_ins, shown, layers = (
+        all_of(sandbox_paths.stand_ins),
+        all_of(sandbox_paths.shown),
+        all_of(sandbox_paths.layers),
+    )
+    return replace(sandbox_paths, at="", stand_ins=stand_ins, shown=shown, layers=layers)
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:

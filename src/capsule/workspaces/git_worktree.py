@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
@@ -72,7 +72,7 @@ class GitWorktree(GitPlace):
         confined: bool = False,
         not_ours: Callable[[str], bool] = lambda _path: False,
     ) -> None:
-        """`confined`: a sandbox keeps agents to the grounds they are given. `not_ours`: paths that are no part of this
+        """`confined`: a sandbox keeps agents to the paths they are given. `not_ours`: paths that are no part of this
         mission's work, whatever its agents do there."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
         provisions = Provisions(dependencies or Dependencies(git, detect=not setup), setup, copy, run_setup)
@@ -84,7 +84,7 @@ class GitWorktree(GitPlace):
         self._tripwire = Tripwire(git, mission)
         self._dropped: list[str] = []
         self._occupied = False
-        """Between `let_in` and `see_out`: an agent or a command has a git directory of its own here."""
+        """Between `open_sandbox` and `import_commits`: an agent or a command has a git directory of its own here."""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
         self._trees: dict[str, str] = {}
@@ -168,27 +168,27 @@ class GitWorktree(GitPlace):
         if not inputs or (note.exists() and note.read_text() == inputs):
             return []
         before = self.tree()
-        grounds = self.let_in()
+        sandbox_paths = self.open_sandbox()
         try:
-            self._provisions.run(self.path, self._logs / "setup.log", grounds if self._confined else None)
+            self._provisions.run(self.path, self._logs / "setup.log", sandbox_paths if self._confined else None)
         finally:
-            self.see_out()
+            self.import_commits()
         write_atomically(note, inputs)
         changed = [change.path for change in self.changes(before, self.tree())]
         return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
 
     # An agent comes and goes
 
-    def let_in(self) -> Grounds:
+    def open_sandbox(self) -> SandboxPaths:
         self._private.make(self._require_whole())
         self._judged, self._stands_at, self._occupied = "", "", True
         if self._confined:
             layers = self._provisions.dependencies.layers(self._base(), self._git.root)
             return mounted(self._git, self.path, self._private.path, layers)
         self._linked.point_at(self._private.path)
-        return Grounds()
+        return SandboxPaths()
 
-    def see_out(self) -> None:
+    def import_commits(self) -> None:
         self._take_over(self._require_whole())
 
     def _come_home(self) -> None:
@@ -359,7 +359,7 @@ class GitWorktree(GitPlace):
         self._judged, self._stands_at = "", ""
         super().write(path, content)
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
         entry = self._require_whole()
         head, _ = self._settle_head(entry)
         self._stands_at = ""
@@ -383,11 +383,11 @@ class GitWorktree(GitPlace):
         """A merge runs no hooks."""
         return None
 
-    def settled(self, commit: str) -> Checkpoint:
+    def checkpoint_at(self, commit: str) -> Checkpoint:
         """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
         return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
-    def withdraw(self, why: str) -> str:  # noqa: ARG002 (the adapter's)
+    def salvage_and_reset(self, why: str) -> str:  # noqa: ARG002 (the adapter's)
         """Leave everything: nothing gets to the user's branch before the merge."""
         return ""
 

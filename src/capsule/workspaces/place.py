@@ -16,15 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused
 from capsule.core.evidence import Change, Checkpoint
-from capsule.core.hazards import Brought
+from capsule.core.hazards import AddedFile
 from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import CAPSULE, Difference, RefMove, shown
-from capsule.workspaces.brought import brought
+from capsule.workspaces.added_files import added_files
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.claim import Claim
 from capsule.workspaces.gate import Gate
@@ -51,7 +51,7 @@ class GitPlace(ABC):
         provisions: Provisions,
         confined: bool,
     ) -> None:
-        """`confined`: a sandbox keeps agents to the grounds they are given."""
+        """`confined`: a sandbox keeps agents to the paths they are given."""
         self.path = path
         self.branch = branch
         self._git = git
@@ -68,7 +68,7 @@ class GitPlace(ABC):
         """The gate was entered since the last checkpoint."""
         self._base_commit = ""
         self._named: dict[str, tuple[str, str]] = {}
-        self._brought: tuple[tuple[str, ...], list[Brought]] = ((), [])
+        self._brought: tuple[tuple[str, ...], list[AddedFile]] = ((), [])
         """What was asked about last: the same tree is judged by several phases."""
 
     # Looking
@@ -90,12 +90,12 @@ class GitPlace(ABC):
     def head(self) -> str:
         """The commit the branch stands at, once it is where it belongs."""
 
-    def brings(self, tree: str) -> Sequence[Brought]:
+    def added_files(self, tree: str) -> Sequence[AddedFile]:
         """Commits of the mission's branch are merged with all they hold."""
         head, onto = self.head(), self._base()
         if self._brought[0] != (onto, head, tree):
             trees = dict.fromkeys((*self._trees_between(onto, head), tree))
-            files = [file for each in trees for file in brought(self._git, onto, each)]
+            files = [file for each in trees for file in added_files(self._git, onto, each)]
             kept = [file for file in files if not is_artefact(file.path.encode(), self._artefacts)]
             self._brought = ((onto, head, tree), kept)
         return self._brought[1]
@@ -111,9 +111,9 @@ class GitPlace(ABC):
     def essence(self, tree: str) -> str:
         return tree
 
-    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
+    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
         self._gated = True
-        return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
+        return self._gate.at(tree, self._base()), self._gate.sandbox_paths(self._base())
 
     def variables(self, place: Path) -> Mapping[str, str]:
         base = self._base_commit or self._claim.standing().base

@@ -1,12 +1,12 @@
 """A mission's place whose steps go to the user's branch one by one, each in a commit with the tracker's state.
 
 The place stands on a commit of that branch, its base. What its agents do is work until the step is recorded
-(`books`): then the branch has it, and the place stands on that commit. Or until the step has failed: then it is kept
+(`state_store`): then the branch has it, and the place is on that commit. Or until the step failed: then it is kept
 under a ref, and the place is as before. Commits made in the place are not published as such: they are part of the work.
 
 The branch moves while the place is worked in, by its user and by other missions. A phase starts from where the branch
 is by then: the work of an attempt that goes on is merged with it, and a file that both changed in the same lines is as
-on the branch. What becomes of the user's checkout is the business of `books` and `checkouts`.
+on the branch. What becomes of the user's checkout is the business of `state_store` and `checkouts`.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ class StepwiseWorktree(GitWorktree):
 
     # Keeping a step's work, or not
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
         """Return the work, for the commit that holds the tracker's state."""
         return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
 
-    def settled(self, commit: str) -> Checkpoint:
+    def checkpoint_at(self, commit: str) -> Checkpoint:
         self._judged, self._stands_at, self._began = "", "", {}
         self._come_home()
         if commit:
@@ -173,7 +173,7 @@ class StepwiseWorktree(GitWorktree):
             self._unstage(base, entry)
         return self.base_checkpoint(base)
 
-    def withdraw(self, why: str) -> str:
+    def salvage_and_reset(self, why: str) -> str:
         self._judged, self._stands_at = "", ""
         try:
             entry = self._require_whole()
