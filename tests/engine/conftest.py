@@ -19,7 +19,7 @@ from capsule.core.item import Item
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow, parse_workflow
 from capsule.engine.job import Order
-from capsule.engine.run_mission import pursue
+from capsule.engine.run_mission import run_until_halt
 from capsule.journals.memory import MemoryJournal
 from capsule.services import Services
 from capsule.system.git import Git
@@ -71,7 +71,7 @@ class Scene:
             into="main",
             policy=msgspec.structs.replace(self.policy, **changes),
         )
-        return pursue(order, self.services)
+        return run_until_halt(order, self.services)
 
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()

@@ -12,7 +12,7 @@ from capsule.core.item import Item
 from capsule.core.state import MissionState, Step, apply
 from capsule.engine.brief import brief
 from capsule.engine.job import Job
-from capsule.engine.run_mission import pursue
+from capsule.engine.run_mission import run_until_halt
 from capsule.services import Services
 
 from .conftest import Scene
@@ -28,7 +28,7 @@ def prompt_for(scene: Scene, phase: str, services: Services | None = None) -> st
     state = apply(
         MissionState(), MissionStarted(at="", mission="WRK-1", item=item, workflow=flow, base=base, into="main")
     )
-    job = Job(Step("WRK-1", phase, 1), state, flow.phase(phase), services or scene.services, pursue)
+    job = Job(Step("WRK-1", phase, 1), state, flow.phase(phase), services or scene.services, run_until_halt)
     return brief(job, "", dry=True).prompt
 
 

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _merge(plan: Plan, args: argparse.Namespace) -> MissionState:
     from capsule.commands.run import check_agents, observer_for
-    from capsule.engine.run_mission import move_to, pursue
+    from capsule.engine.run_mission import move_to, run_until_halt
     from capsule.system.stop import Stop
     from capsule.wiring import open_services
 
@@ -63,7 +63,7 @@ def _merge(plan: Plan, args: argparse.Namespace) -> MissionState:
         check_agents(plan, services)
         if not _only_waits_to_be_published(plan, services):
             move_to(plan.order, services, _after_last_review(plan.order.workflow))
-        return pursue(plan.order, services)
+        return run_until_halt(plan.order, services)
 
 
 def _only_waits_to_be_published(plan: Plan, services: Services) -> bool:

@@ -210,7 +210,7 @@ def _tell_what_is_untold(project: Project, tracker: Tracker, item_id: str) -> No
     state = mission_state(project, item_id)
     if not state.unrecorded:
         return
-    from capsule.engine.bookkeeping import set_right
+    from capsule.engine.bookkeeping import sync_tracker
     from capsule.engine.job import standing
     from capsule.reports.live import FanOut
     from capsule.rules import words_at
@@ -218,4 +218,4 @@ def _tell_what_is_untold(project: Project, tracker: Tracker, item_id: str) -> No
 
     words = words_at(project, state.base)
     with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
-        set_right(standing(services, item_id), services)
+        sync_tracker(standing(services, item_id), services)

@@ -321,7 +321,7 @@ def refuse_dirty(project: Project, tracker: Tracker, args: argparse.Namespace) -
 def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
     from capsule.commands.notifying import notified
     from capsule.engine.job import standing
-    from capsule.engine.run_mission import close_what_is_merged, pursue
+    from capsule.engine.run_mission import close_what_is_merged, run_until_halt
     from capsule.system.stop import Stop
     from capsule.wiring import open_services
 
@@ -339,7 +339,7 @@ def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
             return standing(services, plan.order.mission)
         if plan.state.abandoned or (args.fresh and plan.began):
             start_over(plan.order.mission, services)
-        return pursue(plan.order, services)
+        return run_until_halt(plan.order, services)
 
 
 def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:

@@ -120,7 +120,7 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
     """Written into the journal now, so that whoever runs it next, the queue too, goes on with it."""
     from capsule.commands.common import mission_state
     from capsule.engine.job import Order
-    from capsule.engine.run_mission import let_go as let_mission_go
+    from capsule.engine.run_mission import reopen as reopen_mission
     from capsule.reports.live import FanOut
     from capsule.rules import words_at
     from capsule.wiring import open_services
@@ -136,4 +136,4 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
         notes=notes,
     )
     with open_services(project, tracker, words_at(project, state.base), FanOut(), None) as services:
-        let_mission_go(order, services)
+        reopen_mission(order, services)

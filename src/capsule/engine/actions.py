@@ -31,7 +31,7 @@ from capsule.engine.job import (
     sent_back,
     state_store_of,
 )
-from capsule.engine.verify import Look, look
+from capsule.engine.verify import Verification, verify
 from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
@@ -52,7 +52,7 @@ def prep(job: Job) -> Report:
         workspace.write_worklog(services.redact(worklog))
     checkpoint = workspace.checkpoint(job.step.key)
     signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")
-    evidence = look(Look(state, job.phase, signal, workspace, services, checkpoint.tree, checkpoint.tree))
+    evidence = verify(Verification(state, job.phase, signal, workspace, services, checkpoint.tree, checkpoint.tree))
     red = next((piece for piece in evidence if piece.standing is Standing.REFUTED), None)
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
@@ -133,10 +133,10 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
         return ()
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
-    look = Look(job.state, job.phase, passed(""), job.workspace, job.services, candidate.tree, candidate.tree)
+    claim = Verification(job.state, job.phase, passed(""), job.workspace, job.services, candidate.tree, candidate.tree)
     job.workspace.snapshot()
     try:
-        seen = look.observe(candidate.tree)
+        seen = claim.observe(candidate.tree)
     finally:
         job.workspace.put_right()  # tests that were stopped may have planted something too
         job.workspace.stand_down()

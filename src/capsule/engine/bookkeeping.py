@@ -21,14 +21,14 @@ from capsule.core.state import MissionState
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
 from capsule.engine.job import Job, note, place_of, state_store_of
-from capsule.engine.verify import Look
+from capsule.engine.verify import Verification
 from capsule.services import Services
 
 _MOST_ROUNDS = 8
 """How often the branch may move while work is judged together with it."""
 
 
-def told(job: Job, ended: StepEnded) -> StepEnded:
+def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
     """The outcome, with what the tracker is to be told of it."""
     state, state_store = job.state, job.services.state_store
     ending = Ending(
@@ -41,7 +41,7 @@ def told(job: Job, ended: StepEnded) -> StepEnded:
     return msgspec.structs.replace(ended, assignments=assignments, message=message)
 
 
-def set_right(state: MissionState, services: Services) -> bool:
+def sync_tracker(state: MissionState, services: Services) -> bool:
     """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
     state_store = state_store_of(state, services)
     if state_store is None:
@@ -118,7 +118,7 @@ def _judged_with_the_branch(
     tree = state_store.combined(work, services.trunk(state.into).tip())
     place.snapshot()
     try:
-        seen = Look(state, phase, signal, place, services, tree, tree).observe(tree)
+        seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
     finally:
         place.put_right()  # tests that were stopped may have planted something too
         place.stand_down()

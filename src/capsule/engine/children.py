@@ -17,7 +17,7 @@ from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import SpecPhase, phases_of, ticked
 from capsule.core.state import MissionState
-from capsule.engine.exchange import first_checkpoint
+from capsule.engine.agent_run import first_checkpoint
 from capsule.engine.job import Job, Order, Report, passed, standing
 
 
@@ -41,7 +41,7 @@ def run_child(job: Job) -> Report:
     child = f"{job.mission}.{job.phase.name}.{part.number}"
     state = standing(job.services, child)
     if not state.finished or state.facts.get("merged") == job.state.facts.get(child):
-        state = job.pursue(_order(job, child, part), job.services)
+        state = job.run_until_halt(_order(job, child, part), job.services)
     if state.under_way and not state.halt:
         raise Paused(f"{child} is as far as this run may go.")
     job.workspace.follow(checkpoint)  # to what the child has merged

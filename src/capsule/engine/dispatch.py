@@ -32,9 +32,9 @@ from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.schedule import Place, Tally, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
-from capsule.engine.bookkeeping import set_right
+from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import Order, note, only_to_be_archived, only_to_be_closed, standing
-from capsule.engine.run_mission import closed_at_last, merged_and_open, pursue
+from capsule.engine.run_mission import closed_at_last, merged_and_open, run_until_halt
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import Services
 
@@ -303,7 +303,7 @@ class _Run:
         """Where the mission stands now; None where nothing came of it, or nothing more."""
         try:
             order, services = self.desk.order(item)
-            return pursue(order, replace(services, leash=self.meter))
+            return run_until_halt(order, replace(services, leash=self.meter))
         except Paused:
             return None
         except LockHeld as held:
@@ -378,7 +378,7 @@ def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) ->
     due = [state for state in states if state.unrecorded and (state.finished or state.halt)]
     for state in due:
         with services.journal.claim(state.mission):
-            set_right(state, services)
+            sync_tracker(state, services)
     return [state.mission for state in due if state.finished]
 
 

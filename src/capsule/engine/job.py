@@ -39,7 +39,7 @@ class Order:
     """What was done before it in the same campaign."""
 
 
-Pursue = Callable[[Order, Services], MissionState]
+RunUntilHalt = Callable[[Order, Services], MissionState]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Job:
     state: MissionState
     phase: Phase
     services: Services
-    pursue: Pursue
+    run_until_halt: RunUntilHalt
     """How a mission is run: a phase may be one."""
 
     @property

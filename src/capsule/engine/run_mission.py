@@ -21,7 +21,7 @@ from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
-from capsule.engine.bookkeeping import set_right
+from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.funds import require_funds
 from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
 from capsule.engine.job import Order, note, only_to_be_closed, place_of, standing, state_store_of
@@ -29,7 +29,7 @@ from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 
 
-def pursue(order: Order, services: Services) -> MissionState:
+def run_until_halt(order: Order, services: Services) -> MissionState:
     """Start it or go on with it, under its claim, until it ends, halts or is stopped."""
     with services.journal.claim(order.mission), lost_objects_of(order.mission):
         _make_ready(order, services)
@@ -65,7 +65,7 @@ def move_to(order: Order, services: Services, phase: str) -> None:
         note(services, order.mission, moved)
 
 
-def let_go(order: Order, services: Services) -> None:
+def reopen(order: Order, services: Services) -> None:
     """A halted mission is reopened, with what the human changed and has to say; whoever runs it next goes on."""
     with services.journal.claim(order.mission):
         state = standing(services, order.mission)
@@ -73,8 +73,8 @@ def let_go(order: Order, services: Services) -> None:
             return
         event = _reopened(order, state, services)
         if state.halt.vetoed and order.notes:  # no phase is sent back, so the notes go with the item
-            told = msgspec.structs.replace(event.item or state.item, unblock_context=order.notes)
-            event = msgspec.structs.replace(event, item=told)
+            noted = msgspec.structs.replace(event.item or state.item, unblock_context=order.notes)
+            event = msgspec.structs.replace(event, item=noted)
         note(services, order.mission, event)
 
 
@@ -94,7 +94,7 @@ def run(mission: str, services: Services) -> MissionState:
 def _settled(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
     """Where the mission stands once it agrees with its tracker."""
     state, seen = _catch_up(services, mission, state, seen)
-    while set_right(state, services):
+    while sync_tracker(state, services):
         state, seen = _catch_up(services, mission, state, seen)
     return state, seen
 
@@ -146,7 +146,7 @@ def _doing(step: Step, state: MissionState, services: Services) -> tuple[StepBeg
 
     def do() -> StepEnded:
         services.observer.event(state.mission, begun)
-        return perform(step, state, services, pursue)
+        return perform(step, state, services, run_until_halt)
 
     return begun, do
 

@@ -22,9 +22,9 @@ from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
-from capsule.engine.bookkeeping import told
+from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.children import run_child
-from capsule.engine.job import Job, Pursue, Report, parked, passed, place_of
+from capsule.engine.job import Job, Report, RunUntilHalt, parked, passed, place_of
 from capsule.engine.verify import CHECKS
 from capsule.engine.work import run_agent, run_command
 from capsule.services import Services
@@ -32,9 +32,9 @@ from capsule.services import Services
 MOST_FILES = 200
 
 
-def perform(step: Step, state: MissionState, services: Services, pursue: Pursue) -> StepEnded:
+def perform(step: Step, state: MissionState, services: Services, run_until_halt: RunUntilHalt) -> StepEnded:
     """Do it, judge it, and say how things stand."""
-    job = Job(step, state, state.workflow.phase(step.phase), services, pursue)
+    job = Job(step, state, state.workflow.phase(step.phase), services, run_until_halt)
     began = services.clock.seconds()
     report = _watched(job)
     outcome = _outcome(report, round(services.clock.seconds() - began, 3))
@@ -43,7 +43,7 @@ def perform(step: Step, state: MissionState, services: Services, pursue: Pursue)
     if job.phase.doer in _WRITTEN_DOWN and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _written_down(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
-    return told(job, ended)
+    return with_tracker_updates(job, ended)
 
 
 def unknown_names(workflow: Workflow) -> list[str]:

@@ -38,7 +38,7 @@ _SHOWN = 12
 
 
 @dataclass
-class Look:
+class Verification:
     """One phase's claim, and the services to check it with."""
 
     state: MissionState
@@ -76,7 +76,7 @@ class Look:
         return self.workspace.changes(since, self.tree)
 
 
-def look(claim: Look) -> tuple[Evidence, ...]:
+def verify(claim: Verification) -> tuple[Evidence, ...]:
     """Every check the phase names, and those nobody need name, cheap ones first; none where nothing is claimed."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
@@ -103,7 +103,7 @@ def observation_key(tree: str, command: str) -> str:
     return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
 
 
-def _run_tests(claim: Look, tree: str) -> Observation:
+def _run_tests(claim: Verification, tree: str) -> Observation:
     """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
     for _ in range(TRIES):
         seen = _run_tests_once(claim, tree)
@@ -119,7 +119,7 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
     )
 
 
-def _run_tests_once(claim: Look, tree: str) -> Observation:
+def _run_tests_once(claim: Verification, tree: str) -> Observation:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
     place, sandbox_paths = claim.workspace.gate(tree)
@@ -147,7 +147,7 @@ def _run_tests_once(claim: Look, tree: str) -> Observation:
     )
 
 
-def _require_dependencies(claim: Look, tree: str) -> None:
+def _require_dependencies(claim: Verification, tree: str) -> None:
     """Tests of a tree that asks for other dependencies say nothing with those that the checkout has installed."""
     manifest, command = claim.workspace.missing_setup(tree)
     if manifest:
@@ -156,7 +156,7 @@ def _require_dependencies(claim: Look, tree: str) -> None:
         raise NeedsPerson(cause, hint)
 
 
-def _require_own_code(claim: Look, tree: str, place: Path, run: Callable[..., Ran]) -> None:
+def _require_own_code(claim: Verification, tree: str, place: Path, run: Callable[..., Ran]) -> None:
     """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
     state, services = claim.state, claim.services
 
@@ -176,7 +176,7 @@ _PROBE_SECONDS = 60
 _INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
 
 
-def _then(claim: Look) -> str:
+def _then(claim: Verification) -> str:
     return f"then go on with `capsule run {claim.state.parent or claim.state.mission}`"
 
 
@@ -200,13 +200,13 @@ def _paths(changes: Sequence[Change]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _tests(claim: Look, changes: Sequence[Change], since: str) -> list[Change]:
+def _tests(claim: Verification, changes: Sequence[Change], since: str) -> list[Change]:
     """Test files, and files of other purposes whose words to the test runner differ."""
     globs = claim.state.policy.test_globs
     return [c for c in changes if is_test(c.path, globs) or _bends_the_runner(claim, c.path, since)]
 
 
-def _bends_the_runner(claim: Look, path: str, since: str) -> bool:
+def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
     """Dependencies may change; what a shared configuration file tells the test runner may not."""
     if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
         return False
@@ -215,7 +215,7 @@ def _bends_the_runner(claim: Look, path: str, since: str) -> bool:
     return parts[0] != parts[1]
 
 
-def _base_green(claim: Look) -> Evidence:
+def _base_green(claim: Verification) -> Evidence:
     said = "the tests are green before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
@@ -224,7 +224,7 @@ def _base_green(claim: Look) -> Evidence:
     return _evidence("base-green", said, _seen(observation), holds, observation.tail)
 
 
-def _red(claim: Look) -> Evidence:
+def _red(claim: Verification) -> Evidence:
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
         return _unverified("red", said)
@@ -233,7 +233,7 @@ def _red(claim: Look) -> Evidence:
     return _seems_done(piece) if observation.colour is Colour.GREEN else piece
 
 
-def _green(claim: Look) -> Evidence:
+def _green(claim: Verification) -> Evidence:
     said = "all tests pass"
     if not claim.state.policy.test:
         return _unverified("green", said)
@@ -241,11 +241,11 @@ def _green(claim: Look) -> Evidence:
     return _evidence("green", said, _seen(observation), observation.colour is Colour.GREEN, observation.tail)
 
 
-def _green_when_done(claim: Look) -> Evidence | None:
+def _green_when_done(claim: Verification) -> Evidence | None:
     return _green(claim) if claim.signal.verdict is Verdict.PASS else None
 
 
-def _changed(claim: Look) -> Evidence:
+def _changed(claim: Verification) -> Evidence:
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
     return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
@@ -256,7 +256,7 @@ def _seems_done(piece: Evidence) -> Evidence:
     return msgspec.structs.replace(piece, patience=1, instead="seems already done")
 
 
-def _changed_now(claim: Look) -> Evidence | None:
+def _changed_now(claim: Verification) -> Evidence | None:
     """MORE with nothing changed is no progress; PASS may find that nothing was left to do."""
     changes = claim.changes(claim.before)
     if not changes and claim.signal.verdict is Verdict.PASS and claim.changes(claim.state.base):
@@ -264,7 +264,7 @@ def _changed_now(claim: Look) -> Evidence | None:
     return _evidence("changed-now", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
 
 
-def _more_is_more(claim: Look) -> Evidence | None:
+def _more_is_more(claim: Verification) -> Evidence | None:
     """Whoever wants to be started again has to show something for this time."""
     return _changed_now(claim) if claim.signal.verdict is Verdict.MORE else None
 
@@ -273,7 +273,7 @@ def _claimed_files(signal: Signal) -> str:
     return f"changed {', '.join(signal.files_changed[:_SHOWN])}" if signal.files_changed else "something was done"
 
 
-def _only_tests(claim: Look) -> Evidence | None:
+def _only_tests(claim: Verification) -> Evidence | None:
     changes = claim.changes(claim.state.base)
     tests = _tests(claim, changes, claim.state.base)
     others = [change for change in changes if change not in tests]
@@ -281,7 +281,7 @@ def _only_tests(claim: Look) -> Evidence | None:
     return _or_warning(claim, _evidence("only-tests", "only test files were changed", observed, not others))
 
 
-def _untouched_tests(claim: Look) -> Evidence | None:
+def _untouched_tests(claim: Verification) -> Evidence | None:
     since = claim.since()
     touched = _tests(claim, claim.changes(since), since)
     observed = (
@@ -295,7 +295,7 @@ def _untouched_tests(claim: Look) -> Evidence | None:
 _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 
-def _or_warning(claim: Look, piece: Evidence) -> Evidence:
+def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
     """Where tests live inside source files, which files were touched says little: a warning, not a refutation."""
     policy = claim.state.policy
     why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
@@ -304,14 +304,14 @@ def _or_warning(claim: Look, piece: Evidence) -> Evidence:
     return piece
 
 
-def _no_debris(claim: Look) -> Evidence:
+def _no_debris(claim: Verification) -> Evidence:
     changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
     debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
     detail = "Remove these files."
     return _evidence("no-debris", "no temporary files are left", _paths(debris) or "none", not debris, detail)
 
 
-def _fit_for_main(claim: Look) -> Evidence | None:
+def _fit_for_main(claim: Verification) -> Evidence | None:
     """Whatever else a workflow asks for: some things are never merged."""
     found = hazards(claim.workspace.added_files(claim.tree), claim.services.redact)
     if not found:
@@ -325,7 +325,7 @@ Take it out of the files. If a commit of this branch holds it, make the branch w
 (git reset --soft to where it began, then commit what is right): commits are merged with all they hold."""
 
 
-def _as_approved(claim: Look) -> Evidence:
+def _as_approved(claim: Verification) -> Evidence:
     """What is committed is what was signed off: nobody changes the code between the last review and the merge."""
     changes = claim.changes(claim.since())
     return _evidence(
@@ -333,14 +333,14 @@ def _as_approved(claim: Look) -> Evidence:
     )
 
 
-def _committed(claim: Look) -> Evidence:
+def _committed(claim: Verification) -> Evidence:
     left = claim.workspace.touched_outside_commit()
     detail = "Stage exactly these paths and commit them."
     shown = ", ".join(left[:_SHOWN])
     return _evidence("committed", "everything is committed", shown or "nothing is left uncommitted", not left, detail)
 
 
-def _artefact(claim: Look) -> Evidence:
+def _artefact(claim: Verification) -> Evidence:
     wanted = claim.phase.artefact
     found = _artefacts(claim, wanted)
     written = [path for path in found if (claim.workspace.read(claim.tree, path) or b"").strip()]
@@ -348,7 +348,7 @@ def _artefact(claim: Look) -> Evidence:
     return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
 
 
-def _spec_done(claim: Look) -> Evidence | None:
+def _spec_done(claim: Verification) -> Evidence | None:
     """A build that says it is finished has no open box left in its spec."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
@@ -357,11 +357,11 @@ def _spec_done(claim: Look) -> Evidence | None:
     return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
 
 
-def _artefacts(claim: Look, kind: str) -> list[str]:
+def _artefacts(claim: Verification, kind: str) -> list[str]:
     return artefact_paths(claim.state.item.id, kind, claim.workspace.files(claim.tree))
 
 
-def _only_documents(claim: Look) -> Evidence:
+def _only_documents(claim: Verification) -> Evidence:
     """What is committed without the tests being run is paper, and this item's own."""
     changes = claim.changes(_last_commit(claim))
     item, globs = claim.state.item.id, claim.state.policy.test_globs
@@ -372,7 +372,7 @@ def _only_documents(claim: Look) -> Evidence:
     return _evidence("only-documents", "only this item's documents were written", observed, not strays, detail)
 
 
-def _idea(claim: Look) -> Evidence | None:
+def _idea(claim: Verification) -> Evidence | None:
     """An item that is to be researched has its idea written down."""
     item, signal = claim.state.item, claim.signal
     route = claim.phase.route(with_values(item, dict(signal.assessments)))
@@ -384,13 +384,13 @@ def _idea(claim: Look) -> Evidence | None:
     return _evidence("idea", "the idea is written down", ", ".join(written) or "there is no idea file", bool(written))
 
 
-def _last_commit(claim: Look) -> str:
+def _last_commit(claim: Verification) -> str:
     """Where the branch stood when the phase began: what an agent commits meanwhile is its work like all the rest."""
     known = claim.state.checkpoint
     return known.head if known else claim.state.base
 
 
-def _known_duplicate(claim: Look) -> Evidence | None:
+def _known_duplicate(claim: Verification) -> Evidence | None:
     """An item that is closed as a duplicate has a twin somewhere."""
     twin = claim.signal.duplicate_of
     if not twin:
@@ -400,7 +400,7 @@ def _known_duplicate(claim: Look) -> Evidence | None:
     return _evidence("known-duplicate", f"it is a duplicate of {twin}", observed, found)
 
 
-def _hooks(claim: Look) -> Evidence | None:
+def _hooks(claim: Verification) -> Evidence | None:
     answer = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
     if answer is None:
         return None
@@ -409,7 +409,7 @@ def _hooks(claim: Look) -> Evidence | None:
     return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
 
 
-CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
+CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "base-green": _base_green,
     "red": _red,
     "green": _green,

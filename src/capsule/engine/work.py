@@ -12,10 +12,10 @@ from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_r
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line
+from capsule.engine.agent_run import run_with_backoff, start_from_checkpoint
 from capsule.engine.brief import answers_by_file, exported, timeout_of
-from capsule.engine.exchange import converse, start_from_checkpoint
 from capsule.engine.job import Job, Report, parked, passed, sent_back
-from capsule.engine.verify import TAIL, TRIES, Look, look, no_result_of
+from capsule.engine.verify import TAIL, TRIES, Verification, no_result_of, verify
 
 _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
@@ -28,12 +28,12 @@ def run_agent(job: Job) -> Report:
     """A fresh agent, from a named state; then what it says, beside what is to be seen."""
     name, model = agent_for(job.state, job.phase)
     agent = job.services.agent(name, model)
-    exchange = converse(job, agent, model)
-    transcript, before = exchange.transcript, exchange.before
+    agent_run = run_with_backoff(job, agent, model)
+    transcript, before = agent_run.transcript, agent_run.before
     signal = _signal(job, transcript)
     tree = job.workspace.tree()
     try:
-        evidence = look(Look(job.state, job.phase, signal, job.workspace, job.services, tree, before))
+        evidence = verify(Verification(job.state, job.phase, signal, job.workspace, job.services, tree, before))
     except NoResult as none:  # caught here, so that what the agent used is recorded
         signal, evidence = parked(none.message), ()
     return Report(
@@ -41,7 +41,7 @@ def run_agent(job: Job) -> Report:
         evidence,
         files=tuple(change.path for change in job.workspace.changes(before, tree)),
         agent=agent.name,
-        log=exchange.briefing.log,
+        log=agent_run.briefing.log,
         usage=transcript.usage,
         failure=transcript.failure,
         warnings=_warnings(job, transcript, signal),
@@ -63,7 +63,7 @@ def run_command(job: Job) -> Report:
     how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
     tree = job.workspace.tree()
-    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.services, tree, before))
+    evidence = verify(Verification(job.state, job.phase, signal, job.workspace, job.services, tree, before))
     files = tuple(change.path for change in job.workspace.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
 

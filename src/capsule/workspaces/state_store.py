@@ -102,7 +102,7 @@ class _Pending(msgspec.Struct, frozen=True):
 
 
 class GitStateStore:
-    """The Books adapter on files in a git checkout."""
+    """The StateStore of files in a git checkout."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ _LEAST_USD = 0.0001
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AgentRun:
     """What an agent was told and what it answered; `before` is the tree it started from."""
 
     briefing: Briefing
@@ -38,18 +38,18 @@ class Exchange:
     before: str
 
 
-def converse(job: Job, agent: Agent, model: str) -> Exchange:
+def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
     """Told and heard out, as often as it takes until there is something to judge."""
     tries, waited = 0, 0.0
     while True:
-        exchange = _start(job, agent, model)
-        transcript = exchange.transcript
-        if _is_to_be_judged(transcript) and not _stopped_by_its_budget(exchange):
-            return exchange
+        agent_run = _start(job, agent, model)
+        transcript = agent_run.transcript
+        if _is_to_be_judged(transcript) and not _stopped_by_its_budget(agent_run):
+            return agent_run
         _write_down_what_it_used(job, transcript)
         _require_funds_now(job)
         if _is_to_be_judged(transcript):
-            return exchange
+            return agent_run
         passing = _passing(job, transcript)
         waited += transcript.seconds  # a try that came to nothing is time lost as well
         waited += _wait(job, passing, pause(tries, passing.resets_in, job.services.clock.chance()), waited)
@@ -60,9 +60,9 @@ def _is_to_be_judged(transcript: Transcript) -> bool:
     return transcript.why != "stopped" and (transcript.failure is None or transcript.failure.reaction is Reaction.JUDGE)
 
 
-def _stopped_by_its_budget(exchange: Exchange) -> bool:
+def _stopped_by_its_budget(agent_run: AgentRun) -> bool:
     """We told it what it may cost, and it held itself to that: no fault of its own, and nothing to judge."""
-    most, usage, failure = exchange.briefing.most_usd, exchange.transcript.usage, exchange.transcript.failure
+    most, usage, failure = agent_run.briefing.most_usd, agent_run.transcript.usage, agent_run.transcript.failure
     cut_short = failure is not None and failure.kind is Kind.CUT_SHORT
     return cut_short and most is not None and usage is not None and (usage.usd or 0.0) >= most
 
@@ -71,7 +71,7 @@ def _require_funds_now(job: Job) -> None:
     require_funds(standing(job.services, job.mission), job.phase.name, job.services)
 
 
-def _start(job: Job, agent: Agent, model: str) -> Exchange:
+def _start(job: Job, agent: Agent, model: str) -> AgentRun:
     before = start_from_checkpoint(job)
     write_down = job.services.scribe(job.workspace, before)
     briefing = _within_its_means(job, brief(job, model))
@@ -81,7 +81,7 @@ def _start(job: Job, agent: Agent, model: str) -> Exchange:
     job.workspace.put_right()  # what was breached is told when the phase is over
     job.workspace.import_commits()
     write_down(briefing, transcript)
-    return Exchange(briefing, transcript, before)
+    return AgentRun(briefing, transcript, before)
 
 
 def _within_its_means(job: Job, briefing: Briefing) -> Briefing:
