@@ -128,7 +128,7 @@ class Shell(Protocol):
         """
 
 
-class Workspace(Protocol):
+class Place(Protocol):
     """Where a mission's agents work (workspaces/): one per mission."""
 
     path: Path

@@ -12,12 +12,12 @@ from capsule.adapters import (
     Clock,
     Journal,
     Observer,
+    Place,
     Shell,
     StateStore,
     Tracker,
     Trunk,
     Words,
-    Workspace,
 )
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
@@ -36,11 +36,11 @@ class Limits:
     budget: Budget = field(default_factory=Budget)
 
 
-Scribe = Callable[[Workspace, str], Callable[[Briefing, Transcript], None]]
+Scribe = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 """Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""
 
 
-def unrecorded(_place: Workspace, _before: str) -> Callable[[Briefing, Transcript], None]:
+def unrecorded(_place: Place, _before: str) -> Callable[[Briefing, Transcript], None]:
     return lambda _briefing, _transcript: None
 
 
@@ -78,7 +78,7 @@ class Services:
     journal: Journal
     agent: Callable[[str, str], Agent]
     """By name and model; empty names mean the settings' default."""
-    workspace: Callable[[str, str], Workspace]
+    place: Callable[[str, str], Place]
     """By mission, and by the branch that its steps are published to ('' where it is merged at the end)."""
     trunk: Callable[[str], Trunk]
     shell: Shell

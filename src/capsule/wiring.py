@@ -19,7 +19,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
-    from capsule.adapters import Agent, JournalReader, Observer, StateStore, Tracker, Workspace
+    from capsule.adapters import Agent, JournalReader, Observer, Place, StateStore, Tracker
     from capsule.catalog import Catalog
     from capsule.core.briefing import SandboxPaths
     from capsule.core.budget import Budget
@@ -387,7 +387,7 @@ def open_services(
             tracker=tracker,
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
-            workspace=_workspaces(project, tracker, shell, confined=sandbox is not None),
+            place=_places(project, tracker, shell, confined=sandbox is not None),
             trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
@@ -404,9 +404,9 @@ def open_services(
     journal.close()
 
 
-def _workspaces(
+def _places(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
-) -> Callable[[str, str], Workspace]:
+) -> Callable[[str, str], Place]:
     from capsule.core.documents import is_of_another_item
     from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
@@ -417,7 +417,7 @@ def _workspaces(
     dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
 
     @cache
-    def workspace(mission: str, into: str) -> Workspace:
+    def place(mission: str, into: str) -> Place:
         make = partial(StepwiseWorktree, into=into) if into else GitWorktree
         return make(
             project.git,
@@ -431,7 +431,7 @@ def _workspaces(
             not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
         )
 
-    return workspace
+    return place
 
 
 def _limits(settings: Settings) -> Limits:

@@ -13,7 +13,7 @@ from typing import Generic, NoReturn, Self, TypeVar
 
 import pytest
 
-from capsule.adapters import Workspace
+from capsule.adapters import Place
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
@@ -30,17 +30,17 @@ BASE = "refs/capsule/base/x-1"
 NAMES = ("with space", "-dash", "new\nline", "ünï", "star*[x]", 'quo"te', "back\\slash", os.fsdecode(b"raw\xff"))
 
 
-Place = TypeVar("Place", bound=GitWorktree)
+AnyPlace = TypeVar("AnyPlace", bound=GitWorktree)
 KINDS: dict[str, Callable[..., GitWorktree]] = {
     "GitWorktree": GitWorktree,
     "StepwiseWorktree": partial(StepwiseWorktree, into="main"),
 }
 
 
-class Situation(Generic[Place]):
+class Situation(Generic[AnyPlace]):
     """A place of some kind, and the agent in it: plain git, plain files."""
 
-    def __init__(self, repo: Repo, git: Git, kind: Callable[..., Place]) -> None:
+    def __init__(self, repo: Repo, git: Git, kind: Callable[..., AnyPlace]) -> None:
         self.repo = repo
         self.git = git
         self.kind = kind
@@ -54,7 +54,7 @@ class Situation(Generic[Place]):
         assert list(self.place.prepare(self.base)) == []
         return self
 
-    def again(self) -> Place:
+    def again(self) -> AnyPlace:
         """Another process: nothing remembered."""
         return self.kind(Git.find(self.repo.path), "x-1")
 
@@ -90,7 +90,7 @@ def anywhere(request: pytest.FixtureRequest, a_repo: Repo, git: Git) -> Anywhere
 
 
 def test_is_a_workspace(anywhere: Anywhere) -> None:
-    adapter: Workspace = anywhere.place
+    adapter: Place = anywhere.place
     assert adapter.path == anywhere.path
     assert adapter.branch == anywhere.agent.git("branch", "--show-current")
     assert adapter.head() == anywhere.base

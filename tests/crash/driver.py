@@ -5,7 +5,7 @@ journaled event and every call through an adapter, in the order in which the mis
 
     before step_begun mend-1/execute#2              the journal is about to write it
     after step_begun mend-1/execute#2               it is written, and beside it what its run is told of it
-    before mend-1/execute#2 workspace.restore 1     the first such call of this step
+    before mend-1/execute#2 place.restore 1         the first such call of this step
     before mend-1/execute#2 state_store.write 1     the same, of the tracker's commits: named by the step they are for
     before effect 41                                the runner is about to start a process that writes, or touch a file
     after effect 41                                 that process runs now, and may outlive us for a moment
@@ -97,7 +97,7 @@ def watched(services: Services, passage: Passage) -> Services:
         archive=adapter("archive", services.archive),
         state_store=adapter("state_store", services.state_store) if services.state_store else None,
         agent=made("agent", services.agent),
-        workspace=made("workspace", services.workspace),
+        place=made("place", services.place),
         trunk=made("trunk", services.trunk),
     )
 

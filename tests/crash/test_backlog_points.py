@@ -35,7 +35,7 @@ CHAINS = 4
 ALONE = 24
 EFFECTS_TRIED = 2
 STAGE_GROUPS = 8 if ALL else 1
-ADAPTERS = ("workspace", "state_store", "archive", "tracker")
+ADAPTERS = ("place", "state_store", "archive", "tracker")
 MOVES_REFS = "git update-ref"
 ARCHIVE, RECORD = f"{WALKED}/archive#1", f"{WALKED}/build#2"
 
@@ -230,12 +230,12 @@ STAGES = {
 MUST_PASS = {
     "archive": (
         "archive.store",
-        "workspace.salvage",
-        "workspace.remove",
+        "place.salvage",
+        "place.remove",
         "archive.drop_working_folder",
         "state_store.write",
     ),
-    "record": ("workspace.commit_step", "state_store.write", "workspace.checkpoint_at"),
+    "record": ("place.commit_step", "state_store.write", "place.checkpoint_at"),
 }
 
 

@@ -73,13 +73,13 @@ def _require_funds_now(job: Job) -> None:
 
 def _start(job: Job, agent: Agent, model: str) -> AgentRun:
     before = start_from_checkpoint(job)
-    write_down = job.services.scribe(job.workspace, before)
+    write_down = job.services.scribe(job.place, before)
     briefing = _within_its_means(job, brief(job, model))
-    briefing = replace(briefing, sandbox_paths=_with_result(job.workspace.open_sandbox(), briefing.result_path))
+    briefing = replace(briefing, sandbox_paths=_with_result(job.place.open_sandbox(), briefing.result_path))
     job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
     transcript = agent.run(briefing)
-    job.workspace.put_right()  # what was breached is told when the phase is over
-    job.workspace.import_commits()
+    job.place.put_right()  # what was breached is told when the phase is over
+    job.place.import_commits()
     write_down(briefing, transcript)
     return AgentRun(briefing, transcript, before)
 
@@ -104,17 +104,17 @@ def _with_result(sandbox_paths: SandboxPaths, result_path: str) -> SandboxPaths:
 def start_from_checkpoint(job: Job) -> str:
     """Make the workspace equal to the last recorded state; the tree it then holds."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
-    salvage = job.workspace.restore(checkpoint)
+    salvage = job.place.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
         job.note(Salvaged(at=job.services.clock.now(), ref=salvage, why=why))
-    return job.workspace.delivered(checkpoint)
+    return job.place.delivered(checkpoint)
 
 
 def first_checkpoint(job: Job) -> Checkpoint:
     """A workflow may begin with an agent: then nobody has made the workspace yet."""
-    job.workspace.prepare(job.state.base)
-    return job.workspace.base_checkpoint(job.state.base)
+    job.place.prepare(job.state.base)
+    return job.place.base_checkpoint(job.state.base)
 
 
 def _write_down_what_it_used(job: Job, transcript: Transcript) -> None:

@@ -51,9 +51,9 @@ def move_to(order: Order, services: Services, phase: str) -> None:
         if not state.under_way:
             _start(order, services)
             state = standing(services, order.mission)
-        workspace = place_of(state, services)
-        workspace.prepare(state.base)
-        now = workspace.checkpoint(f"moved to {phase}")
+        place = place_of(state, services)
+        place.prepare(state.base)
+        now = place.checkpoint(f"moved to {phase}")
         moved = MovedByHand(
             at=services.clock.now(),
             what=PHASE,
@@ -202,11 +202,11 @@ def _reopened(order: Order, state: MissionState, services: Services) -> Reopened
 
 def _rebased(state: MissionState, services: Services) -> Rebased:
     """The work rebuilt on the branch it goes into. Conflicts in tests go back to whoever writes tests."""
-    workspace, onto = place_of(state, services), services.trunk(state.into).tip()
+    place, onto = place_of(state, services), services.trunk(state.into).tip()
     if state.checkpoint:
-        workspace.restore(state.checkpoint)
-    trees = {name: workspace.rebased_tree(workspace.delivered(held), onto) for name, held in state.approved.items()}
-    checkpoint, conflicts = workspace.rebase(onto)
+        place.restore(state.checkpoint)
+    trees = {name: place.rebased_tree(place.delivered(held), onto) for name, held in state.approved.items()}
+    checkpoint, conflicts = place.rebase(onto)
     return Rebased(
         at=services.clock.now(),
         base=onto,

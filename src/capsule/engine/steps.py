@@ -79,27 +79,27 @@ def _watched(job: Job) -> Report:
     """Do the step; around a phase that works in the place, check what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
-    job.workspace.snapshot()
+    job.place.snapshot()
     try:
         return _undisturbed(job)
     finally:
-        job.workspace.stand_down()
+        job.place.stand_down()
 
 
 def _undisturbed(job: Job) -> Report:
     """Do the step, and quarantine it where the repository itself was reached into, now or in a run that was killed."""
-    left = job.workspace.put_right()
+    left = job.place.put_right()
     if left:
         return _quarantined(Report(passed("")), left)
     try:
         report = _done(job)
     except CapsuleError:
-        breaches = job.workspace.put_right()
+        breaches = job.place.put_right()
         if not breaches:
             raise
         return _quarantined(Report(passed("")), breaches)
-    breaches = job.workspace.put_right()
-    report = replace(report, warnings=report.warnings + tuple(job.workspace.notices()))
+    breaches = job.place.put_right()
+    report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
     return _quarantined(report, breaches) if breaches else report
 
 
@@ -115,7 +115,7 @@ def _cleared_up(job: Job, decision: Decision) -> Decision:
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:
         return decision
-    ref = job.workspace.salvage_and_reset(f"left by {job.step.key}")
+    ref = job.place.salvage_and_reset(f"left by {job.step.key}")
     if not ref:
         return decision
     job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=f"left by {job.step.key}"))
@@ -199,12 +199,12 @@ def _judged(job: Job, outcome: Outcome) -> Decision:
 
 def _written_down(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
     """Our entry in the worklog, then a checkpoint that holds it. A workspace that is gone keeps its last one."""
-    workspace, phase = job.workspace, job.phase.name
+    place, phase = job.place, job.phase.name
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
     try:
-        worklog = with_entry(workspace.worklog(), section_of(job.state.workflow, phase), text)
-        workspace.write_worklog(job.services.redact(worklog))
-        checkpoint = workspace.checkpoint(job.step.key)
+        worklog = with_entry(place.worklog(), section_of(job.state.workflow, phase), text)
+        place.write_worklog(job.services.redact(worklog))
+        checkpoint = place.checkpoint(job.step.key)
     except WorkspaceBroken as broken:
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, broken.message))
     return msgspec.structs.replace(outcome, checkpoint=checkpoint)

@@ -31,15 +31,15 @@ def run_agent(job: Job) -> Report:
     agent_run = run_with_backoff(job, agent, model)
     transcript, before = agent_run.transcript, agent_run.before
     signal = _signal(job, transcript)
-    tree = job.workspace.tree()
+    tree = job.place.tree()
     try:
-        evidence = verify(Verification(job.state, job.phase, signal, job.workspace, job.services, tree, before))
+        evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
     except NoResult as none:  # caught here, so that what the agent used is recorded
         signal, evidence = parked(none.message), ()
     return Report(
         signal,
         evidence,
-        files=tuple(change.path for change in job.workspace.changes(before, tree)),
+        files=tuple(change.path for change in job.place.changes(before, tree)),
         agent=agent.name,
         log=agent_run.briefing.log,
         usage=transcript.usage,
@@ -62,21 +62,19 @@ def run_command(job: Job) -> Report:
     ok = ran.why == "exited" and ran.exit_code == 0
     how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
-    tree = job.workspace.tree()
-    evidence = verify(Verification(job.state, job.phase, signal, job.workspace, job.services, tree, before))
-    files = tuple(change.path for change in job.workspace.changes(before, tree))
+    tree = job.place.tree()
+    evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
+    files = tuple(change.path for change in job.place.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
 
 
 def _run_gate(job: Job) -> Ran:
     log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
-    place = job.workspace.path
-    env, sandbox_paths = exported(job, place), job.workspace.open_sandbox()
-    ran = job.services.shell.run(
-        job.phase.run, place, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths
-    )
-    job.workspace.put_right()  # as after an agent
-    job.workspace.import_commits()
+    cwd = job.place.path
+    env, sandbox_paths = exported(job, cwd), job.place.open_sandbox()
+    ran = job.services.shell.run(job.phase.run, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths)
+    job.place.put_right()  # as after an agent
+    job.place.import_commits()
     if ran.why == "stopped":
         raise Interrupted(f"Stopped during {job.phase.name}.")
     if ran.why == "not-started":
@@ -126,7 +124,7 @@ def signal_of(transcript: Transcript) -> Signal:
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
-    found = list(job.workspace.notices())
+    found = list(job.place.notices())
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
     if transcript.detail:

@@ -55,7 +55,7 @@ _REBASED = "rebased onto "
 
 
 class GitWorktree(GitPlace):
-    """The Workspace adapter, for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
+    """A Place for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
 
     publishes_to = ""
 

@@ -29,7 +29,7 @@ from capsule.workspaces.trees import graft, merged_from
 
 
 class StepwiseWorktree(GitWorktree):
-    """The Workspace adapter, for work whose steps are committed to the branch `into` one by one."""
+    """A Place for work whose steps are committed to the branch `into` one by one."""
 
     def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
         super().__init__(git, mission, **options)
