@@ -82,7 +82,7 @@ class Desk:
     def changed(self, since: Checkpoint) -> set[str]:
         """What the phase that started from there has changed, as the engine asks."""
         place = self.place
-        return {change.path for change in place.changes(place.delivered(since), place.tree())}
+        return {change.path for change in place.trees.changes(place.delivered(since), place.tree())}
 
     def salvaged(self) -> list[str]:
         return self.repo.refs("refs/capsule/salvage")
@@ -123,7 +123,7 @@ def test_edits_in_the_users_checkout_are_no_part_of_the_work(desk: Desk) -> None
     desk.repo.git("add", "staged")
     before = desk.repo.status()
     point = desk.work()
-    assert {change.path for change in desk.place.changes(point.head, point.tree)} == WORK
+    assert {change.path for change in desk.place.trees.changes(point.head, point.tree)} == WORK
     desk.place.salvage_and_reset("failed")
     assert desk.repo.status() == before
 
@@ -188,7 +188,7 @@ def test_work_in_progress_follows_the_branch(desk: Desk, move: Callable[[Desk], 
     desk.place = desk.again()
     assert desk.place.restore(point) == ""
     assert desk.place.head() == tip
-    assert {change.path for change in desk.place.changes(tip, desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(tip, desk.place.tree())} == WORK
     assert desk.changed(point) == set()
     desk.agent.write("more.py", "more\n")
     assert desk.changed(point) == {"more.py"}
@@ -243,7 +243,7 @@ def test_following_cut_short_is_finished(desk: Desk, monkeypatch: pytest.MonkeyP
     desk.place = desk.again()
     desk.place.restore(point)
     assert desk.place.head() == desk.repo.head("main")
-    assert {change.path for change in desk.place.changes(desk.repo.head("main"), desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.repo.head("main"), desk.place.tree())} == WORK
     assert (desk.path / "long").read_text() == lines(at_3="mine")
 
 
@@ -252,7 +252,7 @@ def test_a_place_that_is_gone_follows_all_the_same(desk: Desk) -> None:
     committed(desk)
     shutil.rmtree(desk.path)
     desk.place.follow(point)
-    assert {change.path for change in desk.place.changes(desk.repo.head("main"), desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.repo.head("main"), desk.place.tree())} == WORK
 
 
 def test_a_branch_that_was_deleted_is_refused_with_a_way_back(desk: Desk) -> None:
@@ -319,7 +319,7 @@ def test_commits_that_a_person_made_in_the_place_are_work(desk: Desk) -> None:
     desk.place = desk.again()
     point = desk.place.checkpoint("build#1")
     assert point.head == desk.base == desk.agent.head()
-    assert [change.path for change in desk.place.changes(desk.base, point.tree)] == ["mine"]
+    assert [change.path for change in desk.place.trees.changes(desk.base, point.tree)] == ["mine"]
     assert desk.agent.status() == "?? mine"
     assert desk.show(desk.book(point), "mine") == "mine"
     assert desk.salvaged() == []
@@ -383,7 +383,7 @@ def test_changes_that_are_no_part_of_the_work_are_dropped_and_told(desk: Desk, p
         agent.git("add", "-f", path)
         agent.commit("all of it")
     place.import_commits()
-    assert [change.path for change in place.changes(desk.base, place.tree())] == ["changes/X-1_mine/PLAN.md"]
+    assert [change.path for change in place.trees.changes(desk.base, place.tree())] == ["changes/X-1_mine/PLAN.md"]
     [told] = place.notices()
     assert f"changes to {path} were dropped" in told
     assert place.notices() == []
@@ -566,7 +566,7 @@ def test_a_mission_of_the_version_before_goes_on_in_a_place_of_its_own(desk: Des
     if prepared:
         assert list(desk.place.prepare(desk.base)) == []
     assert desk.place.restore(point) == ""
-    assert {change.path for change in desk.place.changes(desk.base, desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.base, desk.place.tree())} == WORK
     assert desk.agent.git("branch", "--show-current") == "capsule-x-1"
     assert desk.repo.status() == ""
     assert desk.salvaged() == []

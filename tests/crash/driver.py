@@ -70,6 +70,8 @@ class Watched:
 
     def __getattr__(self, attribute: str) -> Any:
         found = getattr(self._adapter, attribute)
+        if attribute in ("trees", "guard"):
+            return Watched(f"{self._name}.{attribute}", found, self._passage)
         if not callable(found):
             return found
 

@@ -134,12 +134,12 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
     claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
-    job.place.snapshot()
+    job.place.guard.snapshot()
     try:
         seen = claim.observe(candidate.tree)
     finally:
-        job.place.put_right()  # tests that were stopped may have planted something too
-        job.place.stand_down()
+        job.place.guard.restore()  # tests that were stopped may have planted something too
+        job.place.guard.release()
     standing = Standing.CONFIRMED if seen.colour is Colour.GREEN else Standing.REFUTED
     return (
         Evidence(
@@ -208,7 +208,7 @@ def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
 def _last_worklog(job: Job) -> str:
     """The worktree may be gone already, by an agent or by a first try at this step."""
     checkpoint = job.state.checkpoint
-    held = job.place.read(checkpoint.commit, "worklog.md") if checkpoint else None
+    held = job.place.trees.read(checkpoint.commit, "worklog.md") if checkpoint else None
     return (held or b"").decode(errors="replace")
 
 

@@ -78,7 +78,7 @@ def _start(job: Job, agent: Agent, model: str) -> AgentRun:
     briefing = replace(briefing, sandbox_paths=_with_result(job.place.open_sandbox(), briefing.result_path))
     job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
     transcript = agent.run(briefing)
-    job.place.put_right()  # what was breached is told when the phase is over
+    job.place.guard.restore()  # what was breached is told when the phase is over
     job.place.import_commits()
     write_down(briefing, transcript)
     return AgentRun(briefing, transcript, before)

@@ -74,7 +74,7 @@ def _documents(job: Job) -> list[str]:
         return []
     state, place = job.state, job.place
     tree = place.delivered(state.checkpoint) if state.checkpoint else state.base
-    return own_documents(state.item.id, place.files(tree)) if tree else []
+    return own_documents(state.item.id, place.trees.files(tree)) if tree else []
 
 
 def exported(job: Job, cwd: Path) -> dict[str, str]:

@@ -87,8 +87,8 @@ def _next_of_document(job: Job) -> _Part | None:
 def _document(job: Job) -> tuple[str, str]:
     """Where the SPEC is, and what it says."""
     head = job.place.head()
-    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.place.files(head))
-    return (paths[0], (job.place.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
+    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.place.trees.files(head))
+    return (paths[0], (job.place.trees.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
 
 
 def _as_item(job: Job, phase: SpecPhase) -> Item:

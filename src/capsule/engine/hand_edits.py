@@ -26,7 +26,7 @@ def approved_with_edits(state: MissionState, now: Checkpoint, services: Services
     """A human's word counts for the paths they changed; what an agent left behind is not approved by that."""
     place = place_of(state, services)
     left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
-    trees = {name: place.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
+    trees = {name: place.trees.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
     return {name: bare(tree, now.head) for name, tree in trees.items()}
 
 

@@ -205,7 +205,7 @@ def _rebased(state: MissionState, services: Services) -> Rebased:
     place, onto = place_of(state, services), services.trunk(state.into).tip()
     if state.checkpoint:
         place.restore(state.checkpoint)
-    trees = {name: place.rebased_tree(place.delivered(held), onto) for name, held in state.approved.items()}
+    trees = {name: place.trees.rebased_tree(place.delivered(held), onto) for name, held in state.approved.items()}
     checkpoint, conflicts = place.rebase(onto)
     return Rebased(
         at=services.clock.now(),

@@ -79,26 +79,26 @@ def _watched(job: Job) -> Report:
     """Do the step; around a phase that works in the place, check what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
-    job.place.snapshot()
+    job.place.guard.snapshot()
     try:
         return _undisturbed(job)
     finally:
-        job.place.stand_down()
+        job.place.guard.release()
 
 
 def _undisturbed(job: Job) -> Report:
     """Do the step, and quarantine it where the repository itself was reached into, now or in a run that was killed."""
-    left = job.place.put_right()
+    left = job.place.guard.restore()
     if left:
         return _quarantined(Report(passed("")), left)
     try:
         report = _done(job)
     except CapsuleError:
-        breaches = job.place.put_right()
+        breaches = job.place.guard.restore()
         if not breaches:
             raise
         return _quarantined(Report(passed("")), breaches)
-    breaches = job.place.put_right()
+    breaches = job.place.guard.restore()
     report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
     return _quarantined(report, breaches) if breaches else report
 
@@ -149,7 +149,7 @@ def _done(job: Job) -> Report:
 
 def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:
     place, here = place_of(state, services), state.checkpoint
-    changes = place.changes(state.base, place.delivered(here)) if here else ()
+    changes = place.trees.changes(state.base, place.delivered(here)) if here else ()
     return any(matches(change.path, glob) for change in changes for glob in globs)
 
 

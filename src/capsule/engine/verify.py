@@ -55,7 +55,7 @@ class Verification:
     def observe(self, tree: str) -> Observation:
         """The test command on a tree: from the journal where it is known, else by running it."""
         policy = self.state.policy
-        key = observation_key(self.place.essence(tree), policy.test)
+        key = observation_key(self.place.trees.essence(tree), policy.test)
         known = self.seen.get(key) or self.state.observations.get(key)
         if known:
             return known
@@ -73,7 +73,7 @@ class Verification:
         return self.place.delivered(approved) if approved else self.state.base
 
     def changes(self, since: str) -> Sequence[Change]:
-        return self.place.changes(since, self.tree)
+        return self.place.trees.changes(since, self.tree)
 
 
 def verify(claim: Verification) -> tuple[Evidence, ...]:
@@ -134,7 +134,7 @@ def _run_tests_once(claim: Verification, tree: str) -> Observation:
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
-    touched = claim.place.put_right()  # tests are an agent's code: before any git of ours meets what they left
+    touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
     colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
     return Observation(
         tree=tree,
@@ -210,7 +210,7 @@ def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
     """Dependencies may change; what a shared configuration file tells the test runner may not."""
     if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
         return False
-    before, after = (claim.place.read(tree, path) or b"" for tree in (since, claim.tree))
+    before, after = (claim.place.trees.read(tree, path) or b"" for tree in (since, claim.tree))
     parts = [runner_part(path, text.decode(errors="replace")) for text in (before, after)]
     return parts[0] != parts[1]
 
@@ -313,7 +313,7 @@ def _no_debris(claim: Verification) -> Evidence:
 
 def _fit_for_main(claim: Verification) -> Evidence | None:
     """Whatever else a workflow asks for: some things are never merged."""
-    found = hazards(claim.place.added_files(claim.tree), claim.services.redact)
+    found = hazards(claim.place.trees.added_files(claim.tree), claim.services.redact)
     if not found:
         return None
     said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
@@ -343,7 +343,7 @@ def _committed(claim: Verification) -> Evidence:
 def _artefact(claim: Verification) -> Evidence:
     wanted = claim.phase.artefact
     found = _artefacts(claim, wanted)
-    written = [path for path in found if (claim.place.read(claim.tree, path) or b"").strip()]
+    written = [path for path in found if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     observed = ", ".join(written) or ("it is empty" if found else "there is no such file")
     return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
 
@@ -352,20 +352,20 @@ def _spec_done(claim: Verification) -> Evidence | None:
     """A build that says it is finished has no open box left in its spec."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
-    texts = [claim.place.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
+    texts = [claim.place.trees.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
     boxes = sum(open_boxes(text.decode(errors="replace")) for text in texts)
     return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
 
 
 def _artefacts(claim: Verification, kind: str) -> list[str]:
-    return artefact_paths(claim.state.item.id, kind, claim.place.files(claim.tree))
+    return artefact_paths(claim.state.item.id, kind, claim.place.trees.files(claim.tree))
 
 
 def _only_documents(claim: Verification) -> Evidence:
     """What is committed without the tests being run is paper, and this item's own."""
     changes = claim.changes(_last_commit(claim))
     item, globs = claim.state.item.id, claim.state.policy.test_globs
-    odd = claim.place.odd_files(claim.tree)
+    odd = claim.place.trees.odd_files(claim.tree)
     strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
     detail = "Put these files back as they were: code is changed when it is built."
@@ -379,8 +379,8 @@ def _idea(claim: Verification) -> Evidence | None:
     researched = route is not None and route.status is Status.RESEARCHING
     if signal.verdict is not Verdict.PASS or signal.closes or not researched:
         return None
-    ideas = idea_paths(item.id, claim.place.files(claim.tree))
-    written = [path for path in ideas if (claim.place.read(claim.tree, path) or b"").strip()]
+    ideas = idea_paths(item.id, claim.place.trees.files(claim.tree))
+    written = [path for path in ideas if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     return _evidence("idea", "the idea is written down", ", ".join(written) or "there is no idea file", bool(written))
 
 

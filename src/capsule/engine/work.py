@@ -39,7 +39,7 @@ def run_agent(job: Job) -> Report:
     return Report(
         signal,
         evidence,
-        files=tuple(change.path for change in job.place.changes(before, tree)),
+        files=tuple(change.path for change in job.place.trees.changes(before, tree)),
         agent=agent.name,
         log=agent_run.briefing.log,
         usage=transcript.usage,
@@ -64,7 +64,7 @@ def run_command(job: Job) -> Report:
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
     tree = job.place.tree()
     evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
-    files = tuple(change.path for change in job.place.changes(before, tree))
+    files = tuple(change.path for change in job.place.trees.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
 
 
@@ -73,7 +73,7 @@ def _run_gate(job: Job) -> Ran:
     cwd = job.place.path
     env, sandbox_paths = exported(job, cwd), job.place.open_sandbox()
     ran = job.services.shell.run(job.phase.run, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths)
-    job.place.put_right()  # as after an agent
+    job.place.guard.restore()  # as after an agent
     job.place.import_commits()
     if ran.why == "stopped":
         raise Interrupted(f"Stopped during {job.phase.name}.")
