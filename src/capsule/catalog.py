@@ -1,4 +1,4 @@
-"""Finds workflows, prompts, templates and doors by name: the project's first, then ours.
+"""Finds workflows, prompts, templates and adapters by name: the project's first, then ours.
 
 The project's files are read through a function that is handed in, so that the words an agent is given and the workflow
 it is judged by come from the base commit, never from the worktree it can write to. What exists is asked once.
@@ -193,10 +193,10 @@ def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
 _ADAPTERS = ("agents", "trackers")
 
 
-def doors(kind: str) -> dict[str, str]:
-    """What stands behind a door, by the name the settings use: the file's own. The value is the module to import."""
+def adapters(kind: str) -> dict[str, str]:
+    """Return the adapters of a kind: the name that settings use, which is the file's own, and the module to import."""
     if kind not in _ADAPTERS:
-        raise SettingsError(f"There is no kind of door called {kind!r}.", f"There are: {', '.join(_ADAPTERS)}.")
+        raise SettingsError(f"There is no kind of adapter called {kind!r}.", f"There are: {', '.join(_ADAPTERS)}.")
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
     return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}
 

@@ -1,4 +1,4 @@
-"""Every door, chosen, and the bounds of what happens behind them. `wiring` makes a World; the engine is handed it."""
+"""Every adapter, chosen, and its limits. `wiring` makes Services; the engine is handed it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from capsule.adapters import (
     Clock,
     Journal,
     Observer,
+    Place,
     Shell,
     StateStore,
     Tracker,
     Trunk,
     Words,
-    Workspace,
 )
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
@@ -36,11 +36,11 @@ class Limits:
     budget: Budget = field(default_factory=Budget)
 
 
-Scribe = Callable[[Workspace, str], Callable[[Briefing, Transcript], None]]
+Scribe = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 """Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""
 
 
-def unrecorded(_place: Workspace, _before: str) -> Callable[[Briefing, Transcript], None]:
+def unrecorded(_place: Place, _before: str) -> Callable[[Briefing, Transcript], None]:
     return lambda _briefing, _transcript: None
 
 
@@ -72,13 +72,13 @@ class Free:
 
 @dataclass(frozen=True)
 class Services:
-    """Every door, chosen. `wiring` makes one; the engine is handed it."""
+    """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
     tracker: Tracker
     journal: Journal
     agent: Callable[[str, str], Agent]
     """By name and model; empty names mean the settings' default."""
-    workspace: Callable[[str, str], Workspace]
+    place: Callable[[str, str], Place]
     """By mission, and by the branch that its steps are published to ('' where it is merged at the end)."""
     trunk: Callable[[str], Trunk]
     shell: Shell

@@ -1,4 +1,4 @@
-"""Settings → World: the only place that chooses which door is which.
+"""Settings → Services: the only place that chooses which adapter is which.
 
 What a command does not need it does not load: `show` opens a project and its journal, and nothing of agents, worktrees
 or processes comes along. Hence the imports inside the functions.
@@ -19,7 +19,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
-    from capsule.adapters import Agent, Observer, StateStore, Tracker, Workspace
+    from capsule.adapters import Agent, JournalReader, Observer, Place, StateStore, Tracker
     from capsule.catalog import Catalog
     from capsule.core.briefing import SandboxPaths
     from capsule.core.budget import Budget
@@ -91,6 +91,10 @@ class Project:
         # The settings, with the secrets they name, are read only when there is something to write.
         redact = lambda event: self.redactor.event(event)  # noqa: E731, PLW0108
         return SqliteJournal(self.state_folder, read_only=read_only, redact=redact)
+
+    def journal_reader(self) -> JournalReader:
+        """Open the journal to look at it; nothing is made where there is none."""
+        return self.journal(read_only=True)
 
     def papers(self) -> Papers:
         from capsule.journals.papers import Papers
@@ -188,9 +192,9 @@ GET_BD = "https://github.com/steveyegge/beads"
 
 
 def _known_tracker(name: str) -> str:
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
 
-    known = [door for door in doors("trackers") if door != "memory"]
+    known = [adapter for adapter in adapters("trackers") if adapter != "memory"]
     if name in known:
         return name
     raise SettingsError(f"There is no tracker {name!r}.", f"There are: auto, {', '.join(known)}.")
@@ -263,16 +267,18 @@ def _finds_skills(settings: Settings) -> bool:
     from capsule.presets import described
 
     options, _ = described(settings, settings.agent)
-    return options.trust_project or not import_module(_adapter(settings, settings.agent)).Agent.apart
+    return options.trust_project or not getattr(
+        import_module(_adapter(settings, settings.agent)).connect, "apart", False
+    )
 
 
 def _adapter(settings: Settings, name: str) -> str:
     """The module that runs an agent, by its `kind`, which by default is its own name."""
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
     from capsule.presets import described, presets
     from capsule.settings import PROJECT_YAML
 
-    available, (options, _) = doors("agents"), described(settings, name)
+    available, (options, _) = adapters("agents"), described(settings, name)
     kind = options.kind or ("command" if options.command and name not in available else name)
     if kind not in available:
         raise SettingsError(
@@ -360,7 +366,7 @@ def open_services(
     model: str = "",
     dry: bool = False,
 ) -> Iterator[Services]:
-    """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
+    """Every adapter, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
     from capsule.reports.live import RedactingObserver
     from capsule.services import Services
     from capsule.system.process import SupervisorClient, end_leftovers
@@ -386,7 +392,7 @@ def open_services(
             tracker=tracker,
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
-            workspace=_workspaces(project, tracker, shell, confined=sandbox is not None),
+            place=_places(project, tracker, shell, confined=sandbox is not None),
             trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
@@ -403,9 +409,9 @@ def open_services(
     journal.close()
 
 
-def _workspaces(
+def _places(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
-) -> Callable[[str, str], Workspace]:
+) -> Callable[[str, str], Place]:
     from capsule.core.documents import is_of_another_item
     from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
@@ -416,7 +422,7 @@ def _workspaces(
     dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
 
     @cache
-    def workspace(mission: str, into: str) -> Workspace:
+    def place(mission: str, into: str) -> Place:
         make = partial(StepwiseWorktree, into=into) if into else GitWorktree
         return make(
             project.git,
@@ -430,7 +436,7 @@ def _workspaces(
             not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
         )
 
-    return workspace
+    return place
 
 
 def _limits(settings: Settings) -> Limits:
@@ -446,7 +452,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
-    """The same world, with somebody who writes down into a file what its agents are told and do."""
+    """The same services, with somebody who writes down into a file what its agents are told and do."""
     from dataclasses import replace
 
     from capsule.agents._recording import Recorder
@@ -456,7 +462,7 @@ def recorded(services: Services, project: Project, file: Path, *, start_over: bo
 
 
 def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
-    """The same world, with a recording in every agent's place; and what there is to say about that."""
+    """The same services, with a recording in every agent's place; and what there is to say about that."""
     from dataclasses import replace
 
     from capsule.agents._recording import about

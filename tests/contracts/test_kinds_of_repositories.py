@@ -97,8 +97,8 @@ class Case:
         point = self.place.checkpoint("build#1")
         work = self.place.commit_step(point, "the work", "x-1/build#1")
         if work:
-            books = GitStateStore(self.git, rewrite, understand, OWN, now)
-            return books.write(StateCommit("x-1/build#1", "the work", (), branch="main", work=work)).commit
+            state_store = GitStateStore(self.git, rewrite, understand, OWN, now)
+            return state_store.write(StateCommit("x-1/build#1", "the work", (), branch="main", work=work)).commit
         trunk = GitTrunk(self.git, "main")
         candidate = trunk.propose(self.place.head(), self.base, "Merge x-1")
         assert trunk.publish(candidate).moved
@@ -130,7 +130,7 @@ def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo]
     case.agent.write("docs/manual", "newer\n")
     assert case.agent.git("log", "--format=%s", "-1") == "by the agent"
     case.place.import_commits()
-    changed = [change.path for change in case.place.changes(case.base, case.place.tree())]
+    changed = [change.path for change in case.place.trees.changes(case.base, case.place.tree())]
     assert changed == ["docs/manual", "new.py", "src/app.py"]
     gate, _ = case.place.gate(case.place.tree())
     assert (gate / "src/app.py").read_text() == "print('two')\n"
@@ -165,7 +165,7 @@ def test_a_submodule_is_an_empty_folder_and_stays_at_its_commit(origin: Repo, st
     case.agent.write("lib/planted", "x\n")
     case.agent.write("new.py", "new\n")
     case.place.import_commits()
-    assert [change.path for change in case.place.changes(case.base, case.place.tree())] == ["new.py"]
+    assert [change.path for change in case.place.trees.changes(case.base, case.place.tree())] == ["new.py"]
     commit = case.deliver()
     assert case.repo.head(f"{commit}:lib") == before
     assert (case.repo.path / "lib/code").exists()
@@ -185,7 +185,7 @@ def test_a_submodule_that_somebody_filled_in_a_phase_stays_filled_and_breaks_no_
     case.place.open_sandbox()
     case.agent.commit("work", new="new\n")
     case.place.import_commits()
-    assert [change.path for change in case.place.changes(case.base, case.place.tree())] == ["new"]
+    assert [change.path for change in case.place.trees.changes(case.base, case.place.tree())] == ["new"]
     case.deliver()
     assert (case.repo.path / "lib/.git").exists()
     assert case.repo.status() == ""

@@ -343,7 +343,7 @@ def test_the_next_agent_is_let_in_whatever_stands_in_the_place_of_the_private_di
     else:
         folder.symlink_to("/nowhere/at/all")
     agent.place.import_commits()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
     agent.place.open_sandbox()
     assert agent.git("status", "--porcelain") == "?? new.txt"
     agent.place.import_commits()
@@ -358,7 +358,7 @@ def test_a_pipe_where_git_reads_keeps_nobody_waiting(a_repo: Repo, name: str, mo
     os.mkfifo(agent.path / name)
     (agent.path / "new.txt").write_text("work\n")
     agent.place.import_commits()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
 
 
 def test_ignore_rules_that_no_memory_can_hold_do_not_stop_the_mission(a_repo: Repo) -> None:
@@ -367,7 +367,7 @@ def test_ignore_rules_that_no_memory_can_hold_do_not_stop_the_mission(a_repo: Re
         rules.truncate(1 << 40)
     (agent.path / "new.txt").write_text("work\n")
     agent.place.import_commits()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
 
 
 def test_a_pipe_that_an_interrupted_agent_left_where_git_reads_keeps_nobody_waiting(
@@ -387,5 +387,5 @@ def test_objects_in_folders_without_end_are_refused_and_the_files_stay(a_repo: R
     subprocess.run(["python3", "-c", code], cwd=agent.private / "objects", check=True)
     with pytest.raises(WorkspaceBroken, match="What the agent committed is refused"):
         agent.place.import_commits()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
     remove_by_force(a_repo.path / ".git/capsule/salvaged")

@@ -21,7 +21,7 @@ from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
 from capsule.wiring import open_project, open_state_store, open_tracker
-from capsule.workspaces import state_store as books_module
+from capsule.workspaces import state_store as store_module
 from capsule.workspaces.repository import exclude_artefacts
 from capsule.workspaces.state_store import GitStateStore, Read
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
@@ -118,9 +118,9 @@ LOG = LogEntry("2026-11", "## X-1 | triage\n")
 FOUND = Exists("x-1/triage#1/0", {"title": "found"})
 
 
-def test_is_the_books_door(office: Office) -> None:
-    door: StateStore = office.state_store
-    assert door.write(entry()).commit == office.repo.head()
+def test_is_the_state_store(office: Office) -> None:
+    adapter: StateStore = office.state_store
+    assert adapter.write(entry()).commit == office.repo.head()
 
 
 # One commit
@@ -214,8 +214,8 @@ def test_a_merge_under_way_is_not_disturbed(office: Office) -> None:
     assert office.items() == office.items("HEAD")
 
 
-def test_somebody_who_has_the_books_is_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books_module, "_LOCK_WAIT", 0.1)
+def test_somebody_who_has_the_store_is_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_LOCK_WAIT", 0.1)
     with FileLock(office.repo.path / ".git/capsule/locks/backlog.lock"), pytest.raises(CapsuleError, match="locked"):
         office.state_store.write(entry())
     assert office.items() == FIRST
@@ -288,7 +288,7 @@ class Worked:
 
     def judged(self, work: Checkpoint, tip: str) -> str:
         """What the work is judged as, together with what the branch holds at `tip`."""
-        return self.place.essence(self.office.state_store.combined(work, tip))
+        return self.place.trees.essence(self.office.state_store.combined(work, tip))
 
 
 @pytest.fixture
@@ -310,9 +310,9 @@ def test_work_and_state_are_one_commit_of_exactly_their_paths(worked: Worked) ->
     assert office.repo.status() == ""
     assert (office.repo.path / "src/app.py").read_text() == "print('two')\n"
     assert not (office.repo.path / "gone").exists()
-    checkpoint_at = place.checkpoint_at(booked.commit)
-    assert checkpoint_at == Checkpoint(booked.commit, booked.commit, office.repo.head("HEAD^{tree}"))
-    assert office.repo.git("show", f"{place.restore(checkpoint_at)}:later.txt") == "after the checkpoint"
+    landed = place.checkpoint_at(booked.commit)
+    assert landed == Checkpoint(booked.commit, booked.commit, office.repo.head("HEAD^{tree}"))
+    assert office.repo.git("show", f"{place.restore(landed)}:later.txt") == "after the checkpoint"
     assert worked.agent.status() == ""
 
 
@@ -354,7 +354,7 @@ def test_work_on_lines_that_the_branch_changed_meanwhile_conflicts(
     assert set(found.value.paths) <= {"long", "new"} and found.value.paths
     assert worked.repo.head() == tip
     assert "X-1 new" in worked.office.items()
-    assert not (worked.repo.path / ".git/capsule/state_store.json").exists()
+    assert not (worked.repo.path / ".git/capsule/books.json").exists()
 
 
 def test_work_that_the_branch_has_already_is_no_conflict(worked: Worked) -> None:
@@ -769,7 +769,7 @@ def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: S
             put = GitStateStore._put
             patch.setattr(GitStateStore, "_put", lambda *args: (put(*args), crash()))
         elif where == "before the index":
-            patch.setattr(books_module, "bring_along", crash)
+            patch.setattr(store_module, "bring_along", crash)
         elif where == "before the note is gone":
             patch.setattr(GitStateStore, "_bring_along", lambda *_: crash())
         office.state_store.write(what)
@@ -790,7 +790,7 @@ def test_a_write_killed_anywhere_is_finished_by_the_same_write(
     assert office.items() == office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
     assert (office.repo.path / "_worklog/2026-11.md").read_text() == LOG.text
     assert office.repo.status() == ""
-    assert not (office.repo.path / ".git/capsule/state_store.json").exists()
+    assert not (office.repo.path / ".git/capsule/books.json").exists()
 
 
 @pytest.mark.parametrize("where", MOMENTS)
@@ -820,7 +820,7 @@ def test_what_was_typed_after_a_crash_is_spliced_into(office: Office, monkeypatc
 
 def test_a_note_that_is_not_ours_is_no_harm(office: Office) -> None:
     office.state_store.write(entry("ready"))
-    note = office.repo.path / ".git/capsule/state_store.json"
+    note = office.repo.path / ".git/capsule/books.json"
     for text in ("{", '{"branch": "main"}', ""):
         note.write_text(text)
         office.again().finish()

@@ -45,7 +45,7 @@ class Desk:
         self.repo = repo
         git = Git.find(repo.path)
         exclude_artefacts(git, self.base)
-        self.books = GitStateStore(git, rewrite, understand, OWN, now)
+        self.state_store = GitStateStore(git, rewrite, understand, OWN, now)
         self.place = self.again()
         self.place.prepare(self.base)
         self.path = self.place.path
@@ -73,7 +73,7 @@ class Desk:
         """The step goes to the branch; the commit."""
         handed = self.place.commit_step(work, "m", key) if work else None
         entry = StateCommit(f"x-1/{key}", f"[X-1] {key}", (Assign("X-1", {"status": key}),), branch="main", work=handed)
-        return self.books.write(entry).commit
+        return self.state_store.write(entry).commit
 
     def files(self) -> dict[str, bytes]:
         paths = (path for path in self.path.rglob("*") if path != self.path / ".git")
@@ -82,7 +82,7 @@ class Desk:
     def changed(self, since: Checkpoint) -> set[str]:
         """What the phase that started from there has changed, as the engine asks."""
         place = self.place
-        return {change.path for change in place.changes(place.delivered(since), place.tree())}
+        return {change.path for change in place.trees.changes(place.delivered(since), place.tree())}
 
     def salvaged(self) -> list[str]:
         return self.repo.refs("refs/capsule/salvage")
@@ -123,7 +123,7 @@ def test_edits_in_the_users_checkout_are_no_part_of_the_work(desk: Desk) -> None
     desk.repo.git("add", "staged")
     before = desk.repo.status()
     point = desk.work()
-    assert {change.path for change in desk.place.changes(point.head, point.tree)} == WORK
+    assert {change.path for change in desk.place.trees.changes(point.head, point.tree)} == WORK
     desk.place.salvage_and_reset("failed")
     assert desk.repo.status() == before
 
@@ -156,7 +156,7 @@ def booked_by_another_mission(desk: Desk) -> None:
     other.prepare(desk.repo.head("main"))
     Repo(other.path).write("other.py", "x\n")
     entry = StateCommit("x-2/build#1", "[X-2]", (), branch="main", work=other.checkpoint("build#1"))
-    desk.books.write(entry)
+    desk.state_store.write(entry)
 
 
 MOVES = (committed, merged, undone, amended, booked_by_another_mission)
@@ -166,41 +166,41 @@ MOVES = (committed, merged, undone, amended, booked_by_another_mission)
 @pytest.mark.parametrize("later", [False, True])
 def test_a_phase_starts_from_where_the_branch_is(desk: Desk, move: Callable[[Desk], None], later: bool) -> None:
     desk.agent.write("done.py", "done\n")
-    checkpoint_at = desk.place.checkpoint_at(desk.book(desk.place.checkpoint("build#1")))
+    landed = desk.place.checkpoint_at(desk.book(desk.place.checkpoint("build#1")))
     move(desk)
     tip = desk.repo.head("main")
     if later:
         desk.place = desk.again()
-    assert desk.place.restore(checkpoint_at) == ""
+    assert desk.place.restore(landed) == ""
     assert desk.place.head() == tip == desk.agent.head()
     assert desk.agent.status() == desk.repo.status() == ""
     assert desk.place.tree() == desk.repo.head(f"{tip}^{{tree}}")
-    assert desk.changed(checkpoint_at) == set()
+    assert desk.changed(landed) == set()
     assert desk.place.notices() == desk.salvaged() == []
 
 
 @pytest.mark.parametrize("move", MOVES)
 def test_work_in_progress_follows_the_branch(desk: Desk, move: Callable[[Desk], None]) -> None:
-    checkpoint_at = desk.place.checkpoint_at(desk.book(None, "triage#1"))
+    landed = desk.place.checkpoint_at(desk.book(None, "triage#1"))
     point = desk.work()
     move(desk)
     tip = desk.repo.head("main")
     desk.place = desk.again()
     assert desk.place.restore(point) == ""
     assert desk.place.head() == tip
-    assert {change.path for change in desk.place.changes(tip, desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(tip, desk.place.tree())} == WORK
     assert desk.changed(point) == set()
     desk.agent.write("more.py", "more\n")
     assert desk.changed(point) == {"more.py"}
     assert desk.place.notices() == []
-    assert checkpoint_at.head != tip
+    assert landed.head != tip
 
 
 def test_a_step_that_its_user_undid_does_not_come_back_with_later_work(desk: Desk) -> None:
     """Its commit is no longer on the branch, and no work of the phase either."""
     desk.agent.write("undone.py", "undone\n")
-    checkpoint_at = desk.place.checkpoint_at(desk.book(desk.place.checkpoint("build#1")))
-    desk.place.restore(checkpoint_at)
+    landed = desk.place.checkpoint_at(desk.book(desk.place.checkpoint("build#1")))
+    desk.place.restore(landed)
     desk.agent.write("long", lines(at_1="the work's"))
     point = desk.place.checkpoint("build#2")
     undone(desk)
@@ -243,7 +243,7 @@ def test_following_cut_short_is_finished(desk: Desk, monkeypatch: pytest.MonkeyP
     desk.place = desk.again()
     desk.place.restore(point)
     assert desk.place.head() == desk.repo.head("main")
-    assert {change.path for change in desk.place.changes(desk.repo.head("main"), desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.repo.head("main"), desk.place.tree())} == WORK
     assert (desk.path / "long").read_text() == lines(at_3="mine")
 
 
@@ -252,7 +252,7 @@ def test_a_place_that_is_gone_follows_all_the_same(desk: Desk) -> None:
     committed(desk)
     shutil.rmtree(desk.path)
     desk.place.follow(point)
-    assert {change.path for change in desk.place.changes(desk.repo.head("main"), desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.repo.head("main"), desk.place.tree())} == WORK
 
 
 def test_a_branch_that_was_deleted_is_refused_with_a_way_back(desk: Desk) -> None:
@@ -293,8 +293,8 @@ def test_commits_of_an_agent_become_one_with_the_trackers_state(desk: Desk) -> N
     assert desk.repo.git("show", "--format=", "--name-only", booked).split() == ["ITEMS", "one", "three", "two"]
     assert desk.show(booked, "one") == "1.1"
     assert desk.salvaged() == []
-    checkpoint_at = desk.place.checkpoint_at(booked)
-    assert checkpoint_at == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))
+    landed = desk.place.checkpoint_at(booked)
+    assert landed == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))
     assert desk.agent.status() == ""
     assert desk.agent.head() == booked
     assert not set(ours) & set(desk.repo.git("rev-list", "main").split())
@@ -319,7 +319,7 @@ def test_commits_that_a_person_made_in_the_place_are_work(desk: Desk) -> None:
     desk.place = desk.again()
     point = desk.place.checkpoint("build#1")
     assert point.head == desk.base == desk.agent.head()
-    assert [change.path for change in desk.place.changes(desk.base, point.tree)] == ["mine"]
+    assert [change.path for change in desk.place.trees.changes(desk.base, point.tree)] == ["mine"]
     assert desk.agent.status() == "?? mine"
     assert desk.show(desk.book(point), "mine") == "mine"
     assert desk.salvaged() == []
@@ -346,7 +346,7 @@ def test_a_settled_place_is_as_the_commit(desk: Desk) -> None:
 
 
 def test_work_that_is_committed_already_is_not_put_back(desk: Desk) -> None:
-    """Killed after the books were written and before that was journaled: the checkpoint is from before the commit."""
+    """Killed after the state was written and before that was journaled: the checkpoint is from before the commit."""
     point = desk.work()
     booked = desk.book(point)
     desk.place = desk.again()
@@ -383,7 +383,7 @@ def test_changes_that_are_no_part_of_the_work_are_dropped_and_told(desk: Desk, p
         agent.git("add", "-f", path)
         agent.commit("all of it")
     place.import_commits()
-    assert [change.path for change in place.changes(desk.base, place.tree())] == ["changes/X-1_mine/PLAN.md"]
+    assert [change.path for change in place.trees.changes(desk.base, place.tree())] == ["changes/X-1_mine/PLAN.md"]
     [told] = place.notices()
     assert f"changes to {path} were dropped" in told
     assert place.notices() == []
@@ -566,7 +566,7 @@ def test_a_mission_of_the_version_before_goes_on_in_a_place_of_its_own(desk: Des
     if prepared:
         assert list(desk.place.prepare(desk.base)) == []
     assert desk.place.restore(point) == ""
-    assert {change.path for change in desk.place.changes(desk.base, desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.base, desk.place.tree())} == WORK
     assert desk.agent.git("branch", "--show-current") == "capsule-x-1"
     assert desk.repo.status() == ""
     assert desk.salvaged() == []

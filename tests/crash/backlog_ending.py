@@ -20,7 +20,7 @@ BACKLOG, WORKLOG = _OWN = ("BACKLOG.yaml", "_worklog")
 _STAMPED_NAME = re.compile(r"\d{17}-\d+|\b[0-9a-f]{12}\b")
 _STAMPED_ENTRY = re.compile(r"\d{4}-\d\d-\d\d [\d:]+ UTC|# Worklog \d{4}-\d\d")
 _NOTE = ".git/capsule/books.json"
-"""What the books have committed and not saved yet."""
+"""What was committed and not saved yet."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _worklog(project: BacklogProject, commit: str = "") -> str:
 
 
 def _ended(project: BacklogProject, mission: str) -> tuple[str, ...]:
-    """What was done, and what of it is in the books."""
+    """What was done, and what of it is in the tracker."""
     events = [event for event in events_of(project, mission) if isinstance(event, StepEnded | Recorded)]
     added = [f"{mission} added {new}" for event in events if isinstance(event, Recorded) for new in event.follow_ups]
     return (mission, *(f"{kind(event)} {event.key}" for event in events), *added)

@@ -1,12 +1,12 @@
 """`capsule run [ID]` as a process that kills itself at a named point: `python driver.py run ID`.
 
-It is the real command with the real doors. Each door is only watched, so a point is passed before and after every
-journaled event and every call through a door, in the order in which the mission does them:
+It is the real command with the real adapters. Each adapter is only watched, so a point is passed before and after every
+journaled event and every call through an adapter, in the order in which the mission does them:
 
     before step_begun mend-1/execute#2              the journal is about to write it
     after step_begun mend-1/execute#2               it is written, and beside it what its run is told of it
-    before mend-1/execute#2 workspace.restore 1     the first such call of this step
-    before mend-1/execute#2 books.write 1           the same, of the tracker's commits: named by the step they are for
+    before mend-1/execute#2 place.restore 1         the first such call of this step
+    before mend-1/execute#2 state_store.write 1     the same, of the tracker's commits: named by the step they are for
     before effect 41                                the runner is about to start a process that writes, or touch a file
     after effect 41                                 that process runs now, and may outlive us for a moment
 
@@ -63,13 +63,15 @@ class Passage:
 
 
 class Watched:
-    """A door; every call through it is a point before and a point after."""
+    """An adapter; every call through it is a point before and a point after."""
 
-    def __init__(self, name: str, door: object, passage: Passage) -> None:
-        self._name, self._door, self._passage = name, door, passage
+    def __init__(self, name: str, adapter: object, passage: Passage) -> None:
+        self._name, self._adapter, self._passage = name, adapter, passage
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(self._door, attribute)
+        found = getattr(self._adapter, attribute)
+        if attribute in ("trees", "guard"):
+            return Watched(f"{self._name}.{attribute}", found, self._passage)
         if not callable(found):
             return found
 
@@ -83,21 +85,21 @@ class Watched:
 
 
 def watched(services: Services, passage: Passage) -> Services:
-    def door(name: str, found: object) -> Any:
+    def adapter(name: str, found: object) -> Any:
         return Watched(name, found, passage)
 
     def made(name: str, make: Callable[..., object]) -> Any:
-        return lambda *args: door(name, make(*args))
+        return lambda *args: adapter(name, make(*args))
 
     _watch_events(services.journal, passage)
     return replace(
         services,
-        tracker=door("tracker", services.tracker),
-        shell=door("shell", services.shell),
-        archive=door("archive", services.archive),
-        state_store=door("books", services.state_store) if services.state_store else None,
+        tracker=adapter("tracker", services.tracker),
+        shell=adapter("shell", services.shell),
+        archive=adapter("archive", services.archive),
+        state_store=adapter("state_store", services.state_store) if services.state_store else None,
         agent=made("agent", services.agent),
-        workspace=made("workspace", services.workspace),
+        place=made("place", services.place),
         trunk=made("trunk", services.trunk),
     )
 
@@ -161,11 +163,11 @@ def watch() -> None:
     open_services = wiring.open_services
 
     @contextmanager
-    def open_watched_world(*args: Any, **options: Any) -> Iterator[Services]:
+    def open_watched_services(*args: Any, **options: Any) -> Iterator[Services]:
         with open_services(*args, **options) as services:
             yield watched(services, passage)
 
-    wiring.open_services = open_watched_world
+    wiring.open_services = open_watched_services
     if "CRASH_EFFECTS" in os.environ:
         watch_effects(passage)
 

@@ -21,7 +21,7 @@ def is_effect(point: str) -> bool:
 
 
 def between_effects(points: Iterable[str]) -> list[str]:
-    """One call through a door for each stretch in which nothing is written, unless an event stands there already."""
+    """One call through an adapter per stretch in which nothing is written, unless an event stands there."""
     stretches: list[list[str]] = [[]]
     for point in points:
         if is_effect(point):

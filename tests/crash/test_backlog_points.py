@@ -35,7 +35,7 @@ CHAINS = 4
 ALONE = 24
 EFFECTS_TRIED = 2
 STAGE_GROUPS = 8 if ALL else 1
-DOORS = ("workspace", "books", "archive", "tracker")
+ADAPTERS = ("place", "state_store", "archive", "tracker")
 MOVES_REFS = "git update-ref"
 ARCHIVE, RECORD = f"{WALKED}/archive#1", f"{WALKED}/build#2"
 
@@ -206,8 +206,8 @@ class Stage:
         shutil.rmtree(self.place, ignore_errors=True)
         return BacklogProject(self.snapshot, self.place, mark)
 
-    def doors(self) -> list[str]:
-        """Calls through doors; of those that lie between the same two effects, one, unless all are tried."""
+    def adapters(self) -> list[str]:
+        """Calls through adapters; of those that lie between the same two effects, one, unless all are tried."""
         return list(filter(is_door, self.points if ALL else between_effects(self.points)))
 
     def effects(self) -> list[str]:
@@ -219,7 +219,7 @@ class Stage:
 
 
 def is_door(point: str) -> bool:
-    return not is_event(point) and not is_effect(point) and point.split()[2].partition(".")[0] in DOORS
+    return not is_event(point) and not is_effect(point) and point.split()[2].partition(".")[0] in ADAPTERS
 
 
 STAGES = {
@@ -228,8 +228,14 @@ STAGES = {
 }
 """Where the project is killed, and where it has come through."""
 MUST_PASS = {
-    "archive": ("archive.store", "workspace.salvage", "workspace.remove", "archive.drop_working_folder", "books.write"),
-    "record": ("workspace.hand_over", "books.write", "workspace.settled"),
+    "archive": (
+        "archive.store",
+        "place.salvage",
+        "place.remove",
+        "archive.drop_working_folder",
+        "state_store.write",
+    ),
+    "record": ("place.commit_step", "state_store.write", "place.checkpoint_at"),
 }
 
 
@@ -254,7 +260,7 @@ def a_stage(
         project = BacklogProject(folder / "snapshot", folder / "project", mark)
         points = passed(project, folder / "points", until, CRASH_EFFECTS="1")
         check_instant(project)
-        window = dict(dropwhile(lambda row: row[0] != since and "hand_over" not in row[0], points.items()))
+        window = dict(dropwhile(lambda row: row[0] != since and "commit_step" not in row[0], points.items()))
         return Stage(folder / "snapshot", folder / "project", window, until, backlog_ending_of(project))
 
     def find(name: str) -> Stage:
@@ -266,7 +272,7 @@ def a_stage(
 
 
 def killed_and_gone_on(stage: Stage, point: str, mark: str, **told: str) -> None:
-    """Killed there, then run until the step is in the books: everything is as if nothing had happened."""
+    """Killed there, then run until the step is stored: everything is as if nothing had happened."""
     project = stage.begin(mark)
     kill_at(project, point, mark, **told)
     kill_at(project, stage.until, mark)
@@ -280,10 +286,10 @@ def test_killed_anywhere_in_archive_or_record_it_goes_on_the_same(
     name: str, group: int, a_stage: Callable[[str], Stage], mark: str
 ) -> None:
     stage = a_stage(name)
-    doors, effects = stage.doors(), stage.effects()
+    adapters, effects = stage.adapters(), stage.effects()
     assert {point.split()[2] for point in filter(is_door, stage.points)} >= set(MUST_PASS[name])
-    assert doors and effects
-    for point in [*doors, *effects][group::STAGE_GROUPS]:
+    assert adapters and effects
+    for point in [*adapters, *effects][group::STAGE_GROUPS]:
         killed_and_gone_on(stage, point, mark, **({"CRASH_EFFECTS": "1"} if is_effect(point) else {}))
 
 

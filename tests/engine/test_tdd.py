@@ -192,7 +192,7 @@ def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None
     assert scene.run("one", "tdd").halt is not None
     scene.git("reflog", "expire", "--expire=now", "--all")
     scene.git("gc", "--quiet", "--prune=now")
-    scene.services.workspace.cache_clear()  # type: ignore[attr-defined]
+    scene.services.place.cache_clear()  # type: ignore[attr-defined]
     assert scene.run("one", "tdd").finished
 
 

@@ -91,7 +91,9 @@ def test_an_ordinary_user_gets_layers_too_and_stays_who_they_are(open_folder: Pa
     for path in (scratch, home, *home.rglob("*")):
         os.chown(path, NOBODY, NOBODY)
     root = str(place.parent)
-    sandbox_paths = f"Grounds(place={str(place)!r}, at={root!r}, layers=(({root + '/.venv'!r}, {root + '/.venv'!r}),))"
+    sandbox_paths = (
+        f"SandboxPaths(place={str(place)!r}, at={root!r}, layers=(({root + '/.venv'!r}, {root + '/.venv'!r}),))"
+    )
     script = "id -u; cat .venv/lib/code; rm -rf .venv/lib; touch .venv/x; ls .venv; grep CapEff /proc/self/status"
     done = as_an_ordinary_user(
         open_folder, script, home=home, sandbox_paths=sandbox_paths, cwd=str(place), TMPDIR=str(scratch)

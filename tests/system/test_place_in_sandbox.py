@@ -52,7 +52,7 @@ class Project:
         return done.stdout
 
     def sh(self, script: str, **more: object) -> str:
-        return self.room.sh(script, **{"grounds": self.sandbox_paths, **more})
+        return self.room.sh(script, **{"sandbox_paths": self.sandbox_paths, **more})
 
     def digest(self) -> dict[str, str]:
         """Every file of the user's `.git`, our own folder apart."""

@@ -141,7 +141,7 @@ def test_an_ordinary_user_gets_the_same(open_folder: Path) -> None:
     home = open_folder / "home"
     home.mkdir()
     script = "touch /tmp/mine; touch /etc/theirs; grep CapEff /proc/self/status; touch ~/x"
-    done = as_an_ordinary_user(open_folder, script, home=home, sandbox_paths="Grounds()")
+    done = as_an_ordinary_user(open_folder, script, home=home, sandbox_paths="SandboxPaths()")
     assert "CapEff:\t0000000000000000" in done.stdout, done.stderr
     assert done.stderr.count("Read-only file system") == 2, done.stderr
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 from yaml12 import format_yaml, parse_yaml
 
-from capsule.adapters import Workspace
+from capsule.adapters import Place
 from capsule.agents._changes import Acts, acts_between
 from capsule.agents._player import RECORDING
 from capsule.agents.scripted import portable
@@ -62,10 +62,10 @@ class Recorder:
         self._turned_away: dict[tuple[str, str, int], list[Acts]] = {}
         self._save()  # whoever may not write there is told so before an agent is paid
 
-    def __call__(self, place: Workspace, before: str) -> Callable[[Briefing, Transcript], None]:
+    def __call__(self, place: Place, before: str) -> Callable[[Briefing, Transcript], None]:
         return partial(self._write_down, place, Start(before, place.head(), place.worklog()))
 
-    def _write_down(self, place: Workspace, start: Start, briefing: Briefing, transcript: Transcript) -> None:
+    def _write_down(self, place: Place, start: Start, briefing: Briefing, transcript: Transcript) -> None:
         if transcript.why == "stopped":
             return
         run = (briefing.item, briefing.phase, briefing.run)
@@ -85,7 +85,7 @@ class Recorder:
         }
         self._keep(briefing, turn)
 
-    def _changes(self, place: Workspace, start: Start) -> Acts:
+    def _changes(self, place: Place, start: Start) -> Acts:
         try:
             acts = acts_between(self._git, start.tree, place.tree(), (start.head, place.head()), self._clean)
             return _with_worklog(acts, start.worklog, place.worklog())

@@ -317,5 +317,4 @@ def _shown(block: dict[str, Any]) -> str:
     return tool_line(block.get("name"), block.get("input"), _TELLING)
 
 
-def connect(connection: Connection) -> ClaudeAgent:
-    return ClaudeAgent(connection)
+connect = ClaudeAgent

@@ -202,5 +202,4 @@ def _shown(item: dict[str, Any]) -> str:
     return ""
 
 
-def connect(connection: Connection) -> CodexAgent:
-    return CodexAgent(connection)
+connect = CodexAgent

@@ -130,5 +130,4 @@ def _prompt_path(briefing: Briefing) -> Path:
     return folder / f"{Path(briefing.log).name}.prompt"
 
 
-def connect(connection: Connection) -> CommandAgent:
-    return CommandAgent(connection)
+connect = CommandAgent

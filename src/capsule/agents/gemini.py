@@ -227,5 +227,4 @@ def _shown(event: Event) -> str:
     return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
 
 
-def connect(connection: Connection) -> GeminiAgent:
-    return GeminiAgent(connection)
+connect = GeminiAgent

@@ -253,5 +253,4 @@ def _shown(part: dict[str, Any]) -> str:
     return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
 
 
-def connect(connection: Connection) -> OpencodeAgent:
-    return OpencodeAgent(connection)
+connect = OpencodeAgent

@@ -151,5 +151,4 @@ def _read(value: object, kind: type[T]) -> T:
         ) from None
 
 
-def connect(connection: Connection) -> ScriptedAgent:
-    return ScriptedAgent(connection)
+connect = ScriptedAgent

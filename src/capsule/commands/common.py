@@ -46,7 +46,7 @@ def replay_flags(args: argparse.Namespace) -> dict[str, object]:
 
 
 def on_tape(services: Services, project: Project, args: argparse.Namespace) -> Services:
-    """The world as `--replay` and `--record` want it."""
+    """The services as `--replay` and `--record` want it."""
     from capsule.wiring import recorded, replayed
 
     if getattr(args, "replay", None):

@@ -83,7 +83,7 @@ def _check_signed_off(plan: Plan, services: Services) -> None:
     from capsule.core.worklog import section_of, signed_off
 
     mission, workflow = plan.order.mission, plan.order.workflow
-    workspace = services.workspace(mission, plan.order.into if workflow.publishes_steps else "")
+    workspace = services.place(mission, plan.order.into if workflow.publishes_steps else "")
     if not workspace.path.is_dir():
         raise CapsuleError(f"{mission} has no worktree.", f"Make one with `capsule run {mission}`.")
     last = _last_review(plan.order.workflow)

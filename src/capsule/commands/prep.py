@@ -67,7 +67,7 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     repository.exclude_artefacts(project.git, base)
     words, ahead = words_at(project, base), _ahead(project, base)
     with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
-        workspace = services.workspace(item_id, "")
+        workspace = services.place(item_id, "")
         if workspace.path.exists():
             raise Refused(
                 f"{item_id} has a worktree already: {workspace.path}.",

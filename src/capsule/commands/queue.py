@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from capsule.wiring import Project
 
     SetUp = Callable[[Services], tuple[Errand, Desk]]
-    """What is to be done, and where the queue lies, once the world is open."""
+    """What is to be done, and where the queue lies, once the services are open."""
 
 QUEUE = f"{RUN}queue"
 """The stream of a run; no item can have this name."""

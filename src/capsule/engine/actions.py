@@ -31,7 +31,7 @@ from capsule.engine.job import (
     sent_back,
     state_store_of,
 )
-from capsule.engine.verify import Verification, look
+from capsule.engine.verify import Verification, verify
 from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
@@ -42,17 +42,17 @@ _MOST_ROUNDS = 8
 
 def prep(job: Job) -> Report:
     """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
-    state, services, workspace = job.state, job.services, job.workspace
-    warnings = tuple(workspace.prepare(state.base))
+    state, services, place = job.state, job.services, job.place
+    warnings = tuple(place.prepare(state.base))
     if claims_its_item(state, services):  # only now: whoever cannot have the place must not hold the item either
         services.tracker.claim(state.item.id)
-    if not workspace.worklog():
+    if not place.worklog():
         template = services.words.template("worklog.md.template")
         worklog = open_worklog(template, state.item, state.lineage, services.clock.now(), state.earlier)
-        workspace.write_worklog(services.redact(worklog))
-    checkpoint = workspace.checkpoint(job.step.key)
-    signal = passed(f"worktree {workspace.path.name} on {workspace.branch}")
-    evidence = look(Verification(state, job.phase, signal, workspace, services, checkpoint.tree, checkpoint.tree))
+        place.write_worklog(services.redact(worklog))
+    checkpoint = place.checkpoint(job.step.key)
+    signal = passed(f"worktree {place.path.name} on {place.branch}")
+    evidence = verify(Verification(state, job.phase, signal, place, services, checkpoint.tree, checkpoint.tree))
     red = next((piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED), None)
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
@@ -73,7 +73,7 @@ def publish(job: Job) -> Report:
 def _merge(job: Job, trunk: Trunk) -> Report:
     at = job.services.clock.now()
     for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.workspace.head(), job.state.base, _merge_message(job), _draft(job, at))
+        candidate = trunk.propose(job.place.head(), job.state.base, _merge_message(job), _draft(job, at))
         if candidate.conflicts:
             return Report(_conflict(job, candidate))
         evidence = _gate(job, candidate)
@@ -133,13 +133,13 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
         return ()
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED),)
-    look = Verification(job.state, job.phase, passed(""), job.workspace, job.services, candidate.tree, candidate.tree)
-    job.workspace.snapshot()
+    claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
+    job.place.guard.snapshot()
     try:
-        seen = look.observe(candidate.tree)
+        seen = claim.observe(candidate.tree)
     finally:
-        job.workspace.put_right()  # tests that were stopped may have planted something too
-        job.workspace.stand_down()
+        job.place.guard.restore()  # tests that were stopped may have planted something too
+        job.place.guard.release()
     standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
     return (
         Evidence(
@@ -176,7 +176,7 @@ def _changed_under_us(job: Job) -> str:
 
 def _moved_branch(job: Job) -> str:
     """Commits that came after the last recorded step were looked at by nobody; going on by hand adopts them."""
-    known, found = job.state.checkpoint, job.workspace.head()
+    known, found = job.state.checkpoint, job.place.head()
     if known is None or known.head == found:
         return ""
     job.note(MovedByHand(at=job.services.clock.now(), what="branch", expected=known.head, found=found))
@@ -185,14 +185,14 @@ def _moved_branch(job: Job) -> str:
 
 def archive(job: Job) -> Report:
     """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
-    services, workspace = job.services, job.workspace
-    papers = papers_of(job.mission, services, workspace.worklog() or _last_worklog(job))
-    place = services.archive.store(job.mission, papers, job.step.key)
+    services, place = job.services, job.place
+    papers = papers_of(job.mission, services, place.worklog() or _last_worklog(job))
+    folder = services.archive.store(job.mission, papers, job.step.key)
     kept = _salvage(job)
-    workspace.remove(branch=True)
+    place.remove(branch=True)
     services.archive.drop_working_folder(job.mission)
     warnings = kept + file_discovered(job) + _close_item(job)
-    return Report(passed(f"archived in {place.name}"), warnings=warnings, facts={"archive": str(place)})
+    return Report(passed(f"archived in {folder.name}"), warnings=warnings, facts={"archive": str(folder)})
 
 
 def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
@@ -208,7 +208,7 @@ def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
 def _last_worklog(job: Job) -> str:
     """The worktree may be gone already, by an agent or by a first try at this step."""
     checkpoint = job.state.checkpoint
-    held = job.workspace.read(checkpoint.commit, "worklog.md") if checkpoint else None
+    held = job.place.trees.read(checkpoint.commit, "worklog.md") if checkpoint else None
     return (held or b"").decode(errors="replace")
 
 
@@ -217,7 +217,7 @@ def _salvage(job: Job) -> tuple[str, ...]:
     why = "left in the worktree, in no commit" if "merged" in job.state.facts else "closed without a merge"
     if "merged" in job.state.facts and not _uncommitted(job):
         return ()
-    ref = job.workspace.salvage(why)
+    ref = job.place.salvage(why)
     if not ref:
         return ()
     job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=why))
@@ -227,7 +227,7 @@ def _salvage(job: Job) -> tuple[str, ...]:
 def _uncommitted(job: Job) -> bool:
     """Whether the worktree, if it is still there, holds anything that the branch does not."""
     try:
-        return job.workspace.path.exists() and bool(job.workspace.touched_outside_commit())
+        return job.place.path.exists() and bool(job.place.touched_outside_commit())
     except CapsuleError:  # it is in no state to be asked: then everything in it is kept
         return True
 

@@ -42,14 +42,14 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
     """Told and heard out, as often as it takes until there is something to judge."""
     tries, waited = 0, 0.0
     while True:
-        exchange = _start(job, agent, model)
-        transcript = exchange.transcript
-        if _is_to_be_judged(transcript) and not _stopped_by_its_budget(exchange):
-            return exchange
+        agent_run = _start(job, agent, model)
+        transcript = agent_run.transcript
+        if _is_to_be_judged(transcript) and not _stopped_by_its_budget(agent_run):
+            return agent_run
         _write_down_what_it_used(job, transcript)
         _require_funds_now(job)
         if _is_to_be_judged(transcript):
-            return exchange
+            return agent_run
         passing = _passing(job, transcript)
         waited += transcript.seconds  # a try that came to nothing is time lost as well
         waited += _wait(job, passing, pause(tries, passing.resets_in, job.services.clock.chance()), waited)
@@ -60,9 +60,9 @@ def _is_to_be_judged(transcript: Transcript) -> bool:
     return transcript.why != "stopped" and (transcript.failure is None or transcript.failure.reaction is Reaction.JUDGE)
 
 
-def _stopped_by_its_budget(exchange: AgentRun) -> bool:
+def _stopped_by_its_budget(agent_run: AgentRun) -> bool:
     """We told it what it may cost, and it held itself to that: no fault of its own, and nothing to judge."""
-    most, usage, failure = exchange.briefing.most_usd, exchange.transcript.usage, exchange.transcript.failure
+    most, usage, failure = agent_run.briefing.most_usd, agent_run.transcript.usage, agent_run.transcript.failure
     cut_short = failure is not None and failure.kind is Kind.CUT_SHORT
     return cut_short and most is not None and usage is not None and (usage.usd or 0.0) >= most
 
@@ -73,13 +73,13 @@ def _require_funds_now(job: Job) -> None:
 
 def _start(job: Job, agent: Agent, model: str) -> AgentRun:
     before = start_from_checkpoint(job)
-    write_down = job.services.scribe(job.workspace, before)
+    write_down = job.services.scribe(job.place, before)
     briefing = _within_its_means(job, brief(job, model))
-    briefing = replace(briefing, sandbox_paths=_with_result(job.workspace.open_sandbox(), briefing.result_path))
+    briefing = replace(briefing, sandbox_paths=_with_result(job.place.open_sandbox(), briefing.result_path))
     job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
     transcript = agent.run(briefing)
-    job.workspace.put_right()  # what was breached is told when the phase is over
-    job.workspace.import_commits()
+    job.place.guard.restore()  # what was breached is told when the phase is over
+    job.place.import_commits()
     write_down(briefing, transcript)
     return AgentRun(briefing, transcript, before)
 
@@ -104,17 +104,17 @@ def _with_result(sandbox_paths: SandboxPaths, result_path: str) -> SandboxPaths:
 def start_from_checkpoint(job: Job) -> str:
     """Make the workspace equal to the last recorded state; the tree it then holds."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
-    salvage = job.workspace.restore(checkpoint)
+    salvage = job.place.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
         job.note(Salvaged(at=job.services.clock.now(), ref=salvage, why=why))
-    return job.workspace.delivered(checkpoint)
+    return job.place.delivered(checkpoint)
 
 
 def first_checkpoint(job: Job) -> Checkpoint:
     """A workflow may begin with an agent: then nobody has made the workspace yet."""
-    job.workspace.prepare(job.state.base)
-    return job.workspace.base_checkpoint(job.state.base)
+    job.place.prepare(job.state.base)
+    return job.place.base_checkpoint(job.state.base)
 
 
 def _write_down_what_it_used(job: Job, transcript: Transcript) -> None:

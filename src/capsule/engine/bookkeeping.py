@@ -28,7 +28,7 @@ _MOST_ROUNDS = 8
 """How often the branch may move while work is judged together with it."""
 
 
-def told(job: Job, ended: StepEnded) -> StepEnded:
+def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
     """The outcome, with what the tracker is to be told of it."""
     state, state_store = job.state, job.services.state_store
     ending = Ending(
@@ -116,15 +116,15 @@ def _judged_with_the_branch(
     if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
         return ""
     tree = state_store.combined(work, services.trunk(state.into).tip())
-    place.snapshot()
+    place.guard.snapshot()
     try:
         seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
     finally:
-        place.put_right()  # tests that were stopped may have planted something too
-        place.stand_down()
+        place.guard.restore()  # tests that were stopped may have planted something too
+        place.guard.release()
     if seen.colour is not Colour.GREEN:
         raise _RedTogether(_red_together(state.into, seen))
-    return place.essence(tree)
+    return place.trees.essence(tree)
 
 
 def _red_together(branch: str, seen: Observation) -> str:

@@ -14,7 +14,7 @@ from capsule.engine.job import Job, commit_message
 def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
     """Everything the agent needs; a dry one makes nothing on the way."""
     services, state, phase = job.services, job.state, job.phase
-    cwd = job.workspace.path
+    cwd = job.place.path
     result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
     return Briefing(
         mission=state.mission,
@@ -72,16 +72,16 @@ def _documents(job: Job) -> list[str]:
     """What there is of the item's documents when the phase begins; only agents that answer by file write any."""
     if not answers_by_file(job):
         return []
-    state, workspace = job.state, job.workspace
-    tree = workspace.delivered(state.checkpoint) if state.checkpoint else state.base
-    return own_documents(state.item.id, workspace.files(tree)) if tree else []
+    state, place = job.state, job.place
+    tree = place.delivered(state.checkpoint) if state.checkpoint else state.base
+    return own_documents(state.item.id, place.trees.files(tree)) if tree else []
 
 
 def exported(job: Job, cwd: Path) -> dict[str, str]:
     """What agents and commands are told by environment."""
     item = job.state.item
     return {
-        **job.workspace.variables(cwd),
+        **job.place.variables(cwd),
         **job.services.exported,
         "CAPSULE_MISSION": job.mission,
         "CAPSULE_ITEM": item.id,

@@ -34,7 +34,7 @@ class _Part:
 def run_child(job: Job) -> Report:
     """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, a merged one is counted."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
-    job.workspace.follow(checkpoint)
+    job.place.follow(checkpoint)
     part = _next_part(job)
     if part is None:
         return Report(_nothing_left(job))
@@ -44,7 +44,7 @@ def run_child(job: Job) -> Report:
         state = job.run_until_halt(_order(job, child, part), job.services)
     if state.under_way and not state.halt:
         raise Paused(f"{child} is as far as this run may go.")
-    job.workspace.follow(checkpoint)  # to what the child has merged
+    job.place.follow(checkpoint)  # to what the child has merged
     if state.finished and part.document:
         _tick(job, part)
     facts = {child: state.facts.get("merged", ""), _count(job): str(part.number)} if state.finished else {}
@@ -56,8 +56,8 @@ def _order(job: Job, child: str, part: _Part) -> Order:
         mission=child,
         item=msgspec.structs.replace(part.item, id=child),
         workflow=job.services.words.workflow(job.phase.workflow),
-        into=job.workspace.publishes_to or job.workspace.branch,
-        base=job.workspace.head(),
+        into=job.place.publishes_to or job.place.branch,
+        base=job.place.head(),
         policy=job.state.policy,
         parent=job.mission,
         notes=job.state.item.unblock_context,
@@ -86,9 +86,9 @@ def _next_of_document(job: Job) -> _Part | None:
 
 def _document(job: Job) -> tuple[str, str]:
     """Where the SPEC is, and what it says."""
-    head = job.workspace.head()
-    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.workspace.files(head))
-    return (paths[0], (job.workspace.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
+    head = job.place.head()
+    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.place.trees.files(head))
+    return (paths[0], (job.place.trees.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
 
 
 def _as_item(job: Job, phase: SpecPhase) -> Item:
@@ -100,7 +100,7 @@ def _as_item(job: Job, phase: SpecPhase) -> Item:
 def _tick(job: Job, part: _Part) -> None:
     path, text = _document(job)
     if any(phase.number == part.number and phase.open for phase in phases_of(text)):
-        job.workspace.write(path, ticked(text, part.number).encode())
+        job.place.write(path, ticked(text, part.number).encode())
 
 
 def _nothing_left(job: Job) -> Signal:

@@ -52,7 +52,7 @@ class Desk(Protocol):
         """The queue as it stands now, without what this run is not to try again."""
 
     def order(self, item: Item) -> tuple[Order, Services]:
-        """What to start the item's mission with, and the world as that mission is to see it."""
+        """What to start the item's mission with, and the services as that mission is to see them."""
 
     def workflow(self, item: Item) -> Workflow: ...
 
@@ -373,7 +373,7 @@ def _meter(errand: Errand, services: Services, spawned: Sequence[tuple[str, str]
 
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
     """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
-    that the books have its last step. The ids of those that are done."""
+    that its last step is stored. The ids of those that are done."""
     states = [standing(services, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
     due = [state for state in states if state.unrecorded and (state.finished or state.halt)]
     for state in due:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from capsule.adapters import StateStore, Workspace
+from capsule.adapters import Place, StateStore
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
@@ -56,7 +56,7 @@ class Job:
         return self.state.mission
 
     @property
-    def workspace(self) -> Workspace:
+    def place(self) -> Place:
         return place_of(self.state, self.services)
 
     def note(self, event: Event) -> None:
@@ -104,9 +104,9 @@ def only_to_be_closed(state: MissionState) -> bool:
     return state.finished and not state.item_closed and "merged" in state.facts
 
 
-def place_of(state: MissionState, services: Services, mission: str = "") -> Workspace:
+def place_of(state: MissionState, services: Services, mission: str = "") -> Place:
     """Where this mission's agents work."""
-    return services.workspace(mission or state.mission, state.into if state.workflow.publishes_steps else "")
+    return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
 def note(services: Services, mission: str, event: Event) -> None:

@@ -51,9 +51,9 @@ def move_to(order: Order, services: Services, phase: str) -> None:
         if not state.under_way:
             _start(order, services)
             state = standing(services, order.mission)
-        workspace = place_of(state, services)
-        workspace.prepare(state.base)
-        now = workspace.checkpoint(f"moved to {phase}")
+        place = place_of(state, services)
+        place.prepare(state.base)
+        now = place.checkpoint(f"moved to {phase}")
         moved = MovedByHand(
             at=services.clock.now(),
             what=PHASE,
@@ -73,8 +73,8 @@ def reopen(order: Order, services: Services) -> None:
             return
         event = _reopened(order, state, services)
         if state.halt.vetoed and order.notes:  # no phase is sent back, so the notes go with the item
-            told = msgspec.structs.replace(event.item or state.item, unblock_context=order.notes)
-            event = msgspec.structs.replace(event, item=told)
+            noted = msgspec.structs.replace(event.item or state.item, unblock_context=order.notes)
+            event = msgspec.structs.replace(event, item=noted)
         note(services, order.mission, event)
 
 
@@ -160,7 +160,9 @@ def _make_ready(order: Order, services: Services) -> None:
         _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
-    elif state.halt and not state_store_of(state, services):  # books say themselves whether an item is still blocked
+    elif state.halt and not state_store_of(
+        state, services
+    ):  # a tracker with a store says itself whether an item is still blocked
         note(services, order.mission, _reopened(order, state, services))
     elif order.retries not in (None, state.workflow.retries):
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))
@@ -200,11 +202,11 @@ def _reopened(order: Order, state: MissionState, services: Services) -> Reopened
 
 def _rebased(state: MissionState, services: Services) -> Rebased:
     """The work rebuilt on the branch it goes into. Conflicts in tests go back to whoever writes tests."""
-    workspace, onto = place_of(state, services), services.trunk(state.into).tip()
+    place, onto = place_of(state, services), services.trunk(state.into).tip()
     if state.checkpoint:
-        workspace.restore(state.checkpoint)
-    trees = {name: workspace.rebased_tree(workspace.delivered(held), onto) for name, held in state.approved.items()}
-    checkpoint, conflicts = workspace.rebase(onto)
+        place.restore(state.checkpoint)
+    trees = {name: place.trees.rebased_tree(place.delivered(held), onto) for name, held in state.approved.items()}
+    checkpoint, conflicts = place.rebase(onto)
     return Rebased(
         at=services.clock.now(),
         base=onto,

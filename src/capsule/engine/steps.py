@@ -22,7 +22,7 @@ from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
-from capsule.engine.bookkeeping import told
+from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.children import run_child
 from capsule.engine.job import Job, Report, RunUntilHalt, parked, passed, place_of
 from capsule.engine.verify import CHECKS
@@ -43,7 +43,7 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
     if job.phase.doer in _WRITTEN_DOWN and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _written_down(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
-    return told(job, ended)
+    return with_tracker_updates(job, ended)
 
 
 def unknown_names(workflow: Workflow) -> list[str]:
@@ -79,27 +79,27 @@ def _watched(job: Job) -> Report:
     """Do the step; around a phase that works in the place, check what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
-    job.workspace.snapshot()
+    job.place.guard.snapshot()
     try:
         return _undisturbed(job)
     finally:
-        job.workspace.stand_down()
+        job.place.guard.release()
 
 
 def _undisturbed(job: Job) -> Report:
     """Do the step, and quarantine it where the repository itself was reached into, now or in a run that was killed."""
-    left = job.workspace.put_right()
+    left = job.place.guard.restore()
     if left:
         return _quarantined(Report(passed("")), left)
     try:
         report = _done(job)
     except CapsuleError:
-        breaches = job.workspace.put_right()
+        breaches = job.place.guard.restore()
         if not breaches:
             raise
         return _quarantined(Report(passed("")), breaches)
-    breaches = job.workspace.put_right()
-    report = replace(report, warnings=report.warnings + tuple(job.workspace.notices()))
+    breaches = job.place.guard.restore()
+    report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
     return _quarantined(report, breaches) if breaches else report
 
 
@@ -115,7 +115,7 @@ def _cleared_up(job: Job, decision: Decision) -> Decision:
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:
         return decision
-    ref = job.workspace.salvage_and_reset(f"left by {job.step.key}")
+    ref = job.place.salvage_and_reset(f"left by {job.step.key}")
     if not ref:
         return decision
     job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=f"left by {job.step.key}"))
@@ -149,7 +149,7 @@ def _done(job: Job) -> Report:
 
 def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:
     place, here = place_of(state, services), state.checkpoint
-    changes = place.changes(state.base, place.delivered(here)) if here else ()
+    changes = place.trees.changes(state.base, place.delivered(here)) if here else ()
     return any(matches(change.path, glob) for change in changes for glob in globs)
 
 
@@ -199,12 +199,12 @@ def _judged(job: Job, outcome: Outcome) -> Decision:
 
 def _written_down(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
     """Our entry in the worklog, then a checkpoint that holds it. A workspace that is gone keeps its last one."""
-    workspace, phase = job.workspace, job.phase.name
+    place, phase = job.place, job.phase.name
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
     try:
-        worklog = with_entry(workspace.worklog(), section_of(job.state.workflow, phase), text)
-        workspace.write_worklog(job.services.redact(worklog))
-        checkpoint = workspace.checkpoint(job.step.key)
+        worklog = with_entry(place.worklog(), section_of(job.state.workflow, phase), text)
+        place.write_worklog(job.services.redact(worklog))
+        checkpoint = place.checkpoint(job.step.key)
     except WorkspaceBroken as broken:
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, broken.message))
     return msgspec.structs.replace(outcome, checkpoint=checkpoint)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from capsule.adapters import Ran, Workspace
+from capsule.adapters import Place, Ran
 from capsule.core.documents import artefact_paths, idea_paths, is_paper
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
@@ -39,12 +39,12 @@ _SHOWN = 12
 
 @dataclass
 class Verification:
-    """One phase's claim, and the world to check it in."""
+    """One phase's claim, and the services to check it with."""
 
     state: MissionState
     phase: Phase
     signal: Signal
-    workspace: Workspace
+    place: Place
     services: Services
     tree: str
     """What would be delivered as things stand."""
@@ -55,7 +55,7 @@ class Verification:
     def observe(self, tree: str) -> Observation:
         """The test command on a tree: from the journal where it is known, else by running it."""
         policy = self.state.policy
-        key = observation_key(self.workspace.essence(tree), policy.test)
+        key = observation_key(self.place.trees.essence(tree), policy.test)
         known = self.seen.get(key) or self.state.observations.get(key)
         if known:
             return known
@@ -70,13 +70,13 @@ class Verification:
     def since(self) -> str:
         """What the last review let pass; where there was none, the base."""
         approved = baseline(self.state, self.phase.name)
-        return self.workspace.delivered(approved) if approved else self.state.base
+        return self.place.delivered(approved) if approved else self.state.base
 
     def changes(self, since: str) -> Sequence[Change]:
-        return self.workspace.changes(since, self.tree)
+        return self.place.trees.changes(since, self.tree)
 
 
-def look(claim: Verification) -> tuple[Evidence, ...]:
+def verify(claim: Verification) -> tuple[Evidence, ...]:
     """Every check the phase names, and those nobody need name, cheap ones first; none where nothing is claimed."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
@@ -124,19 +124,19 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
 def _run_tests_once(claim: Verification, tree: str) -> Observation:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
-    place, sandbox_paths = claim.workspace.gate(tree)
+    folder, sandbox_paths = claim.place.gate(tree)
     log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    env = {**claim.workspace.variables(place), **services.exported}
+    env = {**claim.place.variables(folder), **services.exported}
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
-    _require_own_code(claim, tree, place, run)
+    _require_own_code(claim, tree, folder, run)
     services.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60)
+    ran = run(state.policy.test, folder, log, timeout=state.policy.test_timeout_minutes * 60)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
-    touched = claim.workspace.put_right()  # tests are an agent's code: before any git of ours meets what they left
+    touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
     colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
     return Observation(
         tree=tree,
@@ -151,22 +151,22 @@ def _run_tests_once(claim: Verification, tree: str) -> Observation:
 
 def _require_dependencies(claim: Verification, tree: str) -> None:
     """Tests of a tree that asks for other dependencies say nothing with those that the checkout has installed."""
-    manifest, command = claim.workspace.missing_setup(tree)
+    manifest, command = claim.place.missing_setup(tree)
     if manifest:
         cause = f"{manifest} asks for other dependencies than are installed in your checkout."
         hint = f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim)}."
         raise NeedsPerson(cause, hint)
 
 
-def _require_own_code(claim: Verification, tree: str, place: Path, run: Callable[..., Ran]) -> None:
+def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callable[..., Ran]) -> None:
     """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
     state, services = claim.state, claim.services
 
     def ask(command: str) -> str:
         log = services.archive.working_folder(state.mission) / "probe.log"
-        return run(command, place, log, timeout=_PROBE_SECONDS).tail
+        return run(command, folder, log, timeout=_PROBE_SECONDS).tail
 
-    found = claim.workspace.strays(tree, place, state.policy.test, ask)
+    found = claim.place.strays(tree, folder, state.policy.test, ask)
     if found:
         name, path = found[0]
         cause = f"The tests would not test the change: `{name}` is loaded from {path}, in your checkout."
@@ -212,7 +212,7 @@ def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
     """Dependencies may change; what a shared configuration file tells the test runner may not."""
     if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
         return False
-    before, after = (claim.workspace.read(tree, path) or b"" for tree in (since, claim.tree))
+    before, after = (claim.place.trees.read(tree, path) or b"" for tree in (since, claim.tree))
     parts = [runner_part(path, text.decode(errors="replace")) for text in (before, after)]
     return parts[0] != parts[1]
 
@@ -221,7 +221,7 @@ def _base_green(claim: Verification) -> Evidence:
     said = "the tests are green before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
-    observation = claim.observe(claim.workspace.base_checkpoint(claim.state.base).tree)
+    observation = claim.observe(claim.place.base_checkpoint(claim.state.base).tree)
     holds = observation.colour in (Colour.GREEN, Colour.EMPTY)
     return _evidence("base-green", said, _seen(observation), holds, observation.tail)
 
@@ -315,7 +315,7 @@ def _no_debris(claim: Verification) -> Evidence:
 
 def _fit_for_main(claim: Verification) -> Evidence | None:
     """Whatever else a workflow asks for: some things are never merged."""
-    found = hazards(claim.workspace.added_files(claim.tree), claim.services.redact)
+    found = hazards(claim.place.trees.added_files(claim.tree), claim.services.redact)
     if not found:
         return None
     said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
@@ -336,7 +336,7 @@ def _as_approved(claim: Verification) -> Evidence:
 
 
 def _committed(claim: Verification) -> Evidence:
-    left = claim.workspace.touched_outside_commit()
+    left = claim.place.touched_outside_commit()
     detail = "Stage exactly these paths and commit them."
     shown = ", ".join(left[:_SHOWN])
     return _evidence("committed", "everything is committed", shown or "nothing is left uncommitted", not left, detail)
@@ -345,7 +345,7 @@ def _committed(claim: Verification) -> Evidence:
 def _artefact(claim: Verification) -> Evidence:
     wanted = claim.phase.artefact
     found = _artefacts(claim, wanted)
-    written = [path for path in found if (claim.workspace.read(claim.tree, path) or b"").strip()]
+    written = [path for path in found if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     observed = ", ".join(written) or ("it is empty" if found else "there is no such file")
     return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
 
@@ -354,20 +354,20 @@ def _spec_done(claim: Verification) -> Evidence | None:
     """A build that says it is finished has no open box left in its spec."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
-    texts = [claim.workspace.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
+    texts = [claim.place.trees.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
     boxes = sum(open_boxes(text.decode(errors="replace")) for text in texts)
     return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
 
 
 def _artefacts(claim: Verification, kind: str) -> list[str]:
-    return artefact_paths(claim.state.item.id, kind, claim.workspace.files(claim.tree))
+    return artefact_paths(claim.state.item.id, kind, claim.place.trees.files(claim.tree))
 
 
 def _only_documents(claim: Verification) -> Evidence:
     """What is committed without the tests being run is paper, and this item's own."""
     changes = claim.changes(_last_commit(claim))
     item, globs = claim.state.item.id, claim.state.policy.test_globs
-    odd = claim.workspace.odd_files(claim.tree)
+    odd = claim.place.trees.odd_files(claim.tree)
     strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
     detail = "Put these files back as they were: code is changed when it is built."
@@ -381,8 +381,8 @@ def _idea(claim: Verification) -> Evidence | None:
     researched = route is not None and route.status is Status.RESEARCHING
     if signal.verdict is not Verdict.PASS or signal.closes or not researched:
         return None
-    ideas = idea_paths(item.id, claim.workspace.files(claim.tree))
-    written = [path for path in ideas if (claim.workspace.read(claim.tree, path) or b"").strip()]
+    ideas = idea_paths(item.id, claim.place.trees.files(claim.tree))
+    written = [path for path in ideas if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     return _evidence("idea", "the idea is written down", ", ".join(written) or "there is no idea file", bool(written))
 
 
@@ -403,7 +403,7 @@ def _known_duplicate(claim: Verification) -> Evidence | None:
 
 
 def _hooks(claim: Verification) -> Evidence | None:
-    answer = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
+    answer = claim.place.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
     if answer is None:
         return None
     passed, said = answer

@@ -15,7 +15,7 @@ from capsule.core.text import one_line
 from capsule.engine.agent_run import run_with_backoff, start_from_checkpoint
 from capsule.engine.brief import answers_by_file, exported, timeout_of
 from capsule.engine.job import Job, Report, parked, passed, sent_back
-from capsule.engine.verify import TAIL, TRIES, Verification, look, no_result_of
+from capsule.engine.verify import TAIL, TRIES, Verification, no_result_of, verify
 
 _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
@@ -28,20 +28,20 @@ def run_agent(job: Job) -> Report:
     """A fresh agent, from a named state; then what it says, beside what is to be seen."""
     name, model = agent_for(job.state, job.phase)
     agent = job.services.agent(name, model)
-    exchange = run_with_backoff(job, agent, model)
-    transcript, before = exchange.transcript, exchange.before
+    agent_run = run_with_backoff(job, agent, model)
+    transcript, before = agent_run.transcript, agent_run.before
     signal = _signal(job, transcript)
-    tree = job.workspace.tree()
+    tree = job.place.tree()
     try:
-        evidence = look(Verification(job.state, job.phase, signal, job.workspace, job.services, tree, before))
+        evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
     except NoResult as none:  # caught here, so that what the agent used is recorded
         signal, evidence = parked(none.message), ()
     return Report(
         signal,
         evidence,
-        files=tuple(change.path for change in job.workspace.changes(before, tree)),
+        files=tuple(change.path for change in job.place.trees.changes(before, tree)),
         agent=agent.name,
-        log=exchange.briefing.log,
+        log=agent_run.briefing.log,
         usage=transcript.usage,
         failure=transcript.failure,
         warnings=_warnings(job, transcript, signal),
@@ -62,21 +62,19 @@ def run_command(job: Job) -> Report:
     ok = ran.why == "exited" and ran.exit_code == 0
     how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
-    tree = job.workspace.tree()
-    evidence = look(Verification(job.state, job.phase, signal, job.workspace, job.services, tree, before))
-    files = tuple(change.path for change in job.workspace.changes(before, tree))
+    tree = job.place.tree()
+    evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
+    files = tuple(change.path for change in job.place.trees.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
 
 
 def _run_gate(job: Job) -> Ran:
     log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
-    place = job.workspace.path
-    env, sandbox_paths = exported(job, place), job.workspace.open_sandbox()
-    ran = job.services.shell.run(
-        job.phase.run, place, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths
-    )
-    job.workspace.put_right()  # as after an agent
-    job.workspace.import_commits()
+    cwd = job.place.path
+    env, sandbox_paths = exported(job, cwd), job.place.open_sandbox()
+    ran = job.services.shell.run(job.phase.run, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths)
+    job.place.guard.restore()  # as after an agent
+    job.place.import_commits()
     if ran.why == "stopped":
         raise Interrupted(f"Stopped during {job.phase.name}.")
     if ran.why == "not-started":
@@ -126,7 +124,7 @@ def signal_of(transcript: Transcript) -> Signal:
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
-    found = list(job.workspace.notices())
+    found = list(job.place.notices())
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
     if transcript.detail:

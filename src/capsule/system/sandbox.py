@@ -7,14 +7,14 @@ laid down from the outermost to the innermost, so that the narrower rule always 
     the home, /tmp, /run     empty folders in memory, gone with the command; sockets of daemons go with them
     tools, git's settings    read-only again, where they lie in what is hidden (`tools`)
     the project              read-only
-    grounds.place            writable: the one place where work leaves a trace
-    grounds.writable         as it is
-    grounds.protected        read-only again
-    grounds.stand_ins        something else in its place
-    grounds.shown            something else in its place, read-only
-    grounds.layers           folders below a layer that is thrown away (`layers`)
+    paths.place              writable: the one place where work leaves a trace
+    paths.writable           as it is
+    paths.protected          read-only again
+    paths.stand_ins          something else in its place
+    paths.shown              something else in its place, read-only
+    paths.layers             folders below a layer that is thrown away (`layers`)
 
-**The place at the checkout's path.** Where `grounds.at` is set, the place is seen there and nowhere else. The checkout,
+**The place at the checkout's path.** Where `paths.at` is set, the place is seen there and nowhere else. The checkout,
 its `.git` and its `.capsule` are gone: no rule opens what lies below that path, but for what the settings or a command
 line name and the place lacks. Whatever is named by a path in the place (working directory, program, arguments,
 variables) is named by the path inside. A checkout that holds the home is not covered.

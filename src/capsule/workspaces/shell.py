@@ -1,6 +1,6 @@
 """The project's own commands (tests, gates, set-up), run through `sh -c` and supervised like an agent.
 
-What they run is what an agent wrote, so they run in the same sandbox, on the grounds that they are given. Without any,
+What they run is what an agent wrote, so they run in the same sandbox, on the paths that they are given. Without any,
 the folder they run in is theirs, but for the repository and for what is Capsule's.
 """
 

@@ -5,7 +5,7 @@
     save    the files on disk, then the index, follow
 
 Killed before the swap, nothing has happened. Killed after it, there is a note of what was to be saved, and whoever
-opens the books next saves it before anything else: the disk is never behind the branch when somebody reads it in order
+opens the store next saves it before anything else: the disk is never behind the branch when somebody reads it in order
 to write. The same entry, written again, finds its trailer on the branch and adopts that commit. So saving is the only
 half that is ever done twice, and it is made of things that may be: the assignments are applied to the file *as it is
 on disk*, whoever wrote it last, and the index follows path by path.
@@ -102,7 +102,7 @@ class _Pending(msgspec.Struct, frozen=True):
 
 
 class GitStateStore:
-    """The Books door on files in a git checkout."""
+    """The StateStore of files in a git checkout."""
 
     def __init__(
         self,

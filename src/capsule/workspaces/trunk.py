@@ -28,7 +28,7 @@ _LOCK_WAIT = 60.0
 
 
 class GitTrunk:
-    """The Trunk door on a git branch."""
+    """The Trunk adapter on a git branch."""
 
     def __init__(self, git: Git, branch: str, *, artefacts: Sequence[str] = ()) -> None:
         self.branch = branch
