@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin
+from capsule.agents._cli import Invocation, by_argument_or_stdin
 from capsule.agents._stream import (
     Event,
     Events,

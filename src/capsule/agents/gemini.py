@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from capsule.agents import _words
-from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin, exit_code
+from capsule.agents._cli import Invocation, by_argument_or_stdin, exit_code
 from capsule.agents._scratch import borrowed
 from capsule.agents._stream import (
     Event,

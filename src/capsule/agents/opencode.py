@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from capsule.agents import _words
-from capsule.agents._cli import Connection, Invocation, not_started
+from capsule.agents._cli import Invocation, not_started
 from capsule.agents._stream import (
     Event,
     Events,
