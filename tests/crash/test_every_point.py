@@ -91,7 +91,7 @@ def ending_after(project: Project, points: list[str], undisturbed: Undisturbed, 
         killed = project.drive(CRASH_AT=point, **told)
         assert killed.returncode == -signal.SIGKILL, f"not killed at {point}: {killed.stderr}"
         assert gone_soon(mark), point
-        check_nothing_lost(project, undisturbed.ending)
+        check_nothing_lost(project, undisturbed.ending.tree)
     resumed = project.run()
     assert resumed.returncode == 0, f"killed at {points}: {resumed.stderr}"
     ending = ending_of(project)

@@ -233,12 +233,21 @@ def test_a_result_can_be_written_below_the_hidden_checkout(project: Project) -> 
     assert sorted(path.name for path in project.place.iterdir()) == [".git", ".gitignore", "code"]
 
 
-def test_mount_points_that_were_there_stay(project: Project) -> None:
-    (project.place / ".capsule" / "results").mkdir(parents=True)
+def test_mount_points_that_hold_something_stay(project: Project) -> None:
+    theirs = project.place / ".capsule" / "results" / "theirs"
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
     project.sh(
         "true", sandbox_paths=with_fields(project.sandbox_paths, writable=(str(project.root / ".capsule" / "results"),))
     )
-    assert (project.place / ".capsule" / "results").is_dir()
+    assert theirs.is_file()
+
+
+def test_a_writable_folder_of_the_place_stays_though_it_is_empty(project: Project) -> None:
+    own = project.place / "own"
+    own.mkdir()
+    project.sh("true", sandbox_paths=with_fields(project.sandbox_paths, writable=(str(own),)))
+    assert own.is_dir()
 
 
 def test_mount_points_are_not_removed_behind_a_link_that_was_put_on_the_way(tmp_path: Path) -> None:
@@ -252,7 +261,7 @@ def test_mount_points_are_not_removed_behind_a_link_that_was_put_on_the_way(tmp_
     assert (tmp_path / "theirs/node_modules").is_dir()
 
 
-def test_mount_points_that_kill_9_leaves_are_nothing_to_git(project: Project) -> None:
+def test_mount_points_that_kill_9_leaves_are_nothing_to_git_and_removed_by_the_next_command(project: Project) -> None:
     (project.root / ".venv").mkdir()
     sandbox_paths = with_fields(
         project.sandbox_paths,
@@ -264,6 +273,10 @@ def test_mount_points_that_kill_9_leaves_are_nothing_to_git(project: Project) ->
     subprocess.run(argv, env=project.room.env, check=False)
     assert (project.place / "unignored").is_dir(), "nobody has tidied up yet"
     assert project.git("status", "--short", "--ignored", cwd=project.place) == " M code\n"
+    killed = project.room.entered.pop_all()  # it was to tidy up, and will not
+    project.sh("true", sandbox_paths=sandbox_paths)
+    assert sorted(path.name for path in project.place.iterdir()) == [".git", ".gitignore", "code"], "the next one has"
+    killed.close()
 
 
 @pytest.mark.parametrize("link", [".capsule", ".capsule/results", ".git"])

@@ -68,22 +68,31 @@ class MountedPlace:
 
     @contextmanager
     def mount_points_removed(self, paths: Iterable[str]) -> Iterator[None]:
-        """Take away what had to be made in the place to mount something there, where nothing was put into it."""
+        """Take away what had to be made in the place to mount something there, where nothing was put into it.
+
+        `paths` are those where something else than the place's own is seen: an empty folder there is one that a command
+        left whose runner was killed.
+        """
         missing: set[Path] = set()
         for path in filter(None, map(self.behind, paths)):
-            ways = (way for way in (Path(path), *Path(path).parents) if way.is_relative_to(self.place))
+            ways = [way for way in (Path(path), *Path(path).parents) if way.is_relative_to(self.place)][:-1]
+            if Path(path).is_dir():
+                self._remove_empty(ways)
             missing.update(way for way in ways if not os.path.lexists(way))
         try:
             yield
         finally:
-            for way in sorted(missing, reverse=True):
-                with contextlib.suppress(OSError):
-                    if not is_below(os.path.realpath(way.parent), [self.place]):
-                        continue  # by a link that was put on the way meanwhile
-                    if way.is_dir():
-                        way.rmdir()
-                    elif not way.is_symlink() and not way.stat().st_size:
-                        way.unlink()
+            self._remove_empty(missing)
+
+    def _remove_empty(self, ways: Iterable[Path]) -> None:
+        for way in sorted(ways, reverse=True):
+            with contextlib.suppress(OSError):
+                if not is_below(os.path.realpath(way.parent), [self.place]):
+                    continue  # by a link that was put on the way meanwhile
+                if way.is_dir():
+                    way.rmdir()
+                elif not way.is_symlink() and not way.stat().st_size:
+                    way.unlink()
 
 
 def at_its_own_path(sandbox_paths: SandboxPaths) -> SandboxPaths:

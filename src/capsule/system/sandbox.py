@@ -20,8 +20,8 @@ line name and the place lacks. Whatever is named by a path in the place (working
 variables) is named by the path inside. A checkout that holds the home is not covered.
 
 **Mount points.** Bubblewrap makes those that are missing, on disk where they lie in the place: empty folders, which git
-does not see, and an empty file where a file is shown that the place lacks. They are removed after the command. What
-kill -9 leaves of them is removed with everything else that an interrupted phase left.
+does not see, and an empty file where a file is shown that the place lacks. They are removed after the command. Of what
+kill -9 leaves, the folders are removed by the next command, a file with everything else that an interrupted phase left.
 
 **A mount point cannot be moved away, its parents can.** `mv .git x && cp -r x .git` would leave a read-only
 `.git/config` behind in `x` and put a writable one in its place. So every folder between a writable place and what is
@@ -161,7 +161,7 @@ class Sandbox:
             first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
             begins = _beginning(self.level, layers, network=self.network)
             named = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
-            with view.mount_points_removed(table):
+            with view.mount_points_removed(path for path, mount in table.items() if mount.source != view.behind(path)):
                 yield (*begins, *mounts, *named, *first)
 
     def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
