@@ -181,6 +181,7 @@ def kills(walk: Walk, group: int) -> list[list[str]]:
     return [points[group::CHAINS]]
 
 
+@pytest.mark.promise("backlog.killed-write", "004-pipeline.crash", "004-follow-ups.archive-order")
 @pytest.mark.parametrize("group", range(CHAINS + ALONE if ALL else CHAINS))
 def test_killed_around_events_it_ends_the_same(group: int, walk: Walk, a_backlog: MakeProject, mark: str) -> None:
     for points in kills(walk, group):
@@ -274,6 +275,7 @@ def killed_and_gone_on(stage: Stage, point: str, mark: str, **told: str) -> None
     check_no_strays(project, mark)
 
 
+@pytest.mark.promise("backlog.killed-write", "004-follow-ups.archive-order")
 @pytest.mark.parametrize("group", range(STAGE_GROUPS))
 @pytest.mark.parametrize("name", STAGES)
 def test_killed_anywhere_in_archive_or_record_it_goes_on_the_same(

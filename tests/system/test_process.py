@@ -209,6 +209,7 @@ def run_until_all_five_are_there(keeper: Keeper, place: Place, *how: str) -> End
     return given_time(run, lambda _: len(place.pids()) == 5)
 
 
+@pytest.mark.promise("004-agents.timeout")
 def test_five_that_ignore_sigterm_are_killed_after_the_grace(keeper: Keeper, place: Place) -> None:
     ended = run_until_all_five_are_there(keeper, place)
     assert (ended.why, ended.signal) == ("timeout", signal.SIGKILL)
@@ -223,6 +224,7 @@ def test_a_stopped_process_is_ended_too(keeper: Keeper, place: Place) -> None:
     assert (ended.why, ended.signal) == ("timeout", signal.SIGTERM)
 
 
+@pytest.mark.promise("processes.daemons", "004-agents.timeout")
 def test_what_a_command_leaves_running_is_ended_with_it(keeper: Keeper, place: Place) -> None:
     ended = keeper.run(place.hostile_tree("leave"))
     assert (ended.exit_code, ended.leftovers, ended.why) == (0, 4, "exited")
@@ -310,6 +312,7 @@ def test_an_error_in_the_caller_ends_the_command(keeper: Keeper, place: Place) -
 # ── being stopped ──
 
 
+@pytest.mark.promise("processes.signals")
 def test_one_interrupt_ends_the_whole_tree_and_says_stopped(keeper: Keeper, place: Place) -> None:
     with Stop() as stop:
         somebody = as_soon_as(lambda: len(place.pids()) == 5, interrupt)
@@ -358,6 +361,7 @@ Keeper().run(Command(tuple(sys.argv[2:]), place, dict(os.environ), place / "out"
 """
 
 
+@pytest.mark.promise("processes.killed-runner")
 def test_a_runner_killed_with_nine_leaves_nobody(place: Place) -> None:
     argv = place.hostile_tree().argv
     runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(place.path), *argv])
@@ -426,6 +430,7 @@ def test_a_sweep_spares_its_own_process_and_its_ancestors(place: Place) -> None:
 # ── cost ──
 
 
+@pytest.mark.promise("processes.large-output")
 def test_300_megabytes_of_output_cost_the_runner_no_memory(keeper: Keeper, place: Place) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert keeper.run(place.shell("head -c 300000000 /dev/zero"), on_output=lambda: None).ok
@@ -434,6 +439,7 @@ def test_300_megabytes_of_output_cost_the_runner_no_memory(keeper: Keeper, place
     assert grown < 8 * 1024 * (1024 if sys.platform == "darwin" else 1)
 
 
+@pytest.mark.promise("speed.command")
 def test_a_command_costs_about_what_a_bare_subprocess_costs(keeper: Keeper, place: Place) -> None:
     def clocked(act: Callable[[], object]) -> float:
         return best_of(act, 15, time.perf_counter)
