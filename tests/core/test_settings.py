@@ -400,4 +400,4 @@ def test_a_retired_setting_is_obeyed_and_says_what_takes_its_place() -> None:
     both = {"CAPSULE_WORKSPACE__KIND": "worktree", "CAPSULE_WORKSPACE__PUBLISH": "steps"}
     beside = load_settings(None, env=both, flags={})
     assert beside.settings.workspace.publish == "steps"
-    assert [words for words in beside.warnings if "take it out" in words and "merge" not in words]
+    assert [words for words in beside.warnings if "remove it" in words and "merge" not in words]

@@ -216,6 +216,7 @@ def _bends_the_runner(claim: Look, path: str, since: str) -> bool:
 
 
 def _base_green(claim: Look) -> Evidence:
+    """The test command is green, or finds no tests, before anything is done."""
     said = "the tests are green before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
@@ -225,6 +226,7 @@ def _base_green(claim: Look) -> Evidence:
 
 
 def _red(claim: Look) -> Evidence:
+    """The test command is red. Green twice stops the item as “seems already done”."""
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
         return _unverified("red", said)
@@ -234,6 +236,7 @@ def _red(claim: Look) -> Evidence:
 
 
 def _green(claim: Look) -> Evidence:
+    """The test command is green."""
     said = "all tests pass"
     if not claim.state.policy.test:
         return _unverified("green", said)
@@ -242,10 +245,12 @@ def _green(claim: Look) -> Evidence:
 
 
 def _green_when_done(claim: Look) -> Evidence | None:
+    """The test command is green; for PASS only, not for MORE."""
     return _green(claim) if claim.signal.verdict is Verdict.PASS else None
 
 
 def _changed(claim: Look) -> Evidence:
+    """Something differs from what the last review approved."""
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
     return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
@@ -257,7 +262,7 @@ def _seems_done(piece: Evidence) -> Evidence:
 
 
 def _changed_now(claim: Look) -> Evidence | None:
-    """MORE with nothing changed is no progress; PASS may find that nothing was left to do."""
+    """Something differs from when this phase began. PASS may find that nothing was left to do."""
     changes = claim.changes(claim.before)
     if not changes and claim.signal.verdict is Verdict.PASS and claim.changes(claim.state.base):
         return None
@@ -265,7 +270,7 @@ def _changed_now(claim: Look) -> Evidence | None:
 
 
 def _more_is_more(claim: Look) -> Evidence | None:
-    """Whoever wants to be started again has to show something for this time."""
+    """For MORE: something differs from when this phase began."""
     return _changed_now(claim) if claim.signal.verdict is Verdict.MORE else None
 
 
@@ -274,6 +279,7 @@ def _claimed_files(signal: Signal) -> str:
 
 
 def _only_tests(claim: Look) -> Evidence | None:
+    """Only test files differ from the base."""
     changes = claim.changes(claim.state.base)
     tests = _tests(claim, changes, claim.state.base)
     others = [change for change in changes if change not in tests]
@@ -282,6 +288,7 @@ def _only_tests(claim: Look) -> Evidence | None:
 
 
 def _untouched_tests(claim: Look) -> Evidence | None:
+    """No test file was added, changed or removed since the last review approved it."""
     since = claim.since()
     touched = _tests(claim, claim.changes(since), since)
     observed = (
@@ -305,6 +312,7 @@ def _or_warning(claim: Look, piece: Evidence) -> Evidence:
 
 
 def _no_debris(claim: Look) -> Evidence:
+    """No file that matches `evidence.debris` was added."""
     changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
     debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
     detail = "Remove these files."
@@ -312,7 +320,8 @@ def _no_debris(claim: Look) -> Evidence:
 
 
 def _fit_for_main(claim: Look) -> Evidence | None:
-    """Whatever else a workflow asks for: some things are never merged."""
+    """Neither the work nor a commit of its branch adds a secret, a link that leads out of the repository, a
+    pointer to another repository or a `.git`. Every phase is checked."""
     found = hazards(claim.workspace.brings(claim.tree), claim.world.redact)
     if not found:
         return None
@@ -326,7 +335,7 @@ Take it out of the files. If a commit of this branch holds it, make the branch w
 
 
 def _as_approved(claim: Look) -> Evidence:
-    """What is committed is what was signed off: nobody changes the code between the last review and the merge."""
+    """Nothing differs from what the last review approved."""
     changes = claim.changes(claim.since())
     return _evidence(
         "as-approved", "the work is as it was signed off", _paths(changes) or "no file differs", not changes
@@ -334,6 +343,7 @@ def _as_approved(claim: Look) -> Evidence:
 
 
 def _committed(claim: Look) -> Evidence:
+    """Everything to be delivered is in a commit of the branch."""
     left = claim.workspace.touched_outside_commit()
     detail = "Stage exactly these paths and commit them."
     shown = ", ".join(left[:_SHOWN])
@@ -341,6 +351,7 @@ def _committed(claim: Look) -> Evidence:
 
 
 def _artefact(claim: Look) -> Evidence:
+    """The document exists and is not empty."""
     wanted = claim.phase.artefact
     found = _artefacts(claim, wanted)
     written = [path for path in found if (claim.workspace.read(claim.tree, path) or b"").strip()]
@@ -349,7 +360,7 @@ def _artefact(claim: Look) -> Evidence:
 
 
 def _spec_done(claim: Look) -> Evidence | None:
-    """A build that says it is finished has no open box left in its spec."""
+    """For PASS: no `- [ ]` is left in the document."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
     texts = [claim.workspace.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
@@ -362,7 +373,7 @@ def _artefacts(claim: Look, kind: str) -> list[str]:
 
 
 def _only_documents(claim: Look) -> Evidence:
-    """What is committed without the tests being run is paper, and this item's own."""
+    """Nothing differs from the last commit except the item's own documents."""
     changes = claim.changes(_last_commit(claim))
     item, globs = claim.state.item.id, claim.state.policy.test_globs
     odd = claim.workspace.odd_files(claim.tree)
@@ -373,7 +384,7 @@ def _only_documents(claim: Look) -> Evidence:
 
 
 def _idea(claim: Look) -> Evidence | None:
-    """An item that is to be researched has its idea written down."""
+    """An item that is to be researched next has an idea file that is not empty."""
     item, signal = claim.state.item, claim.signal
     route = claim.phase.route(with_values(item, dict(signal.assessments)))
     researched = route is not None and route.status is Status.RESEARCHING
@@ -391,7 +402,7 @@ def _last_commit(claim: Look) -> str:
 
 
 def _known_duplicate(claim: Look) -> Evidence | None:
-    """An item that is closed as a duplicate has a twin somewhere."""
+    """A duplicate names another item that the tracker knows."""
     twin = claim.signal.duplicate_of
     if not twin:
         return None
@@ -401,6 +412,7 @@ def _known_duplicate(claim: Look) -> Evidence | None:
 
 
 def _hooks(claim: Look) -> Evidence | None:
+    """Your commit hooks pass. Every phase is checked if `git.hooks` is true and work is published in steps."""
     answer = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
     if answer is None:
         return None
