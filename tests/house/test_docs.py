@@ -1,4 +1,4 @@
-"""The documents keep their word: links lead somewhere, commands exist, examples run, promises have their tests."""
+"""Test the documents: links, commands, options, settings, workflows, promises, generated pages, the tutorial."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from capsule.settings import PROJECT_YAML, load_settings
 
 from .pages import DOCUMENTS, ROOT, Reader, blocks, name_of, pattern, prose
 
-_LINK = re.compile(r"(?<!`)\[[^\]\n]+\]\((?P<target>[^)\s]+)\)|<img[^>]* src=\"(?P<picture>[^\"]+)\"")
+_LINK = re.compile(r"(?<!`)\[[^\]]+\]\((?P<target>[^)\s]+)\)|<img[^>]* src=\"(?P<picture>[^\"]+)\"")
 
 
 # ---- links
@@ -54,7 +54,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 def test_a_broken_link_would_be_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# One\n[good](#one) [gone](#two) [away](other.md) `[code](x.md)`\n")
+    page.write_text("# One\n[good](#one) [gone](#two) [away\nfrom here](other.md) `[code](x.md)`\n")
     assert list(_broken_links(page)) == ["#two", "other.md"]
 
 
@@ -63,7 +63,7 @@ def test_a_broken_link_would_be_noticed(tmp_path: Path) -> None:
 
 @cache
 def _options() -> dict[str, set[str]]:
-    """The options of every command."""
+    """Map every command to its options."""
     subparsers = next(a for a in whole_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return {
         name: {"-h", "--help", *(o for action in parser._actions for o in action.option_strings)}
@@ -78,7 +78,7 @@ class Mention(NamedTuple):
 
 
 def _mentions(text: str) -> Iterator[Mention]:
-    """Command lines of ours: inline code that begins with `capsule `, and lines of shell blocks."""
+    """Yield command lines of Capsule: inline code that begins with `capsule `, and lines of shell blocks."""
     lines = re.findall(r"`((?:capsule|orchestrate) [^`]+)`", prose(text).replace("\n", " "))
     for block in (*blocks(text, "console"), *blocks(text, "sh")):
         lines += re.findall(r"(?:^|[\s(])(capsule [^\n#]*)", block)

@@ -1,4 +1,4 @@
-"""Every example works as its page says, with real git, in an empty folder."""
+"""Run every example as its page says, with real git, in an empty folder."""
 
 from __future__ import annotations
 

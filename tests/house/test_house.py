@@ -1,4 +1,4 @@
-"""The house's own rules, checked where a machine can check them (import contracts are import-linter's)."""
+"""Test the architecture rules that import-linter cannot check."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def modules_after(statement: str, where: Path = PACKAGE) -> set[str]:
 
 @pytest.mark.promise("house.pure-core")
 def test_core_can_be_imported_without_any_means_to_touch_the_world() -> None:
-    """At run time too: nothing of ours that does I/O comes along with the core."""
+    """Check at run time that importing the core loads no other part of Capsule."""
     names = ", ".join(
         f"capsule.core.{path.stem}" for path in PURE if path.parent.name == "core" and path.stem[0] != "_"
     )
@@ -87,10 +87,7 @@ def test_only_the_keeper_waits_for_any_child_and_nobody_forks() -> None:
 
 
 def test_git_is_started_in_one_place() -> None:
-    """But for two who may have no repository to ask: the template, which makes one, and the doctor.
-
-    The player is an agent, in a process of its own, and commits as agents do.
-    """
+    """Allow setup-template and doctor, which may have no repository, and the scripted agent's player process."""
     starts = {path.name for path in SOURCES if re.search(r"""[\[(]\s*["']git["'],""", path.read_text())}
     assert starts <= {"git.py", "setup_template.py", "doctor.py", "_player.py"}
 
