@@ -47,8 +47,9 @@ crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
 	@set -e; for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b; done
 
-reference: $(VENV)/.dev ## write docs/reference from the code
+reference: $(VENV)/.dev ## write docs/reference from the code, and SPEC.md from the tests
 	$(BIN)/python tools/reference
+	$(BIN)/python tools/spec
 
 pictures: $(VENV)/.dev ## draw docs/pictures from a real run of the demo
 	$(BIN)/python tools/pictures

@@ -1,9 +1,9 @@
 """Settings: defaults < user < project < environment < flags, joined into one frozen `Settings`.
 
-The structs below are the whole table: a key that is not there is an error that names the nearest one, because tools
-that ignore a mistyped setting in silence are hated for it. A layer is turned into *leaves* (path → checked value), the
-leaves of later layers replace those of earlier ones, and the layer each one came from is remembered for
-`capsule config`. `agents`, `workflow.by_type`, `workflow.by_tag` and an agent's `env` are open: any name will do there.
+The structs below are the whole table; `tools/reference` writes docs/reference/settings.md from the string under each
+field. A key that is not there is an error that names the nearest one. A layer becomes *leaves* (path → checked value);
+the leaves of later layers replace those of earlier ones, and the layer of each one is kept for `capsule config`.
+`agents`, `workflow.by_type`, `workflow.by_tag` and an agent's `env` are open: they take any name.
 """
 
 from __future__ import annotations
@@ -34,72 +34,91 @@ class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True): .
 
 class ProjectOptions(_Section, frozen=True):
     prefix: Prefix = "WRK"
+    """The prefix of backlog item ids."""
     main: str = "auto"
+    """The branch that work is merged into. `auto`: the branch that origin/HEAD names, else `main`, else `master`."""
 
 
 class GuardrailOptions(_Section, frozen=True):
-    """What goes on without a human; equal to the maximum passes."""
+    """Limits above which a person decides; an assessment equal to the maximum passes."""
 
     max_size: Literal["small", "medium", "large"] = "medium"
+    """An item assessed above this size needs your approval."""
     max_complexity: Level = "medium"
+    """An item assessed above this complexity needs your approval."""
     max_risk: Level = "low"
+    """An item assessed above this risk needs your approval."""
 
 
 class Execution(_Section, frozen=True):
     phase_timeout_minutes: Minutes = 30
+    """Time limit of an agent, a gate or a set-up command."""
     idle_timeout_minutes: Minutes = 10
+    """How long an agent may print nothing."""
     max_retries: Retries | None = None
-    """Unset: what the workflow says."""
+    """How often each review may send work back. Unset: as the workflow says."""
     default_phase_cap: Count = 100
+    """How many agents one run may start, retries included; `--cap` sets it for one run."""
     max_wait_minutes: Minutes = 360
-    """How long a phase waits in all for a provider that is overloaded or has had enough of us."""
+    """How long a phase waits in total for a provider that is overloaded or rate-limited."""
 
 
 class PhaseOptions(_Section, frozen=True):
-    """One agent in one phase."""
+    """One agent in one phase; `args` and `env` are added to the agent's own."""
 
     model: str = ""
+    """The model in this phase."""
     args: Texts = ()
+    """More arguments in this phase."""
     env: dict[str, str] = {}
+    """More environment variables in this phase."""
 
 
 class AgentOptions(_Section, frozen=True):
-    """One agent. `kind` is the adapter that runs it; empty means the adapter of the agent's own name."""
+    """One agent."""
 
     kind: str = ""
+    """Its adapter or preset. Empty: chosen by its name, or by `command`."""
     model: str = ""
+    """The model to use."""
     command: Texts = ()
-    """For the `command` adapter: an argv in which {prompt}, {prompt_file} and {model} are filled in."""
+    """For the `command` adapter: the argument list, with `{prompt}`, `{prompt_file}` and `{model}` filled in."""
     model_args: Texts = ()
-    """For the `command` adapter: added where a model is chosen, {model} filled in."""
+    """For the `command` adapter: arguments added if a model is chosen, with `{model}` filled in."""
     failures: dict[str, str] = {}
-    """For the `command` adapter: what the end of the output looks like (a regular expression), by kind of failure."""
+    """For the `command` adapter: a regular expression for each kind of failure, matched against the end of an output
+    without a signal, such as `{rate limit: HTTP 429}`."""
     prompt: Literal["argument", "stdin", "file"] = "argument"
+    """How a command without `{prompt}` or `{prompt_file}` gets its prompt: as last argument, on stdin, or as a file."""
     args: Texts = ()
+    """More arguments. For `scripted`: the script."""
     env: dict[str, str] = {}
+    """Environment variables for this agent only."""
     phases: dict[str, PhaseOptions] = {}
-    """What differs in single phases; `args` and `env` are added to the agent's own."""
     trust_project: bool = False
-    """Lets the repository's own agent settings, hooks and tool servers take part."""
+    """Whether to load the repository's own agent settings, hooks and tool servers."""
 
 
 class WorkflowChoice(_Section, frozen=True):
     default: str = "auto"
+    """The workflow of an item. `auto`: `change` for a backlog, `tdd` for beads."""
     by_type: dict[str, str] = {}
+    """Workflows by type of item, such as `{bug: hotfix}`."""
     by_tag: dict[str, str] = {}
+    """Workflows by tag; a tag takes precedence over the type."""
 
 
 class WorkspaceOptions(_Section, frozen=True):
     publish: Literal["auto", "merge", "steps"] = "auto"
-    """How work gets to your branch: merged at the end, or step by step, one commit each; auto asks the workflow."""
+    """How work gets to your branch: `merge` at the end, or in `steps`. `auto`: as the workflow says."""
     kind: Literal["auto", "worktree", "checkout"] = "auto"
-    """Retired: every mission has a worktree of its own. `publish` says how its work gets out of it."""
+    """Retired: every mission has its own worktree. Use `workspace.publish`."""
     setup: str = "none"
-    """A command that makes a fresh worktree usable, or none."""
+    """A command that makes a fresh worktree usable, such as `npm ci`; it runs again when its inputs change."""
     copy: Texts = (".claude/", "CLAUDE.local.md")
-    """Globs of files that git ignores or does not know, to be copied into a place."""
+    """Globs of untracked files to copy into a worktree, such as `.env`. They are never merged."""
     dependencies: Texts = ()
-    """Folders of installed dependencies besides those that are found, such as .venv and node_modules."""
+    """Folders of installed dependencies, besides those found automatically (`.venv`, `node_modules`, …)."""
 
 
 DEBRIS = (
@@ -110,66 +129,79 @@ DEBRIS = (
 
 class EvidenceOptions(_Section, frozen=True):
     test: str = "auto"
-    """The project's test command; auto looks for one, none runs unverified."""
+    """The test command. `auto`: detected. `none`: missions run unverified."""
     test_timeout_minutes: Minutes = 15
+    """Time limit of the test command. A time-out is never green."""
     test_globs: Literal["auto"] | Texts = "auto"
+    """Which files are tests, fixtures and test runner configuration. `auto`: by ecosystem."""
     debris: Texts = DEBRIS
+    """Globs of files that must not be left behind."""
 
 
 class AllowanceOptions(_Section, frozen=True):
-    """What agents may use up together. Unset is unlimited."""
+    """A limit on what agents may use together. Unset is unlimited."""
 
     usd: Dollars | None = None
+    """Dollars"""
     tokens: Count | None = None
+    """Tokens"""
     minutes: Minutes | None = None
+    """Minutes of agent time"""
 
 
 class BudgetOptions(_Section, frozen=True):
-    """What may be spent: on one phase of a mission with all its attempts, on one mission, by one run."""
-
     phase: AllowanceOptions = AllowanceOptions()
+    """for one phase of a mission, all its attempts together."""
     mission: AllowanceOptions = AllowanceOptions()
+    """for one mission."""
     run: AllowanceOptions = AllowanceOptions()
+    """for one run of the queue."""
 
 
 class EnvironmentOptions(_Section, frozen=True):
     """What agents and the project's commands see of your environment."""
 
     allow: Texts = ()
-    """Names, or patterns such as AWS_*, that are passed on although nobody is known to need them."""
+    """More variables, or patterns such as `AWS_*`, to pass on to agents and tests."""
     secret: Texts = ()
-    """Names whose values are kept out of every log, on top of those that look like it (…_TOKEN, …_KEY, …)."""
+    """More variables whose values are kept out of every log, besides those with telling names (`…_TOKEN`, `…_KEY`)."""
 
 
 class Confinement(_Section, frozen=True):
-    """What the sandbox leaves open."""
+    """What the sandbox allows."""
 
     network: bool = True
+    """Whether the sandbox has network access."""
     readable: Texts = ()
-    """Paths under your home that are not hidden."""
+    """Paths in your home that the sandbox does not hide."""
     writable: Texts = ()
-    """Paths that agents and tests may change besides their own place."""
+    """Paths that agents and tests in the sandbox may change, besides their worktree."""
     daemons: Texts = ()
-    """Sockets (paths) and variables that name one, which are left as they are."""
+    """Sockets (paths) and variables (`DOCKER_HOST`) of daemons that the sandbox does not hide."""
     at_checkout_path: bool = True
-    """Whether the project's commands find their place at the checkout's own path."""
+    """Whether the project's commands see their worktree at the checkout's own path. Set it to false if they need a
+    daemon outside the sandbox."""
 
 
 class CampaignOptions(_Section, frozen=True):
     """An epic or a feature that is run as a whole."""
 
     on_failure: Literal["stop", "continue"] = "stop"
-    """Whether the first item that does not come to its end is the last that is tried."""
+    """What an epic does when one of its items fails: `stop`, or `continue` with items that do not depend on it;
+    `--on-failure` sets it for one run."""
     file_discovered: bool = False
-    """Whether work that agents notice on the way is put into the tracker; also for missions of their own."""
+    """Whether unrelated work that agents notice is filed in the tracker as new items. For every mission on a bead."""
 
 
 class GitOptions(_Section, frozen=True):
     hooks: bool = False
+    """Whether your pre-commit and commit-msg hooks run before a step is committed to your branch (`publish: steps`).
+    A hook that refuses makes the claim REFUTED."""
 
 
 class MergeOptions(_Section, frozen=True):
     push: bool = False
+    """Not used yet. Capsule never pushes."""
 
 
 class Settings(_Section, frozen=True):
@@ -177,30 +209,39 @@ class Settings(_Section, frozen=True):
     guardrails: GuardrailOptions = GuardrailOptions()
     execution: Execution = Execution()
     tracker: str = "auto"
+    """Where items come from: `backlog` (BACKLOG.yaml), `beads` (the program `bd`) or `beads-file` (the JSONL file of a
+    `.beads` folder). `auto`: the one that is there."""
     agent: str = "claude"
+    """The agent to use: an adapter, a preset, or a name under `agents`."""
     agents: dict[str, AgentOptions] = {}
     workflow: WorkflowChoice = WorkflowChoice()
     workspace: WorkspaceOptions = WorkspaceOptions()
     verify: Literal["strict", "warn", "off"] = "strict"
+    """`strict`: a refuted PASS goes back to the agent. `warn`: it is recorded. `off`: nothing is checked."""
     evidence: EvidenceOptions = EvidenceOptions()
     sandbox: Literal["auto", "required", "off"] = "auto"
+    """Whether agents and tests run in bubblewrap: `auto` if it works, `required` always or not at all, `off` never."""
     confinement: Confinement = Confinement()
     environment: EnvironmentOptions = EnvironmentOptions()
     skills: Literal["auto", "always", "never"] = "auto"
+    """Whether agents are pointed to the skills in `.claude/skills/changes`: if they exist, always (it is an error if
+    they do not), or never."""
     build: Literal["agent", "tdd"] = "agent"
+    """Who builds a change: one agent, or one TDD mission for each phase of its SPEC."""
     budget: BudgetOptions = BudgetOptions()
     campaign: CampaignOptions = CampaignOptions()
     notify: str | Texts = "none"
-    """Who is called when a mission waits, is done or stops: none, bell, a command line, or a list of them."""
+    """How to notify you when a mission needs you, is done or has stopped: `none`, the terminal's `bell`, a command line
+    that gets the event as JSON on stdin, or a list of these: [more](../how-to/be-told.md)."""
     git: GitOptions = GitOptions()
     merge: MergeOptions = MergeOptions()
 
 
 PUBLISH = {"merge": "worktree", "steps": "checkout"}
-"""How work is published, and the word that a workflow has for it in the journal."""
+"""Ways to publish work, and the words for them in journaled workflows."""
 
 NOT_YET = ("merge.push",)
-"""Settled names that this version does not act on yet. Whoever sets one is told so, instead of wondering."""
+"""Known settings that have no effect yet; setting one gives a warning."""
 
 ENV_PREFIX = "CAPSULE_"
 _TOLD_TO_CHILDREN = (
@@ -208,7 +249,7 @@ _TOLD_TO_CHILDREN = (
     *("NOTIFICATION", "NOTIFICATION_WORDS"),
 )
 NO_SETTINGS = frozenset(ENV_PREFIX + name for name in _TOLD_TO_CHILDREN)
-"""What Capsule tells its children through the environment; a Capsule inside a Capsule must not read it as settings."""
+"""Variables that Capsule sets for child processes; a nested Capsule must not read them as settings."""
 
 PROJECT_YAML = ".capsule/config.yaml"
 PROJECT_TOML = "orchestrate.toml"
@@ -219,14 +260,14 @@ ReadProject = Callable[[str], bytes | None]
 
 
 class Loaded(Struct, frozen=True):
-    """The settings, and for each dotted key that some layer set, the layer that won."""
+    """The effective settings, and for each dotted key that is set, the layer it comes from."""
 
     settings: Settings
     layers: dict[str, str]
     warnings: tuple[str, ...] = ()
 
     def rows(self) -> list[tuple[str, object, str]]:
-        """Every effective value with the layer it comes from."""
+        """Return every effective value with the layer it comes from."""
         found = [(_dotted(place), value) for place, value in leaves_of(self.settings)]
         return [(key, value, self.layers.get(key, "default")) for key, value in found]
 
@@ -238,7 +279,7 @@ def load_settings(
     flags: Mapping[str, object],
     read_project: ReadProject | None = None,
 ) -> Loaded:
-    """Join all layers. `read_project` reads the project's files from elsewhere than the working tree: from a commit."""
+    """Join all layers. `read_project` reads the project's files from a commit instead of the working tree."""
     reader = read_project or (lambda path: read_plain(root / path) if root else None)
     project, warnings = _project_layer(reader)
     layers = {
@@ -250,23 +291,21 @@ def load_settings(
     values = {place: value for layer in layers.values() for place, value in layer.items()}
     won = {_dotted(place): name for name, layer in layers.items() for place in layer}
     warnings += _retired(values, won)
-    early = tuple(
-        f"{key} is set ({won[key]}), but this version does not act on it yet." for key in won if _not_yet(key)
-    )
+    early = tuple(f"{key} is set ({won[key]}), but has no effect in this version." for key in won if _not_yet(key))
     return Loaded(msgspec.convert(_nested(values), Settings), won, warnings + early)
 
 
 def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
-    """Read `workspace.kind` as what takes its place, and say so."""
+    """Translate `workspace.kind` into `workspace.publish`; return the warnings."""
     kind, publish = ("workspace", "kind"), ("workspace", "publish")
     meant = {word: how for how, word in PUBLISH.items()}.get(str(values.get(kind)))
     if meant is None:
         return ()
     retired = "workspace.kind is retired: every mission has a worktree of its own"
     if publish in values:
-        return (f"{retired}, and workspace.publish says how work is published; take it out.",)
+        return (f"{retired}, and workspace.publish says how work is published; remove it.",)
     values[publish], won[_dotted(publish)] = meant, won[_dotted(kind)]
-    return (f"{retired}; say `workspace.publish: {meant}`.",)
+    return (f"{retired}; use `workspace.publish: {meant}`.",)
 
 
 def _not_yet(key: str) -> bool:
@@ -274,7 +313,7 @@ def _not_yet(key: str) -> bool:
 
 
 def leaves_of(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:
-    """Every single value of a settings tree; an open table without entries is a value itself."""
+    """Yield every single value of a settings tree; an open table without entries counts as a value."""
     if isinstance(value, Struct):
         inner: Mapping[str, object] = {name: getattr(value, name) for name in value.__struct_fields__}
     elif isinstance(value, dict) and value:
@@ -307,7 +346,7 @@ def _project_layer(read: ReadProject) -> tuple[Leaves, tuple[str, ...]]:
 
 
 def _environment_layer(env: Mapping[str, str]) -> Leaves:
-    """CAPSULE_A__B sets a.b. An empty variable counts as unset, as nearly everywhere."""
+    """Read CAPSULE_A__B as a.b; an empty variable counts as unset."""
     leaves: Leaves = {}
     for name in sorted(env):
         if name.startswith(ENV_PREFIX) and name not in NO_SETTINGS and env[name]:
@@ -317,7 +356,7 @@ def _environment_layer(env: Mapping[str, str]) -> Leaves:
 
 
 def _flag_layer(flags: Mapping[str, object]) -> Leaves:
-    """Flags by dotted key; None is a flag that was not given."""
+    """Read flags by dotted key; None is a flag that was not given."""
     given = {key: value for key, value in flags.items() if value is not None}
     leaves: Leaves = {}
     for key, value in given.items():
@@ -333,7 +372,7 @@ def _checked(data: object, source: str) -> Leaves:
 
 
 def _at(place: Place, value: object, source: str, *, as_text: bool) -> Leaves:
-    """One value at its place. A text is taken as it stands where text is wanted, else read as YAML."""
+    """Check one value at its place. Text is taken literally if text is wanted, else read as YAML."""
     kind: Any = Settings
     for depth, name in enumerate(place):
         kind = _below(kind, name, place[:depth], source)
@@ -348,8 +387,8 @@ def _walk(value: object, kind: Any, place: Place, source: str) -> Iterator[tuple
         return
     if value is not None and not isinstance(value, dict):
         raise SettingsError(
-            f"{source}: `{_dotted(place) or 'the file'}` is {_shown(value)}, and must be a table of keys.",
-            f"Keys that may stand there: {', '.join(_names(kind)) or 'any name'}.",
+            f"{source}: `{_dotted(place) or 'the file'}` is {_shown(value)}; it must be a table of keys.",
+            f"Allowed keys: {', '.join(_names(kind)) or 'any name'}.",
         )
     for name, inner in (value or {}).items():
         yield from _walk(inner, _below(kind, name, place, source), (*place, str(name)), source)
@@ -368,7 +407,7 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def _below(kind: Any, name: object, place: Place, source: str) -> Any:
-    """The type of what stands under this name, or an error that knows better."""
+    """Return the type of the value under this name, or raise an error that suggests a known name."""
     if get_origin(kind) is dict and isinstance(name, str):
         return get_args(kind)[1]
     found = {field.name: field.type for field in msgspec.structs.fields(kind)} if _is_section(kind) else {}
@@ -378,7 +417,7 @@ def _below(kind: Any, name: object, place: Place, source: str) -> Any:
 
 
 def _advice(name: str, place: Place) -> str:
-    """Where an unknown key was meant to be: the same key elsewhere, else the most similar, else all there are."""
+    """Suggest a key for an unknown one: the same key elsewhere, else the most similar, else all known ones."""
     known = list(_table(Settings))
     elsewhere = [_dotted(key) for key in known if key[-1] == name]
     if elsewhere:
@@ -392,7 +431,7 @@ def _advice(name: str, place: Place) -> str:
 
 
 def _table(kind: Any, place: Place = ()) -> Iterator[Place]:
-    """The place of every key there is; `<name>` stands for any name."""
+    """Yield the place of every key; `<name>` stands for any name."""
     if place:
         yield place
     if get_origin(kind) is dict and _is_section(get_args(kind)[1]):
@@ -416,8 +455,8 @@ def _converted(value: object, kind: Any, place: Place, source: str) -> object:
         choices = [choice for choice in _choices(kind) if isinstance(value, str)]
         near = nearest(str(value), choices)
         raise SettingsError(
-            f"{source}: `{_dotted(place)}` is {_shown(value)}, and must be {_wanted(kind)}.",
-            f"Did you mean `{near[0]}`?" if near else "Mend the value; `capsule config` shows what is in force.",
+            f"{source}: `{_dotted(place)}` is {_shown(value)}; it must be {_wanted(kind)}.",
+            f"Did you mean `{near[0]}`?" if near else "Fix the value; `capsule config` shows the effective settings.",
         ) from None
 
 
@@ -425,7 +464,7 @@ _PLAIN_WORDS = {str: "text", bool: "true or false", Texts: "a list of texts", ty
 
 
 def _wanted(kind: Any) -> str:
-    """What a value may be, for people."""
+    """Describe the allowed values to people."""
     if get_origin(kind) is Annotated:
         return next(str(meta.description) for meta in get_args(kind) if isinstance(meta, Meta))
     if get_origin(kind) is Literal:

@@ -57,6 +57,7 @@ def killed(project: BacklogProject, done: Path, *words: str, **env: str) -> None
     assert done.exists()
 
 
+@pytest.mark.promise("attacks.planted")
 @pytest.mark.parametrize("batch", ["settings", "attributes", "hooks", "refs", "index flags", "locks", "our own files"])
 def test_an_agent_that_stays_in_its_place_changes_no_byte_of_the_users_git(
     a_backlog: BacklogProject, evil: Evil, level: dict[str, str], batch: str
@@ -73,6 +74,7 @@ def test_an_agent_that_stays_in_its_place_changes_no_byte_of_the_users_git(
     a_backlog.fsck()
 
 
+@pytest.mark.promise("attacks.planted")
 @pytest.mark.parametrize("batch", ["settings", "attributes", "hooks", "pipes", "our own files"])
 def test_without_a_sandbox_one_that_leaves_it_is_parked(a_backlog: BacklogProject, evil: Evil, batch: str) -> None:
     a_backlog.hold(TWO[0])
@@ -86,6 +88,7 @@ def test_without_a_sandbox_one_that_leaves_it_is_parked(a_backlog: BacklogProjec
     assert evil.have_run() == {}
 
 
+@pytest.mark.promise("attacks.forged")
 def test_what_is_not_its_work_is_dropped_and_told_in_one_line(a_backlog: BacklogProject, level: dict[str, str]) -> None:
     a_backlog.hold(*TWO)
     a_backlog.write("changes/WRK-002_another/WRK-002_another_PRD.md", "theirs\n")
@@ -107,6 +110,7 @@ def test_what_is_not_its_work_is_dropped_and_told_in_one_line(a_backlog: Backlog
     assert len(told) == 1, answer
 
 
+@pytest.mark.promise("attacks.unfit")
 @pytest.mark.parametrize("bad", [{"write": {"key.pem": KEY}}, {"run": ["ln -s /etc out"]}], ids=["a key", "a link out"])
 def test_what_must_not_be_merged_is_not_committed_either(a_backlog: BacklogProject, bad: dict[str, Any]) -> None:
     a_backlog.hold(TWO[0])
@@ -130,6 +134,7 @@ def another() -> Script:
     return script
 
 
+@pytest.mark.promise("attacks.forged")
 def test_a_forged_done_is_believed_by_no_later_run(a_backlog: BacklogProject, level: dict[str, str]) -> None:
     """The run is killed; the next ones archive nothing that no agent has worked on."""
     a_backlog.hold(*TWO)
@@ -150,6 +155,7 @@ def test_a_forged_done_is_believed_by_no_later_run(a_backlog: BacklogProject, le
     assert a_backlog.spawns("WRK-002") == len(agents), "a small item skips idea-research, and nothing else"
 
 
+@pytest.mark.promise("attacks.locks-and-moves")
 def test_a_killed_run_with_dirty_files_and_a_higher_item_in_progress_goes_on(
     a_backlog: BacklogProject, level: dict[str, str]
 ) -> None:
@@ -186,6 +192,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.promise("attacks.nested")
 def test_capsule_inside_a_phase_changes_nothing_of_its_own_repository(
     a_backlog: BacklogProject, level: dict[str, str]
 ) -> None:

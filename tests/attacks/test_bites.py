@@ -41,6 +41,7 @@ def attack(project: Project, evil: Evil, planted: Attack) -> Path:
     return worktree
 
 
+@pytest.mark.promise("attacks.bite")
 @pytest.mark.parametrize("planted", [a for a in ALL if a not in OURS and not a.harm], ids=lambda a: a.name)
 def test_with_plain_git_the_planted_program_runs(a_project: Project, evil: Evil, planted: Attack) -> None:
     worktree = attack(a_project, evil, planted)
@@ -49,6 +50,7 @@ def test_with_plain_git_the_planted_program_runs(a_project: Project, evil: Evil,
     assert evil.have_run(), "this attack does not bite"
 
 
+@pytest.mark.promise("attacks.bite")
 @pytest.mark.parametrize("planted", [a for a in ALL if a not in OURS and a.harm], ids=lambda a: a.name)
 def test_with_plain_git_the_repository_is_bent(a_project: Project, evil: Evil, planted: Attack) -> None:
     attack(a_project, evil, planted)
@@ -62,6 +64,7 @@ def test_with_plain_git_a_bare_repository_runs_for_whoever_goes_there(a_project:
     assert evil.have_run()
 
 
+@pytest.mark.promise("attacks.bite")
 def test_with_plain_git_main_holds_what_nobody_looked_at(a_project: Project, evil: Evil) -> None:
     content = (CONTENT[name] for name in ("a secret", "a link out", "a repository inside"))
     worktree = attack(a_project, evil, Attack("content", "\n".join(content)))

@@ -14,6 +14,7 @@ from .attacks import LOCKS, Attack
 from .conftest import LEAVING, Evil, plain_git
 
 
+@pytest.mark.promise("attacks.locks-and-moves")
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
 def test_a_planted_lock_is_removed_and_told_and_the_mission_merges(
     a_project: Project, evil: Evil, lock: Attack
@@ -41,6 +42,7 @@ def assert_goes_on(project: Project, level: dict[str, str]) -> None:
     project.fsck()
 
 
+@pytest.mark.promise("attacks.locks-and-moves")
 def test_a_halted_mission_goes_on_in_a_repository_that_was_moved(a_project: Project, level: dict[str, str]) -> None:
     a_project.play(honest(execute=[said("ERROR", "the disk is full")]))
     assert a_project.run(**level).code == 2
@@ -49,6 +51,7 @@ def test_a_halted_mission_goes_on_in_a_repository_that_was_moved(a_project: Proj
     assert_goes_on(a_project, level)
 
 
+@pytest.mark.promise("attacks.locks-and-moves")
 def test_a_killed_mission_goes_on_in_a_repository_that_was_moved(a_project: Project, level: dict[str, str]) -> None:
     a_project.play(honest(execute=[said("PASS", run=["touch .capsule/done; sleep 60"])]))
     with a_project.running(**level) as process:

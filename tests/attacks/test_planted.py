@@ -50,10 +50,12 @@ def undisturbed(_prepared: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     return {name: after[name] for name in differing(before, after)}
 
 
+@pytest.mark.promise("attacks.planted")
 def test_there_are_at_least_45_attacks_each_with_a_name() -> None:
     assert len({attack.name for attack in ALL}) == len(ALL) >= 45
 
 
+@pytest.mark.promise("attacks.planted")
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize(
     ("variant", "level"),
@@ -81,6 +83,7 @@ def test_an_attack_changes_no_byte_of_the_users_git_and_the_mission_merges(
     a_project.fsck()
 
 
+@pytest.mark.promise("attacks.planted")
 @pytest.mark.parametrize("batch", BATCHES)
 def test_without_a_sandbox_what_was_planted_outside_of_the_place_never_runs_and_is_told(
     a_project: Project, evil: Evil, batch: str

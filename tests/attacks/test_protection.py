@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from signal import Signals
 
+import pytest
+
 from tests.costs import LONG, eventually
 
 from ..commands.conftest import COMMIT, ITEM, Project, Said, honest, said
@@ -45,6 +47,7 @@ def test_a_commit_that_may_be_the_users_stays_and_is_noted(a_project: Project, e
     assert a_project.answer() == "42"
 
 
+@pytest.mark.promise("attacks.planted")
 def test_tests_that_attack_are_no_better(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     """They are an agent's code, and run where claims are checked."""
     before, main = steering(a_project), a_project.head("main")
@@ -57,6 +60,7 @@ def test_tests_that_attack_are_no_better(a_project: Project, evil: Evil, level: 
     assert_harmless(a_project, evil, before, main)
 
 
+@pytest.mark.promise("attacks.planted")
 def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_project: Project, evil: Evil) -> None:
     """The user commits something at the last moment, so the tests run once more, on the merge result."""
     before, main = steering(a_project), a_project.head("main")
@@ -73,6 +77,7 @@ def test_tests_that_attack_only_what_is_about_to_be_merged_stop_the_merge(a_proj
     assert evil.have_run() == {}
 
 
+@pytest.mark.promise("attacks.unfit")
 def test_what_must_not_be_merged_is_sent_back(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     """By name, and never with the secret in the words."""
     before, main = steering(a_project), a_project.head("main")
@@ -90,6 +95,7 @@ def test_what_must_not_be_merged_is_sent_back(a_project: Project, evil: Evil, le
     assert_harmless(a_project, evil, before, main)
 
 
+@pytest.mark.promise("attacks.unfit")
 def test_a_secret_in_an_earlier_commit_is_not_merged_with_its_history(
     a_project: Project, evil: Evil, level: dict[str, str]
 ) -> None:
@@ -107,6 +113,7 @@ def test_a_secret_in_an_earlier_commit_is_not_merged_with_its_history(
     assert SECRET not in a_project.git("log", "-p", "main")
 
 
+@pytest.mark.promise("attacks.unfit")
 def test_a_repository_inside_the_worktree_is_not_entered(a_project: Project, evil: Evil, level: dict[str, str]) -> None:
     before, main = steering(a_project), a_project.head("main")
     answer = attacked(a_project, evil, Attack("inside", CONTENT["a repository inside"]), **level)
@@ -151,6 +158,7 @@ def cut_short(project: Project, evil: Evil, done: Path, signal: Signals) -> None
     project.play(honest())
 
 
+@pytest.mark.promise("attacks.killed")
 def test_a_killed_mission_leaves_its_agents_plants_to_the_next_start(
     a_project: Project, evil: Evil, tmp_path: Path
 ) -> None:
@@ -169,6 +177,7 @@ def test_a_killed_mission_leaves_its_agents_plants_to_the_next_start(
     assert evil.have_run() == {}
 
 
+@pytest.mark.promise("attacks.killed")
 def test_a_mission_that_is_stopped_is_quarantined_all_the_same(a_project: Project, evil: Evil, tmp_path: Path) -> None:
     before = steering(a_project)
     cut_short(a_project, evil, tmp_path / "done", Signals.SIGINT)
@@ -177,6 +186,7 @@ def test_a_mission_that_is_stopped_is_quarantined_all_the_same(a_project: Projec
     assert evil.have_run() == {}
 
 
+@pytest.mark.promise("attacks.planted")
 def test_tests_that_are_stopped_before_the_merge_leave_no_plant(a_project: Project, evil: Evil, tmp_path: Path) -> None:
     before, sign = steering(a_project), tmp_path / "planted"
     lines = "\n".join(evil.scripts(a_project.path, (*SETTINGS, *PROGRAMS, *OURS), LEAVING))

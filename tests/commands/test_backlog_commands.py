@@ -67,6 +67,7 @@ def _last(project: BacklogProject, kind: type[Event]) -> Any:
 # ---- add
 
 
+@pytest.mark.promise("004-commands.add", "004-follow-ups.times")
 def test_add_adds_to_the_backlog_and_prints_confirmation(a_backlog: BacklogProject) -> None:
     answer = a_backlog.capsule("add", "Test item")
     assert answer == (0, "WRK-001  Test item\n", "")
@@ -111,6 +112,7 @@ def test_any_title_reads_back_as_it_was_typed(a_backlog: BacklogProject) -> None
         assert a_backlog.item(f"WRK-{number:03}").title == title
 
 
+@pytest.mark.promise("004-follow-ups.levels")
 @pytest.mark.parametrize(
     ("words", "code", "cause", "what_next"),
     [
@@ -196,6 +198,7 @@ def test_every_change_can_be_left_uncommitted(a_backlog: BacklogProject, verb: s
     assert "BACKLOG.yaml" in a_backlog.status()
 
 
+@pytest.mark.promise("backlog.user-file")
 def test_an_edit_changes_only_the_lines_it_must(a_backlog: BacklogProject) -> None:
     a_backlog.hold({"status": "scoped", "phase": "prd", "updated": STAMP})
     a_backlog.backlog.write_text("# my notes\n" + a_backlog.backlog.read_text())
@@ -207,6 +210,7 @@ def test_an_edit_changes_only_the_lines_it_must(a_backlog: BacklogProject) -> No
 # ---- advance
 
 
+@pytest.mark.promise("004-commands.advance-unblock")
 @pytest.mark.parametrize(
     ("status", "phase", "then"),
     [
@@ -229,6 +233,7 @@ def test_advance_moves_one_step(a_backlog: BacklogProject, status: str, phase: s
     assert RFC_3339.fullmatch(item.updated)
 
 
+@pytest.mark.promise("004-file.skipping")
 def test_advance_to_a_phase_with_the_documents_of_those_skipped(a_backlog: BacklogProject) -> None:
     a_backlog.hold({"status": "in_progress", "phase": "prd"})
     a_backlog.documents(*PLANNED)
@@ -237,6 +242,7 @@ def test_advance_to_a_phase_with_the_documents_of_those_skipped(a_backlog: Backl
     assert a_backlog.subjects()[-1] == "[WRK-001][ADVANCE] prd -> build"
 
 
+@pytest.mark.promise("004-file.skipping")
 @pytest.mark.parametrize(("kinds", "text"), [(("PRD", "DESIGN"), "written\n"), (("PRD", "TECH_RESEARCH"), " \n")])
 def test_advance_to_a_phase_without_them_fails(a_backlog: BacklogProject, kinds: tuple[str, ...], text: str) -> None:
     a_backlog.hold({"status": "in_progress", "phase": "research"})
@@ -297,6 +303,7 @@ def test_a_refused_move_changes_nothing(
 # ---- unblock, approve
 
 
+@pytest.mark.promise("004-file.moves")
 @pytest.mark.parametrize("status", ["new", "researching", "scoped", "ready", "in_progress"])
 def test_unblock_restores_exactly_the_status_it_was_blocked_from(a_backlog: BacklogProject, status: str) -> None:
     a_backlog.hold(blocked(blocked_from_status=status, phase="design"))
@@ -308,6 +315,7 @@ def test_unblock_restores_exactly_the_status_it_was_blocked_from(a_backlog: Back
     assert not [name for name in a_backlog.fields() if name.startswith("blocked")]
 
 
+@pytest.mark.promise("004-commands.advance-unblock")
 def test_unblock_is_committed_with_what_was_said(a_backlog: BacklogProject) -> None:
     a_backlog.hold(blocked(), blocked())
     a_backlog.say("unblock", "WRK-001", "--notes=The blue one")
@@ -363,6 +371,7 @@ def test_what_is_not_blocked_cannot_be_unblocked(a_backlog: BacklogProject, verb
 # ---- complete, close
 
 
+@pytest.mark.promise("004-file.archive")
 @pytest.mark.parametrize("item", [{}, blocked(), {"status": "in_progress", "phase": "prd"}, {"status": "done"}])
 def test_complete_archives_from_any_status(a_backlog: BacklogProject, item: dict[str, Any]) -> None:
     a_backlog.hold(item)
@@ -402,6 +411,7 @@ def test_what_was_archived_cannot_be_archived_again(a_backlog: BacklogProject) -
 # ---- missions
 
 
+@pytest.mark.promise("backlog.moved-by-hand")
 def test_a_move_by_hand_is_told_to_the_mission(an_interrupted_mission: BacklogProject) -> None:
     project = an_interrupted_mission
     assert project.say("advance", "WRK-001", "--to=prd").code == 0
@@ -432,6 +442,7 @@ def test_archiving_ends_the_mission(an_interrupted_mission: BacklogProject, word
     assert _last(project, Abandoned).how == how
 
 
+@pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize("words", MOVERS, ids=lambda words: words[0])
 def test_an_item_whose_mission_runs_is_left_alone(
     an_interrupted_mission: BacklogProject, words: tuple[str, ...]
@@ -549,6 +560,7 @@ def test_explain_as_json_and_of_nothing(a_backlog: BacklogProject) -> None:
 # ---- for all of them
 
 
+@pytest.mark.promise("004-follow-ups.typed-errors")
 @pytest.mark.parametrize("words", [*MOVERS, ("explain",)], ids=lambda words: words[0])
 def test_an_unknown_id_is_named_with_the_nearest(a_backlog: BacklogProject, words: tuple[str, ...]) -> None:
     a_backlog.hold({"id": "APP-1x"}, last_id=1)
@@ -590,12 +602,14 @@ def _parse(verb: str, words: list[str]) -> argparse.Namespace:
     return parse(verb, import_module(f"capsule.commands.{VERBS[verb].module}"), words)
 
 
+@pytest.mark.promise("004-commands.arguments", "004-follow-ups.command-tests")
 @pytest.mark.parametrize(("verb", "words", "expected"), PARSED)
 def test_each_subcommand_parses_its_arguments(verb: str, words: list[str], expected: dict[str, Any]) -> None:
     parsed = vars(_parse(verb, words))
     assert {name: parsed[name] for name in expected} == expected
 
 
+@pytest.mark.promise("004-commands.arguments")
 @pytest.mark.parametrize("verb", ["add", "advance", "unblock", "approve", "complete", "close"])
 def test_each_subcommand_says_what_is_missing(verb: str) -> None:
     with pytest.raises(UsageError, match="The following arguments are required: ") as refused:
@@ -603,6 +617,7 @@ def test_each_subcommand_says_what_is_missing(verb: str) -> None:
     assert refused.value.exit_code == 2
 
 
+@pytest.mark.promise("004-commands.arguments")
 @pytest.mark.parametrize(
     "verb", ["init", "add", "status", "explain", "advance", "unblock", "approve", "complete", "close"]
 )
@@ -612,6 +627,7 @@ def test_each_subcommand_refuses_what_it_does_not_know(verb: str) -> None:
         _parse(verb, [*needed, "--nonsense"])
 
 
+@pytest.mark.promise("004-commands.advance-unblock")
 def test_init_add_status_advance_and_unblock_work_in_a_row(a_backlog: BacklogProject) -> None:
     """The whole of a first morning, by the real program."""
     assert a_backlog.capsule("add", "Sort the list", "--impact=high").out == "WRK-001  Sort the list\n"

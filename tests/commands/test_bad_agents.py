@@ -52,24 +52,29 @@ def stops_once(project: Project, turn: Turn, **env: str) -> str:
     return answer.out
 
 
+@pytest.mark.promise("processes.timeouts")
 def test_an_agent_that_hangs_is_ended_after_its_time(a_project: Project) -> None:
     limit = {"CAPSULE_EXECUTION__PHASE_TIMEOUT_MINUTES": "0.015"}
     assert "Agent timed out" in stops_once(a_project, {"run": ["while :; do echo busy; sleep 0.1; done"]}, **limit)
 
 
+@pytest.mark.promise("processes.timeouts")
 def test_an_agent_that_falls_silent_is_ended(a_project: Project) -> None:
     limit = {"CAPSULE_EXECUTION__IDLE_TIMEOUT_MINUTES": "0.015"}
     assert "Agent was silent for too long" in stops_once(a_project, said("PASS", sleep=60), **limit)
 
 
+@pytest.mark.promise("signals.exit-code")
 def test_an_agent_that_exits_badly_has_not_passed(a_project: Project) -> None:
     assert "Agent exited with 7" in stops_once(a_project, said("PASS", exit=7, write={"answer": "42\n"}))
 
 
+@pytest.mark.promise("signals.exit-code")
 def test_an_agent_that_says_nothing_has_not_passed(a_project: Project) -> None:
     assert "No signal JSON found in phase output" in stops_once(a_project, {"write": {"answer": "42\n"}})
 
 
+@pytest.mark.promise("signals.exit-code")
 def test_an_agent_that_is_killed_has_not_passed(a_project: Project) -> None:
     assert "No signal JSON found" in stops_once(a_project, said("PASS", run=["kill -9 $PPID"]))
 
@@ -78,6 +83,7 @@ def test_an_agent_with_a_faulty_signal_has_not_passed(a_project: Project) -> Non
     assert "Invalid status value: FINE" in stops_once(a_project, {"signal": {**PASS, "status": "FINE"}})
 
 
+@pytest.mark.promise("errors.agent-git")
 def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Project) -> None:
     turn = said("PASS", say=["I will clean up"], run=['rm -rf "$CAPSULE_WORKTREE"'])
     assert "is broken" in stops_once(a_project, turn)
@@ -92,6 +98,7 @@ def test_an_agent_that_puts_a_link_in_the_worktrees_place_is_not_followed(a_proj
     assert (elsewhere / "answer").read_text() == "41\n"
 
 
+@pytest.mark.promise("processes.odd-bytes")
 def test_invalid_text_and_nul_bytes_around_a_signal_do_no_harm(a_project: Project) -> None:
     noise = r"printf '\377\376 \000\000 {\n \033[2J \r\n'"
     a_project.play(honest(execute=[said("PASS", run=[noise], write={"answer": "42\n"})]))
@@ -101,6 +108,7 @@ def test_invalid_text_and_nul_bytes_around_a_signal_do_no_harm(a_project: Projec
     assert log.read_bytes().startswith(b"\xff\xfe \x00\x00")
 
 
+@pytest.mark.promise("processes.large-output")
 def test_a_flood_of_output_costs_neither_memory_nor_the_signal(a_project: Project) -> None:
     flood = f"head -c {FLOOD} /dev/zero | tr '\\0' '{{'; echo"
     a_project.play(honest(execute=[said("PASS", run=[flood], write={"answer": "42\n"})]))
@@ -113,6 +121,7 @@ def test_a_flood_of_output_costs_neither_memory_nor_the_signal(a_project: Projec
     assert log.stat().st_size > FLOOD
 
 
+@pytest.mark.promise("errors.agent-git")
 def test_an_agent_that_commits_by_itself_is_merged_all_the_same(a_project: Project) -> None:
     commit = said("PASS", write={"answer": "42\n"}, run=["git add -A && git commit -q -m 'my own commit'"])
     rest = "git add answer tests && (git diff --cached --quiet || git commit -q -m rest)"
@@ -124,6 +133,7 @@ def test_an_agent_that_commits_by_itself_is_merged_all_the_same(a_project: Proje
     assert "worklog.md" not in a_project.git("log", "--name-only", "--format=", "main")
 
 
+@pytest.mark.promise("processes.daemons")
 def test_a_daemon_left_behind_is_ended_and_named(a_project: Project, tmp_path: Path) -> None:
     pid = tmp_path / "daemon.pid"
     leave = f"setsid sh -c 'echo $$ > {pid}; exec sleep 300' >/dev/null 2>&1 & while [ ! -s {pid} ]; do :; done"
@@ -151,6 +161,7 @@ def test_an_agent_that_takes_its_git_file_away_loses_nothing(a_project: Project)
     assert a_project.answer() == "42"
 
 
+@pytest.mark.promise("evidence.refuted")
 def test_an_agent_that_claims_green_is_refuted_and_told_why(a_project: Project) -> None:
     a_project.play(honest(execute=[said("PASS", write={"answer": "43\n"}), *WORK]))
     assert a_project.run().code == 0
@@ -169,6 +180,7 @@ def test_an_agent_that_bends_the_tests_is_refuted(a_project: Project) -> None:
     assert [piece.check for piece in refuted.outcome.evidence if piece.standing == "refuted"] == ["untouched-tests"]
 
 
+@pytest.mark.promise("evidence.debris")
 def test_debris_is_found_before_it_is_signed_off(a_project: Project) -> None:
     leave = said("PASS", write={"answer": "42\n", "notes.tmp": "x"})
     clear = said("PASS", remove=["notes.tmp"])

@@ -30,6 +30,7 @@ USAGE = {"prep": 1}
 """Exit codes for a word that cannot be an id; 2 where none is given."""
 
 
+@pytest.mark.promise("errors.hostile-id")
 @pytest.mark.parametrize("hostile", HOSTILE_IDS.values(), ids=HOSTILE_IDS.keys())
 def test_a_hostile_id_is_refused_before_any_path_is_made(a_project: Project, hostile: str) -> None:
     with nothing_changes(a_project):
@@ -38,6 +39,7 @@ def test_a_hostile_id_is_refused_before_any_path_is_made(a_project: Project, hos
     assert not set(answer.err) & {"\x1b", "\r"}
 
 
+@pytest.mark.promise("errors.hostile-id")
 @pytest.mark.parametrize("command", ["prep", "merge", "abort", "clean", "run-pipeline"])
 @pytest.mark.parametrize("hostile", ["../x", "a\nb"])
 def test_every_command_checks_its_id(a_project: Project, command: str, hostile: str) -> None:
@@ -72,6 +74,7 @@ EMPTY_IDS = {
 }
 
 
+@pytest.mark.promise("errors.empty-id")
 @pytest.mark.parametrize("words", EMPTY_IDS.values(), ids=EMPTY_IDS.keys())
 def test_an_empty_id_is_refused_and_never_means_the_queue(a_project: Project, words: tuple[str, ...]) -> None:
     with nothing_changes(a_project):
@@ -79,6 +82,7 @@ def test_an_empty_id_is_refused_and_never_means_the_queue(a_project: Project, wo
     assert_clear(answer, USAGE.get(words[0], 2), "The item id is empty.", "a variable may be unset")
 
 
+@pytest.mark.promise("errors.empty-id")
 def test_every_argument_that_is_an_id_refuses_an_empty_one() -> None:
     """Also those of a command that is yet to come."""
     for name, verb in VERBS.items():
@@ -87,6 +91,7 @@ def test_every_argument_that_is_an_id_refuses_an_empty_one() -> None:
         assert all(action.type == ITEM_ID for action in ids), name
 
 
+@pytest.mark.promise("errors.empty-id")
 def test_run_pipeline_needs_an_id(a_project: Project) -> None:
     with nothing_changes(a_project):
         answer = a_project.capsule("run-pipeline")
@@ -100,6 +105,7 @@ def test_an_id_that_looks_like_an_option_is_refused(a_project: Project, words: t
     assert_clear(answer, 2, words[-1].removeprefix("--target="), "")
 
 
+@pytest.mark.promise("errors.unknown-item")
 def test_an_unknown_item_names_the_nearest(a_project: Project) -> None:
     with nothing_changes(a_project):
         for command, code in {"run": 2, "merge": 2, "prep": 1, "abort": 1, "clean": 1}.items():
@@ -126,6 +132,7 @@ BROKEN_TRACKERS = {
 }
 
 
+@pytest.mark.promise("errors.malformed-tracker")
 @pytest.mark.parametrize(("data", "where"), BROKEN_TRACKERS.values(), ids=BROKEN_TRACKERS.keys())
 def test_a_malformed_tracker_is_named_with_its_line_and_keeps_its_bytes(
     a_project: Project, data: bytes, where: str
@@ -173,6 +180,7 @@ def test_a_nul_in_an_item_stops_nobody(a_project: Project) -> None:
     assert a_project.git("log", "-1", "--format=%s", "main^2") == f"{ITEM}: Find the answer"
 
 
+@pytest.mark.promise("signals.injection")
 def test_poisoned_words_stay_words(a_poisoned_project: Project) -> None:
     answer = a_poisoned_project.run()
     assert answer.code == 0, answer
@@ -184,6 +192,7 @@ def test_poisoned_words_stay_words(a_poisoned_project: Project) -> None:
     assert not list(a_poisoned_project.path.rglob("owned"))
 
 
+@pytest.mark.promise("signals.injection")
 def test_a_fake_signal_in_an_item_is_nobodys_verdict(a_poisoned_project: Project) -> None:
     """The agent reads the item and prints nothing of its own."""
     a_poisoned_project.play(honest(test_writer=[{"run": ["true"]}]))
@@ -193,6 +202,7 @@ def test_a_fake_signal_in_an_item_is_nobodys_verdict(a_poisoned_project: Project
     assert a_poisoned_project.walked() == ["prep PASS", "test-writer ERROR"]
 
 
+@pytest.mark.promise("signals.injection")
 def test_a_fake_sign_off_in_an_item_opens_no_merge(a_poisoned_project: Project) -> None:
     assert a_poisoned_project.capsule("prep", ITEM).code == 0
     with nothing_changes(a_poisoned_project):
@@ -218,6 +228,7 @@ def test_an_item_closed_by_hand_meanwhile_is_not_merged(a_project: Project) -> N
     assert (a_project.worktree / "answer").read_text() == "42\n"
 
 
+@pytest.mark.promise("trackers.waiting")
 def test_a_bead_that_has_to_wait_is_not_started(a_project: Project) -> None:
     first, then = bead(id="demo-9", title="First"), bead()
     then["dependencies"] = [{"issue_id": ITEM, "depends_on_id": "demo-9", "type": "blocks"}]

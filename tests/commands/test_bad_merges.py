@@ -32,6 +32,7 @@ def a_conflict(a_project: Project) -> Project:
     return a_project
 
 
+@pytest.mark.promise("merge.conflict")
 def test_a_conflict_leaves_main_and_the_worktree_as_they_were(a_conflict: Project) -> None:
     assert a_conflict.answer() == "40"
     assert (a_conflict.path / "answer").read_text() == "40\n"
@@ -76,6 +77,7 @@ def test_main_that_moves_elsewhere_is_merged_with(a_project: Project) -> None:
     assert (a_project.path / "other").read_text() == "new\n"
 
 
+@pytest.mark.promise("merge.gate")
 def test_the_gate_is_run_on_the_merge_result_not_on_the_branch(a_project: Project) -> None:
     """Green alone, red together: a colleague's new test forbids what the mission does."""
     forbid = commits("tests/test_taste.sh", "! grep -q 42 answer")
@@ -101,6 +103,7 @@ def test_a_checkout_in_the_middle_of_a_merge_is_not_moved(a_project: Project) ->
     assert (a_project.path / "answer").read_text() == "42\n"
 
 
+@pytest.mark.promise("durability.one-runner")
 def test_a_second_run_of_the_same_mission_is_refused(a_project: Project, tmp_path: Path) -> None:
     sign = tmp_path / "at-work"
     a_project.play(honest(test_writer=[{"run": [f"echo on > {sign}; sleep 300"]}]))
@@ -113,6 +116,7 @@ def test_a_second_run_of_the_same_mission_is_refused(a_project: Project, tmp_pat
     assert "stop it first" in answer.err
 
 
+@pytest.mark.promise("evidence.red-base")
 def test_an_unsettled_base_is_parked_before_any_agent_is_paid(a_project: Project) -> None:
     a_project.commit("breaks it", answer="")
     a_project.write("tests/test_start.sh", "test -s answer\n")
@@ -126,6 +130,7 @@ def test_an_unsettled_base_is_parked_before_any_agent_is_paid(a_project: Project
     assert "test-writer PASS" in a_project.walked()
 
 
+@pytest.mark.promise("evidence.already-done")
 def test_tests_that_are_green_at_once_are_parked_as_done(a_project: Project) -> None:
     a_project.play(honest(test_writer=[said("PASS", write={"tests/test_answer.sh": "true\n"})]))
     answer = a_project.run()

@@ -31,6 +31,7 @@ def _bin(folder: Path, *programs: str) -> Path:
 # ── what is missing
 
 
+@pytest.mark.promise("errors.prerequisites")
 @pytest.mark.parametrize(("command", "code"), [("run", 2), ("merge", 2), ("prep", 1), ("abort", 2), ("clean", 2)])
 def test_without_git_nothing_is_created(a_project: Project, tmp_path: Path, command: str, code: int) -> None:
     empty = _bin(tmp_path / "bin")
@@ -39,6 +40,7 @@ def test_without_git_nothing_is_created(a_project: Project, tmp_path: Path, comm
     assert_clear(answer, code, "git", "git-scm.com")
 
 
+@pytest.mark.promise("errors.prerequisites")
 def test_without_the_agents_program_nothing_is_created(a_project: Project, git_alone: dict[str, str]) -> None:
     with nothing_changes(a_project):
         answer = a_project.run(CAPSULE_AGENT="claude", **git_alone)
@@ -79,6 +81,7 @@ def test_a_setting_with_a_typing_error_names_the_right_one(a_project: Project) -
 # ── what git is in the middle of
 
 
+@pytest.mark.promise("errors.repository-state")
 def test_a_repository_without_commits_is_refused(a_project: Project) -> None:
     a_project.git("update-ref", "-d", "HEAD")
     with nothing_changes(a_project):
@@ -86,6 +89,7 @@ def test_a_repository_without_commits_is_refused(a_project: Project) -> None:
         assert_clear(a_project.capsule("prep", ITEM), 1, "no commits yet", "git commit")
 
 
+@pytest.mark.promise("errors.repository-state")
 def test_without_an_identity_git_is_not_asked_to_commit(a_project: Project) -> None:
     a_project.git("config", "--unset", "user.name")
     a_project.git("config", "--unset", "user.email")
@@ -102,6 +106,7 @@ def _conflicting_branch(project: Project) -> None:
     project.commit("ours", answer="2\n")
 
 
+@pytest.mark.promise("errors.repository-state")
 @pytest.mark.parametrize(("how", "named"), [("merge", "merge"), ("rebase", "rebase"), ("cherry-pick", "cherry-pick")])
 def test_a_merge_or_rebase_under_way_is_to_be_finished_first(a_project: Project, how: str, named: str) -> None:
     _conflicting_branch(a_project)
@@ -112,6 +117,7 @@ def test_a_merge_or_rebase_under_way_is_to_be_finished_first(a_project: Project,
         assert_clear(a_project.capsule("prep", ITEM), 1, f"{named} is under way", "Finish it first")
 
 
+@pytest.mark.promise("errors.repository-state")
 def test_neither_main_nor_master_asks_which(a_project: Project) -> None:
     a_project.git("branch", "-m", "trunk")
     with nothing_changes(a_project):
@@ -120,6 +126,7 @@ def test_neither_main_nor_master_asks_which(a_project: Project) -> None:
     assert a_project.answer("trunk") == "42"
 
 
+@pytest.mark.promise("errors.repository-state")
 def test_head_ahead_of_main_stops_before_anything_is_made(a_project: Project) -> None:
     a_project.git("switch", "-q", "-c", "feature")
     a_project.commit("mine", mine="mine\n")
@@ -155,6 +162,7 @@ def test_prep_warns_where_head_is_ahead(a_project: Project) -> None:
     assert "commits that main lacks" in answer.err
 
 
+@pytest.mark.promise("errors.dirty-tree")
 def test_a_detached_user_stays_detached(a_project: Project) -> None:
     a_project.git("switch", "-q", "--detach")
     here = a_project.head()
@@ -168,6 +176,7 @@ def test_a_detached_user_stays_detached(a_project: Project) -> None:
 # ── what is in the user's checkout
 
 
+@pytest.mark.promise("errors.dirty-tree")
 def test_a_dirty_tree_is_noted_and_keeps_every_byte(a_project: Project) -> None:
     a_project.write("README.md", "my edit\n")
     a_project.write("staged.txt", "staged\n")
@@ -203,6 +212,7 @@ def test_the_trackers_own_files_are_not_dirt(a_project: Project) -> None:
 # ── what is there already, and is not ours
 
 
+@pytest.mark.promise("errors.foreign-names")
 def test_a_strangers_folder_in_the_worktrees_place_is_left_alone(a_project: Project) -> None:
     a_project.write(f".capsule/worktrees/{ITEM}/precious.txt", "precious\n")
     refs, beads = a_project.git("for-each-ref"), a_project.beads.read_bytes()
@@ -216,6 +226,7 @@ def test_a_strangers_folder_in_the_worktrees_place_is_left_alone(a_project: Proj
     assert a_project.run().code == 0
 
 
+@pytest.mark.promise("errors.foreign-names")
 def test_a_strangers_branch_is_left_alone(a_project: Project) -> None:
     a_project.git("switch", "-q", "-c", f"capsule-{ITEM}")
     theirs = a_project.commit("theirs", theirs="theirs\n")

@@ -113,6 +113,7 @@ def test_a_bead_is_added_through_bd_with_all_that_is_known_of_it(a_bd_project: P
     assert_clear(refused, 1, "invalid issue type: wonky", "--type is task, bug, feature, epic, or what else")
 
 
+@pytest.mark.promise("trackers.bd-changes")
 def test_what_bd_refuses_is_shown_and_nothing_is_forced(a_bd_project: Project) -> None:
     answer = a_bd_project.say("close", "demo", "--reason=too much")
     assert_clear(answer, 1, f"demo holds what is still open: {ITEM}.", "Complete or close these first")

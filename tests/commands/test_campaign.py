@@ -76,6 +76,7 @@ def pottery(a_project: Project) -> Pottery:
     return a_project
 
 
+@pytest.mark.promise("campaigns.epic", "campaigns.progress")
 def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> None:
     """Whatever is checked out: the user's own branch stays as it is."""
     pottery.git("switch", "-q", "-c", "mine")
@@ -103,6 +104,7 @@ def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> Non
     assert pottery.say("run", "kiln").out == "kiln is done: all 2 items it holds are done.\n"
 
 
+@pytest.mark.promise("campaigns.on-failure")
 def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) -> None:
     pottery.plays(pot=FAILS)
     answer = pottery.say("run", "kiln")
@@ -123,6 +125,7 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     assert "open" not in {status for name, status in pottery.statuses().items() if name != "bare"}
 
 
+@pytest.mark.promise("campaigns.on-failure")
 def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     pottery.plays(pot=FAILS, sign=makes("sign", follow_ups=[{"title": "Fire it"}]))
     answer = pottery.say("run", "kiln", "--on-failure", "continue", env={"CAPSULE_CAMPAIGN__FILE_DISCOVERED": "true"})
@@ -231,6 +234,7 @@ def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:
     }
 
 
+@pytest.mark.promise("campaigns.containers")
 def test_a_feature_that_holds_nothing_is_one_mission(pottery: Pottery) -> None:
     pottery.beads.write_text(row("lone", "feature"))
     answer = pottery.say("run", "lone", "--dry-run")

@@ -90,6 +90,7 @@ def test_an_item_whose_budget_is_spent_is_set_aside_and_the_others_go_on(a_claud
     assert [project.spawns(f"WRK-00{n}") for n in (1, 2, 3)] == [1, 1, 1]
 
 
+@pytest.mark.promise("agents.usage-when-ended")
 def test_agents_that_are_ended_again_and_again_meet_their_budget(a_claude_that_never_ends: BacklogProject) -> None:
     project = a_claude_that_never_ends
     limits = {"CAPSULE_EXECUTION__PHASE_TIMEOUT_MINUTES": "0.05", "CAPSULE_BUDGET__RUN__TOKENS": "200"}
@@ -99,6 +100,7 @@ def test_agents_that_are_ended_again_and_again_meet_their_budget(a_claude_that_n
     assert project.spawns() == 2
 
 
+@pytest.mark.promise("agents.usage-when-ended")
 def test_what_an_agent_used_before_somebody_said_stop_is_in_the_journal(
     a_claude_that_never_ends: BacklogProject, tmp_path: Path
 ) -> None:

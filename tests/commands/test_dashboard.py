@@ -35,6 +35,7 @@ def dashboard(project: Project, *words: str, **env: str) -> Terminal:
 # ---- on a terminal
 
 
+@pytest.mark.promise("screens.elsewhere")
 def test_a_mission_that_runs_elsewhere_is_there_at_once_and_goes_on_when_the_dashboard_is_killed(
     a_held_project: Project,  # noqa: F811
 ) -> None:
@@ -123,6 +124,7 @@ def stop(project: Project) -> str:
     return answer.err or answer.out
 
 
+@pytest.mark.promise("screens.first-frame")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc what a process has used")
 def test_the_first_frame_takes_little_work(a_project: Project) -> None:
     """What a machine can do beside that is its own affair: 0.6 s is what a person is promised on an idle one."""
@@ -147,6 +149,7 @@ def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
     assert "merged into main as" in answer.out
 
 
+@pytest.mark.promise("screens.plain")
 def test_every_change_is_a_line_until_ctrl_c(a_halted_mission: Project) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "capsule", "dashboard", "--plain"],

@@ -61,6 +61,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     return play(folder / "it's here", COLUMNS="100", **bent)
 
 
+@pytest.mark.promise("commands.demo")
 def test_it_comes_out_as_promised_within_half_a_minute(played: Played) -> None:
     assert played.done.returncode == 0, played.done.stderr
     assert played.worked < 30
@@ -73,6 +74,7 @@ def test_the_readme_shows_what_it_prints(played: Played) -> None:
     assert pattern(f"...\n{shown}...\n").fullmatch(said), said
 
 
+@pytest.mark.promise("commands.demo-honest")
 def test_it_says_plainly_that_the_agent_is_scripted(played: Played) -> None:
     opening = played.done.stderr.splitlines()[:3]
     assert opening[0] == "The agent is scripted: it plays demo.script.yaml, it does not think."
@@ -80,6 +82,7 @@ def test_it_says_plainly_that_the_agent_is_scripted(played: Played) -> None:
     assert opening[2] == f"The project is {played.project}"
 
 
+@pytest.mark.promise("commands.demo")
 def test_main_holds_two_merges_and_nothing_of_the_pipeline(played: Played) -> None:
     assert played.git("log", "--merges", "--reverse", "--format=%s", "main").splitlines() == [
         "Merge demo-1.1.1: Validate email format",
@@ -99,6 +102,7 @@ def test_both_tasks_work_and_are_closed(played: Played) -> None:
     assert [bead["status"] for bead in beads] == ["open", "open", "closed", "closed"]
 
 
+@pytest.mark.promise("commands.demo")
 def test_the_two_lies_are_told_from_the_journal(played: Played) -> None:
     told = played.done.stdout.partition("Caught, by looking instead of believing:\n")[2].partition("\n\n")[0]
     assert told.count("said PASS") == 2
@@ -134,6 +138,7 @@ def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:
     ]
 
 
+@pytest.mark.promise("commands.demo-honest")
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
     """In a copy of the script the first agent gives up: nothing is caught, and the demo does not pretend otherwise."""
     source = tmp_path / "source"

@@ -81,6 +81,7 @@ def test_it_tells_of_nothing_that_its_reader_could_mend(played: Played) -> None:
     assert "retired" not in played.said
 
 
+@pytest.mark.promise("backlog.demo", "004-agents.scripted")
 def test_every_step_is_one_commit_and_the_refuted_one_is_none(played: Played) -> None:
     assert played.git("log", "--reverse", "--format=%s").splitlines() == list(COMMITS)
     assert played.git("status", "--porcelain") == ""
@@ -108,6 +109,7 @@ def test_the_lie_is_shown_with_what_was_seen(played: Played) -> None:
     ]
 
 
+@pytest.mark.promise("004-pipeline.progress")
 def test_what_is_typed_and_what_comes_of_it_stand_in_order(played: Played) -> None:
     """Also where both streams go to one file."""
     stations = [
@@ -153,6 +155,7 @@ def test_what_it_tells_to_look_at_is_there(played: Played) -> None:
     assert month.read_text().count("| archive | ") == 3
 
 
+@pytest.mark.promise("backlog.demo")
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
     """In a copy of the script the first item gets nowhere: the demo does not pretend otherwise."""
     other = play_another(tmp_path, ("result: PHASE_COMPLETE", "result: FAILED"))

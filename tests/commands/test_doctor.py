@@ -88,6 +88,7 @@ def test_every_door_and_file_is_named(healthy: Path, path_with_claude: str) -> N
     assert "scripted" in found["doors"]["found"]
 
 
+@pytest.mark.promise("commands.doctor")
 def test_a_missing_agent_is_exit_1_with_how_to_get_it(healthy: Path, path: str) -> None:
     done = doctor(healthy, PATH=path)
     assert done.returncode == 1
@@ -104,6 +105,7 @@ def test_only_the_agent_that_does_the_work_is_needed(healthy: Path, path: str) -
     assert doctor(healthy, **env).returncode == 0
 
 
+@pytest.mark.promise("sandbox.required")
 def test_the_level_of_the_sandbox_is_named(healthy: Path, path_with_claude: str) -> None:
     found = findings(healthy, PATH=path_with_claude, CAPSULE_SANDBOX="auto")["sandbox"]
     assert found["state"] == "warning"
@@ -136,6 +138,7 @@ def test_it_says_whether_installed_dependencies_get_a_layer(
     assert "layers" not in findings(healthy, PATH=path, CAPSULE_SANDBOX="off")
 
 
+@pytest.mark.promise("commands.doctor")
 def test_a_missing_git_is_named_and_the_rest_is_still_looked_at(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     found = findings(tmp_path, PATH=str(tmp_path / "empty"))

@@ -43,6 +43,7 @@ def salvaged(project: Project) -> str:
     return project.git("show", f"{ref}:draft.txt")
 
 
+@pytest.mark.promise("durability.fresh")
 @pytest.mark.parametrize("words", [("abort", ITEM), ("clean", ITEM), ("clean", "--all"), ("teardown",)])
 def test_the_worktree_goes_and_everything_in_it_is_kept(with_a_draft: Project, words: tuple[str, ...]) -> None:
     main = with_a_draft.head("main")
@@ -155,6 +156,7 @@ def test_a_worktree_that_was_only_prepared_is_ours_to_clean(a_project: Project) 
     assert not a_project.worktree.exists()
 
 
+@pytest.mark.promise("commands.ending")
 def test_abort_ends_a_running_mission_and_its_agent(running: tuple[Project, int, int]) -> None:
     project, _, agent = running
     answer = project.capsule("abort", ITEM)
@@ -165,6 +167,7 @@ def test_abort_ends_a_running_mission_and_its_agent(running: tuple[Project, int,
     assert project.status_of() == "open"
 
 
+@pytest.mark.promise("commands.ending")
 @pytest.mark.parametrize("words", [("teardown",), ("clean", "--all")])
 def test_a_running_mission_is_left_alone_by_name(running: tuple[Project, int, int], words: tuple[str, ...]) -> None:
     project, runner, agent = running

@@ -97,6 +97,7 @@ def assert_brought_along(project: Project, checkout: Path) -> None:
     assert project.git("ls-files", "tests/test_answer.sh")
 
 
+@pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_merge_brings_the_checkout_along_wherever_its_git_directory_lies(
     a_project: Project, elsewhere: Path, layout: str
@@ -108,6 +109,7 @@ def test_a_merge_brings_the_checkout_along_wherever_its_git_directory_lies(
     assert not any(path.name == ".capsule" for path in elsewhere.rglob(".capsule") if path.parent != checkout)
 
 
+@pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("how", [_separate, _linked])
 def test_the_git_directory_may_lie_on_another_file_system(
     a_project: Project, another_file_system: Path, how: Layout
@@ -130,6 +132,7 @@ def test_a_repository_that_an_agent_made_is_kept_across_file_systems(
     assert list((another_file_system / "store/capsule/salvaged").glob("*/HEAD"))
 
 
+@pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_backlog_is_worked_on_wherever_its_git_directory_lies(
     a_backlog: BacklogProject, elsewhere: Path, layout: str
@@ -161,6 +164,7 @@ def test_an_edit_in_the_checkout_is_noticed_wherever_its_git_directory_lies(
     assert_clear(a_project.run(), 2, "merge is under way", "Finish it first")
 
 
+@pytest.mark.promise("merge.find-project")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_project_is_found_from_a_missions_worktree_and_from_a_subfolder(
     a_project: Project, elsewhere: Path, layout: str
@@ -176,6 +180,7 @@ def test_the_project_is_found_from_a_missions_worktree_and_from_a_subfolder(
     assert_brought_along(a_project, checkout)
 
 
+@pytest.mark.promise("merge.find-project")
 @pytest.mark.parametrize("layout", ["", "a separate git directory", "a link to another .git", "a submodule"])
 def test_from_a_linked_worktree_of_the_users_the_main_one_is_meant(
     a_project: Project, elsewhere: Path, layout: str
@@ -226,6 +231,7 @@ def test_a_bare_repository_without_worktrees_asks_for_a_clone(tmp_path: Path, a_
     assert "git worktree add" in refused.value.hint
 
 
+@pytest.mark.promise("merge.find-project")
 def test_a_mission_stays_in_the_worktree_of_a_bare_repository_that_it_was_begun_in(
     a_project: Project, elsewhere: Path
 ) -> None:

@@ -31,6 +31,7 @@ def a_sandboxed_project(a_project: Project) -> Project:
     return a_project
 
 
+@pytest.mark.promise("sandbox.same-end")
 def test_a_mission_is_sent_back_refuted_and_merged(a_sandboxed_project: Project) -> None:
     project = a_sandboxed_project
     reviews = [said("NEEDS_WORK", "one more look"), said("PASS")]
@@ -47,6 +48,7 @@ def test_a_mission_is_sent_back_refuted_and_merged(a_sandboxed_project: Project)
     project.fsck()
 
 
+@pytest.mark.promise("sandbox.same-end")
 def test_an_item_walks_from_add_to_archive(a_backlog: BacklogProject) -> None:
     a_backlog.always |= SANDBOXED
     a_backlog.add()
@@ -70,6 +72,7 @@ def test_what_lies_outside_of_the_place_is_not_written(a_sandboxed_project: Proj
     assert not Path(f"/tmp/{outside.parent.name}/{outside.parent.name}").exists()
 
 
+@pytest.mark.promise("sandbox.same-end")
 @pytest.mark.parametrize("limit", ["PHASE_TIMEOUT_MINUTES", "IDLE_TIMEOUT_MINUTES"])
 def test_an_agent_that_does_not_end_is_ended_with_all_it_started(a_sandboxed_project: Project, limit: str) -> None:
     project = a_sandboxed_project
@@ -84,6 +87,7 @@ def test_an_agent_that_does_not_end_is_ended_with_all_it_started(a_sandboxed_pro
     assert project.answer() == "42"
 
 
+@pytest.mark.promise("sandbox.same-end")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_runner_that_ends_under_its_agent_takes_it_along_and_is_resumed(
     a_sandboxed_project: Project, number: signal.Signals

@@ -38,6 +38,7 @@ def _committed(project: BacklogProject, ref: str = "HEAD") -> set[str]:
     return set(project.git("ls-tree", "-r", "--name-only", ref).splitlines())
 
 
+@pytest.mark.promise("004-commands.init", "004-follow-ups.command-tests")
 def test_init_creates_correct_directory_structure_and_files(an_empty_repository: BacklogProject) -> None:
     project = an_empty_repository
     answer = project.capsule("init")
@@ -51,6 +52,7 @@ def test_init_creates_correct_directory_structure_and_files(an_empty_repository:
     assert answer.out.endswith('Next: capsule add "What is to be done"\n')
 
 
+@pytest.mark.promise("004-commands.init")
 def test_init_outside_a_git_repository_errors_clearly_and_creates_nothing(tmp_path: Path) -> None:
     project = BacklogProject(tmp_path / "project", tmp_path)
     project.path.mkdir()
@@ -193,6 +195,7 @@ def test_init_without_a_commit_only_makes_the_files(a_lived_in_repository: Backl
     assert "BACKLOG.yaml" in project.status()
 
 
+@pytest.mark.promise("004-follow-ups.init")
 def test_init_says_which_skills_are_missing(a_lived_in_repository: BacklogProject) -> None:
     project = a_lived_in_repository
     for skill in SKILLS[1:]:
@@ -209,6 +212,7 @@ def test_init_says_that_skills_which_must_be_there_are_not(a_lived_in_repository
     assert all(f"workflows/{skill}.md" in answer.err for skill in SKILLS)
 
 
+@pytest.mark.promise("004-follow-ups.init")
 def test_a_workflow_that_cannot_run_is_named(a_lived_in_repository: BacklogProject) -> None:
     project = a_lived_in_repository
     project.write(".capsule/workflows/mine.yaml", "phases: [{name: a, prompt: no-such-prompt}]\n")
@@ -217,6 +221,7 @@ def test_a_workflow_that_cannot_run_is_named(a_lived_in_repository: BacklogProje
     assert "warning: .capsule/workflows/mine.yaml: phase 'a': There is no prompt named" in project.say("init").err
 
 
+@pytest.mark.promise("004-follow-ups.init")
 def test_broken_settings_stop_it_before_anything_is_made(a_lived_in_repository: BacklogProject) -> None:
     project = a_lived_in_repository
     project.write(".capsule/config.yaml", "verify: strickt\n")

@@ -60,6 +60,7 @@ def on_a_terminal(project: Project, *words: str, **env: str) -> Iterator[Termina
         yield terminal
 
 
+@pytest.mark.promise("screens.live")
 def test_a_mission_is_shown_while_it_runs_and_summed_up_when_it_has_ended(a_project: Project) -> None:
     with on_a_terminal(a_project) as terminal:
         assert terminal.ends() == 0
@@ -80,6 +81,7 @@ def test_what_cannot_be_run_is_said_and_no_screen_is_opened_for_it(a_project: Pr
     assert a_project.git("status", "--porcelain") == ""
 
 
+@pytest.mark.promise("screens.leaving")
 def test_whoever_leaves_lets_it_go_on_and_can_look_again(a_held_project: Project) -> None:
     project = a_held_project
     with on_a_terminal(project) as terminal:
@@ -100,6 +102,7 @@ def test_whoever_leaves_lets_it_go_on_and_can_look_again(a_held_project: Project
     assert merged(project)
 
 
+@pytest.mark.promise("screens.stop")
 def test_asked_to_stop_it_stops_and_goes_on_when_it_is_run_again(a_held_project: Project) -> None:
     project = a_held_project
     with on_a_terminal(project) as terminal:
@@ -140,6 +143,7 @@ runner() if "none" in sys.orig_argv else sys.setprofile(viewer) if "capsule" in 
 """Ctrl-C comes when the runner has just been started; it loses the first, and the second meets Python half awake."""
 
 
+@pytest.mark.promise("screens.ctrl-c")
 def test_ctrl_c_while_it_is_being_started_leaves_nothing_running(a_project: Project, tmp_path: Path) -> None:
     (tmp_path / "starting").mkdir()
     (tmp_path / "starting" / "sitecustomize.py").write_text(STARTING)
@@ -208,6 +212,7 @@ def test_a_viewer_that_fails_says_that_the_run_goes_on(a_held_project: Project, 
     assert "RuntimeError: no more ink" in terminal.text
 
 
+@pytest.mark.promise("screens.leaving")
 def test_a_viewer_that_is_killed_and_a_terminal_that_goes_leave_the_mission_alone(a_held_project: Project) -> None:
     project = a_held_project
     with on_a_terminal(project) as terminal:

@@ -126,11 +126,13 @@ WHOLE = (
 )
 
 
+@pytest.mark.promise("commands.logs")
 def test_outputs_come_in_order_each_under_its_run_and_verdict(mission: Mission) -> None:
     done = logs(mission)
     assert (done.returncode, done.stdout, done.stderr) == (0, WHOLE, b"")
 
 
+@pytest.mark.promise("commands.logs")
 def test_an_archived_mission_reads_the_same(mission: Mission) -> None:
     mission.archive()
     assert logs(mission).stdout == WHOLE
@@ -190,6 +192,7 @@ def test_a_pipe_gets_every_byte_as_it_was_written(mission: Mission) -> None:
     assert logs(mission, "--phase=merge").stdout.endswith(NASTY)
 
 
+@pytest.mark.promise("commands.terminal")
 def test_a_terminal_gets_nothing_that_could_steer_it(mission: Mission) -> None:
     with mission.journal.claim(MISSION):
         mission.begin("merge", 1, NASTY)
@@ -248,6 +251,7 @@ def test_following_a_mission_that_nobody_runs_ends_with_what_there_is(mission: M
     assert logs(mission, "-f").stdout == WHOLE
 
 
+@pytest.mark.promise("commands.logs")
 def test_following_shows_what_comes_until_the_mission_stops(mission: Mission) -> None:
     with mission.journal.claim(MISSION), following(mission) as process:
         read_until(process, b"half way\n")

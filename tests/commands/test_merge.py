@@ -46,6 +46,7 @@ NOT_SIGNED = {
 }
 
 
+@pytest.mark.promise("commands.merge")
 @pytest.mark.parametrize("text", NOT_SIGNED.values(), ids=NOT_SIGNED.keys())
 def test_work_that_is_not_signed_off_is_refused(prepared: Project, text: str) -> None:
     write_worklog(prepared, text)
@@ -78,6 +79,7 @@ def test_an_agent_that_finds_something_stops_the_merge(prepared: Project) -> Non
     assert (prepared.worktree / "answer").read_text() == "42\n"
 
 
+@pytest.mark.promise("commands.merge")
 def test_a_red_gate_stops_what_is_signed(prepared: Project) -> None:
     write_worklog(prepared, SIGNED)
     (prepared.worktree / "answer").write_text("43\n")
@@ -87,6 +89,7 @@ def test_a_red_gate_stops_what_is_signed(prepared: Project) -> None:
     assert prepared.answer() == "41"
 
 
+@pytest.mark.promise("commands.merge")
 def test_a_manual_fix_after_the_sign_off_is_merged(a_project: Project) -> None:
     a_project.play(honest(merge=[said("NEEDS_WORK", "spell it out")]))
     assert a_project.run().code == 1

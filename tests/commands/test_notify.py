@@ -33,6 +33,7 @@ class Letters:
         return [f"{letter['notification']} {letter['mission']}" for letter in self.all()]
 
 
+@pytest.mark.promise("screens.notifications")
 def test_a_mission_tells_when_it_stopped_and_when_it_is_done_and_no_secrets(a_project: Project) -> None:
     letters = Letters(a_project)
     a_project.always["SOME_API_KEY"] = "hunter2-hunter2"

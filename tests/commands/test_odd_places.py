@@ -25,6 +25,7 @@ def moved(project: Project, name: bytes) -> None:
     project.path = target
 
 
+@pytest.mark.promise("errors.odd-paths")
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 @pytest.mark.parametrize("odd", ODD)
 def test_a_mission_is_merged_wherever_the_project_lies(a_project: Project, odd: str, sandbox: str) -> None:
@@ -59,6 +60,7 @@ def test_a_mission_that_halted_is_told_about_wherever_the_project_lies(a_project
         assert "bug" not in answer.err, answer
 
 
+@pytest.mark.promise("errors.odd-paths")
 @pytest.mark.parametrize("command", ["run", "prep", "status", "add", "init", "abort", "clean", "show", "doctor"])
 def test_a_path_that_is_no_text_is_refused_before_anything_is_made(a_project: Project, command: str) -> None:
     moved(a_project, b"br\xe9ak")
@@ -99,6 +101,7 @@ def _without_locks(project: Project, fault: str, *words: str) -> Said:
     return Said(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr))
 
 
+@pytest.mark.promise("errors.odd-paths")
 @pytest.mark.parametrize("fault", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
 @pytest.mark.parametrize("command", ["run", "prep"])
 def test_a_file_system_without_locks_is_named_before_anything_is_made(

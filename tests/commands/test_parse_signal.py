@@ -35,6 +35,7 @@ def parse_signal(output: bytes, **env: str) -> subprocess.CompletedProcess[bytes
     )
 
 
+@pytest.mark.promise("signals.parse-signal")
 def test_a_valid_signal_is_printed_alone_on_one_line() -> None:
     ended = parse_signal(b"log\n```json\n" + json.dumps(GOOD, indent=2).encode() + b"\n```\nbye\n")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, LINE + b"\n", b"")
@@ -45,6 +46,7 @@ def test_a_valid_signal_exits_zero_whatever_it_says(status: str) -> None:
     assert parse_signal(json.dumps(GOOD | {"status": status}).encode()).returncode == 0
 
 
+@pytest.mark.promise("signals.parse-signal")
 @pytest.mark.parametrize(
     "output", [b"", b"nothing here", b"\x00\xff\xfe", b"{" * 100_000, b'{"a":' * 5000 + b"}" * 5000]
 )
@@ -59,6 +61,7 @@ def test_output_without_a_signal_gives_an_error_signal_and_one(output: bytes) ->
     }
 
 
+@pytest.mark.promise("signals.faulty")
 def test_a_faulty_signal_is_not_replaced_by_an_earlier_valid_one() -> None:
     ended = parse_signal(LINE + b'\n{"status": "PASS"}\n')
     assert ended.returncode == 1
@@ -77,6 +80,7 @@ def test_a_closed_stdin_is_an_empty_one() -> None:
     assert json.loads(ended.stdout)["status"] == "ERROR"
 
 
+@pytest.mark.promise("speed.parse-memory")
 def test_memory_does_not_grow_with_the_input() -> None:
     small, large = (peak_memory_of(megabytes) for megabytes in (64, 512))
     assert large < small + 32_000_000

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from .conftest import ITEM, Project, assert_clear, bead, nothing_changes
 
 
+@pytest.mark.promise("commands.prep")
 def test_it_prints_worktree_branch_and_worklog(a_project: Project) -> None:
     answer = a_project.capsule("prep", ITEM)
     assert answer.code == 0
@@ -58,6 +61,7 @@ def test_usage_and_unknown_ids_exit_with_1(a_project: Project) -> None:
         assert_clear(a_project.capsule("prep", "demo-7"), 1, "demo-7", "")
 
 
+@pytest.mark.promise("commands.prep")
 def test_prep_claims_nothing_and_run_adopts_it(a_project: Project) -> None:
     assert a_project.capsule("prep", ITEM, f"--project-dir={a_project.path}").code == 0
     assert a_project.status_of() == "open"

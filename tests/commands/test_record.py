@@ -112,6 +112,7 @@ def decisions(project: Project) -> list[tuple[str, ...]]:
 # ── the same mission again
 
 
+@pytest.mark.promise("agents.replay")
 def test_a_replay_makes_the_same_decisions_and_the_same_tree(a_project: Project, original: Project, tape: Path) -> None:
     assert original.walked()[: len(WALK)] == WALK
     replay(a_project, tape)
@@ -190,6 +191,7 @@ def test_a_queue_is_recorded_and_replayed(a_backlog: BacklogProject, tmp_path: P
 # ── failures
 
 
+@pytest.mark.promise("agents.replay")
 def test_a_failure_is_replayed_as_the_same_failure(a_project: Project, tmp_path: Path, new_tape: Path) -> None:
     elsewhere = another(a_project, tmp_path / "elsewhere")
     picky = {"CAPSULE_AGENT": "picky", "CAPSULE_AGENTS__PICKY__COMMAND": '[sh, -c, "echo bad key >&2; exit 1", x]'}

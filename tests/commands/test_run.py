@@ -28,6 +28,7 @@ def test_a_mission_ends_on_main(a_merged_mission: Project, merged_saying: Said) 
     project.fsck()
 
 
+@pytest.mark.promise("merge.undo")
 def test_the_summary_names_the_line_that_undoes_it(a_merged_mission: Project, merged_saying: Said) -> None:
     lines = merged_saying.out.splitlines()
     undo = next(line for line in lines if "to undo it:" in line).partition(":")[2].split()
@@ -35,6 +36,7 @@ def test_the_summary_names_the_line_that_undoes_it(a_merged_mission: Project, me
     assert a_merged_mission.answer() == "41"
 
 
+@pytest.mark.promise("commands.output")
 def test_progress_is_on_stderr_and_the_summary_on_stdout(merged_saying: Said) -> None:
     answer = merged_saying
     for line in ("[1/5] prep PASS", "[2/5] test-writer PASS", "[4/5] sign-off PASS", "[5/5] merge PASS"):
@@ -68,6 +70,7 @@ def test_it_finds_the_project_from_below_and_from_afar(a_project: Project) -> No
         assert a_project.capsule("run", ITEM, "--dry-run", *words, cwd=cwd).code == 0
 
 
+@pytest.mark.promise("commands.dry-run")
 def test_a_dry_run_shows_prompts_commands_and_gate_and_does_nothing(a_project: Project) -> None:
     with nothing_changes(a_project):
         answer = a_project.run("--dry-run", CAPSULE_AGENT="claude")
@@ -81,6 +84,7 @@ def test_a_dry_run_shows_prompts_commands_and_gate_and_does_nothing(a_project: P
 # ── sent back, and giving up
 
 
+@pytest.mark.promise("decisions.feedback")
 def test_a_review_sends_work_back_with_its_feedback(a_project: Project) -> None:
     a_project.play(honest(test_review=[said("NEEDS_WORK", "cover the empty file"), said("PASS")]))
     assert a_project.run().code == 0
@@ -94,12 +98,14 @@ def test_a_review_sends_work_back_with_its_feedback(a_project: Project) -> None:
     assert kept.read_text() == "cover the empty file"
 
 
+@pytest.mark.promise("decisions.sign-off")
 def test_sign_off_sends_back_the_execute_pair(a_project: Project) -> None:
     a_project.play(honest(sign_off=[said("NEEDS_WORK", "tidy up"), said("PASS")]))
     assert a_project.run().code == 0
     assert a_project.walked()[5:9] == ["sign-off NEEDS_WORK", "execute PASS", "execute-review PASS", "sign-off PASS"]
 
 
+@pytest.mark.promise("decisions.exhausted")
 def test_exhausted_retries_keep_the_worktree(a_project: Project) -> None:
     a_project.play(honest(execute_review=[said("NEEDS_WORK", "not like this")]))
     main = a_project.head("main")
@@ -114,12 +120,14 @@ def test_exhausted_retries_keep_the_worktree(a_project: Project) -> None:
     assert a_project.walked().count("test-writer PASS") == 1
 
 
+@pytest.mark.promise("decisions.retries")
 def test_no_retries_is_exactly_one_attempt(a_project: Project) -> None:
     a_project.play(honest(test_review=[said("NEEDS_WORK", "no")]))
     assert a_project.run("--max-retries=0").code == 1
     assert a_project.walked() == ["prep PASS", "test-writer PASS", "test-review NEEDS_WORK"]
 
 
+@pytest.mark.promise("decisions.worker-needs-work")
 def test_a_worker_cannot_send_itself_back(a_project: Project) -> None:
     a_project.play(honest(execute=[said("NEEDS_WORK", "I would rather not")]))
     answer = a_project.run()
@@ -127,6 +135,7 @@ def test_a_worker_cannot_send_itself_back(a_project: Project) -> None:
     assert "I would rather not" in answer.out
 
 
+@pytest.mark.promise("decisions.error-stops")
 @pytest.mark.parametrize("phase", ["test-writer", "test-review", "sign-off", "merge"])
 def test_an_error_in_any_phase_stops_and_the_next_run_goes_on_there(a_project: Project, phase: str) -> None:
     a_project.play(honest() | {phase: [said("ERROR", "no idea"), *honest()[phase]]})
@@ -141,6 +150,7 @@ def test_an_error_in_any_phase_stops_and_the_next_run_goes_on_there(a_project: P
     assert a_project.answer() == "42"
 
 
+@pytest.mark.promise("durability.human-repair")
 def test_a_human_repair_of_a_halted_mission_is_kept(a_halted_mission: Project) -> None:
     (a_halted_mission.worktree / "answer").write_text("42\n")
     a_halted_mission.play(honest(execute=[said("PASS")]))
@@ -150,6 +160,7 @@ def test_a_human_repair_of_a_halted_mission_is_kept(a_halted_mission: Project) -
     assert a_halted_mission.answer() == "42"
 
 
+@pytest.mark.promise("durability.fresh")
 def test_fresh_salvages_what_was_there(a_halted_mission: Project) -> None:
     (a_halted_mission.worktree / "draft.txt").write_text("my draft\n")
     answer = a_halted_mission.run("--fresh")
@@ -164,6 +175,7 @@ def test_fresh_salvages_what_was_there(a_halted_mission: Project) -> None:
     assert list((earlier / "phase-outputs").glob("execute-2*.log"))
 
 
+@pytest.mark.promise("evidence.rules-from-base")
 def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: Project) -> None:
     answer = a_halted_mission.run("--verify=off", "--max-retries", "9")
     assert answer.code == 0
@@ -173,6 +185,7 @@ def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: 
 # ── how strictly it is judged
 
 
+@pytest.mark.promise("evidence.unverified")
 def test_without_a_test_command_it_says_unverified_everywhere(a_project: Project) -> None:
     answer = a_project.run(CAPSULE_EVIDENCE__TEST="none")
     assert answer.code == 0
@@ -181,6 +194,7 @@ def test_without_a_test_command_it_says_unverified_everywhere(a_project: Project
     assert "nverified" in (a_project.path / ".capsule" / "logs" / ITEM / "summary.md").read_text()
 
 
+@pytest.mark.promise("evidence.warn-and-off")
 def test_warn_records_a_refuted_claim_and_goes_on(a_project: Project) -> None:
     a_project.play(honest(execute=[said("PASS", write={"answer": "43\n"})]))
     answer = a_project.run("--verify=warn")
@@ -189,6 +203,7 @@ def test_warn_records_a_refuted_claim_and_goes_on(a_project: Project) -> None:
     assert a_project.answer() == "43"
 
 
+@pytest.mark.promise("evidence.warn-and-off")
 def test_off_looks_at_nothing_and_says_so(a_project: Project) -> None:
     a_project.play(honest(test_writer=[said("PASS")], execute=[said("PASS", write={"answer": "43\n"})]))
     answer = a_project.run("--verify", "off")
@@ -212,6 +227,7 @@ def test_an_unknown_way_to_verify_is_refused(a_project: Project) -> None:
 # ── for machines
 
 
+@pytest.mark.promise("commands.output")
 def test_json_output_is_one_documented_event_a_line(a_project: Project) -> None:
     answer = a_project.run("--output=json")
     assert answer.code == 0
@@ -267,6 +283,7 @@ phases:
 """
 
 
+@pytest.mark.promise("workflows.own")
 def test_a_workflow_of_the_users_own_with_gate_condition_and_escalation(a_project: Project) -> None:
     a_project.write(".capsule/workflows/own.yaml", OWN)
     a_project.commit("our own workflow")
@@ -281,6 +298,7 @@ def test_a_workflow_of_the_users_own_with_gate_condition_and_escalation(a_projec
     assert a_project.answer() == "42"
 
 
+@pytest.mark.promise("workflows.faulty")
 def test_a_faulty_workflow_names_file_and_phase(a_project: Project) -> None:
     a_project.write(".capsule/workflows/own.yaml", OWN.replace("rework: code", "rework: nobody"))
     with nothing_changes(a_project):
@@ -288,6 +306,7 @@ def test_a_faulty_workflow_names_file_and_phase(a_project: Project) -> None:
         assert_clear(a_project.run("--workflow=oww"), 2, "'oww'", "own")
 
 
+@pytest.mark.promise("workflows.setup")
 def test_a_workspace_is_set_up_and_given_its_copies(a_project: Project) -> None:
     a_project.write(".gitignore", ".env\ndeps\n")
     a_project.commit("ignore")
@@ -311,6 +330,7 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
     assert a_project.run().code == 0
 
 
+@pytest.mark.promise("sandbox.required")
 def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project, tmp_path: Path) -> None:
     path = path_without("bwrap", tmp_path / "bin")
     with nothing_changes(a_project):
@@ -320,6 +340,7 @@ def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_pr
     assert "apt" in answer.err
 
 
+@pytest.mark.promise("sandbox.required")
 def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: Project, tmp_path: Path) -> None:
     answer = a_project.run(CAPSULE_SANDBOX="auto", PATH=path_without("bwrap", tmp_path / "bin"))
     told, *_ = answer.err.splitlines()

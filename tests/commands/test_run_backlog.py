@@ -27,6 +27,7 @@ WALK = ["TRIAGE", "PRD", "RESEARCH", "DESIGN", "SPEC", "BUILD", "BUILD", "REVIEW
 # ---- the happy path
 
 
+@pytest.mark.promise("004-agents.result-file", "004-pipeline.all-phases")
 def test_an_item_walks_from_add_to_archive_in_the_commits_named(a_backlog: BacklogProject) -> None:
     before = a_backlog.head()
     a_backlog.add()
@@ -41,6 +42,7 @@ def test_an_item_walks_from_add_to_archive_in_the_commits_named(a_backlog: Backl
     assert len(tested) == 2, "what changed since a part was built is paper: it is not tested again"
 
 
+@pytest.mark.promise("backlog.one-commit")
 def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     for number, tag in enumerate(WALK, 1):
@@ -54,6 +56,7 @@ def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(a_backlog: 
     assert a_backlog.ids() == []
 
 
+@pytest.mark.promise("004-pipeline.progress")
 def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED", context="no paper"), *honest()["prd"]]))
     a_backlog.add()
@@ -66,6 +69,7 @@ def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
     assert "phases   3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
 
 
+@pytest.mark.promise("004-pipeline.before")
 def test_a_larger_item_gets_an_idea_file_and_is_researched_first(a_backlog: BacklogProject) -> None:
     medium = {"size": "medium", "complexity": "low", "risk": "low", "impact": "low"}
     idea = {"_ideas/WRK-001_find-the-answer.md": "# A first thought\n"}
@@ -83,6 +87,7 @@ def test_a_larger_item_gets_an_idea_file_and_is_researched_first(a_backlog: Back
 # ---- where it stops
 
 
+@pytest.mark.promise("004-agents.scripted", "004-pipeline.retry")
 def test_a_retry_carries_the_failure_and_exhaustion_blocks(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED", context="no paper left")]))
     a_backlog.add()
@@ -97,6 +102,7 @@ def test_a_retry_carries_the_failure_and_exhaustion_blocks(a_backlog: BacklogPro
     assert all("no paper left" in text for text in prompts)
 
 
+@pytest.mark.promise("004-pipeline.retry")
 def test_max_retries_zero_is_exactly_one_attempt(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED")]))
     a_backlog.add()
@@ -104,6 +110,7 @@ def test_max_retries_zero_is_exactly_one_attempt(a_backlog: BacklogProject) -> N
     assert a_backlog.moves()[2:] == ["prd park"]
 
 
+@pytest.mark.promise("004-pipeline.blocked")
 def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?", block_type="decision")]))
     a_backlog.play(honest("WRK-002", "other"), "WRK-002")
@@ -117,6 +124,7 @@ def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None
     assert "blocked  WRK-001: Which colour?" in said.out and "done     WRK-002" in said.out
 
 
+@pytest.mark.promise("004-pipeline.blocked")
 def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?"), *honest()["prd"]]))
     a_backlog.add()
@@ -130,6 +138,7 @@ def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(a_backlog: Backlo
     assert a_backlog.run("--cap", "1").code == 0 and a_backlog.item().phase == "design"
 
 
+@pytest.mark.promise("004-pipeline.breaker", "004-pipeline.progress")
 def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject) -> None:
     for number in (1, 2, 3):
         item = f"WRK-00{number}"
@@ -142,6 +151,7 @@ def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject
     assert a_backlog.status() == ""
 
 
+@pytest.mark.promise("004-pipeline.triage", "004-follow-ups.triage")
 def test_triage_has_a_cap_and_a_breaker(a_backlog: BacklogProject) -> None:
     for number in (1, 2, 3):
         item = f"WRK-00{number}"
@@ -157,6 +167,7 @@ def test_triage_has_a_cap_and_a_breaker(a_backlog: BacklogProject) -> None:
     assert a_backlog.say("triage", "--cap", "50").code == 3
 
 
+@pytest.mark.promise("004-pipeline.cap")
 def test_every_spawn_counts_toward_the_cap_retries_too(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(triage=[turn("triage", "FAILED"), turn("triage", "FAILED"), *honest()["triage"]]))
     a_backlog.add()
@@ -173,6 +184,7 @@ def test_a_cap_below_one_is_a_usage_error(a_backlog: BacklogProject) -> None:
 # ---- guardrails and reviews
 
 
+@pytest.mark.promise("004-pipeline.guardrails")
 def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", updated_assessments={"risk": "high"})}]))
     a_backlog.add()
@@ -188,6 +200,7 @@ def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(a_backlo
     assert a_backlog.run("--cap", "1").code == 0 and a_backlog.item().phase == "design", "the override lets it go on"
 
 
+@pytest.mark.promise("004-pipeline.needs-human")
 def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(a_backlog: BacklogProject) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
     a_backlog.play(honest(triage=[turn("triage", requires_human_review=True, write=idea)]))
@@ -204,6 +217,7 @@ def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(a_backlog:
 # ---- follow-ups
 
 
+@pytest.mark.promise("004-file.follow-ups", "004-pipeline.follow-ups")
 def test_follow_ups_join_the_same_run_and_are_not_filed_twice(a_backlog: BacklogProject) -> None:
     twice = ["Paint it", {"title": "paint IT!", "context": "again"}, {"title": "Find the answer"}]
     a_backlog.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", follow_ups=twice)}]))
@@ -220,6 +234,7 @@ def test_follow_ups_join_the_same_run_and_are_not_filed_twice(a_backlog: Backlog
 # ---- what agents do wrong
 
 
+@pytest.mark.promise("backlog.planning")
 def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(a_backlog: BacklogProject) -> None:
     red = turn("build", "SUBPHASE_COMPLETE", write={"answer": "41\n", f"{STEM}_SPEC.md": HALF})
     a_backlog.play(honest(build=[red, *honest()["build"]]))
@@ -230,6 +245,7 @@ def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(a_backlog:
     assert a_backlog.git("log", "--format=%s", "-S41", "--", "answer") == ""
 
 
+@pytest.mark.promise("backlog.failed-work")
 def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED", write={"junk/a.txt": "half\n", f"{STEM}_PRD.md": "x"})]))
     a_backlog.add()
@@ -244,6 +260,7 @@ def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(a_back
 PROMOTE = "sed -i 's/status: new/status: ready/; s/^    title: Find.*/&\\n    phase: review/' BACKLOG.yaml"
 
 
+@pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize("code", ["FAILED", "PHASE_COMPLETE"])
 def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: BacklogProject, code: str) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
@@ -257,6 +274,7 @@ def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: Ba
     assert a_backlog.item().assessment.size == "large", "what was learnt is kept"
 
 
+@pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize("spoil", ["rm BACKLOG.yaml", "echo '{' > BACKLOG.yaml", "echo 'items: []' > BACKLOG.yaml"])
 def test_an_agent_that_spoils_the_backlog_spoils_its_own_copy(a_backlog: BacklogProject, spoil: str) -> None:
     a_backlog.play(honest(triage=[turn("triage", run=[spoil], updated_assessments={"size": "small", "risk": "low"})]))
@@ -266,6 +284,7 @@ def test_an_agent_that_spoils_the_backlog_spoils_its_own_copy(a_backlog: Backlog
     assert a_backlog.item().status is Status.READY and a_backlog.status() == ""
 
 
+@pytest.mark.promise("backlog.agent-commits")
 def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(a_backlog: BacklogProject) -> None:
     commit = "git add -A && git commit -q -m mine"
     a_backlog.play(honest(prd=[{**honest()["prd"][0], "run": [commit]}]))
@@ -276,6 +295,7 @@ def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(a_ba
     assert a_backlog.status() == ""
 
 
+@pytest.mark.promise("004-agents.result-file")
 @pytest.mark.parametrize(
     ("act", "reason"),
     [
@@ -295,6 +315,7 @@ def test_a_hostile_result_is_a_failure_with_its_reason(a_backlog: BacklogProject
     assert reason in a_backlog.item().blocked.reason  # type: ignore[union-attr]
 
 
+@pytest.mark.promise("004-agents.bad-exit")
 def test_a_valid_result_is_respected_although_the_agent_failed(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(triage=[{**honest()["triage"][0], "exit": 7}]))
     a_backlog.add()
@@ -306,6 +327,7 @@ def test_a_valid_result_is_respected_although_the_agent_failed(a_backlog: Backlo
 # ---- people
 
 
+@pytest.mark.promise("backlog.user-file")
 def test_a_hand_edit_during_a_run_is_merged_not_overwritten(a_backlog: BacklogProject) -> None:
     edit = f"sed -i 's/^items:/# mine\\nitems:/; s/title: Find the answer/title: Find THE answer/' {a_backlog.backlog}"
     a_backlog.play(honest(triage=[{**honest()["triage"][0], "run": [edit]}]))
@@ -316,6 +338,7 @@ def test_a_hand_edit_during_a_run_is_merged_not_overwritten(a_backlog: BacklogPr
     assert a_backlog.status() == ""
 
 
+@pytest.mark.promise("backlog.moved-by-hand")
 def test_an_item_moved_by_an_editor_goes_on_from_there(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.run("--cap", "2")
@@ -326,6 +349,7 @@ def test_an_item_moved_by_an_editor_goes_on_from_there(a_backlog: BacklogProject
     assert a_backlog.moves()[-1] == "spec advance", said.err
 
 
+@pytest.mark.promise("004-follow-ups.no-phase")
 def test_an_item_in_progress_without_a_phase_starts_at_the_first(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.edit("status: new", "status: in_progress")
@@ -333,6 +357,7 @@ def test_an_item_in_progress_without_a_phase_starts_at_the_first(a_backlog: Back
     assert a_backlog.moves() == ["prd advance"]
 
 
+@pytest.mark.promise("backlog.dirty-checkout", "004-commands.clean-tree")
 def test_a_dirty_checkout_is_refused_before_anything_starts(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.write("mine.txt", "precious\n")
@@ -341,6 +366,7 @@ def test_a_dirty_checkout_is_refused_before_anything_starts(a_backlog: BacklogPr
     assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 0
 
 
+@pytest.mark.promise("backlog.dirty-checkout")
 def test_a_dirty_checkout_is_worked_beside_where_the_user_says_so(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.write("mine.txt", "precious\n")
@@ -349,6 +375,7 @@ def test_a_dirty_checkout_is_worked_beside_where_the_user_says_so(a_backlog: Bac
     assert a_backlog.status() == "?? mine.txt" and a_backlog.git("show", "HEAD:answer") == "42"
 
 
+@pytest.mark.promise("merge.user-edits")
 def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_away(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.run("--cap", "5")
@@ -369,6 +396,7 @@ def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_aw
     assert a_backlog.git("show", "HEAD:answer") == "42" and a_backlog.status() == ""
 
 
+@pytest.mark.promise("004-types.lock")
 def test_two_runs_at_once_are_refused(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     with SqliteJournal(a_backlog.path / ".git/capsule").claim("_queue"):
@@ -386,6 +414,7 @@ def test_an_item_waits_for_what_it_depends_on(a_backlog: BacklogProject) -> None
     assert [line[1:8] for line in archived] == ["WRK-001", "WRK-002"]
 
 
+@pytest.mark.promise("004-pipeline.selection")
 def test_a_named_item_is_taken_to_its_end_and_others_are_left(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest("WRK-002", "second"), "WRK-002")
     a_backlog.add("First")
@@ -403,6 +432,7 @@ def test_an_unknown_and_an_archived_item_are_named(a_backlog: BacklogProject) ->
     assert said.code == 2 and "WRK-001 was archived" in said.err
 
 
+@pytest.mark.promise("004-pipeline.cap")
 def test_nothing_to_do_is_a_good_ending(a_backlog: BacklogProject) -> None:
     said = a_backlog.run()
     assert said.code == 0 and "nothing is left to do" in said.out
@@ -411,6 +441,7 @@ def test_nothing_to_do_is_a_good_ending(a_backlog: BacklogProject) -> None:
 # ---- hooks
 
 
+@pytest.mark.promise("backlog.hooks")
 def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(a_backlog: BacklogProject) -> None:
     a_backlog.settings("git: {hooks: true}")
     hook = a_backlog.path / ".git" / "hooks" / "pre-commit"
@@ -429,6 +460,7 @@ def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(a_backlog: Back
 # ---- in a worktree, and by the TDD mission
 
 
+@pytest.mark.promise("backlog.merged")
 def test_in_a_worktree_a_change_is_merged_with_its_archive(a_backlog: BacklogProject) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
     a_backlog.write("mine.txt", "the user's own\n")
@@ -450,6 +482,7 @@ def test_in_a_worktree_a_change_is_merged_with_its_archive(a_backlog: BacklogPro
     assert a_backlog.status() == "?? mine.txt"
 
 
+@pytest.mark.promise("backlog.tdd")
 def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(a_backlog: BacklogProject) -> None:
     a_backlog.settings("build: tdd\nevidence: {test_globs: ['tests/*']}")
     ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
@@ -483,6 +516,7 @@ def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(a_backlog: Backlo
     assert a_backlog.status() == "" and a_backlog.ids() == []
 
 
+@pytest.mark.promise("backlog.tdd")
 def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(a_backlog: BacklogProject) -> None:
     a_backlog.settings("build: tdd")
     ok = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
@@ -499,6 +533,7 @@ def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(a_backlog: Bac
 # ---- stopping
 
 
+@pytest.mark.promise("004-agents.signals", "004-pipeline.crash")
 def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogProject) -> None:
     slow = {**honest()["prd"][0], "sleep": 300}
     a_backlog.play(honest(prd=[slow, *honest()["prd"]]))

@@ -69,6 +69,7 @@ def assert_discreet(answer: Said) -> None:
         assert form.decode() not in answer.out + answer.err, answer
 
 
+@pytest.mark.promise("agents.secrets")
 def test_no_canary_is_in_any_file_or_on_any_screen(a_chatty_project: Project) -> None:
     project, env = a_chatty_project, environment(a_chatty_project)
     answer = project.run(**env)
@@ -88,6 +89,7 @@ def test_no_canary_is_in_any_file_or_on_any_screen(a_chatty_project: Project) ->
         assert_discreet(project.capsule(*words, env=env))
 
 
+@pytest.mark.promise("agents.git-credentials")
 def test_git_credentials_of_the_environment_reach_neither_an_agent_nor_a_test_nor_a_log(a_project: Project) -> None:
     look = ["env", "git config --list --show-scope", f"echo said {OURS}"]
     test = f"env\ngit config --list --show-scope\necho said {OURS[:9]}''{OURS[9:]}\ngrep -qx 42 answer\n"
@@ -153,6 +155,7 @@ def test_what_the_user_wrote_into_an_item_or_a_prompt_is_not_passed_on_either(a_
         assert OURS not in given.read_text()
 
 
+@pytest.mark.promise("agents.secrets")
 def test_killed_with_nine_in_the_middle_nothing_is_told_either(a_chatty_project: Project) -> None:
     project, env = a_chatty_project, environment(a_chatty_project)
     flood = f"while :; do echo {OURS} $CHATTY_TOKEN; echo {OURS} >> worklog.md; done"
@@ -168,6 +171,7 @@ def test_killed_with_nine_in_the_middle_nothing_is_told_either(a_chatty_project:
     assert telling(project) == []
 
 
+@pytest.mark.promise("agents.no-orphans")
 def test_processes_that_outlived_capsule_and_its_keeper_are_ended_by_the_next_run(a_project: Project) -> None:
     if not Path("/proc/self/stat").exists():
         pytest.skip("no /proc here")

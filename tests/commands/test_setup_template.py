@@ -61,6 +61,7 @@ def with_bd(tmp_path: Path) -> Callable[..., str]:
     return install
 
 
+@pytest.mark.promise("commands.setup-template")
 def test_the_path_alone_is_printed(tmp_path: Path) -> None:
     done = setup_template("--tracker=file", "deep/down/demo", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -226,6 +227,7 @@ git config test.database "${BEADS_DB:-none}" && git config test.daemon "${BEADS_
 """
 
 
+@pytest.mark.promise("trackers.bd-project")
 def test_what_else_bd_brings_is_left_out_and_its_commit_is_taken_back(
     tmp_path: Path, with_bd: Callable[..., str]
 ) -> None:
@@ -251,6 +253,7 @@ def test_what_bd_would_change_must_not_be_there(tmp_path: Path, with_bd: Callabl
     assert contents(tmp_path / "mine") == {name: b"mine\n"}
 
 
+@pytest.mark.promise("commands.setup-template")
 @pytest.mark.parametrize("was_there", [False, True])
 def test_a_failure_half_way_leaves_no_trace(tmp_path: Path, with_bd: Callable[..., str], was_there: bool) -> None:
     place = tmp_path / "deep" / "demo"
@@ -272,6 +275,7 @@ def test_a_bd_without_import_is_named(tmp_path: Path, with_bd: Callable[..., str
     assert 'capsule: `bd import` failed: unknown command "import" for "bd"\n' in done.stderr
 
 
+@pytest.mark.promise("trackers.bd-project")
 def test_a_bd_that_hangs_is_ended_with_all_it_started(
     tmp_path: Path, with_bd: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -153,12 +153,14 @@ def test_an_unknown_mission_is_exit_1_with_those_there_are(show: Show, write: Wr
     assert done.stderr.splitlines() == ["capsule: There is no mission nothing-like-it.", "  There are: demo-1."]
 
 
+@pytest.mark.promise("commands.show")
 def test_looking_creates_nothing(show: Show, root: Path) -> None:
     assert show("demo-1").returncode == 1
     assert not (root / ".git" / "capsule").exists()
     assert not (root / ".capsule").exists()
 
 
+@pytest.mark.promise("commands.show")
 def test_claims_stand_beside_what_was_seen_with_the_proof_of_a_lie(show: Show, write: Write) -> None:
     write(*refuted_once())
     done = show(MISSION)
@@ -261,6 +263,7 @@ def test_a_mission_started_over_tells_only_its_last_start_and_keeps_all_salvage(
     assert "salvaged: refs/capsule/salvage/demo-1/2 (left behind by an interrupted prep)" in out
 
 
+@pytest.mark.promise("evidence.unverified")
 def test_an_unverified_mission_says_so_loudly(show: Show, write: Write) -> None:
     write(msgspec.structs.replace(started(), policy=Policy()))
     assert "UNVERIFIED: no test command is known" in show(MISSION).stdout
@@ -287,6 +290,7 @@ def test_it_fits_the_terminal(show: Show, write: Write, columns: int) -> None:
     assert ("REFUTED" in out, "scripted" in out) == (True, columns >= 60)
 
 
+@pytest.mark.promise("commands.terminal")
 def test_no_stranger_can_steer_the_terminal(show: Show, write: Write) -> None:
     nasty = "\x1b]0;owned\x07\x1b[2J\x1b[31mred\x9b5n\u202e\r\nmore"
     piece = Evidence("green", nasty, nasty, EvidenceStatus.REFUTED, f"{nasty}\n{nasty}")
@@ -304,6 +308,7 @@ def test_an_id_that_may_not_be_a_path_is_refused(show: Show) -> None:
     assert "is not a valid item id" in done.stderr
 
 
+@pytest.mark.promise("speed.show")
 def test_a_long_mission_is_shown_in_a_moment(show: Show, write: Write) -> None:
     lies = [ended("execute", run, Verdict.PASS, Verdict.REFUTED, Move.REPEAT, (KEPT, RED)) for run in range(1, 501)]
     write(*refuted_once()[:-1], *lies)

@@ -26,6 +26,7 @@ def rows(text: str) -> list[list[str]]:
     return [line.split() for line in text.partition("\n\n")[0].splitlines()]
 
 
+@pytest.mark.promise("004-commands.status")
 def test_status_displays_formatted_table(a_backlog: BacklogProject) -> None:
     a_backlog.hold({**FULL, "status": "in_progress", "phase": "prd", "title": "First"}, {"title": "Second"})
     answer = a_backlog.capsule("status")
@@ -39,6 +40,7 @@ def test_status_displays_formatted_table(a_backlog: BacklogProject) -> None:
     )
 
 
+@pytest.mark.promise("004-commands.status")
 def test_items_are_sorted_in_progress_blocked_ready_by_impact_then_age_scoped_researching_new(
     a_backlog: BacklogProject,
 ) -> None:
@@ -56,6 +58,7 @@ def test_items_are_sorted_in_progress_blocked_ready_by_impact_then_age_scoped_re
     assert shown == [f"WRK-00{n}" for n in (8, 7, 6, 5, 4, 3, 2, 1)]
 
 
+@pytest.mark.promise("004-commands.status")
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_long_title_is_truncated_to_fit_the_terminal(a_backlog: BacklogProject, width: int) -> None:
     a_backlog.hold({**FULL, "title": "word " * 60}, {**FULL, "title": "短" * 100})

@@ -37,6 +37,7 @@ def a_family(a_project: Project) -> Project:
     return a_project
 
 
+@pytest.mark.promise("trackers.tree")
 def test_beads_are_a_tree_with_what_is_done_and_what_waits(a_family: Project) -> None:
     answer = a_family.say("status")
     assert (answer.code, answer.err) == (0, "")

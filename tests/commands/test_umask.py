@@ -45,6 +45,7 @@ def with_open_hands(a_project: Project) -> Iterator[Project]:
         yield a_project
 
 
+@pytest.mark.promise("durability.umask")
 def test_nothing_of_ours_is_writable_by_others_while_a_mission_runs_and_afterwards(with_open_hands: Project) -> None:
     project = with_open_hands
     assert project.capsule("step", ITEM).code == 0
@@ -67,6 +68,7 @@ def test_nothing_of_ours_is_writable_by_others_in_a_backlog(a_backlog: BacklogPr
     assert writable_by_others([*ours(a_backlog), *logs]) == []
 
 
+@pytest.mark.promise("durability.umask")
 def test_agents_and_tests_have_the_umask_of_their_user(with_open_hands: Project) -> None:
     project = with_open_hands
     test = "umask\ngrep -qx 42 answer\n"

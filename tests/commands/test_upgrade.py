@@ -138,6 +138,7 @@ def resume(project: Project, item: str, script: Script, **env: str) -> None:
 # ---- tdd missions
 
 
+@pytest.mark.promise("durability.upgrade")
 @pytest.mark.parametrize("order", [MISSIONS, MISSIONS[::-1]], ids=["the killed one first", "the halted ones first"])
 def test_a_mission_under_way_and_halted_ones_are_merged(
     missions: Callable[[str], Project], level: Level, order: tuple[str, ...]
@@ -165,6 +166,7 @@ def test_a_mission_killed_in_the_sandbox_is_merged(missions: Callable[[str], Pro
     assert_nothing_is_left(project)
 
 
+@pytest.mark.promise("durability.upgrade")
 @pytest.mark.parametrize("moment", ["tdd-between-steps", "tdd-before-publish", "tdd-after-publish"])
 def test_a_mission_killed_without_an_agent_is_merged_once(missions: Callable[[str], Project], moment: str) -> None:
     project = missions(moment)
@@ -200,6 +202,7 @@ def assert_archived(project: BacklogProject, item: str) -> None:
         assert (project.path / f"{item}.{part}").read_text() == "whole\n"
 
 
+@pytest.mark.promise("durability.upgrade")
 @pytest.mark.parametrize("words", [("run", KILLED), ("run",)], ids=["by name", "by the queue"])
 def test_an_item_under_way_and_blocked_ones_are_archived(
     backlog: Callable[[str], BacklogProject], level: Level, words: tuple[str, ...]
@@ -257,6 +260,7 @@ def test_an_item_killed_in_a_worktree_is_merged_and_the_users_file_stays(
     assert_nothing_is_left(project)
 
 
+@pytest.mark.promise("durability.upgrade")
 @pytest.mark.parametrize("moment", ["backlog-before-commit", "backlog-between-steps"])
 def test_an_item_killed_without_an_agent_goes_on_after_what_is_done(
     backlog: Callable[[str], BacklogProject], moment: str

@@ -175,6 +175,7 @@ _GOOD = {"method": "GET", "path": "/room/", "host": "127.0.0.1:8000", "cookie": 
 _SOCKET = {**_GOOD, "path": "/room/ws", "opens_a_socket": True}
 
 
+@pytest.mark.promise("screens.address")
 @pytest.mark.parametrize(
     ("asked", "answer"),
     [
@@ -236,6 +237,7 @@ def test_keys_are_made_anew_and_shown_to_nobody() -> None:
 # ---- a server, and whoever asks it
 
 
+@pytest.mark.promise("screens.address")
 @pytest.mark.parametrize(
     "path", ["/", "/ws", "/static/", "/static/js/textual.js", "/download/1", "/?token=guess", "//"]
 )
@@ -270,6 +272,7 @@ def test_whoever_is_in_the_room_gets_page_and_files_but_no_listing(server: Serve
     assert lists_nothing <= {403, 404}
 
 
+@pytest.mark.promise("screens.self-contained")
 def test_nothing_is_loaded_from_elsewhere(server: Server) -> None:
     """The protocol of the socket is the page's own; a template that names a host would be another matter."""
     for file in (Path(capsule.tui.__file__).parent / "templates").iterdir():
@@ -292,12 +295,14 @@ def test_every_answer_tells_the_browser_to_be_careful(server: Server) -> None:
         assert not [name for name in headers if name.startswith("Access-Control")]
 
 
+@pytest.mark.promise("screens.other-pages")
 def test_a_name_that_is_made_to_lead_here_is_refused_even_with_the_token(server: Server) -> None:
     response, text = server.get(f"/?token={server.token}", Host=f"evil.example:{server.port}")
     assert (response.status, text) == (403, f"{Answer.WRONG_HOST.value}\n")
     assert "evil" not in str(response.headers)
 
 
+@pytest.mark.promise("screens.other-pages")
 @pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null"])
 def test_a_page_elsewhere_cannot_open_a_socket(server: Server, origin: str) -> None:
     async def nothing(_tab: Tab) -> None:
@@ -308,6 +313,7 @@ def test_a_page_elsewhere_cannot_open_a_socket(server: Server, origin: str) -> N
     assert refused.value.status == 403
 
 
+@pytest.mark.promise("screens.token")
 def test_nonsense_is_survived_and_nothing_of_it_is_printed(server: Server) -> None:
     nonsense = (
         b"\0\xff\r\n\r\n",
@@ -331,12 +337,14 @@ def test_nonsense_is_survived_and_nothing_of_it_is_printed(server: Server) -> No
     assert before.startswith("Ctrl-C ends it; missions go on.\n")
 
 
+@pytest.mark.promise("screens.loopback")
 def test_it_listens_on_loopback_and_nowhere_else(server: Server) -> None:
     assert server.name == "127.0.0.1"
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.2", server.port), LONG)
 
 
+@pytest.mark.promise("screens.loopback")
 def test_beyond_loopback_only_when_asked_loudly_and_with_the_token(tmp_path: Path) -> None:
     with _served(tmp_path, _TALKER, "0.0.0.0") as server:
         with socket.create_connection(("127.0.0.2", server.port), LONG):
@@ -418,6 +426,7 @@ def test_a_dashboard_that_fails_leaves_its_words_in_the_tab_and_here(server: Ser
     assert eventually(lambda: server.errors().removeprefix(before) == said)
 
 
+@pytest.mark.promise("screens.tabs")
 def test_a_closed_tab_is_one_process_less_and_only_so_many_are_opened(server: Server) -> None:
     async def pids(*tabs: Tab) -> list[int]:
         return [await tab.pid() for tab in tabs]
@@ -470,6 +479,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
         return _in_tabs(server, look_and_kill)
 
 
+@pytest.mark.promise("screens.tabs")
 def test_a_server_that_is_killed_leaves_no_dashboard_behind(killed: Killed) -> None:
     assert eventually(lambda: _is_gone(killed[1]))
 
@@ -478,6 +488,7 @@ def test_what_is_started_from_a_tab_is_not_told_how_that_is_drawn(killed: Killed
     assert "told by []." in killed[0]
 
 
+@pytest.mark.promise("screens.token")
 def test_the_token_is_in_no_command_line_and_no_environment(killed: Killed) -> None:
     _, _, readable, token = killed
     assert not [text for text in readable if token in text]

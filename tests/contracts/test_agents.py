@@ -140,6 +140,7 @@ def test_a_dry_run_can_show_the_command_line(rig: Rig) -> None:
     assert not (rig.folder / "worktree" / ".capsule").exists()
 
 
+@pytest.mark.promise("agents.one-suite", "004-follow-ups.no-mock")
 def test_the_prompt_arrives_whole(rig: Rig) -> None:
     prompt = "Line one\n\n  `ticks` $HOME {prompt} 'quotes' \"both\" ünï ☃\n"
     assert prompt.encode() in run(rig, f"cat /proc/{rig.own_argv}/cmdline -", prompt=prompt).text
@@ -174,6 +175,7 @@ def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) ->
     assert agent.run(briefing).text == b"yes set code unset unset unset\n"
 
 
+@pytest.mark.promise("agents.per-phase")
 def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
     rig.phases["code"] = AgentPhaseOptions(env={"FROM_SETTINGS": "for this phase"})
     rig.does('echo "$FROM_SETTINGS"')
@@ -185,6 +187,7 @@ def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
 # ── a folder of its own
 
 
+@pytest.mark.promise("agents.one-suite")
 def test_its_temporary_files_are_in_a_folder_of_its_own_that_goes_with_it(rig: Rig) -> None:
     transcript = run(
         rig, 'cd "$TMPDIR"; stat -c "%a %n" "$PWD"; mkdir -p closed/in && touch litter closed/in/x && chmod 0 closed'
@@ -221,6 +224,7 @@ def test_a_link_that_stands_there_is_not_entered(rig: Rig) -> None:
 # ── what is kept of it
 
 
+@pytest.mark.promise("004-follow-ups.output")
 def test_output_and_errors_go_to_two_files(rig: Rig) -> None:
     transcript = run(rig, "echo out; echo err >&2")
     output = rig.folder / "worktree" / ".capsule" / "output"
@@ -237,6 +241,7 @@ def test_how_long_it_took_is_known_and_what_it_used_is_not(rig: Rig) -> None:
     assert (usage.tokens_in, usage.tokens_out, usage.usd) == (None, None, None)
 
 
+@pytest.mark.promise("agents.other-output")
 def test_words_that_are_no_events_are_plain_words(rig: Rig) -> None:
     transcript = run(rig, """echo '{"status": "PASS"}'; echo '{"type": "nobody knows"}'; echo the end; exit 3""")
     assert transcript.text == b'{"status": "PASS"}\n{"type": "nobody knows"}\nthe end\n'
@@ -246,6 +251,7 @@ def test_words_that_are_no_events_are_plain_words(rig: Rig) -> None:
     assert (output / "code-1-2.log").read_bytes() == transcript.text
 
 
+@pytest.mark.promise("agents.logs")
 @pytest.mark.parametrize("rig", REPORTING, indirect=True)
 @pytest.mark.parametrize("keep", ["", "kept"])
 def test_the_log_holds_the_last_word_and_the_events_stand_beside_it(rig: Rig, keep: str) -> None:
@@ -310,6 +316,7 @@ def test_a_signal_is_told_as_a_shell_would(rig: Rig) -> None:
     assert run(rig, f"kill -9 {rig.own_argv}").exit_code == 137
 
 
+@pytest.mark.promise("004-agents.timeout")
 def test_it_is_ended_when_its_time_is_up(rig: Rig) -> None:
     transcript = given_time(lambda seconds: run(rig, "echo some; sleep 60", timeout=seconds), lambda seen: seen.text)
     assert (transcript.why, transcript.text) == ("timeout", b"some\n")
@@ -329,6 +336,7 @@ SIGNAL = '{"status":"PASS","feedback":"","files_changed":[],"summary":"done"}'
 PLAIN = [name for name in adapters("agents") if name not in REPORTING]
 
 
+@pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", REPORTING, indirect=True)
 def test_one_that_prints_its_final_event_and_does_not_exit_is_ended_and_judged(rig: Rig) -> None:
     rig.quiet = 0.5
@@ -338,6 +346,7 @@ def test_one_that_prints_its_final_event_and_does_not_exit_is_ended_and_judged(r
     assert "did not exit after its last word" in transcript.detail
 
 
+@pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", REPORTING, indirect=True)
 def test_one_that_is_silent_before_its_final_event_is_not_ended(rig: Rig) -> None:
     """A signal among its words is no final event."""
@@ -349,6 +358,7 @@ def test_one_that_is_silent_before_its_final_event_is_not_ended(rig: Rig) -> Non
     assert (rig.folder / "worktree" / "worked").exists()
 
 
+@pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", PLAIN, indirect=True)
 @pytest.mark.parametrize("around", ["{}", "Done.\n```json\n{}\n```\n"], ids=["bare", "in a fence"])
 def test_one_that_ends_its_words_with_a_signal_and_does_not_exit_is_ended_and_judged(rig: Rig, around: str) -> None:
@@ -367,6 +377,7 @@ NO_LAST_WORDS = {
 }
 
 
+@pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", PLAIN, indirect=True)
 @pytest.mark.parametrize("words", NO_LAST_WORDS.values(), ids=NO_LAST_WORDS.keys())
 def test_one_that_has_not_ended_with_a_signal_of_its_own_works_on_in_silence(rig: Rig, words: str) -> None:
@@ -377,6 +388,7 @@ def test_one_that_has_not_ended_with_a_signal_of_its_own_works_on_in_silence(rig
     assert (rig.folder / "worktree" / "worked").exists()
 
 
+@pytest.mark.promise("agents.no-exit")
 @pytest.mark.parametrize("rig", PLAIN, indirect=True)
 def test_one_that_answers_by_file_and_falls_silent_is_judged_by_its_answer(rig: Rig) -> None:
     result = rig.folder / "result.json"
@@ -398,6 +410,7 @@ def test_it_is_ended_when_somebody_says_stop(rig: Rig) -> None:
     assert transcript.seconds < 2 * LONG
 
 
+@pytest.mark.promise("agents.one-suite", "004-agents.timeout")
 def test_what_it_leaves_running_is_ended_and_counted(rig: Rig) -> None:
     pid = rig.folder / "pid"
     transcript = run(rig, f"setsid sh -c 'echo $$ > {pid}; exec sleep 60' & while [ ! -s {pid} ]; do :; done")
@@ -408,6 +421,7 @@ def test_what_it_leaves_running_is_ended_and_counted(rig: Rig) -> None:
 # ── where it cannot run at all
 
 
+@pytest.mark.promise("004-agents.missing")
 def test_whoever_lacks_it_is_told_how_to_get_it(rig: Rig) -> None:
     with pytest.raises(PrerequisiteMissing) as missing:
         rig.agent().check()
@@ -416,6 +430,7 @@ def test_whoever_lacks_it_is_told_how_to_get_it(rig: Rig) -> None:
     rig.agent().check()
 
 
+@pytest.mark.promise("004-agents.missing")
 def test_an_agent_that_vanished_since_is_an_outage_not_a_verdict(rig: Rig) -> None:
     transcript = rig.agent().run(a_briefing(rig.folder))
     assert transcript.failure is not None

@@ -111,6 +111,7 @@ def differing(before: str, after: str) -> list[tuple[str, str]]:
 # ---- what is read
 
 
+@pytest.mark.promise("004-types.round-trip")
 def test_everything_a_person_may_write_is_read() -> None:
     read_one = read(FULL)
     first, second = read_one.items.values()
@@ -139,6 +140,7 @@ def test_no_items_are_no_fault(items: str) -> None:
     assert read(f"schema_version: 1\n{items}\n").items == {}
 
 
+@pytest.mark.promise("004-follow-ups.times")
 @pytest.mark.parametrize(
     ("written", "text"),
     [
@@ -179,6 +181,7 @@ def test_yes_and_no_are_taken_as_meant(word: str, meant: bool) -> None:
     assert one(f"title: t\nstatus: new\nrequires_human_review: {word}").requires_human_review is meant
 
 
+@pytest.mark.promise("004-types.round-trip")
 @pytest.mark.parametrize("word", ["in_progress", "In Progress", "IN-PROGRESS"])
 def test_statuses_are_read_in_any_case(word: str) -> None:
     assert one(f"title: t\nstatus: {word}\nphase: build").status is Status.IN_PROGRESS
@@ -200,6 +203,7 @@ def test_every_way_to_write_an_item_is_read(text: str) -> None:
     assert read(text) == Backlog({"WRK-001": Item(id="WRK-001", title="t", status=Status.NEW)}, 1)
 
 
+@pytest.mark.promise("004-file.ids")
 def test_the_last_id_is_the_highest_ever_seen() -> None:
     item = "  - {{id: {}, title: t, status: new}}\n"
     assert read(HEAD + item.format("OLD-120") + item.format("x")).last_id == 120
@@ -295,6 +299,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.promise("004-file.faults")
 @pytest.mark.parametrize(("text", "words", "hint"), FAULTS.values(), ids=FAULTS.keys())
 def test_a_fault_is_named_with_its_place_and_a_way_out(text: str, words: str, hint: str) -> None:
     with pytest.raises(TrackerError) as caught:
@@ -337,6 +342,7 @@ def test_a_damaged_file_is_read_or_refused_and_never_crashes(chance: random.Rand
 # ---- what is odd, but no fault
 
 
+@pytest.mark.promise("004-file.faults")
 @pytest.mark.parametrize(
     ("fields", "warning"),
     [
@@ -353,10 +359,12 @@ def test_what_is_odd_is_a_warning(fields: str, warning: str) -> None:
     assert len(found) == 1 and warning in found[0]
 
 
+@pytest.mark.promise("004-follow-ups.block")
 def test_an_item_blocked_from_nowhere_goes_back_to_new() -> None:
     assert one("title: t\nstatus: blocked").blocked == Blocked(Status.NEW, "")
 
 
+@pytest.mark.promise("004-file.faults")
 def test_an_unknown_field_in_many_items_is_one_warning() -> None:
     items = "".join(f"  - {{id: WRK-{n}, title: t, status: new, team: x}}\n" for n in range(1, 40))
     found = read(f"schema_version: 1\nowner: us\nlast_id: 39\nitems:\n{items}").warnings
@@ -435,6 +443,7 @@ def test_a_description_keeps_its_lines() -> None:
 # ---- what a change leaves alone
 
 
+@pytest.mark.promise("004-file.lossless")
 @pytest.mark.parametrize(
     ("values", "before", "after"),
     [
@@ -478,6 +487,7 @@ def test_a_field_of_several_lines_is_replaced_as_a_whole(values: dict[str, Value
     assert changed(FULL, Assign("WRK-001", values)) == FULL.replace(gone, put)
 
 
+@pytest.mark.promise("004-follow-ups.block")
 def test_unblocking_takes_the_block_away() -> None:
     values: dict[str, Value] = {"blocked_from_status": None, "blocked_reason": None, "blocked_type": None}
     text = changed(FULL, Assign("WRK-003", {"status": "scoped", **values, "unblock_context": "The first: #1"}))
@@ -521,6 +531,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.promise("004-file.lossless")
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES.keys())
 def test_every_way_to_write_an_item_can_be_changed(text: str) -> None:
     before = read(text).items["WRK-001"]
@@ -531,6 +542,7 @@ def test_every_way_to_write_an_item_can_be_changed(text: str) -> None:
     assert all(line in changed(text, assign(status="ready")) for line in kept)
 
 
+@pytest.mark.promise("004-file.archive")
 @pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES.keys())
 def test_every_way_to_write_an_item_can_be_archived(text: str) -> None:
     after = changed(text, Absent("WRK-001"))
@@ -555,6 +567,7 @@ def test_what_cannot_be_changed_safely_is_refused() -> None:
             changed(text, assignment)
 
 
+@pytest.mark.promise("004-file.atomic")
 def test_a_mistake_of_ours_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_backlog_cuts, "written", lambda value: f"{value} oops")
     for assignment in (assign(status="ready"), follow_up("x")):
@@ -636,6 +649,7 @@ def test_items_next_to_each_other_can_go_together() -> None:
         assert "\n\n\n" not in after and not after.endswith("\n\n")
 
 
+@pytest.mark.promise("004-file.ids")
 def test_ids_are_never_given_twice() -> None:
     text = "schema_version: 1\nitems:\n" + ITEM.replace("001", "007")
     text = changed(text, Absent("WRK-007"))
@@ -656,6 +670,7 @@ def test_a_new_item_is_set_apart_where_the_others_are() -> None:
     assert text == FULL.replace("    updated:\n", "    updated:\n" + added).replace("last_id: 14", "last_id: 15")
 
 
+@pytest.mark.promise("004-file.ids")
 @pytest.mark.parametrize("items", ["items: []", "items:", "items: null", "items: [ ]  # none"])
 def test_the_first_item_finds_its_place(items: str) -> None:
     text = changed(f"schema_version: 1\n{items}\n# end\n", follow_up("First"))
@@ -707,6 +722,7 @@ def test_what_an_earlier_application_added_is_not_added_again() -> None:
     assert changed(HEAD + ITEM, *wanted, ids=first.added) == text
 
 
+@pytest.mark.promise("004-file.ids")
 def test_a_prefix_of_ones_own_and_many_digits() -> None:
     data = HEAD.replace("9", "999").encode()
     after = rewritten(data, [follow_up("x")], where=WHERE, prefix="CAP", archived=set)
@@ -730,6 +746,7 @@ ENTRY = log_entry(Item(id="WRK-001", title="Make it"), "2026-11-16T10:00:00Z", "
 LATER = log_entry(Item(id="WRK-002", title="Next"), "2026-11-16T11:00:00Z", "prd", "PASS", "Wrote it.")
 
 
+@pytest.mark.promise("004-commands.worklog")
 def test_the_newest_entry_is_on_top() -> None:
     text = with_entry(with_entry(b"", ENTRY), LATER).decode()
     assert text.startswith("# Worklog 2026-11\n\n## 2026-11-16 11:00:00 UTC | WRK-002 | prd | PASS\n")
@@ -737,6 +754,7 @@ def test_the_newest_entry_is_on_top() -> None:
     assert list(archived_titles(text)) == ["Make it"]
 
 
+@pytest.mark.promise("004-follow-ups.worklog")
 @pytest.mark.parametrize("before", [b"", b"# Ours\r\n\r\nwords\r\n", b"# Ours", b"no heading\xff\n", b"\n\n"])
 def test_an_entry_is_there_once_and_loses_nothing(before: bytes) -> None:
     once = with_entry(before, ENTRY)
@@ -868,6 +886,7 @@ def test_writers_side_by_side_lose_nothing(project: Path) -> None:
     assert (project / WHERE).read_text() == "schema_version: 1\nlast_id: 24\nitems: []\n"
 
 
+@pytest.mark.promise("004-follow-ups.worklog")
 def test_a_step_rewrites_all_files_at_once(project: Path) -> None:
     (project / "_worklog").mkdir()
     (project / "_worklog/2026-01.md").write_bytes(with_entry(b"", ENTRY))
@@ -948,6 +967,7 @@ def apply_to_model(model: dict[str, dict[str, Any]], last: int, assignment: Assi
     return last
 
 
+@pytest.mark.promise("004-file.lossless")
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ASSIGNMENTS, max_size=5), st.booleans(), st.booleans())
 def test_random_changes_do_what_a_dictionary_does(wanted: list[Assignment], windows: bool, cut_short: bool) -> None:
@@ -966,6 +986,7 @@ def test_random_changes_do_what_a_dictionary_does(wanted: list[Assignment], wind
     assert "\r" not in text.replace("\r\n", "") and (windows or "\r" not in text)
 
 
+@pytest.mark.promise("004-follow-ups.bulk-ids")
 def test_ten_thousand_items_and_a_thousand_follow_ups_cost_linear_time() -> None:
     fields = "".join(f"    field_{n}: some words\n" for n in range(8))
 

@@ -87,6 +87,7 @@ def wrapped(root: Path, script: str) -> None:
 # ---- it is not there, or not fit
 
 
+@pytest.mark.promise("trackers.bd-faults")
 def test_a_bd_that_is_missing_is_named_with_two_ways_out(tmp_path: Path) -> None:
     tracker = BeadsTracker(tmp_path, env={"PATH": str(tmp_path)})
     with pytest.raises(PrerequisiteMissing) as caught:
@@ -110,6 +111,7 @@ def test_a_bd_that_cannot_be_started_is_named(tmp_path: Path) -> None:
         opened(tmp_path, tmp_path / "bin").items()
 
 
+@pytest.mark.promise("trackers.bd-faults")
 def test_a_bd_that_is_too_old_is_refused_before_anything_is_asked_of_it(tmp_path: Path) -> None:
     tracker = project(tmp_path, "0.44.0", too_old=True)
     for ask in (tracker.items, lambda: tracker.close("demo-2", "x")):
@@ -155,6 +157,7 @@ def test_a_project_without_a_database_is_told_how_to_get_one_and_gets_none_from_
     assert "`bd init` by hand" in caught.value.hint and "tracker: beads-file" in caught.value.hint
 
 
+@pytest.mark.promise("trackers.bd-faults")
 def test_a_database_that_is_newer_than_bd_is_left_alone(tmp_path: Path) -> None:
     tracker = project(tmp_path, schema_skew=True)
     for ask in (tracker.items, lambda: tracker.close("demo-2", "x")):
@@ -168,6 +171,7 @@ def test_a_database_that_is_newer_than_bd_is_left_alone(tmp_path: Path) -> None:
 NOISE = "Warning: .beads has permissions 0755\n[1/3] importing {3} rows\nImported 3 issues from issues.jsonl\n"
 
 
+@pytest.mark.promise("trackers.bd-answers")
 @pytest.mark.parametrize("era", SHAPES)
 def test_text_before_the_answer_and_beside_it_is_passed_over(tmp_path: Path, era: str) -> None:
     tracker = project(tmp_path, era, noise=NOISE, noise_stderr="⚠ Error budget is low\n")
@@ -193,6 +197,7 @@ def test_an_empty_database_is_not_taken_for_a_failure(tmp_path: Path) -> None:
         assert faked(tmp_path, (), era, QUICK).items() == []
 
 
+@pytest.mark.promise("trackers.bd-answers")
 @pytest.mark.parametrize("era", SHAPES)
 def test_no_list_is_cut_short(tmp_path: Path, era: str) -> None:
     many = [Item(id=f"demo-{number}", title="One of many") for number in range(1, 131)]
@@ -274,12 +279,14 @@ def test_what_was_odd_is_not_forgotten_when_something_is_added(tmp_path: Path) -
 # ---- it takes long, or never ends
 
 
+@pytest.mark.promise("trackers.bd-faults")
 def test_a_slow_answer_is_waited_for(tmp_path: Path) -> None:
     tracker = project(tmp_path, patience=Patience(), slow={"*": 0.4})
     tracker.close("demo-2", "done")
     assert changes(tmp_path, "close") == ["demo-2"] and asked(tmp_path, "close") == 1
 
 
+@pytest.mark.promise("trackers.bd-faults")
 def test_a_question_without_an_answer_ends_with_all_it_started(tmp_path: Path) -> None:
     tracker = project(tmp_path, patience=IMPATIENT)
     wrapped(tmp_path, '[ "$1" = export ] && { sleep 300 & echo $! > child; wait; }\n"$real" "$@"\n')
@@ -292,6 +299,7 @@ def test_a_question_without_an_answer_ends_with_all_it_started(tmp_path: Path) -
     assert state.strip()[:1] in ("", "Z"), "what bd had started is gone, or only waits to be buried"
 
 
+@pytest.mark.promise("trackers.bd-faults")
 def test_a_close_that_hangs_is_not_taken_for_one_and_can_be_made_later(tmp_path: Path) -> None:
     tracker = project(tmp_path, patience=IMPATIENT, hang=("close",))
     with pytest.raises(TrackerError, match="`bd close` gave no answer"):
@@ -311,6 +319,7 @@ def test_what_was_done_before_it_hung_is_seen_and_not_done_again(tmp_path: Path)
 # ---- it dies on the way
 
 
+@pytest.mark.promise("trackers.bd-changes")
 @pytest.mark.parametrize("end", ["kill", 1])
 def test_what_was_done_before_it_died_is_seen_and_not_done_again(tmp_path: Path, end: object) -> None:
     tracker = project(tmp_path, die_after=dict.fromkeys(("update", "close", "create", "comments"), end))
@@ -341,6 +350,7 @@ def test_a_lock_is_waited_for_and_nothing_is_done_twice(tmp_path: Path, era: str
     assert changes(tmp_path, "create") == [name] and asked(tmp_path, "create") == 3
 
 
+@pytest.mark.promise("trackers.bd-faults")
 @pytest.mark.parametrize("era", [CLASSIC, DOLT])
 def test_a_lock_for_ever_is_named_after_a_few_attempts(tmp_path: Path, era: str) -> None:
     tracker = project(tmp_path, era, locked={"export": -1, "close": -1})
@@ -353,6 +363,7 @@ def test_a_lock_for_ever_is_named_after_a_few_attempts(tmp_path: Path, era: str)
     assert row(tmp_path, "demo-2")["status"] == "open" and changes(tmp_path, "close") == []
 
 
+@pytest.mark.promise("trackers.bd-changes")
 def test_a_lock_that_came_after_the_work_does_not_make_it_twice(tmp_path: Path) -> None:
     """It says `locked` although it closed the bead: looking again comes before saying it again."""
     tracker = project(tmp_path)
@@ -397,6 +408,7 @@ def test_a_process_of_ours_that_is_at_it_for_too_long_is_named(tmp_path: Path) -
 # ---- it says no
 
 
+@pytest.mark.promise("trackers.bd-changes")
 @pytest.mark.parametrize("era", ["0.47.1", "0.60.0", "1.0.5"])
 def test_a_refusal_to_close_is_shown_in_its_own_words(tmp_path: Path, era: str) -> None:
     tracker = project(tmp_path, era)
@@ -524,6 +536,7 @@ def answer(out: str = "", err: str = "", code: int | None = 0) -> BdResult:
 ROW = {"id": "demo-1", "title": "One"}
 
 
+@pytest.mark.promise("trackers.bd-answers")
 @pytest.mark.parametrize(
     "out",
     [
@@ -542,6 +555,7 @@ def test_beads_are_found_in_any_shape(out: str) -> None:
     assert [bead["id"] for bead in found.rows] == ["demo-1"] and not found.failed
 
 
+@pytest.mark.promise("trackers.bd-answers")
 @pytest.mark.parametrize(
     ("out", "err", "code", "words"),
     [
@@ -569,6 +583,7 @@ def test_whoever_prints_what_only_looks_like_values_costs_no_time() -> None:
     assert costs_below(2.0, lambda: answer("[\n" * 200_000).rows)
 
 
+@pytest.mark.promise("trackers.bd-answers")
 def test_silence_is_not_found_where_a_bead_was_asked_for() -> None:
     assert answer("", 'Error fetching demo-1: no issue found matching "demo-1"').not_found
     assert answer('{"error": "no issues found matching the provided IDs"}', "", 1).not_found

@@ -64,6 +64,7 @@ def test_every_recording_has_an_ending() -> None:
     assert sorted(ENDINGS) == recorded("claude")
 
 
+@pytest.mark.promise("agents.recordings")
 @pytest.mark.parametrize("recording", ENDINGS)
 def test_how_it_ended_has_a_kind_and_a_reason_of_one_line(recording: str, bench: Bench) -> None:
     bench.assert_ends(recording, ENDINGS)
@@ -224,6 +225,7 @@ ENDED_EARLY = {
 }
 
 
+@pytest.mark.promise("agents.usage-when-ended")
 @pytest.mark.parametrize(("then", "limits", "why"), ENDED_EARLY.values(), ids=ENDED_EARLY.keys())
 def test_what_one_that_was_ended_had_used_is_the_last_word_of_each_message_added_up(
     bench: Bench, then: str, limits: dict[str, float], why: str
@@ -281,6 +283,7 @@ def test_what_makes_it_headless_always_stands_there(bench: Bench) -> None:
     assert tuple(argv[-2:]) == ("--max-turns", "9")
 
 
+@pytest.mark.promise("agents.trust")
 def test_the_projects_own_hooks_and_servers_take_part_only_where_they_are_trusted(bench: Bench) -> None:
     assert "--strict-mcp-config" in bench.agent().describe(bench.briefing())
     assert "--setting-sources" not in bench.agent(trust_project=True).describe(bench.briefing())
@@ -291,6 +294,7 @@ def test_it_is_held_to_what_is_left_of_the_budget(bench: Bench) -> None:
     assert argv[argv.index("--max-budget-usd") + 1] == "0.5000"
 
 
+@pytest.mark.promise("agents.per-phase")
 def test_the_model_of_the_workflow_wins_over_the_phases_and_that_over_the_agents(bench: Bench) -> None:
     agent, briefing = bench.agent(model="slow", phases={"code": AgentPhaseOptions(model="quick")}), bench.briefing()
     asked = [replace(briefing, model="best"), briefing, replace(briefing, phase="other")]

@@ -60,6 +60,7 @@ def test_every_recording_has_an_ending() -> None:
     assert sorted(ENDINGS) == recorded("codex")
 
 
+@pytest.mark.promise("agents.recordings")
 @pytest.mark.parametrize("recording", ENDINGS)
 def test_how_it_ended_has_a_kind_and_a_reason_of_one_line(recording: str, bench: Bench) -> None:
     bench.assert_ends(recording, ENDINGS)
@@ -83,6 +84,7 @@ ROLLOUT = """\
 """As 0.166.0 writes it below its home, left out what does not matter; each count is that of the whole thread so far."""
 
 
+@pytest.mark.promise("agents.usage-when-ended")
 def test_what_one_that_was_ended_had_used_is_read_from_its_own_record(bench: Bench) -> None:
     (bench.folder / "rollout").write_text(ROLLOUT)
     day = '"$CODEX_HOME/sessions/2026/11/17"'
@@ -169,6 +171,7 @@ def test_a_provider_of_the_users_own_gets_its_key_and_retries_little(bench: Benc
     assert (users_home / "config.toml").exists()
 
 
+@pytest.mark.promise("agents.trust")
 @pytest.mark.parametrize(("trusted", "said"), [(False, True), (True, False)])
 def test_the_repository_takes_no_part_unless_it_is_trusted(bench: Bench, trusted: bool, said: bool) -> None:
     argv = bench.agent(trust_project=trusted).describe(bench.briefing(cwd='/a "b"/c'))

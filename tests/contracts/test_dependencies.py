@@ -78,6 +78,7 @@ def test_what_git_tracks_or_does_not_ignore_is_part_of_the_work(a_repo: Repo) ->
     assert found(a_repo) == set()
 
 
+@pytest.mark.promise("workflows.build-output")
 def test_build_output_is_never_shared(a_repo: Repo) -> None:
     commit(a_repo, {".gitignore": "target\nbuild\ndist\n.next\n.tox\n", "Cargo.toml": "", "package.json": "{}"})
     for name in ("target", "build", "dist", ".next", ".tox"):
@@ -175,6 +176,7 @@ def test_the_finder_of_an_editable_install_leads_to_the_places_own_code(an_edita
     assert an_editable_install.says(f"python3 -c '{where}'").startswith(str(an_editable_install.place / "packages"))
 
 
+@pytest.mark.promise("workflows.changed-dependencies")
 def test_what_is_installed_in_the_place_stays_there(an_editable_install: Project) -> None:
     an_editable_install.provide()
     before = bytes_below(an_editable_install.repo.path / ".venv")
@@ -306,6 +308,7 @@ def test_what_was_installed_since_is_copied(npm_workspaces: Project) -> None:
     assert (npm_workspaces.place / "node_modules/left-pad/index.js").read_text() == "newer"
 
 
+@pytest.mark.promise("workflows.changed-dependencies")
 def test_what_a_test_wrote_into_a_package_is_gone_the_next_time(npm_workspaces: Project) -> None:
     npm_workspaces.provide()
     file = npm_workspaces.place / "node_modules/left-pad/index.js"

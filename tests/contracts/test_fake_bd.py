@@ -70,6 +70,7 @@ def test_the_eras_that_can_be_run_were_recorded() -> None:
     assert {"0.44.0", "0.47.1", "1.0.5"} <= set(MEASURED)
 
 
+@pytest.mark.promise("trackers.fake-bd")
 @pytest.mark.parametrize("era", [era for era in ERAS if era in MEASURED])
 def test_it_says_what_the_real_one_said(era: str, answers: Callable[[str], dict[str, Answer]]) -> None:
     said = answers(era)
@@ -78,6 +79,7 @@ def test_it_says_what_the_real_one_said(era: str, answers: Callable[[str], dict[
     assert [answer for answer in real if said[answer.name] != answer] == []
 
 
+@pytest.mark.promise("trackers.fake-bd")
 @pytest.mark.parametrize("era", ERAS)
 def test_each_era_has_its_shapes(era: str, answers: Callable[[str], dict[str, Answer]]) -> None:
     said, version = answers(era), Era(era).version

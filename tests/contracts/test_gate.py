@@ -31,6 +31,7 @@ def repository(repo: Repo) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files}
 
 
+@pytest.mark.promise("workflows.gate-place")
 def test_the_gate_lies_outside_the_checkout_and_is_no_worktree(a_repo: Repo) -> None:
     gate = a_gate(a_repo).at(a_repo.head("HEAD^{tree}"), a_repo.head())
 
@@ -39,6 +40,7 @@ def test_the_gate_lies_outside_the_checkout_and_is_no_worktree(a_repo: Repo) -> 
     assert gate.parent.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.promise("workflows.gate-place")
 def test_git_describe_works_in_the_gate(a_repo: Repo) -> None:
     a_repo.git("tag", "-a", "v1.2", "-m", "one")
     commit(a_repo, {"more.txt": ""})
@@ -49,6 +51,7 @@ def test_git_describe_works_in_the_gate(a_repo: Repo) -> None:
     assert gate.status() == ""
 
 
+@pytest.mark.promise("workflows.gate-place")
 def test_what_tests_do_with_git_stays_in_the_gate(a_repo: Repo) -> None:
     gate = a_gate(a_repo)
     at = Repo(gate.at(a_repo.head("HEAD^{tree}"), a_repo.head()))
@@ -164,6 +167,7 @@ def set_up(repo: Repo, ran: list[str]) -> Gate:
     return Gate(git, "x-1", git.capsule_dir / "places/x-1", provisions, confined=False)
 
 
+@pytest.mark.promise("workflows.setup-restored")
 def test_what_a_test_changed_in_what_the_setup_made_is_put_back(a_repo: Repo) -> None:
     ran: list[str] = []
     commit(a_repo, {".gitignore": "node_modules\n.venv\ngenerated.txt\n"})

@@ -54,6 +54,7 @@ def test_every_recording_has_an_ending() -> None:
     assert sorted(ENDINGS) == recorded("gemini")
 
 
+@pytest.mark.promise("agents.recordings")
 @pytest.mark.parametrize("recording", ENDINGS)
 def test_how_it_ended_has_a_kind_and_a_reason_of_one_line(recording: str, bench: Bench) -> None:
     bench.assert_ends(recording, ENDINGS)
@@ -78,6 +79,7 @@ CHAT = """\
 """As 0.61.0 writes it below its home, left out what does not matter; a message stands there again when it has grown."""
 
 
+@pytest.mark.promise("agents.usage-when-ended")
 def test_what_one_that_was_ended_had_used_is_read_from_its_own_record(bench: Bench) -> None:
     (bench.folder / "chat").write_text(CHAT)
     chats = '"$GEMINI_CLI_HOME/.gemini/tmp/place/chats"'
@@ -159,6 +161,7 @@ def test_the_users_settings_are_taken_along_with_few_retries(bench: Bench, users
     assert "maxAttempts" not in (users_folder / "settings.json").read_text()
 
 
+@pytest.mark.promise("agents.trust")
 @pytest.mark.parametrize("trusted", [False, True])
 def test_the_repository_takes_no_part_unless_it_is_trusted(bench: Bench, trusted: bool) -> None:
     seen = bench.sees('cat "$GEMINI_CLI_HOME/.gemini/settings.json"; echo; echo "$@"', trust_project=trusted)

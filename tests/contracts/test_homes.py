@@ -117,6 +117,7 @@ def test_every_agent_that_is_known_is_tried() -> None:
     assert {*OBEYED} == {"claude", "codex", "gemini", "opencode", *presets()}
 
 
+@pytest.mark.promise("sandbox.planted-home")
 @pytest.mark.parametrize("there", ["all of it", "its folders", "nothing"])
 @pytest.mark.parametrize("name", OBEYED)
 def test_what_a_next_session_would_obey_cannot_be_planted(
@@ -135,6 +136,7 @@ def test_what_a_next_session_would_obey_cannot_be_planted(
     assert _files(home) == before
 
 
+@pytest.mark.promise("sandbox.planted-home")
 @pytest.mark.parametrize("name", LOGINS)
 def test_a_login_that_was_renewed_is_kept(name: str, tmp_path: Path, supervisor: SupervisorClient) -> None:
     home = tmp_path / "home"

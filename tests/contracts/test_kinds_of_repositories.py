@@ -119,6 +119,7 @@ def origin(a_repo: Repo) -> Repo:
     return a_repo
 
 
+@pytest.mark.promise("attacks.clones")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo], stepwise: bool) -> None:
     repo = kind(origin)

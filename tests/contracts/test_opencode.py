@@ -40,6 +40,7 @@ def test_every_recording_has_an_ending() -> None:
     assert sorted(ENDINGS) == recorded("opencode")
 
 
+@pytest.mark.promise("agents.recordings")
 @pytest.mark.parametrize("recording", ENDINGS)
 def test_how_it_ended_has_a_kind_and_a_reason_of_one_line(recording: str, bench: Bench) -> None:
     bench.assert_ends(recording, ENDINGS)
@@ -105,6 +106,7 @@ def test_the_prompt_goes_by_stdin_whatever_its_length(bench: Bench) -> None:
     assert bench.sees("cat; echo; echo \"$@\" | grep -c 'Do it'") == "Do it.\n0\n"
 
 
+@pytest.mark.promise("agents.trust")
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -70,6 +70,7 @@ def agent(a_repo: Repo) -> Alone:
     return Alone(a_repo)
 
 
+@pytest.mark.promise("sandbox.commits")
 def test_what_it_commits_is_on_the_missions_branch(agent: Alone) -> None:
     done = agent.commit("done", answer="42\n")
     assert agent.repo.head(BRANCH) == agent.base
@@ -107,6 +108,7 @@ def test_an_edit_in_the_second_of_the_checkout_is_not_overlooked(agent: Alone) -
     assert (agent.private / "index").stat().st_mtime_ns == index.stat().st_mtime_ns
 
 
+@pytest.mark.promise("sandbox.commits")
 def test_whatever_else_it_does_to_its_git_stays_there(agent: Alone) -> None:
     before = agent.repo.git("for-each-ref"), (agent.repo.path / ".git/config").read_bytes()
     sneaky = agent.git("commit-tree", "-p", "main", "-m", "sneaky", "main^{tree}")
@@ -200,6 +202,7 @@ def with_a_link_for_objects(agent: Alone) -> None:
     (agent.private / "objects").symlink_to("moved")
 
 
+@pytest.mark.promise("sandbox.unsound")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "spoil",
@@ -250,6 +253,7 @@ def test_hooks_of_the_users_do_not_stop_it(agent: Alone, tmp_path: Path) -> None
     assert agent.leaves() == done
 
 
+@pytest.mark.promise("sandbox.unsound")
 def test_nothing_that_it_plants_is_run(agent: Alone, tmp_path: Path) -> None:
     fired = tmp_path / "fired"
     hook = agent.private / "hooks" / "reference-transaction"
@@ -269,6 +273,7 @@ def test_nothing_that_it_plants_is_run(agent: Alone, tmp_path: Path) -> None:
 # Crashes
 
 
+@pytest.mark.promise("sandbox.interrupted")
 def test_commits_of_an_interrupted_phase_are_salvaged(agent: Alone) -> None:
     done = agent.commit("done", answer="42\n")
     kept = agent.another().restore(agent.state)
@@ -286,6 +291,7 @@ def test_commits_of_an_interrupted_phase_are_not_thrown_away_with_its_place(agen
     assert not agent.private.exists()
 
 
+@pytest.mark.promise("sandbox.interrupted")
 def test_a_taking_over_that_was_cut_short_is_finished(agent: Alone, monkeypatch: pytest.MonkeyPatch) -> None:
     done = agent.commit("done", answer="42\n")
     with monkeypatch.context() as killed:

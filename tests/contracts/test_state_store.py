@@ -126,6 +126,7 @@ def test_is_the_state_store(office: Office) -> None:
 # One commit
 
 
+@pytest.mark.promise("backlog.one-commit")
 def test_state_worklog_and_follow_ups_are_one_commit(office: Office) -> None:
     booked = office.state_store.write(entry("ready", "x-1/triage#1", FOUND, LOG))
     assert booked == StateWritten(office.repo.head(), ("X-2",))
@@ -138,6 +139,7 @@ def test_state_worklog_and_follow_ups_are_one_commit(office: Office) -> None:
     office.repo.fsck()
 
 
+@pytest.mark.promise("backlog.killed-write")
 def test_writing_it_again_changes_nothing(office: Office) -> None:
     once = office.state_store.write(entry("ready", "x-1/triage#1", FOUND, LOG))
     assert office.again().write(entry("ready", "x-1/triage#1", FOUND, LOG)) == once
@@ -296,6 +298,7 @@ def worked(office: Office) -> Worked:
     return Worked(office)
 
 
+@pytest.mark.promise("backlog.one-commit", "004-commands.git-formats")
 def test_work_and_state_are_one_commit_of_exactly_their_paths(worked: Worked) -> None:
     office, place = worked.office, worked.place
     worked.agent.write("src/app.py", "print('two')\n")
@@ -611,6 +614,7 @@ def test_what_somebody_did_by_hand_already_is_committed_all_the_same(office: Off
     assert office.repo.git("log", "-1", "--format=%H", "--grep=Capsule-Step: x-1/triage#1") == booked.commit
 
 
+@pytest.mark.promise("004-commands.git-formats")
 def test_other_edits_and_what_is_staged_stay_as_they_are(office: Office) -> None:
     office.repo.write("README", "my edit\n")
     office.repo.write("staged", "staged\n")
@@ -778,6 +782,7 @@ def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: S
 MOMENTS = ("before the swap", "after the swap", "between two files", "before the index", "before the note is gone")
 
 
+@pytest.mark.promise("backlog.killed-write", "004-follow-ups.archive-order")
 @pytest.mark.parametrize("where", MOMENTS)
 def test_a_write_killed_anywhere_is_finished_by_the_same_write(
     office: Office, monkeypatch: pytest.MonkeyPatch, where: str
@@ -809,6 +814,7 @@ def test_whoever_writes_next_does_not_undo_what_a_killed_one_booked(
     assert office.repo.status() == ""
 
 
+@pytest.mark.promise("backlog.user-file")
 def test_what_was_typed_after_a_crash_is_spliced_into(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     dies_at(office, monkeypatch, "after the swap", entry("ready", "k", FOUND))
     office.repo.write("ITEMS", FIRST + "# typed meanwhile\n")
@@ -828,6 +834,7 @@ def test_a_note_that_is_not_ours_is_no_harm(office: Office) -> None:
     assert office.items() == office.items("HEAD")
 
 
+@pytest.mark.promise("004-follow-ups.worklog-errors")
 def test_a_file_that_cannot_be_written_is_said_and_finished_later(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:

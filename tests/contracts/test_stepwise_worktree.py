@@ -279,6 +279,7 @@ def test_a_user_on_another_branch_changes_nothing_for_the_mission(desk: Desk) ->
 # A step is kept
 
 
+@pytest.mark.promise("backlog.agent-commits")
 def test_commits_of_an_agent_become_one_with_the_trackers_state(desk: Desk) -> None:
     desk.place.restore(desk.start())
     desk.place.open_sandbox()
@@ -365,6 +366,7 @@ def test_it_is_not_rebased(desk: Desk) -> None:
 # What is no part of the work
 
 
+@pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize(
     "path",
     ["BACKLOG.yaml", "ITEMS", "_worklog/2026-11.md", ".capsule/config.yaml", "changes/X-2_other/PLAN.md"],
@@ -404,6 +406,7 @@ def test_many_dropped_changes_are_told_in_one_line(desk: Desk) -> None:
 # A step that failed
 
 
+@pytest.mark.promise("backlog.failed-work")
 def test_withdrawn_work_is_kept_and_the_place_is_as_before(desk: Desk) -> None:
     before = desk.files()
     desk.work()
@@ -492,6 +495,7 @@ def test_refuted_work_is_there_again_for_the_next_try(desk: Desk) -> None:
     assert desk.files() == wanted
 
 
+@pytest.mark.promise("backlog.dirty-checkout")
 def test_what_a_crash_left_is_kept_and_the_phase_starts_clean(desk: Desk) -> None:
     before = desk.files()
     desk.place.restore(desk.start())
@@ -520,6 +524,7 @@ def test_work_whose_place_is_gone_is_salvaged_from_its_checkpoint(desk: Desk) ->
     assert desk.show(desk.again().salvage("abandoned"), "src/app.py") == "print('two')"
 
 
+@pytest.mark.promise("durability.salvage")
 def test_a_place_and_a_checkpoint_that_are_lost_keep_nobody_from_starting_over(desk: Desk) -> None:
     lost = desk.work().commit
     shutil.rmtree(desk.path)
@@ -639,6 +644,7 @@ def test_hooks_kept_elsewhere_are_found(hooked: Hooked, tmp_path: Path) -> None:
     assert "from elsewhere" in said
 
 
+@pytest.mark.promise("backlog.hooks")
 @pytest.mark.parametrize(
     "name,script,words",
     [
@@ -679,6 +685,7 @@ def by_settings_that_are_included(hooked: Hooked) -> None:
     hooked.desk.repo.git("config", "include.path", str(included))
 
 
+@pytest.mark.promise("backlog.hooks")
 @pytest.mark.parametrize("found", [by_its_own_settings, by_settings_of_the_user, by_settings_that_are_included])
 @pytest.mark.parametrize("change", ["edited", "added", "removed"])
 def test_hooks_that_the_step_itself_changed_are_not_run(

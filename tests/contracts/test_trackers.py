@@ -304,6 +304,7 @@ def test_closing_writes_status_time_and_reason(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.promise("trackers.jsonl")
 def test_the_rest_of_a_changed_line_keeps_its_bytes(tmp_path: Path) -> None:
     line = '{ "updated_at":"x","n":1.50e+3,  "id":"a","x":{"status":"open"},"status" : "open","t":"\\u003cü\\ud800"} \t'
     path = write_beads(tmp_path, line, end="\r\n")
@@ -348,6 +349,7 @@ def test_a_held_lock_is_waited_for_then_named(tmp_path: Path, monkeypatch: pytes
     assert path.read_bytes() == before
 
 
+@pytest.mark.promise("trackers.jsonl")
 def test_writers_side_by_side_lose_nothing(tmp_path: Path) -> None:
     names = [f"bead-{number}" for number in range(24)]
     path = write_beads(tmp_path, *(json.dumps({"id": name}) for name in names))
@@ -521,6 +523,7 @@ def test_any_sequence_of_changes_leaves_other_lines_alone(
 WRITTEN = ("id", "status", "closed_at", "close_reason", "updated_at")
 
 
+@pytest.mark.promise("speed.linear")
 def test_ten_thousand_beads_cost_linear_time(tmp_path: Path) -> None:
     def work(count: int) -> Callable[[], object]:
         rows = [

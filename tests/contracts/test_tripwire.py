@@ -176,6 +176,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.promise("attacks.tripwire")
 @pytest.mark.parametrize("what", PLANTED)
 def test_what_is_planted_is_named_and_taken_away(a_repo: Repo, place: GitWorktree, what: str) -> None:
     command, words = PLANTED[what]
@@ -222,6 +223,7 @@ USERS = {
 }
 
 
+@pytest.mark.promise("attacks.tripwire")
 @pytest.mark.parametrize("what", USERS)
 def test_what_the_user_does_meanwhile_stays_and_nobody_is_accused(a_repo: Repo, place: GitWorktree, what: str) -> None:
     main = a_repo.head("main")
@@ -271,6 +273,7 @@ def test_what_was_found_is_kept(a_repo: Repo, place: GitWorktree) -> None:
     assert [file.read_text() for file in shelf.glob("post-merge-*")] == ["evil\n"]
 
 
+@pytest.mark.promise("attacks.tripwire")
 def test_an_agent_that_stays_in_its_place_changes_nothing_here(a_repo: Repo, place: GitWorktree) -> None:
     before = steering(a_repo), a_repo.git("for-each-ref")
     place.open_sandbox()

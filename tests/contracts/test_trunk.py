@@ -127,6 +127,7 @@ def test_conflicts_are_listed_and_not_published(a_repo_with_conflict: Repo) -> N
     assert trunk.tip() == tip
 
 
+@pytest.mark.promise("merge.artefacts")
 def test_artefacts_never_arrive_not_even_in_the_history(merge: Merge) -> None:
     merge.worktree.write("worklog.md", "log")
     merge.work(**{"new.py": "new", "BACKLOG.yaml": "items: [evil]\n"})
@@ -221,6 +222,7 @@ def test_files_that_are_replaced_in_a_tree_keep_their_modes(a_repo: Repo, git: G
     assert {a_repo.git("show", f"{tree}:{name}") for name in ("tool", "README", "fresh/deep")} == {"new"}
 
 
+@pytest.mark.promise("merge.compare-and-swap")
 def test_main_moves_only_from_the_commit_it_was_built_on(merge: Merge) -> None:
     merge.work(**{"new.py": "new"})
     candidate = merge.propose()
@@ -237,6 +239,7 @@ def test_a_main_that_the_agent_moved_is_noticed(merge: Merge) -> None:
     assert merge.trunk.publish(candidate) == Published(moved=False)
 
 
+@pytest.mark.promise("merge.compare-and-swap")
 def test_somebody_quicker_wins_and_is_noticed(merge: Merge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Main moves after we looked, in the very moment of the swap."""
     merge.work(**{"new.py": "new"})
@@ -253,6 +256,7 @@ def test_somebody_quicker_wins_and_is_noticed(merge: Merge, tmp_path: Path, monk
     assert merge.repo.head("main") == quicker
 
 
+@pytest.mark.promise("merge.once")
 def test_publishing_twice_is_publishing_once(merge: Merge) -> None:
     merge.work(**{"new.py": "new"})
     candidate = merge.propose()
@@ -307,6 +311,7 @@ def a_link_for_a_new_folder(repo: Repo) -> None:
     (repo.path / "new").symlink_to(repo.path.parent / "theirs")
 
 
+@pytest.mark.promise("merge.user-edits")
 @pytest.mark.parametrize(
     "edit,path",
     [
@@ -341,6 +346,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+@pytest.mark.promise("merge.user-edits")
 def test_edits_that_the_merge_does_not_touch_stay_as_they_are(merge: Merge) -> None:
     merge.work(**{"src/app.py": "new\n", "new/file": "new\n"})
     edited(merge.repo)
@@ -401,6 +407,7 @@ def test_work_the_user_already_has_is_no_conflict(merge: Merge) -> None:
     assert merge.repo.status() == ""
 
 
+@pytest.mark.promise("merge.user-edits")
 def test_a_user_on_another_branch_stays_there(merge: Merge) -> None:
     merge.repo.git("switch", "-q", "-c", "mine")
     merge.work(README="new\n")
@@ -445,6 +452,7 @@ UNDER_WAY: dict[str, Callable[[Repo], object]] = {
 }
 
 
+@pytest.mark.promise("004-commands.clean-tree")
 @pytest.mark.parametrize("what", UNDER_WAY)
 def test_main_does_not_move_under_something_half_done(merge: Merge, what: str) -> None:
     merge.repo.git("switch", "-q", "-c", "side")
@@ -527,6 +535,7 @@ def test_an_index_locked_after_the_move_is_left_alone_and_told_apart(merge: Merg
     assert locked_index.exists()
 
 
+@pytest.mark.promise("durability.killed-git")
 @pytest.mark.skipif(not can_trace(), reason="strace is not available here")
 @pytest.mark.parametrize("nth", (1, 3, 5))
 def test_a_git_killed_while_publishing_is_made_good(busy_merge: Merge, tmp_path: Path, nth: int) -> None:

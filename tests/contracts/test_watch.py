@@ -88,6 +88,7 @@ def test_what_is_written_while_one_looks_is_seen_at_the_next_look(room: Room) ->
     assert room.words() == {"m": "interrupted"}
 
 
+@pytest.mark.promise("screens.watching")
 def test_what_rests_is_not_asked_again_until_somebody_takes_it_up(room: Room) -> None:
     for name in ("a", "b"):
         with room.writer.claim(name):
@@ -160,6 +161,7 @@ STRANGE = (
 )
 
 
+@pytest.mark.promise("screens.watching")
 @pytest.mark.parametrize("text", STRANGE, ids=range(len(STRANGE)))
 def test_what_an_agent_wrote_there_does_no_harm(tmp_path: Path, text: str) -> None:
     file = tmp_path / "live.jsonl"
@@ -174,6 +176,7 @@ def test_a_line_without_end_is_cut(tmp_path: Path) -> None:
     assert LiveTail(file).look(1).doing == ("x" * 500,)
 
 
+@pytest.mark.promise("screens.watching")
 def test_a_link_a_pipe_or_a_folder_in_its_place_is_not_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(json.dumps({"at": AT, "activity": "password"}) + "\n")

@@ -262,6 +262,7 @@ def spoilt(place: GitWorktree) -> GitWorktree:
     return place
 
 
+@pytest.mark.promise("durability.killed-git")
 @pytest.mark.parametrize("nth", (1, 3, 5))
 @pytest.mark.skipif(not can_trace(), reason="strace is not available here")
 def test_a_git_killed_at_any_change_costs_nothing(a_repo: Repo, git: Git, tmp_path: Path, nth: int) -> None:
@@ -333,6 +334,7 @@ def test_a_pattern_that_leaves_the_project_is_an_error(a_repo: Repo, git: Git, p
         GitWorktree(git, "x-1", copy=[pattern]).prepare(a_repo.head())
 
 
+@pytest.mark.promise("workflows.setup")
 def test_agent_settings_that_git_does_not_hold_are_there_by_default(a_repo: Repo, git: Git) -> None:
     a_repo.write(".claude/settings.json", "tracked")
     a_repo.commit("settings")
@@ -551,6 +553,7 @@ def test_a_state_that_a_checkpoint_holds_is_not_salvaged_again(mission: Mission)
     assert (mission.path / "new.py").read_text() == "new"
 
 
+@pytest.mark.promise("durability.salvage")
 def test_salvage_never_overwrites(anywhere: Anywhere) -> None:
     refs = []
     for text in ("one", "two", "one"):
@@ -830,6 +833,7 @@ def test_a_worktree_turned_into_a_link_is_not_followed(anywhere: Anywhere, tmp_p
     assert anywhere.agent.status() == ""
 
 
+@pytest.mark.promise("evidence.planted-index")
 @pytest.mark.parametrize("flag", ["--skip-worktree", "--assume-unchanged"])
 def test_flags_in_the_agents_index_hide_nothing(anywhere: Anywhere, flag: str) -> None:
     anywhere.agent.git("update-index", flag, "src/app.py")
@@ -867,6 +871,7 @@ def planted(mission: Mission, marker: Path) -> None:
     marker.unlink(missing_ok=True)
 
 
+@pytest.mark.promise("evidence.planted-index")
 def test_nothing_the_agent_plants_is_run(mission: Mission, tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     planted(mission, marker)
@@ -920,6 +925,7 @@ def test_a_folder_turned_into_a_link_is_not_followed(anywhere: Anywhere, tmp_pat
 # The gate
 
 
+@pytest.mark.promise("evidence.clean-gate")
 def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
     (anywhere.path / "new.py").write_text("new")
     (anywhere.path / "worklog.md").write_text("log")
@@ -930,6 +936,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
     assert Repo(gate).git("rev-parse", "HEAD") == anywhere.base
 
 
+@pytest.mark.promise("evidence.clean-gate")
 def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
     tree = anywhere.place.tree()
     gate, _ = anywhere.place.gate(tree)
@@ -1185,6 +1192,7 @@ def test_a_mission_without_its_base_ref_is_still_ours_to_end(anywhere: Anywhere)
     assert not anywhere.path.exists()
 
 
+@pytest.mark.promise("durability.salvage")
 def test_salvage_keeps_commits_checkpoints_and_loose_files(mission: Mission) -> None:
     mission.agent.commit("work", **{"a.py": "a"})
     (mission.path / "b.py").write_text("b")

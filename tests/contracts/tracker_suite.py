@@ -90,10 +90,12 @@ class TrackerContract:
     def test_its_name_is_that_of_its_file(self, tracker: Tracker) -> None:
         assert tracker.name in adapters("trackers") or not type(tracker).__module__.startswith("capsule.")
 
+    @pytest.mark.promise("trackers.one-suite")
     def test_items_are_all_that_is_not_closed_in_order_as_they_were_given(self, tracker: Tracker) -> None:
         expected = [self.as_held(item) for item in given(ITEMS) if item.status is not Status.DONE]
         assert [self.as_held(item) for item in given(tracker.items())] == expected
 
+    @pytest.mark.promise("trackers.one-suite", "004-types.round-trip")
     @pytest.mark.parametrize("item_id", ["demo-1", "demo-1.1.2", "demo-3"])
     def test_an_item_arrives_as_it_was_given_however_often_it_is_asked_for(
         self, tracker: Tracker, item_id: str
@@ -114,6 +116,7 @@ class TrackerContract:
             getattr(tracker, ask)("1.1.1", *["because"] * (ask == "close"))
         assert tracker.item("demo-1.1.1").status is Status.READY
 
+    @pytest.mark.promise("trackers.one-suite", "004-follow-ups.ids-as-paths")
     @pytest.mark.parametrize("bad", BAD_IDS)
     def test_an_id_that_may_not_become_a_path_is_refused(self, tracker: Tracker, bad: str) -> None:
         for ask in (tracker.item, tracker.claim, tracker.release, lambda item_id: tracker.close(item_id, "")):

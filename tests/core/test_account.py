@@ -115,6 +115,7 @@ FIRST_PASS: dict[str, tuple[Callable[[], Told], bool]] = {
 }
 
 
+@pytest.mark.promise("screens.money")
 @pytest.mark.parametrize("name", FIRST_PASS)
 def test_first_pass_is_delivered_with_nothing_sent_back(name: str) -> None:
     make, straight = FIRST_PASS[name]

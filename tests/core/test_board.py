@@ -111,6 +111,7 @@ def test_the_phase_under_way_is_marked_and_its_seconds_run() -> None:
     assert shown.lines[1].seconds == 97 and shown.lines[1].tries == 1
 
 
+@pytest.mark.promise("screens.from-events")
 def test_begun_with_nobody_at_it_is_interrupted_whatever_it_was_doing() -> None:
     tape = Tape().begin().end().begin().note(Stopped, cause="SIGTERM.", exit_code=130)
     shown = tape.seen(Presence(None, ("Edit app.py",), at(3)), now=1000)
@@ -119,6 +120,7 @@ def test_begun_with_nobody_at_it_is_interrupted_whatever_it_was_doing() -> None:
     assert shown.seconds == 4 and shown.phase_seconds is None  # time does not go on where nothing happens
 
 
+@pytest.mark.promise("screens.from-events")
 def test_a_claim_that_did_not_hold_is_shown_beside_what_was_seen_and_will_be_done_again() -> None:
     tape = Tape().begin().end().begin().end(evidence=(LIE,), summary="All done.")
     code = tape.seen(HERE).lines[1]
@@ -159,6 +161,7 @@ def test_the_last_run_of_the_tests_and_the_wait_for_a_provider_are_shown_while_t
     assert tape.begin().seen(HERE).waiting is None
 
 
+@pytest.mark.promise("screens.from-events")
 def test_a_card_stays_small_however_long_a_mission_goes_on() -> None:
     tape = Tape()
     for number in range(3 * MOST_ATTEMPTS):

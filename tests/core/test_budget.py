@@ -23,6 +23,7 @@ def test_runs_add_up() -> None:
     assert total([spent(CLAUDE), spent(CODEX)]) == spent(CLAUDE, CODEX)
 
 
+@pytest.mark.promise("agents.unknown-usage")
 @pytest.mark.parametrize(
     ("usages", "words"),
     [
@@ -40,6 +41,7 @@ def test_what_nobody_reported_is_unknown_and_never_zero(usages: tuple[Usage | No
     assert in_words(spent(*usages)) == words
 
 
+@pytest.mark.promise("agents.unknown-usage")
 def test_programs_are_told_null_for_unknown() -> None:
     assert as_facts(spent(CODEX))["usd"] is None
     assert as_facts(spent(None))["tokens"] is None

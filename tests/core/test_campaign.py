@@ -72,6 +72,7 @@ def test_what_is_left_to_do_is_what_is_open_and_holds_nothing() -> None:
     assert ids(to_do(below("e", TREE))) == ["b", "z"]
 
 
+@pytest.mark.promise("campaigns.progress")
 def test_progress_counts_what_is_worked_on_at_any_depth() -> None:
     rows = [(row.item.id, row.done, row.of) for row in progress(*parts(TREE))]
     assert rows == [("e", 3, 5), ("f1", 1, 2), ("f2", 2, 2)]
@@ -85,6 +86,7 @@ def test_progress_grows_in_proportion() -> None:
     assert to_close(root, members) == []
 
 
+@pytest.mark.promise("campaigns.parents")
 def test_a_parent_can_be_closed_when_all_it_holds_is_done_the_innermost_first() -> None:
     assert ids(to_close(*parts(TREE))) == ["f2"]
     done = family(e="", f1="e", a_done="f1", f2="e", g="f2", b_done="g", c_done="e")
@@ -95,6 +97,7 @@ def test_what_is_closed_already_is_not_closed_again() -> None:
     assert to_close(*parts(family(e="", f1_done="e", a_done="f1_done", b="e"))) == []
 
 
+@pytest.mark.promise("campaigns.parents")
 def test_nothing_is_closed_over_the_head_of_an_open_grandchild() -> None:
     """Somebody closed the feature by hand while a task of it was open."""
     assert to_close(*parts(family(e="", f1_done="e", a="f1_done"))) == []
@@ -116,6 +119,7 @@ def deed(found: dict[str, Item], name: str, at: int = 0, **fields: Any) -> Deed:
     return Deed(found[name], **{"summary": f"did {name}", "merged": "0123456789abcdef", "at": f"{at:04}", **fields})
 
 
+@pytest.mark.promise("campaigns.handover")
 def test_the_next_agent_is_told_the_nearest_family_first_and_the_newest_last() -> None:
     deeds = [deed(TREE, "z", 1), deed(TREE, "d_done", 4), deed(TREE, "a_done", 3), deed(TREE, "c_done", 2)]
     assert account(TREE["b"], deeds, TREE).splitlines() == [
@@ -138,6 +142,7 @@ def test_a_deed_is_one_line_however_it_was_told() -> None:
     assert account(TREE["b"], [deed(TREE, "z", summary="", merged="")], TREE) == "- z Z: no summary was given"
 
 
+@pytest.mark.promise("campaigns.handover")
 def test_what_there_is_no_room_for_is_the_oldest_of_the_farthest() -> None:
     many = family(e="", f="e", near="f", me="f", g="e", **{f"far{n}": "g" for n in range(200)})
     deeds = [deed(many, "near", 0, summary="x" * 500)]

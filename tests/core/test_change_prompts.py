@@ -128,6 +128,7 @@ def test_every_golden_is_a_page_that_exists() -> None:
 # Phase 5 of the specification: how a prompt is put together
 
 
+@pytest.mark.promise("004-prompts.assumptions")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_preamble_says_that_nobody_answers_and_asks_for_assumptions(phase: str) -> None:
     said = flat(preamble(page(phase)))
@@ -143,6 +144,7 @@ def test_the_preamble_names_item_title_and_assessments(phase: str) -> None:
     assert "- **Assessments:** size large, complexity medium, risk low, impact high\n- **Depth:** deep." in said
 
 
+@pytest.mark.promise("004-prompts.context")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_preamble_has_only_the_sections_that_something_was_given_for(phase: str) -> None:
     said = preamble(page(phase))
@@ -150,11 +152,13 @@ def test_the_preamble_has_only_the_sections_that_something_was_given_for(phase: 
     assert not any(word in said for word in ("Origin", "Assessments:"))
 
 
+@pytest.mark.promise("004-prompts.context")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_previous_summary_is_there_when_given(phase: str) -> None:
     assert "\n### What the agent before you reported\n\n```text\nIt works.\n```" in page(phase, summary="It works.")
 
 
+@pytest.mark.promise("004-prompts.context")
 @pytest.mark.parametrize("phase", PHASES)
 def test_unblock_notes_are_there_when_given(phase: str) -> None:
     said = preamble(page(phase, FULL))
@@ -162,6 +166,7 @@ def test_unblock_notes_are_there_when_given(phase: str) -> None:
     assert f"```text\n{FULL.unblock_context}\n```" in said
 
 
+@pytest.mark.promise("004-prompts.context")
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_retry_carries_the_failure_context_once_and_at_the_very_end(phase: str) -> None:
     text = page(phase, feedback=REFUSED)
@@ -171,11 +176,13 @@ def test_a_retry_carries_the_failure_context_once_and_at_the_very_end(phase: str
     assert "Previous Feedback" not in page(phase)
 
 
+@pytest.mark.promise("004-prompts.skill")
 @pytest.mark.parametrize("phase", SKILLS)
 def test_each_phase_invokes_its_own_skill_where_the_project_has_them(phase: str) -> None:
     assert f"\n    {SKILLS[phase].format(FOLDER)}\n" in page(phase, FULL, skills=True)
 
 
+@pytest.mark.promise("004-prompts.skill")
 @pytest.mark.parametrize("phase", PHASES)
 def test_without_skills_the_built_in_task_stands_alone(phase: str) -> None:
     assert "/changes:" not in page(phase, FULL)
@@ -187,11 +194,13 @@ def test_a_phase_before_the_workflow_has_no_skill(phase: str) -> None:
     assert page(phase, FULL, skills=True) == page(phase, FULL)
 
 
+@pytest.mark.promise("004-prompts.result")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_result_path_is_in_the_suffix(phase: str) -> None:
     assert f"\n    {RESULT_PATH}\n" in suffix(page(phase))
 
 
+@pytest.mark.promise("004-prompts.result")
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_suffix_shows_the_result_as_json_that_would_be_accepted(phase: str) -> None:
     shown = re.findall(r"```json\n(.*?)```", suffix(page(phase)), re.DOTALL)[0]
@@ -210,6 +219,7 @@ def test_the_suffix_asks_for_assumptions_and_follow_ups(phase: str) -> None:
     assert "`follow_ups` are for work you noticed that does not belong to this item" in said
 
 
+@pytest.mark.promise("004-prompts.per-phase")
 def test_triage_assesses_routes_and_may_ask_for_a_person() -> None:
     said = flat(page("triage"))
     assert all(f"| {name} |" in said for name in ("size", "complexity", "risk", "impact"))
@@ -227,6 +237,7 @@ def test_triage_can_say_that_nothing_is_to_be_done_in_words_that_are_understood(
     assert getattr(read_result(result.encode(), "WRK-001", "triage"), name) == attribute
 
 
+@pytest.mark.promise("004-prompts.per-phase")
 def test_idea_research_reads_updates_and_judges_the_idea_file() -> None:
     said = flat(page("idea-research"))
     assert "The idea file `_ideas/WRK-001_say-hello.md` holds what triage knew" in said
@@ -258,6 +269,7 @@ def test_spec_asks_for_phases_that_a_machine_can_read() -> None:
     assert "every task a checkbox `- [ ]`" in said
 
 
+@pytest.mark.promise("004-prompts.per-phase")
 def test_build_refers_to_the_spec_path_and_its_checkboxes() -> None:
     said = flat(page("build"))
     assert f"Build **one phase** of the specification at `{FOLDER}/WRK-001_say-hello_SPEC.md`" in said
@@ -281,6 +293,7 @@ def test_review_looks_at_everything_and_says_what_becomes_of_a_finding() -> None
 # Strangers' words
 
 
+@pytest.mark.promise("004-follow-ups.headings")
 def test_hostile_words_stay_inside_their_fence() -> None:
     tame = page("prd", Item(id="WRK-001", title="t", description="Harmless."))
     wild = page("prd", Item(id="WRK-001", title="t", description=HOSTILE))
@@ -290,6 +303,7 @@ def test_hostile_words_stay_inside_their_fence() -> None:
     assert "\x1b" not in wild
 
 
+@pytest.mark.promise("004-follow-ups.headings")
 @pytest.mark.parametrize("field", ["description", "acceptance", "unblock_context"])
 def test_headings_in_an_item_add_none_to_the_page(field: str) -> None:
     text = page("prd", msgspec.structs.replace(PLAIN, **{field: HOSTILE}))
@@ -328,16 +342,19 @@ FORMS = {
 }
 
 
+@pytest.mark.promise("004-names.idea")
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_has_its_required_sections(form: str) -> None:
     headings = re.findall(r"^## (.*)$", WORDS.template(f"change/{form}.md"), re.MULTILINE)
     assert set(FORMS[form]) <= set(headings)
 
 
+@pytest.mark.promise("004-names.idea")
 def test_the_idea_form_assesses_size_complexity_and_risk() -> None:
     assert all(f"| {name} |" in WORDS.template("change/idea.md") for name in ("Size", "Complexity", "Risk", "Impact"))
 
 
+@pytest.mark.promise("004-names.folders")
 def test_no_old_naming_is_left_in_any_prompt_or_form() -> None:
     texts = [*(HOUSE / "prompts").rglob("*.md"), *(HOUSE / "templates" / "change").glob("*.md")]
     assert texts

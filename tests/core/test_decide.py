@@ -39,6 +39,7 @@ def printed_table() -> dict[tuple[Role, str], str]:
     return table
 
 
+@pytest.mark.promise("decisions.one-table")
 def test_the_table_in_the_docstring_is_the_table_in_the_code() -> None:
     printed = printed_table()
     assert len(printed) == len(Role) * 8
@@ -47,6 +48,7 @@ def test_the_table_in_the_docstring_is_the_table_in_the_code() -> None:
         assert move.value == cell.rstrip("*"), (role, column)
 
 
+@pytest.mark.promise("decisions.one-table")
 @pytest.mark.parametrize("role", Role)
 @pytest.mark.parametrize("verdict", Verdict)
 def test_every_cell_decides_as_written(role: Role, verdict: Verdict) -> None:
@@ -62,6 +64,7 @@ def test_an_action_without_a_rework_parks_instead() -> None:
     assert (decision.move, decision.exit_code, decision.reason) == (Move.PARK, 1, "conflict in a.py")
 
 
+@pytest.mark.promise("evidence.refuted")
 def test_a_refuted_pass_goes_back_with_the_evidence() -> None:
     decision = decide(FLOW, "write", Signal(verdict=Verdict.PASS), (REFUTATION,))
     assert (decision.move, decision.back_to, decision.counter) == (Move.RETRY, "write", "judge")
@@ -89,6 +92,7 @@ def test_retries_gone_ends_by_role_with_exit_1(name: str, move: Move, code: int)
     assert decision.reason.startswith("retries exhausted (2 allowed)")
 
 
+@pytest.mark.promise("decisions.retries")
 def test_n_retries_mean_n_more_tries_and_0_is_exactly_one_attempt() -> None:
     once = msgspec.structs.replace(FLOW, retries=0)
     signal = Signal(verdict=Verdict.NEEDS_WORK, feedback="f")
@@ -115,12 +119,14 @@ def test_triage_can_close_an_item() -> None:
     assert (done.move, done.reason) == (Move.CLOSE, "already done: in v2")
 
 
+@pytest.mark.promise("decisions.guardrails")
 @pytest.mark.parametrize(("risk", "trips"), [("", False), ("low", False), ("medium", True), ("high", True)])
 def test_guardrails_trip_above_the_maximum_only(risk: str, trips: bool) -> None:
     item = Item(id="a", title="t", assessment=Assessment(risk=risk))
     assert bool(vetoes(item, Signal(verdict=Verdict.PASS), Guardrails(max_risk="low"))) is trips
 
 
+@pytest.mark.promise("004-pipeline.guardrails")
 def test_a_new_assessment_is_held_against_the_guardrail_at_once() -> None:
     signal = Signal(verdict=Verdict.PASS, assessments={"size": "large"})
     found = vetoes(Item(id="a", title="t"), signal, Guardrails(max_size="medium"))

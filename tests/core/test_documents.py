@@ -41,6 +41,7 @@ def test_every_slug_can_be_a_path(title: str) -> None:
     assert made == made.strip("-")
 
 
+@pytest.mark.promise("004-names.folders")
 def test_a_new_item_gets_the_names_its_title_asks_for() -> None:
     assert change_folder(RETITLED) == "changes/WRK-001_greet-in-every-language"
     assert idea_path(RETITLED) == "_ideas/WRK-001_greet-in-every-language.md"
@@ -48,6 +49,7 @@ def test_a_new_item_gets_the_names_its_title_asks_for() -> None:
     assert spec == "changes/WRK-001_greet-in-every-language/WRK-001_greet-in-every-language_SPEC.md"
 
 
+@pytest.mark.promise("004-names.existing")
 def test_a_retitled_item_keeps_its_folder_and_its_idea_file() -> None:
     assert change_folder(RETITLED, PATHS) == OLD
     assert idea_path(RETITLED, PATHS) == "_ideas/WRK-001_say-hello.md"

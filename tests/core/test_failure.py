@@ -10,6 +10,7 @@ PASSES_BY_ITSELF = {Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CONNECTION}
 NEEDS_A_PERSON = {Kind.AUTH, Kind.QUOTA, Kind.CONFIGURATION, Kind.MISSING}
 
 
+@pytest.mark.promise("agents.failure-kinds")
 def test_every_kind_has_its_reaction() -> None:
     assert set(REACTIONS) == set(Kind)
     assert {kind for kind in Kind if Failure(kind, "").reaction is Reaction.WAIT} == PASSES_BY_ITSELF

@@ -39,6 +39,7 @@ def test_an_id_that_could_mean_something_else_is_refused(bad: str) -> None:
     assert caught.value.message.isascii() and caught.value.message.isprintable() and len(caught.value.message) < 600
 
 
+@pytest.mark.promise("004-follow-ups.ids-as-paths")
 @given(st.text())
 def test_whatever_passes_is_a_plain_file_name(text: str) -> None:
     try:
@@ -59,6 +60,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.promise("004-file.moves")
 @pytest.mark.parametrize(("old", "new"), [*itertools.product((*ACTIVE, Status.DONE), Status)])
 def test_only_the_moves_of_the_table_are_allowed(old: Status, new: Status) -> None:
     item = Item(id="a", title="A", status=old)
@@ -70,6 +72,7 @@ def test_only_the_moves_of_the_table_are_allowed(old: Status, new: Status) -> No
     assert old.value in caught.value.message and caught.value.exit_code == 1
 
 
+@pytest.mark.promise("004-file.moves")
 @pytest.mark.parametrize(("origin", "new"), [*itertools.product(ACTIVE, Status)])
 def test_a_blocked_item_returns_exactly_where_it_was(origin: Status, new: Status) -> None:
     item = Item(id="a", title="A", status=Status.BLOCKED, blocked=Blocked(origin, "why"))
@@ -127,6 +130,7 @@ def test_an_item_that_is_its_own_parent_has_an_end() -> None:
     assert lineage_of(loop, {"x": loop}) == Lineage(feature=loop)
 
 
+@pytest.mark.promise("004-file.assessments")
 def test_new_assessments_replace_what_they_name_and_nothing_else() -> None:
     old = Assessment(size="small", risk="low")
     assert old.updated({"risk": "high", "size": "", "mood": "fine"}) == Assessment(size="small", risk="high")

@@ -105,6 +105,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.promise("signals.last-object")
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES + WHOLE), max_size=24).map("".join))
 @example('{"a":"{"}":1}')
@@ -147,6 +148,7 @@ def test_a_mutilated_object_reads_as_brute_force_reads_it(value: dict[str, objec
     assert last_object(damaged.encode()) == brute_force(damaged)
 
 
+@pytest.mark.promise("signals.no-crash")
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(
@@ -169,6 +171,7 @@ def coloured(text: bytes) -> bytes:
     return b"\x1b[?25l" + text + b"\x1b(B\x1b[m"
 
 
+@pytest.mark.promise("signals.any-format")
 @pytest.mark.parametrize(
     "output",
     [
@@ -193,11 +196,13 @@ def test_the_signal_is_found_however_it_is_printed(output: bytes) -> None:
     assert last_object(output) == SIGNAL
 
 
+@pytest.mark.promise("signals.any-format")
 def test_colours_are_ignored_around_and_between_tokens() -> None:
     plain = {"status": "PASS", "files_changed": ["x"], "n": {"deep": 1}}
     assert last_object(b"log\n" + coloured(json.dumps(plain, indent=1).encode()) + b"\n") == plain
 
 
+@pytest.mark.promise("signals.last-object")
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
@@ -256,6 +261,7 @@ def test_only_the_window_is_searched() -> None:
 # --- cost -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("speed.parse-signal")
 def test_a_hundred_megabytes_with_the_signal_at_the_end_cost_half_a_second() -> None:
     line = b'12:00:01 INFO "GET /items" -> {"n": 1, "tags": ["a"]} [ok]\n'
     log = line * (100_000_000 // len(line)) + COMPACT + b"\n"
@@ -263,6 +269,7 @@ def test_a_hundred_megabytes_with_the_signal_at_the_end_cost_half_a_second() -> 
     assert costs_below(0.5, lambda: last_object(log))
 
 
+@pytest.mark.promise("speed.parse-signal")
 @pytest.mark.parametrize("unit", [b"{", b'{"a":', b"}", b"{}", b'"', b"\\", b"[{", b"\x1b[", b"\x1b]", b'"}'])
 def test_sixteen_hostile_mebibytes_cost_seconds_at_most(unit: bytes) -> None:
     hostile = unit * (WINDOW // len(unit))
@@ -282,6 +289,7 @@ NESTS: list[Callable[[int], bytes]] = [
 ]
 
 
+@pytest.mark.promise("speed.parse-signal")
 @pytest.mark.parametrize("nest", NESTS)
 def test_cost_grows_in_proportion_to_the_input(nest: Callable[[int], bytes]) -> None:
     def work(size: int) -> Callable[[], object]:

@@ -40,6 +40,7 @@ SMALL = {"size": "small", "risk": "low"}
 LARGE = {"size": "large", "risk": "low"}
 
 
+@pytest.mark.promise("004-types.phases")
 @pytest.mark.parametrize(
     ("phase", "given", "claims", "status", "next_phase"),
     [
@@ -62,11 +63,13 @@ def test_a_phase_that_passes_moves_the_item_on(
     assert (found.status, found.phase) == (status, next_phase)
 
 
+@pytest.mark.promise("004-pipeline.all-phases")
 def test_a_part_that_is_done_leaves_the_item_in_its_phase() -> None:
     found = left("build", item(Status.READY, "build"), MORE)
     assert (found.status, found.phase) == (Status.IN_PROGRESS, "build")
 
 
+@pytest.mark.promise("004-follow-ups.block")
 @pytest.mark.parametrize("decision", [BLOCKED, EXHAUSTED])
 def test_a_block_remembers_where_the_item_was(decision: Decision) -> None:
     found = left("design", item(Status.READY, "design"), decision)
@@ -99,6 +102,7 @@ def test_a_retry_tells_the_tracker_nothing(move: Move) -> None:
     assert assignments_of(ending("prd", item(phase="prd"), Decision(move, Verdict.FAILED)), AT) == ()
 
 
+@pytest.mark.promise("004-file.assessments")
 def test_partial_assessments_are_merged_and_full_ones_replace() -> None:
     known = item(phase="prd", assessment=Assessment("small", "low", "low", "high"))
     assert left("prd", known, assessments={"size": "medium"}).assessment == Assessment("medium", "low", "low", "high")
@@ -112,6 +116,7 @@ def test_unblock_notes_stay_until_a_phase_succeeds_with_them() -> None:
     assert left("prd", given, EXHAUSTED).unblock_context == "Blue."
 
 
+@pytest.mark.promise("004-file.follow-ups", "004-pipeline.follow-ups")
 def test_follow_ups_are_items_to_be_with_origin_and_a_key_of_their_own() -> None:
     found = FollowUp("Mend\nthe rest", "Seen in a.py", "small", "low")
     told = assignments_of(ending("build", item(phase="build"), MORE, follow_ups=(found, FollowUp("B"))), AT)
@@ -124,6 +129,7 @@ def test_follow_ups_are_items_to_be_with_origin_and_a_key_of_their_own() -> None
     }  # fmt: skip
 
 
+@pytest.mark.promise("004-types.phases", "004-file.archive")
 def test_the_last_phase_takes_the_item_out_and_writes_it_down() -> None:
     told = assignments_of(ending("archive", item(Status.DONE)), AT)
     assert [type(each) for each in told] == [Absent, LogEntry]
@@ -131,6 +137,7 @@ def test_the_last_phase_takes_the_item_out_and_writes_it_down() -> None:
     assert list(archived_titles(told[1].text)) == ["Say: hello"]
 
 
+@pytest.mark.promise("004-commands.worklog")
 def test_a_worklog_entry_says_when_what_which_phase_and_how_it_ended() -> None:
     entry = assignments_of(ending("prd", item(phase="prd"), summary="Wrote\nit | all"), AT)[-1]
     assert isinstance(entry, LogEntry)
@@ -165,6 +172,7 @@ def test_a_subject_is_one_line_of_sane_length() -> None:
     assert len(long) <= 200 and "\n" not in long and "\x1b" not in long
 
 
+@pytest.mark.promise("004-types.round-trip")
 def test_everything_guarded_survives_being_written_and_read() -> None:
     given = item(
         phase="design", assessment=Assessment("small", "low", "low", "high"), requires_human_review=True,
@@ -176,6 +184,7 @@ def test_everything_guarded_survives_being_written_and_read() -> None:
     assert with_values(given, guarded(bare)) == bare
 
 
+@pytest.mark.promise("004-pipeline.before")
 def test_every_move_a_phase_makes_is_in_the_table() -> None:
     """A promotion takes two moves at once, by way of scoped, and a first phase enters by way of in_progress."""
 
@@ -199,6 +208,7 @@ def test_titles_that_mean_the_same_are_the_same(one: str, other: str) -> None:
     assert same_title(one) != same_title(f"{other} 2")
 
 
+@pytest.mark.promise("004-types.round-trip")
 def test_assignments_can_be_journaled() -> None:
     told = assignments_of(ending("build", item(phase="build"), follow_ups=(FollowUp("B"),)), AT)
     kind = tuple[Assign | Exists | Absent | LogEntry, ...]

@@ -96,6 +96,7 @@ def test_only_the_merge_prompt_speaks_of_merging(path: Path) -> None:
     assert speaks == (relative(path) == "prompts/tdd/merge.md")
 
 
+@pytest.mark.promise("004-follow-ups.prompt-names")
 @pytest.mark.parametrize("path", ALL_TEXTS, ids=relative)
 def test_only_known_names_are_used(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -236,6 +237,7 @@ def test_the_worklog_keeps_the_order_of_its_sections() -> None:
     assert headings[8:] == list(WORKLOG_SECTIONS.values())
 
 
+@pytest.mark.promise("004-names.spec")
 def test_each_phase_of_the_spec_form_can_be_read_by_machine() -> None:
     text = (TEMPLATES / "change" / "SPEC.md").read_text(encoding="utf-8")
     phases = re.split(r"^### Phase ", text, flags=re.MULTILINE)[1:]

@@ -25,6 +25,7 @@ def why(*items: Item, **options: Any) -> dict[str, str]:
     return {place.item.id: place.why for place in queue(items, **options)}
 
 
+@pytest.mark.promise("004-pipeline.selection")
 def test_selection_is_by_impact_then_by_age() -> None:
     young = item("young", impact="high", created="2026-02-02T00:00:00Z")
     old = item("old", impact="high", created="2026-01-01T00:00:00Z")
@@ -84,6 +85,7 @@ def test_a_tracker_that_only_says_blocked_asks_for_nothing(kind: str, words: str
     assert why(item("a", Status.BLOCKED, blocked=Blocked(Status.READY, "beads says blocked", kind))) == {"a": words}
 
 
+@pytest.mark.promise("campaigns.containers")
 def test_what_holds_others_is_not_worked_on_itself() -> None:
     feature, task = item("f", type="feature", holds=("t",)), item("t", parent="f")
     assert choose(queue([item("e", type="epic"), feature, task])) == task
@@ -92,10 +94,12 @@ def test_what_holds_others_is_not_worked_on_itself() -> None:
     assert not queue([item("t", holds=("gone",))])[0].actionable, "also where all it holds is closed"
 
 
+@pytest.mark.promise("campaigns.containers")
 def test_a_feature_that_holds_nothing_is_work_like_any_other() -> None:
     assert choose(queue([item("f", type="feature")])) == item("f", type="feature")
 
 
+@pytest.mark.promise("campaigns.order")
 def test_urgent_beads_come_first_then_old_ones() -> None:
     late = item("late", priority=0, created="2026-02-02T00:00:00Z")
     early = item("early", priority=0, created="2026-01-01T00:00:00Z")
@@ -120,6 +124,7 @@ def two_features(**second: Any) -> list[Item]:
     ]
 
 
+@pytest.mark.promise("campaigns.dependencies")
 def test_a_task_waits_for_what_its_feature_depends_on() -> None:
     places = {place.item.id: place for place in queue(two_features(dependencies=("a",)))}
     assert places["b1"].why == "waits for a (ready), as b does"
@@ -129,12 +134,14 @@ def test_a_task_waits_for_what_its_feature_depends_on() -> None:
     assert choose(queue(done)) == two_features()[4], "what is closed holds nobody up"
 
 
+@pytest.mark.promise("campaigns.dependencies")
 def test_a_parent_that_depends_on_what_it_holds_holds_nobody_up() -> None:
     parent = item("f", type="feature", holds=("one", "two"), dependencies=("one", "two"))
     found = why(parent, item("one", parent="f"), item("two", parent="f"))
     assert found["one"] == found["two"] == "is ready, impact unknown"
 
 
+@pytest.mark.promise("campaigns.dependencies")
 @pytest.mark.parametrize(
     ("items", "who", "circle"),
     [
@@ -208,10 +215,12 @@ def test_what_this_run_has_tried_is_left_alone() -> None:
     assert why(item("a"), left_alone={"a": "it failed"}) == {"a": "it failed"}
 
 
+@pytest.mark.promise("004-pipeline.selection")
 def test_only_what_was_asked_for_is_chosen() -> None:
     assert choose(queue([item("a"), item("b")]), only={"b"}) == item("b")
 
 
+@pytest.mark.promise("004-pipeline.before")
 def test_a_scoped_item_above_the_guardrails_will_be_asked_about() -> None:
     risky = Item(id="a", title="a", status=Status.SCOPED, assessment=Assessment(risk="high"))
     said = why(risky, guardrails=Guardrails(max_risk="low"))["a"]
@@ -249,6 +258,7 @@ PASSED = Decision(Move.ADVANCE, Verdict.PASS)
 MORE = Decision(Move.REPEAT, Verdict.MORE)
 
 
+@pytest.mark.promise("004-pipeline.breaker", "004-follow-ups.breaker")
 @pytest.mark.parametrize(
     ("story", "trips"),
     [

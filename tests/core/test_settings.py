@@ -54,6 +54,7 @@ def fault(load: Load, **layers: object) -> str:
 # ---- layers
 
 
+@pytest.mark.promise("004-types.toml")
 def test_without_any_layer_the_defaults_are_in_force(load: Load) -> None:
     loaded = load()
     assert loaded.settings == Settings()
@@ -61,6 +62,7 @@ def test_without_any_layer_the_defaults_are_in_force(load: Load) -> None:
     assert {layer for _, _, layer in loaded.rows()} == {"default"}
 
 
+@pytest.mark.promise("settings.defaults")
 def test_the_defaults_are_those_that_are_promised(load: Load) -> None:
     rows = {key: value for key, value, _ in load().rows()}
     promised = {
@@ -108,6 +110,7 @@ def test_who_is_called_is_a_text_or_a_list(load: Load, said: str, meant: object)
     assert loaded.warnings == ()
 
 
+@pytest.mark.promise("settings.layers")
 def test_each_layer_wins_over_the_one_before(load: Load) -> None:
     said: dict[str, dict[str, object]] = {
         "user": {"user": "agent: one"},
@@ -133,6 +136,7 @@ def test_a_flag_that_was_not_given_changes_nothing(load: Load) -> None:
     assert load(project="verify: warn", flags={"verify": None}).settings.verify == "warn"
 
 
+@pytest.mark.promise("004-types.toml")
 def test_toml_is_another_spelling_of_the_project_layer(load: Load) -> None:
     loaded = load(toml='[project]\nprefix = "ABC"\n[execution]\nmax_retries = 5\n')
     assert loaded.settings.project.prefix == "ABC"
@@ -145,6 +149,7 @@ def test_where_yaml_and_toml_differ_yaml_wins_with_a_warning(load: Load) -> None
     assert len(loaded.warnings) == 1 and "verify" in loaded.warnings[0]
 
 
+@pytest.mark.promise("evidence.rules-from-base")
 def test_the_project_layer_can_be_read_from_a_commit(tmp_path: Path) -> None:
     (tmp_path / ".capsule").mkdir()
     (tmp_path / ".capsule/config.yaml").write_text("verify: off")
@@ -208,6 +213,7 @@ def test_an_empty_variable_counts_as_unset(load: Load) -> None:
     assert load(env={"CAPSULE_VERIFY": ""}).layers == {}
 
 
+@pytest.mark.promise("settings.unknown-key")
 def test_an_unknown_variable_is_an_error_that_names_the_nearest(load: Load) -> None:
     text = fault(load, env={"CAPSULE_VERIFFY": "off"})
     assert "CAPSULE_VERIFFY" in text and "`verify`" in text
@@ -217,6 +223,7 @@ def test_an_unknown_variable_is_an_error_that_names_the_nearest(load: Load) -> N
 # ---- strictness
 
 
+@pytest.mark.promise("settings.unknown-key")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -261,6 +268,7 @@ def test_faults_name_file_key_and_remedy(load: Load, text: str, expected: list[s
         assert part in words
 
 
+@pytest.mark.promise("004-types.toml")
 def test_faults_in_the_other_files_name_those(load: Load, tmp_path: Path) -> None:
     assert fault(load, toml="nonsense = 1").startswith("orchestrate.toml: there is no setting `nonsense`")
     assert "line 2" in fault(load, toml="a = 1\na = 2\n")
@@ -332,6 +340,7 @@ def test_no_duplicate_is_seen_where_there_is_none(data: object) -> None:
         assert parse_yaml(text.encode(), "file") == data
 
 
+@pytest.mark.promise("speed.linear")
 def test_a_large_file_costs_linear_time() -> None:
     def work(count: int) -> Callable[[], object]:
         text = "".join(f"key{number}: {{a: 1, b: [x, y]}}\n" for number in range(count)).encode()
@@ -357,6 +366,7 @@ def shown(folder: Path, *arguments: str, **env: str) -> str:
     return done.stdout
 
 
+@pytest.mark.promise("commands.config")
 def test_config_shows_every_value_and_its_layer(tmp_path: Path) -> None:
     lines = shown(tmp_path, CAPSULE_VERIFY="off").splitlines()
     assert ["verify", "off", "environment"] in [line.split() for line in lines]
@@ -370,6 +380,7 @@ def test_config_shows_one_value_one_section_or_json(tmp_path: Path) -> None:
     assert '"layer": "default"' in shown(tmp_path, "--json")
 
 
+@pytest.mark.promise("commands.config")
 def test_config_hides_secrets_unless_they_are_named(tmp_path: Path) -> None:
     env = {"CAPSULE_AGENTS__CLAUDE__ENV": "{API_KEY: s3cret}"}
     assert "s3cret" not in shown(tmp_path, **env) + shown(tmp_path, "--json", **env) + shown(tmp_path, "agents", **env)
@@ -389,4 +400,4 @@ def test_a_retired_setting_is_obeyed_and_says_what_takes_its_place() -> None:
     both = {"CAPSULE_WORKSPACE__KIND": "worktree", "CAPSULE_WORKSPACE__PUBLISH": "steps"}
     beside = load_settings(None, env=both, flags={})
     assert beside.settings.workspace.publish == "steps"
-    assert [words for words in beside.warnings if "take it out" in words and "merge" not in words]
+    assert [words for words in beside.warnings if "remove it" in words and "merge" not in words]

@@ -49,6 +49,7 @@ def test_each_status_of_the_contract_is_read(status: str) -> None:
     )
 
 
+@pytest.mark.promise("signals.faulty")
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
@@ -83,6 +84,7 @@ def test_a_synthetic_signal_is_written_as_the_contract_says() -> None:
     )
 
 
+@pytest.mark.promise("signals.extra-fields")
 def test_extra_fields_pass_through_after_the_four() -> None:
     extra = {"commit_hash": "abc123", "findings": [{"severity": "low", "n": 1.5}]}
     written = signal_json(read_signal(json.dumps(extra | GOOD).encode()))
@@ -90,6 +92,7 @@ def test_extra_fields_pass_through_after_the_four() -> None:
     assert json.loads(written) == GOOD | extra
 
 
+@pytest.mark.promise("signals.extra-fields")
 def test_extra_fields_cannot_overrule_the_four() -> None:
     assert signal_object(Signal(verdict=Verdict.ERROR, extra={"status": "PASS"}))["status"] == "ERROR"
 
@@ -130,6 +133,7 @@ def test_what_the_agent_sent_comes_back_as_it_was(extra: dict[str, object], feed
     assert json.loads(signal_json(read_signal(json.dumps(sent).encode()))) == sent
 
 
+@pytest.mark.promise("signals.no-crash")
 @settings(max_examples=200, deadline=None)
 @given(st.binary() | st.text().map(str.encode))
 def test_no_output_whatsoever_raises(data: bytes) -> None:

@@ -67,6 +67,7 @@ def test_complete_with_an_open_box_is_not_complete() -> None:
     assert phases_of("### Phase 1: a\n**Phase Status:** complete\n- [ ] b\n")[0].open
 
 
+@pytest.mark.promise("004-names.spec")
 def test_our_own_form_has_phases_that_can_be_read() -> None:
     form = (Path(capsule.__file__).parent / "templates/change/SPEC.md").read_text()
     assert [phase.number for phase in phases_of(form)] == [1, 2]

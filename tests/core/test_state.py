@@ -107,6 +107,7 @@ def test_keys_never_repeat_across_retry_rework_and_a_fresh_start() -> None:
     assert first.key == "prep#2"
 
 
+@pytest.mark.promise("decisions.refuted-pair")
 def test_a_refuted_worker_counts_for_the_pair_it_is_in() -> None:
     state = passing(started(), "prep")
     state = step(state, Verdict.REFUTED)
@@ -123,6 +124,7 @@ def test_feedback_is_gone_once_the_phase_passes() -> None:
     assert state.feedback == {}
 
 
+@pytest.mark.promise("decisions.exhausted")
 def test_exhausted_reviews_reopen_at_the_worker_with_the_last_feedback_and_fresh_retries() -> None:
     state = passing(started(), "prep")
     for round_ in ("one", "two", "three"):
@@ -186,6 +188,7 @@ def test_somebody_else_tries_after_enough_setbacks() -> None:
     assert agent_for(state, phase) == ("wiser", "")
 
 
+@pytest.mark.promise("durability.begun")
 def test_begun_without_an_outcome_costs_nothing_and_runs_again() -> None:
     state = passing(started(), "prep")
     todo = next_step(state)
@@ -260,6 +263,7 @@ def test_whatever_the_agents_say_the_mission_stays_sound(said: list[Verdict]) ->
         assert (state.halt is not None) == (next_step(state) is None and not state.finished)
 
 
+@pytest.mark.promise("durability.replay")
 @given(verdicts)
 def test_replaying_what_was_written_gives_the_same_state(said: list[Verdict]) -> None:
     events: list[Event] = [

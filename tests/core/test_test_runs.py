@@ -264,6 +264,7 @@ STRUCK: dict[str, tuple[int, str, str]] = {
 }
 
 
+@pytest.mark.promise("evidence.killed-test")
 @pytest.mark.parametrize(("code", "tail", "name"), STRUCK.values(), ids=STRUCK.keys())
 def test_a_run_that_was_killed_from_outside_has_no_result(code: int, tail: str, name: str) -> None:
     assert killed_by(code, tail) == name

@@ -18,6 +18,7 @@ def parsed(*phases: dict[str, Any], **more: Any) -> Any:
     return parse_workflow({"phases": list(phases), **more}, source="flow.yaml", name="flow")
 
 
+@pytest.mark.promise("004-types.phases")
 @pytest.mark.parametrize("name", ["tdd", "change"])
 def test_the_built_in_workflows_are_sound(name: str) -> None:
     workflow = Catalog().workflow(name)
@@ -58,6 +59,7 @@ def test_a_faulty_workflow_names_the_file_and_the_phase(phases: list[dict[str, A
     assert caught.value.message.startswith("flow.yaml: ")
 
 
+@pytest.mark.promise("workflows.faulty")
 def test_a_mistyped_key_is_told_the_nearest_one() -> None:
     with pytest.raises(SettingsError) as caught:
         parsed({"name": "x", "prompt": "p", "retrys": 1})

@@ -174,6 +174,7 @@ def kills(walk: Walk, group: int) -> list[list[str]]:
     return [points[group::CHAINS]]
 
 
+@pytest.mark.promise("004-pipeline.crash", "backlog.killed-write", "004-follow-ups.archive-order")
 @pytest.mark.parametrize("group", range(CHAINS + ALONE if ALL else CHAINS))
 def test_killed_around_events_it_ends_the_same(group: int, walk: Walk, a_backlog: MakeProject, mark: str) -> None:
     for points in kills(walk, group):

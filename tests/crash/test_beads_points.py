@@ -29,6 +29,7 @@ def stages(beads_template: Path, tmp_path: Path, mark: str) -> dict[str, Stage]:
     }
 
 
+@pytest.mark.promise("trackers.bd-kills")
 def test_killed_at_one_call_after_the_other_it_ends_the_same(
     stages: dict[str, Stage], beads_template: Path, mark: str
 ) -> None:

@@ -6,6 +6,8 @@ import json
 import signal
 from collections.abc import Callable
 
+import pytest
+
 from capsule.core.state import replay
 from capsule.journals.sqlite import SqliteJournal
 
@@ -32,6 +34,7 @@ def merged(project: Project) -> bool:
     return f"Merge {OTHER}" in project.git("log", "--merges", "--format=%s", "main")
 
 
+@pytest.mark.promise("campaigns.killed-parent")
 def test_a_parent_is_closed_once_however_often_it_is_killed(a_project: Callable[[], Project]) -> None:
     project = a_project()
     close_by_hand(project, ITEM)
@@ -59,6 +62,7 @@ def test_a_parent_is_closed_once_however_often_it_is_killed(a_project: Callable[
     project.remove()
 
 
+@pytest.mark.promise("campaigns.killed-queue")
 def test_a_queue_ends_what_was_closed_when_it_was_killed(a_project: Callable[[], Project]) -> None:
     project = a_project()
     close_by_hand(project, ITEM)

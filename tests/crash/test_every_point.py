@@ -33,6 +33,7 @@ def groups(tried: int) -> range:
     return range(GROUPS if ALL else min(GROUPS, tried))
 
 
+@pytest.mark.promise("durability.every-event")
 def test_every_event_in_the_journal_has_a_point_before_and_after_it(undisturbed: Undisturbed) -> None:
     expected = [f"{side} {name}" for name in undisturbed.events for side in ("before", "after")]
     assert list(filter(is_event, undisturbed.points)) == expected
@@ -48,6 +49,7 @@ def test_the_mission_meets_every_kind_of_turn(undisturbed: Undisturbed) -> None:
     assert undisturbed.ending.commits[0].startswith("Merge mend-1.1: ")
 
 
+@pytest.mark.promise("durability.every-event")
 @pytest.mark.parametrize("group", range(MISSIONS))
 def test_killed_around_an_event_it_ends_the_same(
     group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
@@ -57,6 +59,7 @@ def test_killed_around_an_event_it_ends_the_same(
         assert ending_after(a_project(), killed_at, undisturbed, mark) == undisturbed.ending, killed_at
 
 
+@pytest.mark.promise("durability.every-call")
 @pytest.mark.parametrize("group", groups(DOORS_TRIED))
 def test_killed_around_a_call_through_a_door_it_ends_the_same(
     group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
@@ -65,6 +68,7 @@ def test_killed_around_a_call_through_a_door_it_ends_the_same(
         assert ending_after(a_project(), [point], undisturbed, mark) == undisturbed.ending, point
 
 
+@pytest.mark.promise("durability.every-call")
 @pytest.mark.parametrize("group", groups(EFFECTS_TRIED))
 def test_killed_before_or_during_an_effect_it_ends_the_same(
     group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
@@ -76,6 +80,7 @@ def test_killed_before_or_during_an_effect_it_ends_the_same(
         assert ending == undisturbed.ending, point
 
 
+@pytest.mark.promise("durability.again-and-again")
 @pytest.mark.parametrize("seed", range(CHAINS))
 def test_killed_again_and_again_it_ends_the_same(
     seed: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str

@@ -44,6 +44,7 @@ class Waiting:
         return self.runner.returncode
 
 
+@pytest.mark.promise("processes.killed-runner")
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_runner_killed_under_its_agent_takes_the_agents_whole_tree_along(
     phase: str, a_project: MakeProject, undisturbed: Undisturbed, tmp_path: Path, mark: str
@@ -57,6 +58,7 @@ def test_a_runner_killed_under_its_agent_takes_the_agents_whole_tree_along(
     check_half_done_work_is_kept(project)
 
 
+@pytest.mark.promise("processes.signals")
 @pytest.mark.parametrize(("phase", "number"), [(phase, number) for phase in PHASES for number in STOPS[phase]])
 def test_a_runner_that_is_stopped_says_130_and_can_be_resumed(
     phase: str, number: signal.Signals, a_project: MakeProject, undisturbed: Undisturbed, tmp_path: Path, mark: str
@@ -68,6 +70,7 @@ def test_a_runner_that_is_stopped_says_130_and_can_be_resumed(
     check_half_done_work_is_kept(project)
 
 
+@pytest.mark.promise("durability.one-runner")
 def test_a_second_run_of_a_running_mission_is_told_who_runs_it(
     a_project: MakeProject, undisturbed: Undisturbed, tmp_path: Path, mark: str
 ) -> None:
@@ -80,6 +83,7 @@ def test_a_second_run_of_a_running_mission_is_told_who_runs_it(
     resumes_to_the_same_end(project, undisturbed, mark)
 
 
+@pytest.mark.promise("durability.side-by-side")
 def test_two_missions_side_by_side_are_both_merged(a_project: MakeProject, mark: str) -> None:
     project = a_project()
     runners = {item: project.start(item) for item in (ITEM, OTHER)}

@@ -314,6 +314,7 @@ def cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 @pytest.mark.parametrize(("kind", "name", "sandboxed"), [*cases()])
+@pytest.mark.promise("backlog.killed-write", "004-follow-ups.archive-order", "durability.every-place")
 def test_killed_anywhere_in_a_stage_it_goes_on_the_same(
     kind: str, name: str, sandboxed: bool, group: int, a_stage: MakeStage, mark: str
 ) -> None:

@@ -133,6 +133,7 @@ class Unwilling(MemoryTracker):
         return super().add(new)
 
 
+@pytest.mark.promise("campaigns.epic")
 def test_everything_is_done_dependencies_first_and_closed_from_the_inside(epic: Scene) -> None:
     report = run(epic)
     assert (report.exit_code, report.ended_because) == (0, "e is done")
@@ -154,6 +155,7 @@ def test_everything_is_done_dependencies_first_and_closed_from_the_inside(epic: 
     assert epic.journal.events("f1")[0][1].earlier == ""  # type: ignore[union-attr]
 
 
+@pytest.mark.promise("campaigns.on-failure")
 def test_the_first_that_fails_is_the_last_and_the_next_run_goes_on_with_it(epic: Scene) -> None:
     epic.plays({"f1": makes("f1"), "f2": STOPS, "g1": makes("g1")})
     report = run(epic)
@@ -186,6 +188,7 @@ def test_what_does_not_depend_on_it_can_go_on(epic: Scene) -> None:
     assert epic.tracker.item("e").status is Status.READY
 
 
+@pytest.mark.promise("campaigns.killed-parent")
 def test_whoever_is_killed_before_a_parent_is_closed_closes_it_the_next_time(epic: Scene) -> None:
     for name in ("f1", "f2", "g1"):
         epic.tracker.close(name, "by hand")
@@ -196,6 +199,7 @@ def test_whoever_is_killed_before_a_parent_is_closed_closes_it_the_next_time(epi
     assert len(told(epic, ParentClosed)) == 3, "closed once"
 
 
+@pytest.mark.promise("campaigns.parents")
 def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
     before = epic.git("rev-parse", "main")
     run(epic, root="f")
@@ -214,6 +218,7 @@ def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
     assert (report.exit_code, report.waiting) == (1, {"f": "all that it holds is done, and it is not closed"})
 
 
+@pytest.mark.promise("campaigns.parents")
 def test_a_tracker_that_does_not_let_a_parent_be_closed_is_asked_again(epic: Scene) -> None:
     tracker = Unwilling([Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e")])
     tracker.refuses = ("e",)
@@ -253,6 +258,7 @@ def test_an_epic_below_its_own_child_is_not_called_done(epic: Scene) -> None:
     assert (report.exit_code, epic.tracker.item("e").status) == (1, Status.READY)
 
 
+@pytest.mark.promise("campaigns.added")
 def test_an_item_that_is_added_meanwhile_is_part_of_it(epic: Scene) -> None:
     holding(epic, Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e"))
     epic.plays({"a": makes("a"), "*": makes("late")})
@@ -268,6 +274,7 @@ def test_an_item_that_is_added_meanwhile_is_part_of_it(epic: Scene) -> None:
     assert epic.tracker.item("e").status is Status.DONE
 
 
+@pytest.mark.promise("campaigns.limits")
 def test_the_cap_holds_and_what_is_left_is_said(epic: Scene) -> None:
     report = run(epic, cap=1)
     assert (report.done, report.exit_code) == (["f1"], 1)
@@ -275,6 +282,7 @@ def test_the_cap_holds_and_what_is_left_is_said(epic: Scene) -> None:
     assert report.waiting == {"f2": "its turn did not come", "g1": "waits for f (ready), as g does"}
 
 
+@pytest.mark.promise("campaigns.limits")
 def test_two_in_a_row_that_use_up_their_retries_stop_it_in_either_mode(epic: Scene) -> None:
     tasks = [Item(id=name, title=name, parent="e") for name in ("a", "b", "c")]
     holding(epic, Item(id="e", title="E", type="epic"), *tasks)
@@ -290,6 +298,7 @@ def test_two_in_a_row_that_use_up_their_retries_stop_it_in_either_mode(epic: Sce
 NOTICED = [{"title": "Mend the lid", "context": "It leaks."}, "Sweep the floor", {"context": "no title"}]
 
 
+@pytest.mark.promise("campaigns.discovered")
 def test_work_that_was_noticed_becomes_items_of_its_own(epic: Scene) -> None:
     holding(epic, Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e"))
     epic.plays({"a": makes("a", follow_ups=NOTICED)})
@@ -304,6 +313,7 @@ def test_work_that_was_noticed_becomes_items_of_its_own(epic: Scene) -> None:
     assert kinds.index("discovered") < kinds.index("item_closed")
 
 
+@pytest.mark.promise("campaigns.discovered")
 def test_where_nobody_asked_for_it_it_stays_in_the_signal(epic: Scene) -> None:
     holding(epic, Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e"))
     epic.plays({"a": makes("a", follow_ups=NOTICED)})
@@ -324,6 +334,7 @@ def test_an_agent_that_answers_by_file_is_heard_where_the_settings_allow_it(epic
     assert [item.title for item in epic.tracker.items()] == ["Mend the lid", "Sweep the floor"] * allowed
 
 
+@pytest.mark.promise("campaigns.discovered")
 def test_what_cannot_be_filed_is_a_warning_and_the_item_is_closed(epic: Scene) -> None:
     tracker = Unwilling([Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e")])
     tracker.refuses = ("Sweep the floor",)

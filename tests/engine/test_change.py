@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
+import pytest
 
 from capsule.core.item import Item, Status
 from capsule.trackers.memory import MemoryTracker
@@ -52,6 +53,7 @@ def with_item(scene: Scene, **fields: Any) -> None:
     scene.services = replace(scene.services, tracker=scene.tracker)
 
 
+@pytest.mark.promise("workflows.backlog", "004-pipeline.all-phases")
 def test_an_idea_walks_to_its_archive(scene: Scene) -> None:
     with_item(scene)
     scene.plays(story())
@@ -64,6 +66,7 @@ def test_an_idea_walks_to_its_archive(scene: Scene) -> None:
     assert state.item.assessment.size == "small"
 
 
+@pytest.mark.promise("backlog.duplicate")
 def test_triage_can_close_a_duplicate_without_another_spawn(scene: Scene) -> None:
     with_item(scene)
     scene.plays(story(triage=[{"result": result("triage", duplicate_of="WRK-9")}]))
@@ -73,6 +76,7 @@ def test_triage_can_close_a_duplicate_without_another_spawn(scene: Scene) -> Non
     assert scene.moves("WRK-1") == ["triage#1 close", "archive#1 advance"]
 
 
+@pytest.mark.promise("backlog.duplicate")
 def test_a_duplicate_of_nothing_is_refuted(scene: Scene) -> None:
     with_item(scene)
     lie = {"result": result("triage", duplicate_of="WRK-77")}
@@ -81,6 +85,7 @@ def test_a_duplicate_of_nothing_is_refuted(scene: Scene) -> None:
     assert scene.moves("WRK-1")[:3] == ["triage#1 retry", "triage#2 retry", "triage#3 advance"]
 
 
+@pytest.mark.promise("backlog.planning")
 def test_a_planning_phase_that_touches_code_is_refuted(scene: Scene) -> None:
     with_item(scene)
     stray = document("prd", "PRD")
@@ -93,6 +98,7 @@ def test_a_planning_phase_that_touches_code_is_refuted(scene: Scene) -> None:
     assert "code.py" in told and "Put these files back" in told
 
 
+@pytest.mark.promise("decisions.guardrails")
 def test_a_guardrail_parks_before_the_next_spawn(scene: Scene) -> None:
     from capsule.core.decide import Guardrails
 
@@ -120,6 +126,7 @@ def test_a_failure_is_tried_again_with_its_context_and_parks_when_retries_are_go
     assert state.halt is not None
 
 
+@pytest.mark.promise("evidence.more")
 def test_a_document_that_was_never_written_is_refuted(scene: Scene) -> None:
     with_item(scene)
     scene.plays(story(prd=[{"result": result("prd")}, document("prd", "PRD")]))
@@ -127,6 +134,7 @@ def test_a_document_that_was_never_written_is_refuted(scene: Scene) -> None:
     assert scene.moves("WRK-1")[2:4] == ["prd#1 retry", "prd#2 advance"]
 
 
+@pytest.mark.promise("evidence.more")
 def test_more_without_a_change_is_refuted_and_open_boxes_are_not_done(scene: Scene) -> None:
     with_item(scene)
     idle = {"result": result("build", "SUBPHASE_COMPLETE")}
@@ -137,6 +145,7 @@ def test_more_without_a_change_is_refuted_and_open_boxes_are_not_done(scene: Sce
     ]  # fmt: skip
 
 
+@pytest.mark.promise("004-agents.result-file")
 def test_a_result_for_another_item_is_no_result(scene: Scene) -> None:
     with_item(scene)
     wrong = {"result": {**result("triage"), "item_id": "WRK-2"}}

@@ -87,6 +87,7 @@ def overloaded(**more: Any) -> Failure:
     return Failure(Kind.OVERLOAD, "The provider is overloaded.", **more)
 
 
+@pytest.mark.promise("agents.outages", "004-follow-ups.rate-limits")
 @pytest.mark.parametrize("kind", [kind for kind in Kind if REACTIONS[kind] is Reaction.WAIT])
 def test_what_passes_by_itself_is_waited_for_and_costs_no_retry(scene: Scene, kind: Kind) -> None:
     failure = Failure(kind, "Not now.")
@@ -98,6 +99,7 @@ def test_what_passes_by_itself_is_waited_for_and_costs_no_retry(scene: Scene, ki
     assert [event.key for event in scene.ended("one")][1:] == ["first#1", "second#1", "third#1"]
 
 
+@pytest.mark.promise("agents.outages")
 def test_the_provider_says_how_long(scene: Scene) -> None:
     _, clock = put_in_a_mood(scene, overloaded(resets_in=100.0))
     assert scene.run("one", SHORT).finished
@@ -114,6 +116,7 @@ def test_the_agent_starts_afresh_and_what_it_had_done_is_kept(scene: Scene) -> N
     assert "note" in scene.git("ls-tree", "--name-only", kept.ref)
 
 
+@pytest.mark.promise("agents.wait-limit")
 def test_waiting_has_an_end_and_the_mission_goes_on_later(scene: Scene) -> None:
     agent, clock = put_in_a_mood(scene, *[overloaded()] * 50, wait_seconds=60.0)
     with pytest.raises(ProviderLimit, match="overloaded") as caught:
@@ -132,12 +135,14 @@ def test_a_limit_that_lasts_longer_than_we_wait_is_not_waited_for(scene: Scene) 
     assert clock.waits == []
 
 
+@pytest.mark.promise("agents.five-hours")
 def test_a_limit_of_five_hours_is_waited_for_by_default(scene: Scene) -> None:
     _, clock = put_in_a_mood(scene, Failure(Kind.RATE_LIMIT, "Usage limit reached.", resets_in=5 * 3600.0))
     assert scene.run("one", SHORT).finished
     assert 5 * 3600 <= clock.waits[0] <= 6 * 3600
 
 
+@pytest.mark.promise("agents.five-hours")
 def test_an_error_about_a_limit_tells_the_time_of_the_next_try(
     scene: Scene, local_time_is: Callable[[str], None]
 ) -> None:
@@ -149,6 +154,7 @@ def test_an_error_about_a_limit_tells_the_time_of_the_next_try(
     assert "The next try would be at Fri 04:16, in 22 h 46 min" in str(caught.value)
 
 
+@pytest.mark.promise("agents.wait-limit")
 def test_stop_is_heard_while_waiting(scene: Scene) -> None:
     _, clock = put_in_a_mood(scene, overloaded())
     clock.patience = 0
@@ -157,6 +163,7 @@ def test_stop_is_heard_while_waiting(scene: Scene) -> None:
     assert isinstance(scene.journal.events("one")[-1][1], Stopped)
 
 
+@pytest.mark.promise("agents.no-credit")
 @pytest.mark.parametrize("kind", [kind for kind in Kind if REACTIONS[kind] is Reaction.STOP])
 def test_what_needs_a_person_stops_the_run_with_nothing_parked(scene: Scene, kind: Kind) -> None:
     agent, clock = put_in_a_mood(scene, Failure(kind, "No key.", "Log in."))
@@ -168,6 +175,7 @@ def test_what_needs_a_person_stops_the_run_with_nothing_parked(scene: Scene, kin
     assert scene.run("one", SHORT).finished
 
 
+@pytest.mark.promise("agents.claim-and-failure")
 @pytest.mark.parametrize("kind", [kind for kind in Kind if REACTIONS[kind] is Reaction.JUDGE])
 def test_a_claim_of_success_does_not_outweigh_a_failure(scene: Scene, kind: Kind) -> None:
     """The scripted worker says PASS, and did the work; its CLI says that something went wrong."""
@@ -200,6 +208,7 @@ def test_what_an_agent_does_not_report_stays_unknown(scene: Scene) -> None:
     assert (spent["usd"], spent["without_usd"], spent["tokens"]) == (None, 3, 15)
 
 
+@pytest.mark.promise("agents.budget")
 @pytest.mark.parametrize(
     ("budget", "starts", "whose"),
     [
@@ -222,6 +231,7 @@ def test_nothing_is_started_once_the_budget_is_spent(scene: Scene, budget: Budge
     assert scene.run("one", SHORT).finished
 
 
+@pytest.mark.promise("agents.budget")
 def test_a_phase_has_its_own_budget_for_all_its_attempts(scene: Scene) -> None:
     agent, _ = put_in_a_mood(scene, budget=Budget(phase=Allowance(usd=1.0)))
     again = {"signal": {**PASS, "status": "NEEDS_WORK", "feedback": "more"}}

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from capsule.core.item import Item
 
 from .conftest import PASS, Scene, workflow
@@ -24,6 +26,7 @@ def flow(*phases: dict[str, Any], **more: Any) -> Any:
     return workflow(phases=list(phases), prompts={"p": "Work. {{SIGNAL_CONTRACT}}"}, **more)
 
 
+@pytest.mark.promise("workflows.own")
 def test_a_gate_that_fails_sends_back_with_its_output_and_then_passes(scene: Scene) -> None:
     gate = {"name": "gate", "role": "review", "run": "cat a && grep -q right a", "rework": "work"}
     turns = [{"write": {"a": f"{word}\n"}, "signal": PASS} for word in ("wrong", "right")]
@@ -35,12 +38,14 @@ def test_a_gate_that_fails_sends_back_with_its_output_and_then_passes(scene: Sce
     assert "wrong" in sent_back.decision.feedback
 
 
+@pytest.mark.promise("backlog.hooks")
 def test_hooks_that_were_not_run_are_no_evidence(scene: Scene) -> None:
     scene.plays({"one": {"work": [{"write": {"src/a.py": "x"}, "signal": PASS}]}})
     scene.run("one", flow(PREP, WORK, *PUBLISH), hooks=True)
     assert "hooks" not in {piece.check for event in scene.ended("one") for piece in event.outcome.evidence}
 
 
+@pytest.mark.promise("workflows.own")
 def test_a_condition_on_changed_files_skips_or_runs(scene: Scene) -> None:
     docs = {"name": "docs", "role": "review", "rework": "work", "run": "true", "when": {"changed": ["docs/**"]}}
     code = {"name": "code", "role": "review", "rework": "work", "run": "true", "when": {"changed": ["*.py"]}}
@@ -59,6 +64,7 @@ def test_a_worker_can_close_the_item_and_only_the_closing_phases_follow(scene: S
     assert scene.git("worktree", "list").count("\n") == 0
 
 
+@pytest.mark.promise("workflows.own")
 def test_after_enough_failures_another_agent_tries(scene: Scene) -> None:
     phase = {**WORK, "checks": ["changed"], "escalate": {"after": 1, "agent": "wiser"}}
     scene.plays({"one": {"work": [{"signal": PASS}]}})
@@ -90,6 +96,7 @@ def agent_called(scene: Scene, name: str, script: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.promise("workflows.own")
 def test_a_phase_can_be_child_missions_each_merged_into_the_parents_branch(scene: Scene) -> None:
     parts = [Item(id="x", title="First half"), Item(id="y", title="Second half")]
     scene.tracker.parts = lambda item, phase: parts  # type: ignore[method-assign]

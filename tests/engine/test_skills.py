@@ -24,6 +24,7 @@ def uses(root: Path, **flags: Any) -> bool:
     return uses_skills(Project(Git.find(root), {name.replace("__", "."): value for name, value in flags.items()}, {}))
 
 
+@pytest.mark.promise("agents.trust")
 def test_an_agent_that_is_kept_from_the_projects_settings_is_not_sent_to_its_skills(
     a_project_with_skills: Path,
 ) -> None:

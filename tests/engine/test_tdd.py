@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from capsule.core.event import Event, StepBegun
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.item import Status
@@ -47,6 +49,7 @@ def test_a_clean_mission_ends_on_main_with_its_papers(scene: Scene) -> None:
     assert scene.git("status", "--porcelain") == ""
 
 
+@pytest.mark.promise("decisions.feedback")
 def test_a_review_sends_back_with_feedback_that_reaches_the_agent(scene: Scene) -> None:
     scene.plays(story(test_review=[SENT_BACK, OK]))
     scene.run("one", "tdd")
@@ -57,6 +60,7 @@ def test_a_review_sends_back_with_feedback_that_reaches_the_agent(scene: Scene) 
     assert archived.read_text() == "Greet by name."
 
 
+@pytest.mark.promise("evidence.red-tests")
 def test_red_tests_behind_a_pass_are_caught(scene: Scene) -> None:
     lie = {"write": {"goodbye": "x\n"}, "signal": PASS}
     scene.plays(story(execute=[lie, {**CODE, "remove": ["goodbye"]}]))
@@ -67,6 +71,7 @@ def test_red_tests_behind_a_pass_are_caught(scene: Scene) -> None:
     assert state.finished
 
 
+@pytest.mark.promise("evidence.edited-tests")
 def test_an_edited_test_is_caught_though_everything_is_green(scene: Scene) -> None:
     cheat = {"write": {"tests.sh": "true\n", "hello": "x\n"}, "signal": PASS}
     scene.plays(story(execute=[cheat, {**CODE, "write": {"tests.sh": "test -e hello\n", "hello": "hello\n"}}]))
@@ -76,6 +81,7 @@ def test_an_edited_test_is_caught_though_everything_is_green(scene: Scene) -> No
     assert [(piece.check, piece.observed) for piece in refuted] == [("untouched-tests", "tests.sh (changed)")]
 
 
+@pytest.mark.promise("evidence.only-tests")
 def test_a_test_writer_that_writes_code_is_sent_back(scene: Scene) -> None:
     eager = {"write": {"tests.sh": "test -e hello\n", "half": "x"}, "signal": PASS}
     scene.plays(story(test_writer=[eager, {**TESTS, "remove": ["half"]}]))
@@ -83,6 +89,7 @@ def test_a_test_writer_that_writes_code_is_sent_back(scene: Scene) -> None:
     assert scene.moves("one")[1:3] == ["test-writer#1 retry", "test-writer#2 advance"]
 
 
+@pytest.mark.promise("evidence.edited-tests")
 def test_a_reviewer_that_bends_the_tests_is_caught_too(scene: Scene) -> None:
     bent = {"write": {"tests.sh": "true\n"}, "signal": PASS}
     scene.plays(story(test_review=[bent, OK]))
@@ -90,6 +97,7 @@ def test_a_reviewer_that_bends_the_tests_is_caught_too(scene: Scene) -> None:
     assert scene.moves("one")[2] == "test-review#1 rework"
 
 
+@pytest.mark.promise("evidence.already-done")
 def test_tests_that_are_green_at_once_park_the_item_after_one_more_try(scene: Scene) -> None:
     scene.plays(story(test_writer=[{"write": {"tests.sh": "true\n"}, "signal": PASS}]))
     state = scene.run("one", "tdd")
@@ -98,6 +106,7 @@ def test_tests_that_are_green_at_once_park_the_item_after_one_more_try(scene: Sc
     assert (state.halt.reason, state.halt.exit_code) == ("seems already done", 1)
 
 
+@pytest.mark.promise("evidence.red-base")
 def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None:
     (scene.root / "tests.sh").write_text("false\n")
     scene.git("add", "-A")
@@ -109,6 +118,7 @@ def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None
     assert state.halt.reason.startswith("base is red")
 
 
+@pytest.mark.promise("evidence.debris")
 def test_debris_is_refused_at_sign_off(scene: Scene) -> None:
     messy = {"write": {"hello": "hello\n", "notes.orig": "x"}, "signal": PASS}
     tidy = {"remove": ["notes.orig"], "signal": PASS}
@@ -118,6 +128,7 @@ def test_debris_is_refused_at_sign_off(scene: Scene) -> None:
     assert "notes.orig" not in scene.git("ls-tree", "--name-only", "main")
 
 
+@pytest.mark.promise("decisions.sign-off")
 def test_sign_off_that_needs_work_runs_the_whole_pair_again(scene: Scene) -> None:
     scene.plays(story(sign_off=[SENT_BACK, OK]))
     scene.run("one", "tdd")
@@ -125,6 +136,7 @@ def test_sign_off_that_needs_work_runs_the_whole_pair_again(scene: Scene) -> Non
     assert phases[5:9] == ["sign-off", "execute", "execute-review", "sign-off"]
 
 
+@pytest.mark.promise("merge.as-signed-off")
 def test_code_changed_after_the_sign_off_is_not_merged(scene: Scene) -> None:
     sneaky = {**COMMIT, "write": {"hello": "evil\n"}}
     scene.plays(story(merge=[sneaky]))
@@ -135,6 +147,7 @@ def test_code_changed_after_the_sign_off_is_not_merged(scene: Scene) -> None:
     assert scene.git("rev-parse", "main") == before
 
 
+@pytest.mark.promise("merge.uncommitted")
 def test_work_left_uncommitted_is_not_merged_and_not_lost(scene: Scene) -> None:
     scene.plays(story(merge=[{**COMMIT, "run": ["git add hello && git commit -q -m half"]}]))
     state = scene.run("one", "tdd")
@@ -143,6 +156,7 @@ def test_work_left_uncommitted_is_not_merged_and_not_lost(scene: Scene) -> None:
     assert (scene.root / ".capsule" / "worktrees" / "one" / "tests.sh").exists()
 
 
+@pytest.mark.promise("merge.main-moved")
 def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> None:
     move = f"cd {scene.root} && echo more > other && git add other && git commit -q -m Other"
     scene.plays(story(sign_off=[{"run": [move], "signal": PASS}]))
@@ -152,6 +166,7 @@ def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> N
     assert scene.kinds("one").count("observed") == 4  # base, red, green, and the merge result
 
 
+@pytest.mark.promise("merge.gate")
 def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     breaks = f"cd {scene.root} && printf 'false\\n' > test_more && git add -A . && git commit -q -m Other"
     scene.plays(story(sign_off=[{"run": [breaks], "signal": PASS}]))
@@ -161,6 +176,7 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
 
 
+@pytest.mark.promise("merge.conflict")
 def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
     from capsule.engine.job import Order
     from capsule.engine.run_mission import run_until_halt
@@ -176,6 +192,7 @@ def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: 
     assert scene.git("show", "main:hello") == "hello"
 
 
+@pytest.mark.promise("durability.human-repair")
 def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
     scene.plays(story(execute=[{"signal": {**PASS, "status": "ERROR", "feedback": "stuck"}}, OK]))
     assert scene.run("one", "tdd").halt is not None
@@ -185,6 +202,7 @@ def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
     assert "reopened" in scene.kinds("one")
 
 
+@pytest.mark.promise("processes.garbage")
 def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None:
     """No object that a later phase needs hangs in the air: everything is reached by a ref, or made again."""
     lie, stuck = {"write": {"half": "x"}, "signal": PASS}, {"signal": {**PASS, "status": "ERROR", "feedback": "stuck"}}
@@ -196,6 +214,7 @@ def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None
     assert scene.run("one", "tdd").finished
 
 
+@pytest.mark.promise("merge.closed-item")
 def test_an_item_closed_meanwhile_is_not_merged(scene: Scene) -> None:
     scene.plays(story())
     close = scene.tracker.close
@@ -220,6 +239,7 @@ def test_verify_off_looks_at_nothing_and_warn_goes_on(scene: Scene) -> None:
     assert any(piece.standing is EvidenceStatus.REFUTED for piece in event.outcome.evidence)
 
 
+@pytest.mark.promise("evidence.unverified")
 def test_without_a_test_command_everything_is_called_unverified(scene: Scene) -> None:
     scene.plays(story())
     assert scene.run("one", "tdd", test="").finished

@@ -1,4 +1,4 @@
-"""What the tests of documents share: finding the pages, taking them apart, and somebody who types what they say."""
+"""Find and parse the documents, and run the commands that they show."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def name_of(path: Path) -> str:
 
 
 def blocks(text: str, word: str) -> Iterator[str]:
-    """Bodies of fenced blocks whose info string has this word."""
+    """Yield the bodies of fenced blocks whose info string has this word."""
     return (found["body"] for found in _FENCE.finditer(text) if word in found["info"].split())
 
 
@@ -36,7 +36,7 @@ def prose(text: str) -> str:
 
 
 class Told(NamedTuple):
-    """One command of a console block, and the output that is shown for it."""
+    """One command of a console block, and the output shown for it."""
 
     command: str
     output: str
@@ -48,7 +48,7 @@ def told(block: str) -> list[Told]:
 
 
 def pattern(shown: str) -> re.Pattern[str]:
-    """`...` stands for anything: within a line for some of it, alone on a line for any number of lines."""
+    """Compile shown output, in which `...` stands for any text within a line, or alone for any number of lines."""
     lines = [
         r"(?:[^\n]*\n)*?" if line == "..." else r"[^\n]*".join(map(re.escape, line.split("..."))) + r"\n"
         for line in shown.splitlines()
@@ -57,7 +57,7 @@ def pattern(shown: str) -> re.Pattern[str]:
 
 
 class Reader:
-    """Somebody who types what a page says, one command after the other."""
+    """Run the commands of a page one after the other."""
 
     _MARKER = "--- where we are now ---"
 
@@ -69,7 +69,7 @@ class Reader:
         self._env = {**os.environ, **plain, **UNSANDBOXED, **env}
 
     def follow(self, page: str) -> int:
-        """Write the files and type the commands that a page shows; how many commands there were."""
+        """Write the files and run the commands that a page shows; return the number of commands."""
         typed = 0
         for found in _FENCE.finditer(page):
             language, _, file = found["info"].strip().partition(" file=")
@@ -82,7 +82,7 @@ class Reader:
         return typed
 
     def type(self, command: str) -> str:
-        """What it prints. The next command starts where this one ended, and knows its exit code."""
+        """Return its output. The next command starts in the same folder and knows its exit code."""
         script = f"(exit {self._last}); {command}\nrc=$?; printf '\\n%s%s' '{self._MARKER}' \"$PWD\"; exit $rc"
         done = subprocess.run(
             ["bash", "-c", script],

@@ -1,15 +1,17 @@
-"""The documents keep their word: links lead somewhere, commands exist, examples run, promises have their tests."""
+"""Test the documents: links, commands, options, settings, workflows, promises, generated pages, the tutorial."""
 
 from __future__ import annotations
 
 import argparse
-import ast
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import pytest
@@ -22,7 +24,7 @@ from capsule.settings import PROJECT_YAML, load_settings
 
 from .pages import DOCUMENTS, ROOT, Reader, blocks, name_of, pattern, prose
 
-_LINK = re.compile(r"(?<!`)\[[^\]\n]+\]\((?P<target>[^)\s]+)\)|<img[^>]* src=\"(?P<picture>[^\"]+)\"")
+_LINK = re.compile(r"(?<!`)\[[^\]]+\]\((?P<target>[^)\s]+)\)|<img[^>]* src=\"(?P<picture>[^\"]+)\"")
 
 
 # ---- links
@@ -44,6 +46,7 @@ def _broken_links(path: Path) -> Iterator[str]:
             yield link
 
 
+@pytest.mark.promise("house.documents")
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_every_link_leads_somewhere(path: Path) -> None:
     assert list(_broken_links(path)) == []
@@ -51,7 +54,7 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 def test_a_broken_link_would_be_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# One\n[good](#one) [gone](#two) [away](other.md) `[code](x.md)`\n")
+    page.write_text("# One\n[good](#one) [gone](#two) [away\nfrom here](other.md) `[code](x.md)`\n")
     assert list(_broken_links(page)) == ["#two", "other.md"]
 
 
@@ -60,7 +63,7 @@ def test_a_broken_link_would_be_noticed(tmp_path: Path) -> None:
 
 @cache
 def _options() -> dict[str, set[str]]:
-    """The options of every command."""
+    """Map every command to its options."""
     subparsers = next(a for a in whole_parser()._actions if isinstance(a, argparse._SubParsersAction))
     return {
         name: {"-h", "--help", *(o for action in parser._actions for o in action.option_strings)}
@@ -75,7 +78,7 @@ class Mention(NamedTuple):
 
 
 def _mentions(text: str) -> Iterator[Mention]:
-    """Command lines of ours: inline code that begins with `capsule `, and lines of shell blocks."""
+    """Yield command lines of Capsule: inline code that begins with `capsule `, and lines of shell blocks."""
     lines = re.findall(r"`((?:capsule|orchestrate) [^`]+)`", prose(text).replace("\n", " "))
     for block in (*blocks(text, "console"), *blocks(text, "sh")):
         lines += re.findall(r"(?:^|[\s(])(capsule [^\n#]*)", block)
@@ -95,6 +98,7 @@ def _unknown(text: str) -> Iterator[str]:
             yield mention.text
 
 
+@pytest.mark.promise("house.documents")
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_every_command_and_option_exists(path: Path) -> None:
     assert list(_unknown(path.read_text())) == []
@@ -129,38 +133,38 @@ def test_workflows_shown_are_sound(where: str, text: str) -> None:
 # ---- promises and their tests
 
 
-@cache
-def _tests_in(file: Path) -> set[str]:
-    return {
-        node.name
-        for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    }
+def _spec() -> ModuleType:
+    """Load tools/spec, which is a program without a suffix."""
+    loader = SourceFileLoader("spec", str(ROOT / "tools" / "spec"))
+    module = module_from_spec(spec_from_loader("spec", loader) or pytest.fail())
+    loader.exec_module(module)
+    return module
 
 
-def _promises() -> list[tuple[str, list[str]]]:
-    """Each row of SPEC.md's tables: the promise, and the tests that hold it."""
-    rows = re.findall(r"^\| (?!---|Promise)(.+?) \| (.+?) \|$", (ROOT / "SPEC.md").read_text(), re.MULTILINE)
-    return [(promise, re.findall(r"tests/[\w/]+\.py::\w+", tests)) for promise, tests in rows]
+@pytest.mark.promise("house.documents")
+def test_every_promise_is_held_by_a_test_and_the_page_is_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "spec", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
-def test_every_promise_names_a_test_that_exists() -> None:
-    promises = _promises()
-    assert len(promises) > 40
-    assert [promise for promise, tests in promises if not tests] == []
-    named = {test for _, tests in promises for test in tests}
-    missing = sorted(test for test in named if not _exists(test))
-    assert missing == []
-
-
-def _exists(test: str) -> bool:
-    file, _, name = test.partition("::")
-    return (ROOT / file).is_file() and name in _tests_in(ROOT / file)
+def test_a_promise_without_a_test_and_a_mark_without_a_promise_are_named() -> None:
+    spec = _spec()
+    held = spec.holders()
+    assert len(held) > 200
+    assert spec.faults(held) == []
+    del held["evidence.refuted"]
+    held["evidence.invented"] = ["tests/x.py::test_y"]
+    missing, unknown = spec.faults(held)
+    assert missing.startswith("no test holds evidence.refuted: A PASS")
+    assert unknown == "tests/promises.toml has no evidence.invented: tests/x.py::test_y"
 
 
 # ---- generated pages
 
 
+@pytest.mark.promise("house.documents")
 def test_the_reference_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "tools" / "reference", "--check"], capture_output=True, text=True, check=False
@@ -171,6 +175,7 @@ def test_the_reference_is_up_to_date() -> None:
 # ---- commands that are run
 
 
+@pytest.mark.promise("house.documents")
 def test_the_tutorial_works_as_written(tmp_path: Path) -> None:
     assert Reader(tmp_path).follow((ROOT / "docs/tutorial.md").read_text()) > 15
 

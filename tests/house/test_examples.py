@@ -1,4 +1,4 @@
-"""Every example works as its page says, with real git, in an empty folder."""
+"""Run every example as its page says, with real git, in an empty folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from .pages import ROOT, Reader
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/README.md"))
 
 
+@pytest.mark.promise("backlog.demo", "house.documents")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_works_as_its_page_says(example: Path, tmp_path: Path) -> None:
     assert Reader(tmp_path, EXAMPLE=str(example)).follow((example / "README.md").read_text()) > 5

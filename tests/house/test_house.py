@@ -1,4 +1,4 @@
-"""The house's own rules, checked where a machine can check them (import contracts are import-linter's)."""
+"""Test the architecture rules that import-linter cannot check."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def modules_after(statement: str, where: Path = PACKAGE) -> set[str]:
     return set(done.stdout.split())
 
 
+@pytest.mark.promise("house.pure-core")
 def test_core_can_be_imported_without_any_means_to_touch_the_world() -> None:
-    """At run time too: nothing of ours that does I/O comes along with the core."""
+    """Check at run time that importing the core loads no other part of Capsule."""
     names = ", ".join(
         f"capsule.core.{path.stem}" for path in PURE if path.parent.name == "core" and path.stem[0] != "_"
     )
@@ -37,6 +38,7 @@ def test_core_can_be_imported_without_any_means_to_touch_the_world() -> None:
     assert len(loaded) > 10
 
 
+@pytest.mark.promise("house.imports")
 def test_the_command_that_runs_missions_never_loads_a_terminal_interface() -> None:
     loaded = modules_after(
         "import capsule.commands.run, capsule.wiring, capsule.engine.run_mission, capsule.reports.plain"
@@ -44,6 +46,7 @@ def test_the_command_that_runs_missions_never_loads_a_terminal_interface() -> No
     assert not {name for name in loaded if name.split(".")[0] in ("textual", "rich")}
 
 
+@pytest.mark.promise("house.imports")
 def test_asking_for_the_version_loads_next_to_nothing() -> None:
     loaded = modules_after("from capsule.cli import main; sys.argv=['capsule','--version']; main()")
     assert not {"argparse", "msgspec", "sqlite3", "capsule.wiring"} & loaded
@@ -60,6 +63,7 @@ def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) ->
     assert not loaded & {*costly, *(f"capsule.{name}" for name in others | writing)}
 
 
+@pytest.mark.promise("house.no-names")
 @pytest.mark.parametrize("path", PURE, ids=lambda path: path.name)
 def test_core_and_engine_name_no_phase_workflow_or_agent(path: Path) -> None:
     words = {phase.name for name in ("tdd", "change") for phase in Catalog().workflow(name).phases if not phase.do}
@@ -83,14 +87,12 @@ def test_only_the_keeper_waits_for_any_child_and_nobody_forks() -> None:
 
 
 def test_git_is_started_in_one_place() -> None:
-    """But for two who may have no repository to ask: the template, which makes one, and the doctor.
-
-    The player is an agent, in a process of its own, and commits as agents do.
-    """
+    """Allow setup-template and doctor, which may have no repository, and the scripted agent's player process."""
     starts = {path.name for path in SOURCES if re.search(r"""[\[(]\s*["']git["'],""", path.read_text())}
     assert starts <= {"git.py", "setup_template.py", "doctor.py", "_player.py"}
 
 
+@pytest.mark.promise("errors.no-swallowing", "004-follow-ups.typed-errors")
 def test_no_exception_is_swallowed_without_a_word() -> None:
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -98,6 +100,7 @@ def test_no_exception_is_swallowed_without_a_word() -> None:
                 assert not (len(node.body) == 1 and isinstance(node.body[0], ast.Pass)), f"{path}:{node.lineno}"
 
 
+@pytest.mark.promise("004-follow-ups.functions")
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_function_fits_a_glance(path: Path) -> None:
     tree = ast.parse(path.read_text())

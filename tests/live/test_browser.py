@@ -78,6 +78,7 @@ def _started(project: Repo) -> Iterator[tuple[subprocess.Popen[str], str]]:
         server.communicate()
 
 
+@pytest.mark.promise("screens.browser")
 def test_an_item_is_looked_at_run_and_merged_in_a_browser(chromium: Path, project: Repo, tmp_path: Path) -> None:
     with _served(project) as address, browser(chromium, tmp_path) as page:
         page.go(address)
@@ -96,6 +97,7 @@ def test_an_item_is_looked_at_run_and_merged_in_a_browser(chromium: Path, projec
         assert eventually(lambda: "has ended" in str(page.value("document.querySelector('.over').innerText")))
 
 
+@pytest.mark.promise("screens.other-pages")
 def test_no_other_page_gets_in_though_the_browser_has_the_key(chromium: Path, project: Repo, tmp_path: Path) -> None:
     with _served(project) as address, browser(chromium, tmp_path) as page, _another_page() as (other, seen):
         page.go(address.partition("?")[0])
@@ -112,6 +114,7 @@ def test_no_other_page_gets_in_though_the_browser_has_the_key(chromium: Path, pr
         assert _said_in(page, f"Object.assign(new XMLHttpRequest(), {{withCredentials: true}})|{room}") == "refused"
 
 
+@pytest.mark.promise("screens.tabs")
 def test_a_killed_server_takes_its_dashboards_along_and_no_mission(
     chromium: Path, project: Repo, tmp_path: Path
 ) -> None:

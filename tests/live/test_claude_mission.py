@@ -15,6 +15,7 @@ from tests.live.model_server import Fail, Mission, Outage, turns
 from tests.live.test_claude_table import CLAUDE
 
 
+@pytest.mark.promise("agents.live")
 def test_a_mission_with_a_review_that_sends_work_back_is_merged_and_green(tmp_path: Path) -> None:
     flown = fly(CLAUDE, SENT_BACK_ONCE, tmp_path, SANDBOX="off")
     flown.assert_merged_and_green(SENT_BACK_ONCE)

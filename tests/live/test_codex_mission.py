@@ -12,6 +12,7 @@ from tests.live.model_server import Fail, Mission, Outage, turns
 from tests.live.test_codex_table import CODEX
 
 
+@pytest.mark.promise("agents.live")
 def test_a_mission_with_a_review_that_sends_work_back_is_merged_and_green(tmp_path: Path) -> None:
     flown = fly(CODEX, SENT_BACK_ONCE, tmp_path, SANDBOX="off")
     flown.assert_merged_and_green(SENT_BACK_ONCE)

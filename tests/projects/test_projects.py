@@ -50,6 +50,7 @@ def agents(kind: Kind, code: Files) -> Script:
     }
 
 
+@pytest.mark.promise("workflows.dependencies")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_mission_is_merged_without_any_settings(kind: Kind, level: dict[str, str], tmp_path: Path) -> None:
     project = a_project(kind, tmp_path, level)
@@ -63,6 +64,7 @@ def test_a_mission_is_merged_without_any_settings(kind: Kind, level: dict[str, s
     assert not any((project.home / ".cache/capsule/gates").rglob("*.py"))
 
 
+@pytest.mark.promise("workflows.dependencies")
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_broken_package_is_not_merged(kind: Kind, level: dict[str, str], tmp_path: Path) -> None:
     project = a_project(kind, tmp_path, level)
@@ -75,6 +77,7 @@ def test_a_broken_package_is_not_merged(kind: Kind, level: dict[str, str], tmp_p
     assert "execute REFUTED" in project.walked()
 
 
+@pytest.mark.promise("workflows.build-output")
 def test_what_the_user_has_built_is_no_part_of_a_cargo_gate(level: dict[str, str], tmp_path: Path) -> None:
     """Cargo goes by time stamps: over a newer `target`, broken code would be reported as passed."""
     project = a_project(CARGO, tmp_path, level)
@@ -87,6 +90,7 @@ def test_what_the_user_has_built_is_no_part_of_a_cargo_gate(level: dict[str, str
     assert "Compiling words" in seen[-1].tail
 
 
+@pytest.mark.promise("workflows.new-dependencies")
 def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(
     level: dict[str, str], tmp_path: Path
 ) -> None:
@@ -105,6 +109,7 @@ def test_a_change_of_dependencies_waits_for_a_person_with_the_command_proposed(
     assert 'dependencies = ["x"]' in project.git("show", "main:pyproject.toml")
 
 
+@pytest.mark.promise("workflows.checkout-code")
 def test_a_project_whose_tests_would_load_the_checkouts_code_is_refused_before_an_agent_is_paid(tmp_path: Path) -> None:
     project = a_project(EDITABLE, tmp_path, UNSANDBOXED)
     elsewhere = tmp_path / "environment"

@@ -208,6 +208,7 @@ def test_what_is_waited_for_is_said_again_and_again() -> None:
     watched.tell(Stopped(at=AT, cause="enough", exit_code=130))
 
 
+@pytest.mark.promise("agents.five-hours")
 def test_a_wait_is_told_with_the_time_of_day_at_which_it_ends(local_time_is: Callable[[str], None]) -> None:
     local_time_is("EDT4")
     watched = Watched()

@@ -106,6 +106,7 @@ DRAWN = ("svg", "defs", "pattern", "rect", "circle", "line", "text", "title")
 OURS = {"html", "head", "meta", "style", "body", "header", "main", "footer", *WRITTEN, *LAID_OUT, *DRAWN}
 
 
+@pytest.mark.promise("screens.report")
 def test_no_word_of_a_stranger_becomes_markup() -> None:
     read = Reader(page(hostile()))
     assert read.tags() <= OURS
@@ -130,6 +131,7 @@ def test_no_word_of_a_stranger_becomes_markdown() -> None:
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows if "prepare" in row or "code" in row} <= {8, 9}
 
 
+@pytest.mark.promise("screens.report")
 def test_the_page_forbids_itself_to_load_or_run_anything() -> None:
     """And asks for nothing: no script, no link, no picture, no font from elsewhere."""
     text = page(together(a_long_story().account(diff=DIFF)))
@@ -162,6 +164,7 @@ def test_a_verdict_is_a_word_and_a_sign_and_never_a_colour_alone() -> None:
     assert "waiting for the provider</li>" in text
 
 
+@pytest.mark.promise("screens.report")
 def test_what_an_agent_says_is_never_where_what_was_checked_stands() -> None:
     text = page(together(prepared().refuted(summary="everything is perfect").account()))
     row = next(row for row in text.split("<tr>") if "everything is perfect" in row)
@@ -213,6 +216,7 @@ def test_engine_steps_claim_nothing() -> None:
     assert "“PASS”" not in read
 
 
+@pytest.mark.promise("screens.money")
 def test_unknown_money_is_never_zero() -> None:
     silent, paid = prepared("a").step(), prepared("b").step(usage=PAID)
     for text in (page(together(silent.account())), markdown(together(silent.account()))):

@@ -46,6 +46,7 @@ def test_what_is_the_same_is_not_told_again() -> None:
     assert list(changes(busy().board, busy().board)) == []
 
 
+@pytest.mark.promise("agents.five-hours")
 def test_a_wait_is_told_with_the_time_of_day_at_which_it_ends(local_time_is: Callable[[str], None]) -> None:
     local_time_is("IST-5:30")
     before, after = (Board(missions=(shown(events, 80),)) for events in (at_the_code(), turned_away()))

@@ -342,6 +342,7 @@ def test_any_size_is_drawn_and_a_wide_one_has_a_text_beside_every_list() -> None
 # ---- strangers, and trouble
 
 
+@pytest.mark.promise("screens.foreign-text")
 @pytest.mark.parametrize("scene", [idle, blocked, failing])
 def test_nothing_a_stranger_wrote_steers_the_screen(scene: Callable[[], Scene]) -> None:
     async def act(on: Play) -> None:
@@ -423,6 +424,7 @@ PRESSED: dict[type, set[str]] = {
 """By whoever binds them: the tables that the tests go through."""
 
 
+@pytest.mark.promise("screens.keys")
 @pytest.mark.parametrize("owner", PRESSED)
 def test_every_key_there_is_is_pressed_by_some_test(owner: type) -> None:
     assert set(_keys(owner)) == PRESSED[owner]

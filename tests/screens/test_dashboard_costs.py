@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from capsule.core.board import Presence, view
 from capsule.core.cards import fold, see
@@ -26,6 +27,7 @@ def again(run: int, when: float) -> list[Event]:
     return [ended("execute", when, NOT_GREEN, run=run, decision=SENT_BACK), begun("execute", when, run=run + 1)]
 
 
+@pytest.mark.promise("screens.load")
 def test_a_second_of_forty_missions_with_sixty_events_is_seen_and_drawn_in_a_quarter_of_it(tmp_path: Path) -> None:
     journal, desk = SqliteJournal(tmp_path), Desk()
     desk.view = "missions"
@@ -61,6 +63,7 @@ def test_a_second_of_forty_missions_with_sixty_events_is_seen_and_drawn_in_a_qua
         assert len(desk.board.missions) == 40
 
 
+@pytest.mark.promise("screens.load")
 def test_what_is_remembered_of_a_mission_does_not_grow_with_what_happened() -> None:
     card = fold([started(), begun("execute", 1)])
     sizes = {}

@@ -18,6 +18,7 @@ KEYS = {
 """How one gets to what is looked at."""
 
 
+@pytest.mark.promise("screens.keys")
 @pytest.mark.parametrize("name", SCENES)
 def test_the_dashboard_looks_as_it_should(name: str) -> None:
     async def act(on: Play) -> None:

@@ -59,6 +59,7 @@ async def order(on: Play, item: str, key: str, answer: str, words: list[str]) ->
     await on.until(on.lists)
 
 
+@pytest.mark.promise("screens.actions")
 @pytest.mark.parametrize("scene", [idle, failing, blocked])
 def test_every_verb_asks_shows_its_command_and_runs_it(scene: Callable[[], Scene]) -> None:
     async def act(on: Play) -> None:
@@ -73,6 +74,7 @@ def test_every_verb_is_in_the_table_of_orders() -> None:
     assert {verb.key for verb in VERBS} == VERB_KEYS
 
 
+@pytest.mark.promise("screens.actions")
 @pytest.mark.parametrize("words", [words for *_, words in ORDERS], ids=" ".join)
 def test_every_command_line_is_one_that_capsule_understands(words: list[str]) -> None:
     command = COMMANDS[words[0]]

@@ -59,6 +59,7 @@ def test_stages_phases_attempts_and_seconds() -> None:
     assert "· then sign-off, merge, publish, archive" in text
 
 
+@pytest.mark.promise("screens.claims-apart")
 def test_what_is_said_and_what_was_checked_stand_apart() -> None:
     text = drawn(sent_back())
     assert "claimed verdict" in text
@@ -80,6 +81,7 @@ def test_what_goes_on_now() -> None:
     assert "  runs pytest -q\n  quiet for 40 s" in drawn(at_the_code(), 110, *DOING, quiet=40)
 
 
+@pytest.mark.promise("agents.five-hours")
 def test_waiting_counts_down() -> None:
     assert f"Too many requests. The next try is at {clock_time(at(70), 60)}, in 50 s." in drawn(turned_away(), 80)
     assert f"Too many requests. The next try is at {clock_time(at(70), 60)}, in 0 s." in drawn(turned_away(), 200)
@@ -182,6 +184,7 @@ def test_nothing_is_wider_than_the_screen(width: int) -> None:
         assert Content(line).cell_length <= width, line
 
 
+@pytest.mark.promise("screens.claims-apart")
 def test_strangers_words_are_words() -> None:
     """Neither markup nor anything that steers a terminal, wherever they stand."""
     seen = Evidence("x", STRANGE, STRANGE, EvidenceStatus.REFUTED, detail=STRANGE)

@@ -344,6 +344,7 @@ def test_every_key_there_is_is_pressed_here() -> None:
     assert set(chain(*bound)) == PRESSED
 
 
+@pytest.mark.promise("screens.notifications")
 @pytest.mark.parametrize("rings", [True, False])
 def test_the_bell_rings_once_when_a_mission_has_ended_and_only_where_it_was_asked_for(rings: bool) -> None:
     played, rung = Played(board(busy())), list[str]()

@@ -23,6 +23,7 @@ OURS = {
 HARMLESS = {"PATH", "HOME", "LC_TIME", "VIRTUAL_ENV", "HTTPS_PROXY", "GIT_AUTHOR_NAME"}
 
 
+@pytest.mark.promise("agents.environment")
 def test_an_agent_sees_what_is_on_the_list_and_nothing_else() -> None:
     assert set(for_agents(OURS)) == HARMLESS
 
@@ -90,6 +91,7 @@ def test_git_settings_that_may_hold_a_credential_are_given_to_nobody(for_whom: o
     }
 
 
+@pytest.mark.promise("agents.git-credentials")
 @pytest.mark.parametrize("for_whom", [for_agents, for_commands])
 def test_git_settings_are_given_by_name(for_whom: object) -> None:
     assert callable(for_whom)

@@ -78,6 +78,7 @@ def test_a_link_is_replaced_and_its_target_left_alone(tmp_path: Path) -> None:
     assert (victim.read_text(), link.read_text(), link.is_symlink()) == ("precious", "new", False)
 
 
+@pytest.mark.promise("durability.atomic-files", "004-file.atomic")
 def test_a_reader_sees_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     file = tmp_path / "file"
     versions = {letter * 200_000 for letter in "ab"}
@@ -129,6 +130,7 @@ def can_mount_a_small_disk() -> bool:
     return output_of("unshare", "-Urm", "sh", "-c", "mount -t tmpfs -o size=64k none /mnt && echo yes") == "yes\n"
 
 
+@pytest.mark.promise("durability.atomic-files")
 def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     if not can_mount_a_small_disk():
         pytest.skip("no small tmpfs can be mounted here (unshare -Urm)")
@@ -138,6 +140,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
     assert said.endswith("True ['file']\n")
 
 
+@pytest.mark.promise("004-file.atomic")
 def test_a_writer_killed_midway_leaves_the_old_file_and_a_temp_that_is_swept(tmp_path: Path) -> None:
     file = tmp_path / "file"
     write_atomically(file, "old")

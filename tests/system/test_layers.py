@@ -65,6 +65,7 @@ WRITE = (
 INSTALLED = "as it was installed" * 2
 
 
+@pytest.mark.promise("sandbox.layers")
 @needs_layers
 def test_what_is_written_into_a_layer_is_thrown_away(room: Room, dependencies: SandboxPaths, scratch: Path) -> None:
     """Removed, replaced and moved, as `npm install` does it; the next command finds what was installed."""
@@ -81,6 +82,7 @@ def test_what_is_written_into_a_layer_is_thrown_away(room: Room, dependencies: S
     assert sorted(str(path.relative_to(room.place)) for path in room.place.rglob("*")) == ["apps", "apps/one"]
 
 
+@pytest.mark.promise("sandbox.layers")
 @needs_layers
 @needs_root
 def test_an_ordinary_user_gets_layers_too_and_stays_who_they_are(open_folder: Path, scratch: Path) -> None:
@@ -138,6 +140,7 @@ def test_upper_halves_are_hidden_inside(room: Room, dependencies: SandboxPaths, 
     assert room.sh(f"ls -A {scratch}/*", sandbox_paths=dependencies) == ""
 
 
+@pytest.mark.promise("sandbox.layers")
 @needs_layers
 def test_an_environment_that_names_the_checkout_imports_the_places_code(room: Room, dependencies: SandboxPaths) -> None:
     """An editable install by its path, a workspace of npm's by a relative link: both lead to the place."""
@@ -207,6 +210,7 @@ def test_a_layered_command_dies_with_whoever_started_it(room: Room, dependencies
     assert subprocess.run(["pgrep", "-f", "sleep 295"], capture_output=True, check=False).stdout == b""
 
 
+@pytest.mark.promise("sandbox.layers")
 @needs_layers
 def test_what_a_killed_run_left_is_removed_by_the_next(room: Room, dependencies: SandboxPaths, scratch: Path) -> None:
     code = (
@@ -236,6 +240,7 @@ def no_overlays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}/forbidden:{os.environ['PATH']}")
 
 
+@pytest.mark.promise("sandbox.layers")
 @pytest.mark.usefixtures("no_overlays")
 def test_without_overlays_tests_read_and_agents_get_a_copy(
     room: Room, dependencies: SandboxPaths, scratch: Path

@@ -41,6 +41,7 @@ def another_process(path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+@pytest.mark.promise("004-types.lock")
 def test_a_held_lock_is_refused_and_its_holder_named(path: Path, another_process: subprocess.Popen[str]) -> None:
     with pytest.raises(LockHeld, match=rf"mission-WRK-001 is locked by pid {another_process.pid}") as caught:
         FileLock(path).acquire()
@@ -49,6 +50,7 @@ def test_a_held_lock_is_refused_and_its_holder_named(path: Path, another_process
     assert holder(path) == another_process.pid
 
 
+@pytest.mark.promise("durability.lock", "004-types.lock")
 def test_kill_nine_releases_it(path: Path, another_process: subprocess.Popen[str]) -> None:
     another_process.kill()
     another_process.wait()

@@ -109,6 +109,7 @@ def _the_layout(room: Room) -> SandboxPaths:
 # What is seen
 
 
+@pytest.mark.promise("sandbox.checkout-path")
 def test_the_place_is_seen_at_the_checkouts_own_path(project: Project) -> None:
     said = project.sh("pwd; echo $PWD; echo $CAPSULE_WORKTREE; cat code; echo; echo mine > new")
     assert said.splitlines() == [str(project.root)] * 3 + ["the place's"]
@@ -117,6 +118,7 @@ def test_the_place_is_seen_at_the_checkouts_own_path(project: Project) -> None:
     assert (project.root / "code").read_text() == "the checkout's"
 
 
+@pytest.mark.promise("sandbox.checkout-path")
 def test_nothing_of_the_checkout_is_seen(project: Project) -> None:
     said = project.sh(f"cat secret; ls -A; ls {project.place}; ls .capsule .git/config")
     assert "only in the checkout" not in said
@@ -187,6 +189,7 @@ def test_a_checkout_that_is_reached_by_a_link_is_covered_by_its_real_name(projec
 # git
 
 
+@pytest.mark.promise("sandbox.checkout-path")
 def test_git_works_inside_and_changes_nothing_of_the_users(project: Project) -> None:
     before = project.digest()
     said = project.sh(
@@ -201,6 +204,7 @@ def test_git_works_inside_and_changes_nothing_of_the_users(project: Project) -> 
     assert project.git("log", "--format=%s").splitlines() == ["First"]
 
 
+@pytest.mark.promise("sandbox.checkout-path")
 def test_outside_the_place_is_a_valid_worktree_at_any_moment(project: Project) -> None:
     """Also while somebody is in it: nothing is rewritten, other files are only seen over its own."""
     argv = project.room.argv("sh", "-c", "echo in; read x; echo out", sandbox_paths=project.sandbox_paths)
@@ -340,6 +344,7 @@ def test_a_place_without_a_checkouts_path_stays_where_it_is(project: Project) ->
     assert (project.place / "new").exists()
 
 
+@pytest.mark.promise("sandbox.daemons")
 @pytest.mark.parametrize(("at_checkout_path", "seen"), [(True, "root"), (False, "place")])
 def test_commands_run_at_the_places_own_path_where_the_settings_say_so(
     project: Project, supervisor: SupervisorClient, at_checkout_path: bool, seen: str
@@ -377,6 +382,7 @@ def test_a_home_that_is_the_checkout_is_not_covered(project: Project) -> None:
 # Daemons outside
 
 
+@pytest.mark.promise("sandbox.daemons")
 def test_daemons_outside_are_not_found(project: Project, tmp_path: Path) -> None:
     runtime = tmp_path / "runtime"
     runtime.mkdir()
@@ -400,6 +406,7 @@ def test_daemons_outside_are_not_found(project: Project, tmp_path: Path) -> None
         assert project.sh("echo ${DOCKER_HOST-unset}") == "tcp://127.0.0.1:2375\n"
 
 
+@pytest.mark.promise("sandbox.daemons")
 def test_a_cache_that_is_opened_tells_of_no_daemon(project: Project) -> None:
     home = project.room.home
     for folder in (".gradle/daemon/8.5", ".gradle/caches", ".cache/bazel/_bazel_me/abc/server"):

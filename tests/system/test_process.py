@@ -219,6 +219,7 @@ def run_until_all_five_are_there(supervisor: SupervisorClient, place: Place, *ho
     return given_time(run, lambda _: len(place.pids()) == 5)
 
 
+@pytest.mark.promise("004-agents.timeout")
 def test_five_that_ignore_sigterm_are_killed_after_the_grace(supervisor: SupervisorClient, place: Place) -> None:
     ended = run_until_all_five_are_there(supervisor, place)
     assert (ended.why, ended.signal) == ("timeout", signal.SIGKILL)
@@ -233,6 +234,7 @@ def test_a_stopped_process_is_ended_too(supervisor: SupervisorClient, place: Pla
     assert (ended.why, ended.signal) == ("timeout", signal.SIGTERM)
 
 
+@pytest.mark.promise("processes.daemons", "004-agents.timeout")
 def test_what_a_command_leaves_running_is_ended_with_it(supervisor: SupervisorClient, place: Place) -> None:
     ended = supervisor.run(place.hostile_tree("leave"))
     assert (ended.exit_code, ended.leftovers, ended.why) == (0, 4, "exited")
@@ -326,6 +328,7 @@ def test_an_error_in_the_caller_ends_the_command(supervisor: SupervisorClient, p
 # ── being stopped ──
 
 
+@pytest.mark.promise("processes.signals")
 def test_one_interrupt_ends_the_whole_tree_and_says_stopped(supervisor: SupervisorClient, place: Place) -> None:
     with Stop() as stop:
         somebody = as_soon_as(lambda: len(place.pids()) == 5, interrupt)
@@ -374,6 +377,7 @@ SupervisorClient().run(Command(tuple(sys.argv[2:]), place, dict(os.environ), pla
 """
 
 
+@pytest.mark.promise("processes.killed-runner")
 def test_a_runner_killed_with_nine_leaves_nobody(place: Place) -> None:
     argv = place.hostile_tree().argv
     runner = subprocess.Popen([sys.executable, "-c", RUNNER, str(place.path), *argv])
@@ -444,6 +448,7 @@ def test_a_sweep_spares_its_own_process_and_its_ancestors(place: Place) -> None:
 # ── cost ──
 
 
+@pytest.mark.promise("processes.large-output")
 def test_300_megabytes_of_output_cost_the_runner_no_memory(supervisor: SupervisorClient, place: Place) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert supervisor.run(place.shell("head -c 300000000 /dev/zero"), on_output=lambda: None).ok
@@ -452,6 +457,7 @@ def test_300_megabytes_of_output_cost_the_runner_no_memory(supervisor: Superviso
     assert grown < 8 * 1024 * (1024 if sys.platform == "darwin" else 1)
 
 
+@pytest.mark.promise("speed.command")
 def test_a_command_costs_about_what_a_bare_subprocess_costs(supervisor: SupervisorClient, place: Place) -> None:
     def clocked(act: Callable[[], object]) -> float:
         return best_of(act, 15, time.perf_counter)

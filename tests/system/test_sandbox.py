@@ -56,6 +56,7 @@ def test_off_is_off() -> None:
 # What can be changed
 
 
+@pytest.mark.promise("sandbox.writable")
 @pytest.mark.sandboxed
 def test_only_its_own_place_can_be_changed(room: Room) -> None:
     said = room.sh(f"touch mine; touch {room.root}/theirs /etc/theirs /usr/theirs; echo x >> {room.root}/.git/config")
@@ -64,6 +65,7 @@ def test_only_its_own_place_can_be_changed(room: Room) -> None:
     assert (room.root / ".git/config").read_text() == "as it was"
 
 
+@pytest.mark.promise("sandbox.writable")
 @pytest.mark.sandboxed
 def test_what_it_writes_elsewhere_is_gone_with_it(room: Room) -> None:
     assert room.sh("touch ~/x /tmp/capsule-x && echo written") == "written\n"
@@ -71,6 +73,7 @@ def test_what_it_writes_elsewhere_is_gone_with_it(room: Room) -> None:
     assert not Path("/tmp/capsule-x").exists()
 
 
+@pytest.mark.promise("sandbox.protected")
 @pytest.mark.sandboxed
 def test_what_is_protected_cannot_be_moved_out_of_the_way(room: Room) -> None:
     """A mount point stays where it is; without mounts on the way to it, its parents would not."""
@@ -108,6 +111,7 @@ def test_something_else_stands_in_its_place(room: Room, tmp_path: Path) -> None:
     assert (instead / "config").read_text() == "evil\n"
 
 
+@pytest.mark.promise("sandbox.protected")
 @pytest.mark.sandboxed
 def test_a_link_does_not_lead_a_permission_elsewhere(room: Room, tmp_path: Path) -> None:
     (room.root / "results").symlink_to(tmp_path)
@@ -124,6 +128,7 @@ def test_what_the_settings_open_is_open(room: Room, tmp_path: Path) -> None:
     assert (room.home / "cache/x").exists()
 
 
+@pytest.mark.promise("sandbox.root")
 @pytest.mark.sandboxed
 @needs_root
 def test_root_cannot_mount_its_way_out(room: Room) -> None:
@@ -134,6 +139,7 @@ def test_root_cannot_mount_its_way_out(room: Room) -> None:
     assert "permission denied" in said.lower()
 
 
+@pytest.mark.promise("sandbox.root")
 @pytest.mark.sandboxed
 @needs_root
 def test_an_ordinary_user_gets_the_same(open_folder: Path) -> None:
@@ -149,6 +155,7 @@ def test_an_ordinary_user_gets_the_same(open_folder: Path) -> None:
 # What can be seen
 
 
+@pytest.mark.promise("sandbox.home")
 @pytest.mark.sandboxed
 def test_the_home_is_hidden_but_for_tools(room: Room) -> None:
     a_program(room.home / ".cargo/bin/tool", "echo a tool")
@@ -160,6 +167,7 @@ def test_the_home_is_hidden_but_for_tools(room: Room) -> None:
     assert said.splitlines()[:3] == ["a tool", ".cargo", "src"]
 
 
+@pytest.mark.promise("sandbox.home")
 @pytest.mark.sandboxed
 def test_a_tool_finds_what_its_link_leads_to(room: Room) -> None:
     """As package managers install it: a link to a folder of its own, with libraries beside it."""
@@ -235,6 +243,7 @@ def test_our_own_processes_are_not_to_be_seen(room: Room) -> None:
     assert str(os.getpid()) not in room.sh("cd /proc; ls -d [0-9]*").split()
 
 
+@pytest.mark.promise("sandbox.no-survivors")
 @pytest.mark.sandboxed
 def test_nothing_survives_and_nothing_counts_as_left_running(
     room: Room, supervisor: SupervisorClient, place: Place
@@ -246,6 +255,7 @@ def test_nothing_survives_and_nothing_counts_as_left_running(
     assert subprocess.run(["pgrep", "-f", "sleep 297"], capture_output=True, check=False).stdout == b""
 
 
+@pytest.mark.promise("sandbox.no-survivors")
 @pytest.mark.sandboxed
 def test_it_is_given_time_for_its_last_words(room: Room, place: Place) -> None:
     script = "trap 'echo last words; exit 7' TERM; echo begun; while :; do sleep 0.05; done"

@@ -22,6 +22,7 @@ def is_requested(stop: Stop) -> bool:
     return stop.requested
 
 
+@pytest.mark.promise("004-agents.signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_a_request(number: int) -> None:
     with Stop() as stop:
@@ -46,6 +47,7 @@ def test_an_order_looks_like_an_interrupt_to_those_who_do_not_know_it() -> None:
     assert not issubclass(StopNow, Exception)
 
 
+@pytest.mark.promise("004-agents.signals")
 def test_handlers_are_put_back_even_after_an_error() -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises(ZeroDivisionError), Stop():
@@ -53,6 +55,7 @@ def test_handlers_are_put_back_even_after_an_error() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+@pytest.mark.promise("004-follow-ups.stop")
 def test_it_can_be_used_again_and_starts_unrequested() -> None:
     stop = Stop()
     with stop:

@@ -134,6 +134,7 @@ SupervisorClient(secrets=(sys.argv[2],)).run(command)
 """
 
 
+@pytest.mark.promise("agents.secrets")
 def test_no_secret_is_on_the_disk_even_if_all_are_killed_in_the_middle(place: Place) -> None:
     script = f"while :; do printf 'secret: {SECRET}'; done"
     argv = [sys.executable, "-c", RUNNER, str(place.path), SECRET, "sh", "-c", script]

@@ -8,30 +8,30 @@ from capsule.core.item import Value
 
 
 class Assign(msgspec.Struct, frozen=True, tag="assign", tag_field="what"):
-    """`WRK-001.phase = design`: these fields of an item have these values. None empties a field."""
+    """Fields of an item and their values, such as `WRK-001.phase = design`. null empties a field."""
 
     item: str
     values: dict[str, Value]
 
 
 class Exists(msgspec.Struct, frozen=True, omit_defaults=True, tag="exists", tag_field="what"):
-    """An item with these values is there, under an id that the tracker gives it."""
+    """A new item with these values; the tracker gives it an id."""
 
     key: str
-    """Unique for ever: `WRK-001/build#2/0`."""
+    """Unique, such as `WRK-001/build#2/0`."""
     values: dict[str, Value]
     unless_known: bool = False
-    """Not where an item of the same title is there, or was archived."""
+    """Skip it if an item with the same title exists or was archived."""
 
 
 class Absent(msgspec.Struct, frozen=True, tag="absent", tag_field="what"):
-    """The item is not in the backlog any more."""
+    """The item is removed from the backlog."""
 
     item: str
 
 
 class LogEntry(msgspec.Struct, frozen=True, tag="log_entry", tag_field="what"):
-    """A paragraph of the project's worklog, the newest on top."""
+    """An entry of the project's worklog, newest on top."""
 
     month: str
     """`2026-11`, which is the name of the file."""

@@ -95,7 +95,7 @@ _LONGEST_QUESTION = 2000
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Above these, a human decides. Empty: no limit."""
+    """Above these a person decides. Empty: no limit."""
 
     max_size: str = ""
     max_complexity: str = ""
@@ -103,7 +103,7 @@ class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happens next, and why. `back_to` and `counter` are set for setbacks, `exit_code` for halts."""
+    """The next move and its reason. `back_to` and `counter` are set for setbacks, `exit_code` for stops."""
 
     move: Move
     verdict: Verdict
@@ -113,9 +113,9 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     counter: str = ""
     exit_code: int = 0
     exhausted: bool = False
-    """It halted because its retries are gone."""
+    """Whether it stopped because no retries are left."""
     vetoed: bool = False
-    """The phase itself passed; a human decides whether the item goes on."""
+    """Whether the phase passed, but a person must approve the item."""
     block_type: str = ""
 
     @property

@@ -20,17 +20,17 @@ class CapsuleError(Exception):
 
 
 class NeedsPerson(CapsuleError):
-    """What stands in the way of a phase can be settled by nobody but the user; trying again would be in vain."""
+    """Only the user can resolve this; trying again would not help."""
 
     exit_code = 1
 
 
 class UsageError(CapsuleError):
-    """The command line is off."""
+    """The command line is wrong."""
 
 
 class PrerequisiteMissing(CapsuleError):
-    """Something Capsule needs is not installed. Nothing has been created."""
+    """A program or file that Capsule needs is missing. Nothing has been created."""
 
 
 class SettingsError(CapsuleError):
@@ -38,7 +38,7 @@ class SettingsError(CapsuleError):
 
 
 class InvalidId(CapsuleError):
-    """An id that may not become a path or a branch name."""
+    """The id cannot be used as a path or a branch name."""
 
 
 class UnknownItem(CapsuleError):
@@ -50,13 +50,13 @@ class TrackerError(CapsuleError):
 
 
 class Refused(CapsuleError):
-    """The request is clear, and would lose something or break a rule."""
+    """The request is clear, but would lose something or break a rule."""
 
     exit_code = 1
 
 
 class Overlap(Refused):
-    """Moving a branch would change files that a checkout of it holds edited."""
+    """Moving a branch would change files that its checkout holds edited."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self.paths = tuple(paths)
@@ -68,7 +68,7 @@ class Overlap(Refused):
 
 
 class Conflicts(Refused):
-    """A branch has moved, and what came there changes the same lines as the work."""
+    """A branch has moved, and its new commits change the same lines as the work."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         super().__init__(f"The branch changed meanwhile what the work changes: {', '.join(paths)}.")
@@ -76,26 +76,26 @@ class Conflicts(Refused):
 
 
 class BranchMoved(CapsuleError):
-    """A branch has moved, so that work would be committed together with what it was not judged with."""
+    """A branch has moved, so the work would be committed on top of something it was not tested with."""
 
 
 class WorkspaceBroken(CapsuleError):
-    """An agent left its place in a state that cannot be named or delivered: the phase ends in an ERROR."""
+    """An agent left its worktree in a state that cannot be recorded or delivered; the phase ends in an ERROR."""
 
 
 class NoResult(CapsuleError):
-    """A command that was to judge the work was killed, twice: the mission halts, and nobody's work is to blame."""
+    """The test command or gate was killed twice; the mission stops, and the work is not to blame."""
 
     exit_code = 1
 
 
 class ObjectLost(CapsuleError):
-    """The repository lacks an object that the journal names: a copy that is not whole, or a damaged disk."""
+    """The repository lacks an object that the journal names: an incomplete copy, or a damaged disk."""
 
 
 @contextmanager
 def lost_objects_of(mission: str) -> Iterator[None]:
-    """Name the command that starts the mission over, wherever in it an object turns out to be lost."""
+    """Add the command that starts the mission over to an ObjectLost raised inside."""
     try:
         yield
     except ObjectLost as lost:
@@ -104,39 +104,39 @@ def lost_objects_of(mission: str) -> Iterator[None]:
 
 
 class LockHeld(CapsuleError):
-    """Somebody else is at it. Resumable."""
+    """Another run holds the lock. Resumable."""
 
     exit_code = 3
 
 
 class Interrupted(CapsuleError):
-    """Somebody said stop. The mission stays where it was, and `run` goes on from there."""
+    """A stop was requested. The mission stays where it was, and `run` resumes it."""
 
     exit_code = 130
 
 
 class Paused(CapsuleError):
-    """As far as this run may go. The mission stays where it was, and the next run goes on from there."""
+    """The run has reached its limit. The mission stays where it was, and the next run resumes it."""
 
     exit_code = 0
 
 
 class BudgetSpent(CapsuleError):
-    """Nothing is left to pay another agent with. Resumable."""
+    """The budget is spent. Resumable."""
 
     exit_code = 3
 
     def __init__(self, message: str, hint: str = "", *, of_the_run: bool = False) -> None:
         super().__init__(message, hint)
         self.of_the_run = of_the_run
-        """Not of one mission: no other item can be paid for either."""
+        """Whether the budget of the whole run is spent, so that no other item can start either."""
 
 
 class ProviderLimit(CapsuleError):
-    """Whoever serves the agent has had enough of us for longer than we may wait. Resumable."""
+    """The provider's rate limit outlasted the wait. Resumable."""
 
     exit_code = 3
 
 
 class AgentUnavailable(CapsuleError):
-    """The agent could not run at all. Not a verdict: it costs no retry."""
+    """The agent could not run. This is not a verdict and costs no retry."""

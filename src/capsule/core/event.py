@@ -1,4 +1,4 @@
-"""Everything that can happen, in one vocabulary with one versioned encoding.
+"""Events: everything that can happen to a mission or a run, with one versioned encoding.
 
 A mission's state is these events replayed (`core.state`); screens, worklogs, JSON lines and reports render them.
 Stamps are data: the engine puts them in, the core never asks for the time.
@@ -20,169 +20,204 @@ from capsule.core.workflow import Workflow
 
 VERSION = 1
 LONGEST_TEXT = 16 * 1024
-"""Longer text in an event is cut; the full text is in the file the event names."""
+"""Longer text in an event is cut; the file that the event names has all of it."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a mission judges, fixed when it starts and read from the base, never from the agent's worktree."""
+    """The rules a mission is judged by, fixed when it starts and read from the base, never from the worktree."""
 
     verify: str = "strict"
+    """As in the settings: `strict`, `warn` or `off`."""
     test: str = ""
+    """The test command; empty if there is none."""
     test_globs: tuple[str, ...] = ()
+    """Which files are tests."""
     tests_in_sources: bool = False
+    """Whether tests live inside source files, so that file names do not tell them apart."""
     debris: tuple[str, ...] = ()
+    """Globs of files that must not be left behind."""
     test_timeout_minutes: float = 30
+    """Time limit of the test command."""
     guardrails: Guardrails = Guardrails()
     hooks: bool = False
-    """The user's own commit hooks have a say."""
+    """Whether the user's own commit hooks are checked."""
     file_discovered: bool = False
-    """Work that agents notice on the way becomes items of its own, where the tracker can be added to."""
+    """Whether unrelated work that agents notice is filed as new items."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an agent cost. None is unknown, never zero."""
+    """What an agent used. null is unknown, never zero."""
 
     tokens_in: int | None = None
-    """All that was read, from a cache or not."""
+    """Input tokens, cached ones included."""
     tokens_out: int | None = None
     usd: float | None = None
     model: str = ""
     session: str = ""
     seconds: float | None = None
-    """How long the agent ran, as we saw it."""
+    """How long the agent ran, measured by Capsule."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a phase ended: what was claimed, what was seen, and where things stood afterwards."""
+    """How a phase ended: the claim, the evidence, and the state of the worktree afterwards."""
 
     signal: Signal
+    """The claim."""
     evidence: tuple[Evidence, ...] = ()
+    """What was checked, if anything."""
     checkpoint: Checkpoint | None = None
+    """The worktree afterwards."""
     files: tuple[str, ...] = ()
+    """Files that differ from when the phase began."""
     agent: str = ""
     seconds: float = 0.0
     log: str = ""
+    """The file with the output."""
     usage: Usage | None = None
     failure: Failure | None = None
-    """What went wrong with the agent, where something did."""
+    """The failure of the agent, if there was one."""
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = {}
-    """What a later step needs from an action: a commit, a path, a reference."""
+    """Values that a later step needs from an action: a commit, a path, a reference."""
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
-    """What all events share. `at` is RFC 3339, UTC."""
+    """Fields of all events. `at` is RFC 3339, UTC."""
 
     at: str
 
 
 class MissionStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="mission_started"):
+    """A mission begins. Item, workflow and rules are fixed here."""
+
     mission: str
     item: Item
     workflow: Workflow
     base: str
+    """The commit it starts from."""
     into: str
+    """The branch it is merged into."""
     lineage: Lineage = Lineage()
     policy: Policy = Policy()
     parent: str = ""
+    """The mission that started this one as a child."""
     earlier: str = ""
-    """What was done before it in the same campaign."""
+    """Summary of what was done before in the same campaign."""
 
 
 class StepBegun(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
+    """A phase begins. Its key is unique in the mission."""
+
     key: str
     phase: str
     run: int
+    """How often this phase has begun."""
     attempt: int
+    """Which attempt this is, as people count; an interrupted one does not count."""
     agent: str = ""
     spawns: bool = False
-    """An agent is started for it."""
+    """Whether an agent is started."""
 
 
 class StepEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
+    """A phase has ended, and its decision is recorded before it is acted on."""
+
     key: str
     phase: str
     run: int
     outcome: Outcome
     decision: Decision
     assignments: tuple[Assignment, ...] = ()
-    """What the tracker is told, where it keeps its state in the project."""
+    """Changes to the tracker's files, if it keeps its state in the project."""
     message: str = ""
-    """The first line of the commit that holds the step."""
+    """The first line of the commit for this step."""
 
 
 class Recorded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
-    """The step is in a commit, with its work, the item's new state, the worklog and the follow-ups."""
+    """The step is committed, with its work, the new state of the item, the worklog and the follow-ups."""
 
     key: str
     commit: str
     checkpoint: Checkpoint | None = None
-    """The workspace as it stands now, nothing pending."""
+    """The worktree now, with nothing pending."""
     follow_ups: tuple[str, ...] = ()
-    """Ids of the items that were added."""
+    """Ids of the new items."""
 
 
 class Observed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
+    """The test command ran on a tree; the same tree is not tested twice."""
+
     key: str
+    """Identifies tree and command."""
     observation: Observation
 
 
 class Proposed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
-    """The merge result, before main moves: whoever comes after a crash finds out whether it did."""
+    """The merge result, recorded before main moves, so that a later run can find out whether it did."""
 
     commit: str
     tree: str
     onto: str
+    """The commit of main it was built on."""
 
 
 class Reopened(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
-    """A halted mission goes on; `checkpoint` and `item` are set where a human changed the work or the item."""
+    """A stopped mission is resumed. `checkpoint` and `item` are set if a person changed the work or the item."""
 
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
-    """What the reviews let pass, with the human's own changes in it, and nothing of what an agent left behind."""
+    """The reviewed states with the person's own changes, without what an agent left behind."""
     item: Item | None = None
     retries: int | None = None
     notes: str = ""
-    """What the human who let it go on had to say."""
+    """Notes of the person who resumed it."""
 
 
 class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
+    """The work was moved onto a newer base."""
+
     base: str
     checkpoint: Checkpoint
     re_enter: str
+    """The phase to continue with."""
     approved: dict[str, Checkpoint] = {}
-    """What the reviews let pass, rebuilt in the same way as the work."""
+    """The reviewed states, rebuilt in the same way as the work."""
     conflicts: tuple[str, ...] = ()
+    """Files with conflicts."""
     item: Item | None = None
-    """The item as its tracker has it, where a step could not be recorded and is done again."""
+    """The item as its tracker has it, if a step could not be recorded and is repeated."""
     why: str = ""
-    """What the phase is told."""
+    """The reason given to the phase."""
 
 
 class MovedByHand(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
-    """A human moved something under us. Where that is the phase, the mission goes on from there, as it was found."""
+    """A person moved a branch or an item. If the item has another status, the mission continues from there."""
 
     what: str
+    """What was moved, such as `item`."""
     expected: str
     found: str
     item: Item | None = None
-    """As the tracker has it now, where it is the item that was moved."""
+    """The item as its tracker has it now, if the item was moved."""
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
 
 
 class Salvaged(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):
+    """Work that would have been lost is kept under a ref."""
+
     ref: str
     why: str
 
 
 class Warned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="warned"):
+    """A warning for people."""
+
     text: str
 
 
 class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
-    """The agent's provider turned it away; it is started again after a pause, and no retry is spent."""
+    """The provider refused the agent; it starts again after a pause, without using a retry."""
 
     key: str
     failure: Failure
@@ -190,7 +225,7 @@ class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wai
 
 
 class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
-    """What an agent used up that did not come to the end of its phase: it was turned away, or somebody said stop."""
+    """Usage of an agent that did not finish its phase, because the provider refused it or it was stopped."""
 
     key: str
     phase: str
@@ -198,43 +233,49 @@ class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent
 
 
 class Stopped(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
-    """The run ended without a verdict (a signal, an agent that could not run); the mission is where it was."""
+    """The run ended without a verdict (a signal, an agent that could not run); the mission stays where it was."""
 
     cause: str
     exit_code: int
 
 
 class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
-    """Somebody works through the queue; the stream is the queue's own."""
+    """A run of the queue begins, in the stream of the queue."""
 
     cap: int
+    """How many agents it may start."""
     spawns: int = 0
-    """What a run that was killed had used already: this one goes on with it."""
+    """How many agents the killed run that this one continues had started."""
 
 
 class Spawned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
-    """An agent was started for the run; written in the same breath as the step's beginning, so every one counts."""
+    """An agent was started for the run; written in the same transaction as the beginning of its step."""
 
     mission: str
     key: str
 
 
 class RunEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
+    """A run of the queue has ended."""
+
     why: str
     exit_code: int = 0
     spawns: int = 0
     done: tuple[str, ...] = ()
+    """Ids of completed items."""
     blocked: dict[str, str] = {}
+    """Reasons by id."""
     failed: dict[str, str] = {}
+    """Reasons by id."""
     waiting: dict[str, str] = {}
-    """Of a campaign: what was not run, and why."""
+    """For a campaign: items that did not run, with the reason."""
     follow_ups: tuple[str, ...] = ()
     spent: dict[str, float | None] = {}
-    """What its agents used up; None is unknown."""
+    """What its agents used; null is unknown."""
 
 
 class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
-    """What held only what is done was closed in the tracker; in the stream of the campaign."""
+    """An item whose children are all done was closed in the tracker; in the stream of the campaign."""
 
     item: str
     title: str
@@ -242,7 +283,7 @@ class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Advanced(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
-    """How far a campaign is: of one that holds others, how many of these are done, at any depth."""
+    """Progress of a campaign: how many items below this one are done, at any depth."""
 
     item: str
     title: str
@@ -251,17 +292,23 @@ class Advanced(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="pr
 
 
 class Discovered(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
-    """Work that agents noticed and that is not this item's was put into the tracker: titles by id."""
+    """Unrelated work that agents noticed was filed in the tracker: titles by id."""
 
     items: dict[str, str]
 
 
 class Abandoned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
+    """A mission was given up."""
+
     how: str
+    """By which command or event, such as `aborted` or `started over`."""
     salvage: str = ""
+    """The ref that holds its work."""
 
 
 class ItemClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="item_closed"):
+    """The item was closed in its tracker."""
+
     reason: str = ""
 
 
@@ -291,9 +338,9 @@ Event = (
 )
 
 RUN = "_"
-"""What the name of a run's stream begins with: no item can be called so."""
+"""Prefix of the stream of a run; no item id begins with it."""
 CAMPAIGN = f"{RUN}campaign-"
-"""And that of a campaign's; the item that it is about follows."""
+"""Prefix of the stream of a campaign, followed by its item."""
 
 
 def is_mission(stream: str) -> bool:
@@ -317,13 +364,13 @@ def kind(event: Event) -> str:
 
 
 def as_json_line(mission: str, seq: int, event: Event) -> bytes:
-    """The public form of an event: `--output json`, `journal.jsonl`."""
+    """Encode an event for `--output json` and `journal.jsonl`."""
     body: dict[str, Any] = msgspec.to_builtins(event)
     return _encoder.encode({"v": VERSION, "mission": mission, "seq": seq, **body})
 
 
 def cut(text: str, limit: int = LONGEST_TEXT, where: str = "") -> str:
-    """Text that fits into an event: its beginning and its end, and where the whole of it is."""
+    """Shorten text to fit into an event: keep beginning and end, and name the file with the full text."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -27,7 +27,7 @@ REUSABLE = (Colour.GREEN, Colour.RED)
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The test command on a tree."""
+    """The result of the test command on a tree."""
 
     tree: str
     command: str
@@ -45,7 +45,7 @@ class EvidenceStatus(StrEnum):
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """claimed / observed / verdict, as `show`, the report and the worklog print them."""
+    """A claim, what was observed, and the verdict on it."""
 
     check: str
     claimed: str
@@ -53,9 +53,9 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     standing: EvidenceStatus
     detail: str = ""
     patience: int | None = None
-    """After how many refutations by this check there is no point in trying again; None: as often as retries allow."""
+    """After how many refutations by this check the item stops; null: when no retries are left."""
     instead: str = ""
-    """What the item is parked as when patience is at its end."""
+    """The reason given when the item stops because of `patience`."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -64,13 +64,13 @@ _JITTER = 0.25
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What kept an agent from its work, in one line, and what a person can do about it."""
+    """A failure of an agent, in one line, and advice for people."""
 
     kind: Kind
     reason: str
     hint: str = ""
     resets_in: float | None = None
-    """Seconds after which the provider says it is worth another try."""
+    """Seconds until the next try, as the provider says."""
 
     @property
     def reaction(self) -> Reaction:

@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class FollowUp(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Work an agent noticed that is not this item's."""
+    """Unrelated work that an agent noticed."""
 
     title: str
     context: str = ""
@@ -44,7 +44,7 @@ class FollowUp(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One claim. `synthetic` means that the agent made none that could be read, and we speak for it."""
+    """A claim. `synthetic` means that Capsule made it, because the agent's own could not be read."""
 
     verdict: Verdict
     feedback: str = ""

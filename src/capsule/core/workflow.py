@@ -32,22 +32,31 @@ class Contract(StrEnum):
 
 
 class Escalation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """After so many setbacks, somebody else tries."""
+    """After a number of setbacks, another agent or model tries."""
 
     after: int
+    """How many setbacks."""
     agent: str = ""
+    """The agent that tries then. Default: the same agent, with the other model."""
     model: str = ""
+    """The model that agent uses."""
 
 
 class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A phase with conditions runs only where all of them hold; otherwise it is skipped."""
+    """A phase with conditions runs only if all of them hold; otherwise it is skipped."""
 
     changed: tuple[str, ...] = ()
+    """Globs; at least one file that differs from the base matches."""
     status: tuple[str, ...] = ()
+    """The item's status is one of these."""
     size: tuple[str, ...] = ()
+    """The item's size is one of these."""
     complexity: tuple[str, ...] = ()
+    """The item's complexity is one of these."""
     risk: tuple[str, ...] = ()
+    """The item's risk is one of these."""
     impact: tuple[str, ...] = ()
+    """The item's impact is one of these."""
 
     def suits(self, item: Item) -> bool:
         """Whether the item itself meets the conditions; what changed in the files is somebody else's to look at."""
@@ -58,36 +67,59 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What an item becomes when a phase has passed; the first route whose conditions hold is taken."""
+    """The next status of an item when a phase has passed; the first route whose conditions hold is taken."""
 
     status: Status
+    """The new status; a `scoped` item that passes all guardrails becomes `ready` at once."""
     when: When | None = None
+    """Conditions on the item, its new assessments included."""
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     name: str
+    """Letters, digits, `-` and `_`; unique in the file."""
     role: Role = Role.WORKER
+    """How a verdict is treated; see [roles](#roles)."""
     stage: str = ""
+    """The label behind `[2/5]`; phases may share one. Default: the name."""
     prompt: str = ""
+    """**Doer**: an agent with this prompt (from `prompts`, the project, or built in)."""
     run: str = ""
+    """**Doer**: a shell command. Exit 0 is PASS, anything else NEEDS_WORK with the end of its output."""
     do: str = ""
+    """**Doer**: an [action](#actions) of the engine."""
     workflow: str = ""
+    """**Doer**: child missions that run this workflow."""
     rework: str = ""
+    """The earlier phase that work is sent back to. A review must name one."""
     retries: int | None = None
+    """How often this phase may send work back or be tried again."""
     agent: str = ""
+    """The agent to use, by its name in the settings."""
     model: str = ""
+    """The model that agent uses."""
     timeout_minutes: float | None = None
+    """Time limit. Default: `execution.phase_timeout_minutes`."""
     idle_timeout_minutes: float | None = None
+    """How long an agent may print nothing. Default: `execution.idle_timeout_minutes`."""
     when: When | None = None
+    """Conditions; if one does not hold, the phase is skipped."""
     leads_to: tuple[Route, ...] = ()
+    """The status of a backlog item when the phase has passed; see [route](#route)."""
     escalate: Escalation | None = None
+    """Another agent or model after a number of setbacks."""
     checks: tuple[str, ...] = ()
+    """What Capsule verifies when the phase claims success; see [checks](#checks)."""
     artefact: str = ""
+    """The document that the checks `artefact` and `spec-done` look for, such as `SPEC`."""
     skill: str = ""
-    """The project's own skill for this phase, as it is called, where the project has them."""
+    """The project's own skill for this phase, if it has one. Names like `{{CHANGE_FOLDER}}` are filled in."""
     form: str = ""
+    """The template that the prompt's `{{TEMPLATE}}` stands for."""
     may_close: bool = False
+    """Whether its agent may report that the item is a duplicate, or done: then only `closing` phases follow."""
     closing: bool = False
+    """Whether the phase also runs if an item is closed without a merge."""
 
     @property
     def doer(self) -> str:
@@ -105,14 +137,19 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
 class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     name: str
+    """Leave it out: a workflow has the name of its file."""
     phases: tuple[Phase, ...]
+    """The phases, in order."""
     description: str = ""
+    """One line for people."""
     contract: Contract = Contract.SIGNAL
+    """How agents answer: by a signal at the end of their output, or by a result file."""
     workspace: str = "worktree"
-    """How the work is published, in the words it was first stored in: `worktree` merges all of it at the end,
-    `checkout` commits each step to the branch that is checked out. Files say `publish: merge` or `publish: steps`."""
+    """How work is published, as journals store it; write `publish: merge` or `publish: steps` instead."""
     retries: int = 3
+    """How often each review may send work back, unless the phase or the settings set it."""
     prompts: dict[str, str] = {}
+    """Prompts by name, in this file."""
 
     @property
     def publishes_steps(self) -> bool:

@@ -41,7 +41,7 @@ _MOST_ROUNDS = 8
 
 
 def prep(job: Job) -> Report:
-    """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
+    """Claim the item, make the worktree and its worklog, set it up, and check that the base is green."""
     state, services, place = job.state, job.services, job.place
     warnings = tuple(place.prepare(state.base))
     if claims_its_item(state, services):  # only now: whoever cannot have the place must not hold the item either
@@ -61,7 +61,7 @@ def prep(job: Job) -> Report:
 
 
 def publish(job: Job) -> Report:
-    """Main moves to the merge result, if the gate is green on exactly that tree, and only from what it was built on."""
+    """Build the merge result, run the gate on exactly that tree, and move main by compare-and-swap."""
     trunk = job.services.trunk(job.state.into)
     before = job.state.proposed
     if before and trunk.holds(before.commit):
@@ -184,7 +184,7 @@ def _moved_branch(job: Job) -> str:
 
 
 def archive(job: Job) -> Report:
-    """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
+    """Store the logs, remove worktree and branch, and close the item."""
     services, place = job.services, job.place
     papers = papers_of(job.mission, services, place.worklog() or _last_worklog(job))
     folder = services.archive.store(job.mission, papers, job.step.key)

@@ -218,6 +218,7 @@ def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
 
 
 def _base_green(claim: Verification) -> Evidence:
+    """The test command is green, or finds no tests, before anything is done."""
     said = "the tests are green before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
@@ -227,6 +228,7 @@ def _base_green(claim: Verification) -> Evidence:
 
 
 def _red(claim: Verification) -> Evidence:
+    """The test command is red. Green twice stops the item as “seems already done”."""
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
         return _unverified("red", said)
@@ -236,6 +238,7 @@ def _red(claim: Verification) -> Evidence:
 
 
 def _green(claim: Verification) -> Evidence:
+    """The test command is green."""
     said = "all tests pass"
     if not claim.state.policy.test:
         return _unverified("green", said)
@@ -244,10 +247,12 @@ def _green(claim: Verification) -> Evidence:
 
 
 def _green_when_done(claim: Verification) -> Evidence | None:
+    """The test command is green; for PASS only, not for MORE."""
     return _green(claim) if claim.signal.verdict is Verdict.PASS else None
 
 
 def _changed(claim: Verification) -> Evidence:
+    """Something differs from what the last review approved."""
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
     return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
@@ -259,7 +264,7 @@ def _seems_done(piece: Evidence) -> Evidence:
 
 
 def _changed_now(claim: Verification) -> Evidence | None:
-    """MORE with nothing changed is no progress; PASS may find that nothing was left to do."""
+    """Something differs from when this phase began. PASS may find that nothing was left to do."""
     changes = claim.changes(claim.before)
     if not changes and claim.signal.verdict is Verdict.PASS and claim.changes(claim.state.base):
         return None
@@ -267,7 +272,7 @@ def _changed_now(claim: Verification) -> Evidence | None:
 
 
 def _more_is_more(claim: Verification) -> Evidence | None:
-    """Whoever wants to be started again has to show something for this time."""
+    """For MORE: something differs from when this phase began."""
     return _changed_now(claim) if claim.signal.verdict is Verdict.MORE else None
 
 
@@ -276,6 +281,7 @@ def _claimed_files(signal: Signal) -> str:
 
 
 def _only_tests(claim: Verification) -> Evidence | None:
+    """Only test files differ from the base."""
     changes = claim.changes(claim.state.base)
     tests = _tests(claim, changes, claim.state.base)
     others = [change for change in changes if change not in tests]
@@ -284,6 +290,7 @@ def _only_tests(claim: Verification) -> Evidence | None:
 
 
 def _untouched_tests(claim: Verification) -> Evidence | None:
+    """No test file was added, changed or removed since the last review approved it."""
     since = claim.since()
     touched = _tests(claim, claim.changes(since), since)
     observed = (
@@ -307,6 +314,7 @@ def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
 
 
 def _no_debris(claim: Verification) -> Evidence:
+    """No file that matches `evidence.debris` was added."""
     changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
     debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
     detail = "Remove these files."
@@ -314,7 +322,8 @@ def _no_debris(claim: Verification) -> Evidence:
 
 
 def _fit_for_main(claim: Verification) -> Evidence | None:
-    """Whatever else a workflow asks for: some things are never merged."""
+    """Neither the work nor a commit of its branch adds a secret, a link that leads out of the repository, a
+    pointer to another repository or a `.git`. Every phase is checked."""
     found = hazards(claim.place.trees.added_files(claim.tree), claim.services.redact)
     if not found:
         return None
@@ -328,7 +337,7 @@ Take it out of the files. If a commit of this branch holds it, make the branch w
 
 
 def _as_approved(claim: Verification) -> Evidence:
-    """What is committed is what was signed off: nobody changes the code between the last review and the merge."""
+    """Nothing differs from what the last review approved."""
     changes = claim.changes(claim.since())
     return _evidence(
         "as-approved", "the work is as it was signed off", _paths(changes) or "no file differs", not changes
@@ -336,6 +345,7 @@ def _as_approved(claim: Verification) -> Evidence:
 
 
 def _committed(claim: Verification) -> Evidence:
+    """Everything to be delivered is in a commit of the branch."""
     left = claim.place.touched_outside_commit()
     detail = "Stage exactly these paths and commit them."
     shown = ", ".join(left[:_SHOWN])
@@ -343,6 +353,7 @@ def _committed(claim: Verification) -> Evidence:
 
 
 def _artefact(claim: Verification) -> Evidence:
+    """The document exists and is not empty."""
     wanted = claim.phase.artefact
     found = _artefacts(claim, wanted)
     written = [path for path in found if (claim.place.trees.read(claim.tree, path) or b"").strip()]
@@ -351,7 +362,7 @@ def _artefact(claim: Verification) -> Evidence:
 
 
 def _spec_done(claim: Verification) -> Evidence | None:
-    """A build that says it is finished has no open box left in its spec."""
+    """For PASS: no `- [ ]` is left in the document."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
     texts = [claim.place.trees.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
@@ -364,7 +375,7 @@ def _artefacts(claim: Verification, kind: str) -> list[str]:
 
 
 def _only_documents(claim: Verification) -> Evidence:
-    """What is committed without the tests being run is paper, and this item's own."""
+    """Nothing differs from the last commit except the item's own documents."""
     changes = claim.changes(_last_commit(claim))
     item, globs = claim.state.item.id, claim.state.policy.test_globs
     odd = claim.place.trees.odd_files(claim.tree)
@@ -375,7 +386,7 @@ def _only_documents(claim: Verification) -> Evidence:
 
 
 def _idea(claim: Verification) -> Evidence | None:
-    """An item that is to be researched has its idea written down."""
+    """An item that is to be researched next has an idea file that is not empty."""
     item, signal = claim.state.item, claim.signal
     route = claim.phase.route(with_values(item, dict(signal.assessments)))
     researched = route is not None and route.status is Status.RESEARCHING
@@ -393,7 +404,7 @@ def _last_commit(claim: Verification) -> str:
 
 
 def _known_duplicate(claim: Verification) -> Evidence | None:
-    """An item that is closed as a duplicate has a twin somewhere."""
+    """A duplicate names another item that the tracker knows."""
     twin = claim.signal.duplicate_of
     if not twin:
         return None
@@ -403,6 +414,7 @@ def _known_duplicate(claim: Verification) -> Evidence | None:
 
 
 def _hooks(claim: Verification) -> Evidence | None:
+    """Your commit hooks pass. Every phase is checked if `git.hooks` is true and work is published in steps."""
     answer = claim.place.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
     if answer is None:
         return None
