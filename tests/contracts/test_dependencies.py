@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
@@ -111,8 +112,8 @@ class Project:
     def dependencies(self) -> Dependencies:
         return Dependencies(Git.find(self.repo.path), env=self.env)
 
-    def provide(self) -> set[str]:
-        return set(self.dependencies().provide(self.repo.head(), self.place, self.notes))
+    def provide(self, *, anew: bool = True) -> set[str]:
+        return set(self.dependencies().provide(self.repo.head(), self.place, self.notes, anew=anew))
 
     def variables(self, *, judged: bool = False) -> dict[str, str]:
         return self.dependencies().variables(self.repo.head(), self.place, judged=judged)
@@ -296,6 +297,47 @@ def test_packages_are_copied_once(npm_workspaces: Project) -> None:
     npm_workspaces.provide()
 
     assert (npm_workspaces.place / "node_modules/left-pad/index.js").stat().st_ino == copied.st_ino
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from capsule.system.git import Git
+from capsule.workspaces.dependencies import Dependencies
+root, tree, place, notes = sys.argv[1:]
+dependencies = Dependencies(Git.find(Path(root)))
+dependencies.paths(tree)
+sys.addaudithook(lambda event, args: os.kill(os.getpid(), 9) if event in ("os.symlink", "subprocess.Popen") else None)
+dependencies.provide(tree, Path(place), Path(notes), anew=False)
+"""
+
+
+def killed_while_it_provides(project: Project) -> None:
+    told = (project.repo.path, project.repo.head(), project.place, project.notes)
+    assert subprocess.run([sys.executable, "-c", _KILLED, *map(str, told)], check=False).returncode == -9
+
+
+def test_a_copy_that_was_cut_short_is_made_whole(npm_workspaces: Project) -> None:
+    killed_while_it_provides(npm_workspaces)
+    (npm_workspaces.place / "node_modules/left-pad").mkdir(parents=True)  # as far as the copying came
+    npm_workspaces.provide(anew=False)
+
+    assert (npm_workspaces.place / "node_modules/left-pad/index.js").read_text() == "good"
+
+
+def test_an_environment_that_was_cut_short_is_made_whole(an_editable_install: Project) -> None:
+    killed_while_it_provides(an_editable_install)
+    assert (an_editable_install.place / ".venv/pyvenv.cfg").is_file()
+    an_editable_install.provide(anew=False)
+
+    assert an_editable_install.says("python3 -c 'import installed_library'") == ""
+
+
+def test_what_is_there_already_stays_as_it_is(npm_workspaces: Project) -> None:
+    folder(npm_workspaces.place / "node_modules", "theirs")
+    assert npm_workspaces.provide(anew=False) == {"node_modules"}
+
+    assert [path.name for path in (npm_workspaces.place / "node_modules").iterdir()] == ["theirs"]
 
 
 def test_what_was_installed_since_is_copied(npm_workspaces: Project) -> None:

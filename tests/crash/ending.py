@@ -62,9 +62,10 @@ def ending_of(project: Project, item: str = ITEM) -> Ending:
 
 
 def left_outside(project: Project) -> tuple[str, ...]:
-    """Gates, and layers; the gates of a repository lie in a folder of its name."""
+    """Gates, in a folder that has the repository's name, and layers; Python tries a temporary folder with a file."""
     gates = (name.split("/", 3) for name in names_in(project.cache, but=()))
-    return (*sorted(parts[3] for parts in gates if len(parts) > 3), *names_in(project.temporary, but=()))
+    ours = (name for name in names_in(project.temporary, but=()) if name.startswith("capsule"))
+    return (*sorted(parts[3] for parts in gates if len(parts) > 3), *ours)
 
 
 def events_of(project: Project, item: str = ITEM) -> list[Event]:

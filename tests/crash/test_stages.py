@@ -12,6 +12,7 @@ folder's removal only the beginning, the middle and the end; and, without a sand
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import tempfile
@@ -36,6 +37,7 @@ ADAPTERS = ("place", "state_store", "archive", "tracker", "trunk", "shell", "age
 MOVES_REFS = "git update-ref"
 SANDBOX = "supervisor bwrap"
 ROLL = ".git/capsule/keepers"
+DRAFT = re.compile(r"(capsule/places|missions|worktrees)/[^/]+/(.*/)?\.capsule-[^/]*\.tmp$")
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,13 @@ class Course:
     """What holds at any instant; told which tree main may have besides its first."""
 
     def standing(self, project: Project) -> Any:
-        """As the ending, of a run that was killed: its own supervisor, if it had one, is still on the roll."""
+        """As the ending, of a run that was killed: its own supervisor, if it had one, is still on the roll, and drafts lie
+        in folders that go with the mission."""
         assert len(list((project.path / ROLL).glob("*"))) <= 1, "a runner that was killed earlier is on the roll"
         found = self.ending(project)
-        return replace(found, left_in_git=tuple(name for name in found.left_in_git if "keepers" not in name))
+        in_git = tuple(name for name in found.left_in_git if "keepers" not in name and not DRAFT.match(name))
+        in_project = tuple(name for name in found.left_in_project if not DRAFT.match(name))
+        return replace(found, left_in_git=in_git, left_in_project=in_project)
 
 
 def check_run(project: BacklogProject, _: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -26,7 +27,7 @@ from capsule.workspaces.repository import (
     refuse_if_under_way,
     under_way,
 )
-from tests.costs import LONG
+from tests.costs import LONG, eventually
 
 from ..conftest import Repo
 
@@ -221,6 +222,40 @@ def test_an_unknown_user_is_told_what_to_type(git: Git, monkeypatch: pytest.Monk
 
 
 # Locks
+
+
+_KILLED = """
+import os, subprocess, sys
+from pathlib import Path
+from capsule.system.git import Git
+
+class Killed(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        os.kill(os.getpid(), 9)
+
+git = Git.find(Path(sys.argv[1]))
+git.content("read-tree", git.resolve("HEAD"), index=Path(sys.argv[2]))
+subprocess.Popen = Killed
+command = ("add", "-A", "-f", "--pathspec-from-file=-", "--pathspec-file-nul")
+git.content(*command, index=Path(sys.argv[2]), worktree=git.root, input=b"wanted")
+"""
+
+
+def test_a_git_whose_caller_is_killed_has_read_all_that_it_was_given(a_repo: Repo, git: Git, tmp_path: Path) -> None:
+    """A `git add` that is given no paths adds everything, ignored files too."""
+    for name in ("wanted", "build/ignored"):
+        a_repo.write(name, name)
+    assert (
+        subprocess.run([sys.executable, "-c", _KILLED, a_repo.path, tmp_path / "index"], check=False).returncode == -9
+    )
+
+    def staged() -> bytes:
+        command = ("diff-index", "--cached", "--name-only", git.resolve("HEAD"))
+        return git.content(*command, index=tmp_path / "index").out
+
+    assert eventually(staged)
+    assert staged() == b"wanted\n"
 
 
 def test_a_stale_lock_is_outlasted(a_repo: Repo, git: Git) -> None:

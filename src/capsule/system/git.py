@@ -19,10 +19,10 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing, Refused
 from capsule.system import git_environment, git_layout, git_locks, git_refs
@@ -443,23 +443,46 @@ def _spawn(
 ) -> GitResult:
     """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
     try:
-        done = subprocess.run(
-            [_program(environment.get("PATH", os.defpath)), *args],
-            env=environment,
-            cwd=cwd,
-            input=given,
-            capture_output=True,
-            timeout=TIMEOUT,
-            check=False,
-            process_group=0,
-            umask=umask,
-            stdin=subprocess.DEVNULL if given is None else None,
-        )
+        with _readable(given) as stdin:
+            done = subprocess.run(
+                [_program(environment.get("PATH", os.defpath)), *args],
+                env=environment,
+                cwd=cwd,
+                stdin=stdin,
+                capture_output=True,
+                timeout=TIMEOUT,
+                check=False,
+                process_group=0,
+                umask=umask,
+            )
     except FileNotFoundError as error:
         raise _cannot_start(cwd) from error
     except subprocess.TimeoutExpired as error:
         raise GitFailed(f"git {args[0]} did not end within {TIMEOUT:.0f} s") from error
     return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+
+
+@contextlib.contextmanager
+def _readable(given: bytes | None) -> Iterator[int | IO[bytes]]:
+    """Yield what git reads from, written in full before git starts.
+
+    From a pipe, a git whose runner is killed would read what was written by then: a `git add` of no paths adds all.
+    """
+    if given is None:
+        yield subprocess.DEVNULL
+        return
+    with _nameless_file() as file:
+        file.write(given)
+        file.seek(0)
+        yield file
+
+
+def _nameless_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("given"), "w+b")
+    import tempfile  # noqa: PLC0415 (it costs at every start)
+
+    return tempfile.TemporaryFile()
 
 
 @cache

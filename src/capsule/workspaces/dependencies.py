@@ -89,15 +89,19 @@ class Dependencies:
         """
         provided = tuple(path for path in self.paths(tree) if is_inside(place, place / path))
         for path in provided:
-            if not anew and os.path.lexists(place / path):
+            note = notes / path.replace("/", "%")
+            half = note.with_name(f"{note.name}%half")  # of one that was cut short, nobody can have installed more
+            if not anew and os.path.lexists(place / path) and not half.exists():
                 continue
             source, target = Path(os.path.realpath(self._git.root / path)), place / path
             target.parent.mkdir(parents=True, exist_ok=True)
+            notes.mkdir(parents=True, exist_ok=True)
+            half.touch()
             if (source / MARKER).is_file():
                 lay_over(source, target, self._git.root, place)
             else:
-                notes.mkdir(parents=True, exist_ok=True)
-                mirror(source, target, notes / path.replace("/", "%"))
+                mirror(source, target, note)
+            half.unlink()
         return provided
 
     def variables(self, tree: str, at: Path, place: Path | None = None, *, judged: bool = False) -> dict[str, str]:
