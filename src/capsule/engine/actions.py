@@ -6,25 +6,36 @@ does what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from capsule.adapters import Candidate, Draft, Trunk
-from capsule.core.errors import CapsuleError, Overlap
-from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
+from capsule.core.errors import CapsuleError, Overlap, Refused
+from capsule.core.event import (
+    Discovered,
+    Event,
+    ItemClosed,
+    MissionStarted,
+    MovedByHand,
+    Proposed,
+    Salvaged,
+    StepEnded,
+    as_json_line,
+)
 from capsule.core.evidence import Colour, Evidence, Standing
-from capsule.core.item import Status, same_words
-from capsule.core.ledger import archived
-from capsule.core.signal import Signal, Verdict
+from capsule.core.item import NewItem, Status, same_words
+from capsule.core.ledger import MOST_FOLLOW_UPS, archived
+from capsule.core.signal import FollowUp, Signal, Verdict
 from capsule.core.state import MissionState
+from capsule.core.text import one_line
 from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
-from capsule.engine.discovered import file_discovered
 from capsule.engine.job import (
     Job,
     Report,
     claims_its_item,
     commit_message,
+    guard_repository,
     note,
     parked,
     passed,
@@ -36,6 +47,7 @@ from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
 """When the item left its tracker with a merge: the archive says the same."""
+_LONGEST_TITLE, _LONGEST_CONTEXT = 200, 4000
 _MOST_ROUNDS = 8
 """How often main may move while we merge before we say that it is too busy."""
 
@@ -57,7 +69,7 @@ def prep(job: Job) -> Report:
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
         signal = parked(red.instead or f"base is red: {red.observed}; {then}\n\n{red.detail}")
-    return Report(signal, evidence, checkpoint, warnings=warnings)
+    return Report(signal, evidence=evidence, checkpoint=checkpoint, warnings=warnings)
 
 
 def publish(job: Job) -> Report:
@@ -78,14 +90,14 @@ def _merge(job: Job, trunk: Trunk) -> Report:
             return Report(_conflict(job, candidate))
         evidence = _gate(job, candidate)
         if any(piece.standing is Standing.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
-            return Report(_gate_red(evidence), evidence)
+            return Report(_gate_red(evidence), evidence=evidence)
         job.note(
             Proposed(at=job.services.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
         )
         try:
             report = _published(trunk, candidate, evidence)
         except Overlap as edited:
-            return Report(parked(_in_the_way(job, edited)), evidence)
+            return Report(parked(_in_the_way(job, edited)), evidence=evidence)
         if report.signal.verdict is Verdict.PASS:
             left_with_it = {ARCHIVED_AT: at} if state_store_of(job.state, job.services) else {}
             return replace(report, facts={**report.facts, **left_with_it})
@@ -117,7 +129,9 @@ def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...
     left = ", ".join(published.left_alone)
     warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
     facts = {"merged": candidate.commit, "onto": candidate.onto}
-    return Report(passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence, warnings=warnings, facts=facts)
+    return Report(
+        passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
+    )
 
 
 def _merge_message(job: Job) -> str:
@@ -134,12 +148,8 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", Standing.UNVERIFIED),)
     claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
-    job.place.guard.snapshot()
-    try:
+    with guard_repository(job.place):
         seen = claim.observe(candidate.tree)
-    finally:
-        job.place.guard.restore()  # tests that were stopped may have planted something too
-        job.place.guard.release()
     standing = Standing.CONFIRMED if seen.colour is Colour.GREEN else Standing.REFUTED
     return (
         Evidence(
@@ -249,6 +259,56 @@ def close_item(state: MissionState, services: Services) -> None:
     reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
     services.tracker.close(state.item.id, reason)
     note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
+
+
+def file_discovered(job: Job) -> tuple[str, ...]:
+    """Each is an item of its own, nobody's child, so that what is under way comes to an end. Safe to repeat.
+
+    What cannot be put there is a warning: it is in the mission's papers all the same.
+    """
+    state, services = job.state, job.services
+    if not state.policy.file_discovered or not claims_its_item(state, services):
+        return ()
+    found = noticed(event for _, event in services.journal.events(state.mission))
+    filed: dict[str, str] = {}
+    fault = ""
+    for reference, follow_up in list(found.items())[:MOST_FOLLOW_UPS]:
+        title = services.redact(one_line(follow_up.title))[:_LONGEST_TITLE].rstrip()
+        new = NewItem(
+            title=title,
+            description=services.redact(follow_up.context)[:_LONGEST_CONTEXT],
+            found_in=state.item.id,
+            reference=f"capsule/{state.mission}/{reference}",
+        )
+        try:
+            filed[services.tracker.add(new)] = title
+        except Refused as refused:
+            fault = f": {refused.message}"
+        except CapsuleError as trouble:  # whoever hangs is not asked for the others
+            fault = f": {trouble.message}"
+            break
+    if filed:
+        job.note(Discovered(at=services.clock.now(), items=filed))
+    left = len(found) - len(filed)
+    what = f"{left} follow-up{'s were' if left > 1 else ' was'} not put into the tracker"
+    return (f"{what}{fault or f', after the first {MOST_FOLLOW_UPS}'}",) if left else ()
+
+
+def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
+    """What a mission's agents reported since it was started, each thing once, by step and number."""
+    found: dict[str, FollowUp] = {}
+    titles: set[str] = set()
+    for event in events:
+        if isinstance(event, MissionStarted):
+            found, titles = {}, set()
+        if not isinstance(event, StepEnded):
+            continue
+        for number, follow_up in enumerate(event.outcome.signal.follow_ups):
+            title = one_line(follow_up.title).casefold()
+            if title.strip() and title not in titles:
+                titles.add(title)
+                found[f"{event.key}/{number}"] = follow_up
+    return found
 
 
 ACTIONS: dict[str, Callable[[Job], Report]] = {"prep": prep, "publish": publish, "archive": archive}

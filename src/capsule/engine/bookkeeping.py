@@ -11,7 +11,7 @@ import msgspec
 from capsule.adapters import StateCommit, StateStore
 from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem
+from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
 from capsule.core.evidence import Checkpoint, Colour, Observation
 from capsule.core.item import Item, stands_at
@@ -19,8 +19,7 @@ from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
 from capsule.engine.actions import ARCHIVED_AT
-from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
-from capsule.engine.job import Job, note, place_of, state_store_of
+from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
 from capsule.engine.verify import Verification
 from capsule.services import Services
 
@@ -116,12 +115,8 @@ def _judged_with_the_branch(
     if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
         return ""
     tree = state_store.combined(work, services.trunk(state.into).tip())
-    place.guard.snapshot()
-    try:
+    with guard_repository(place):
         seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
-    finally:
-        place.guard.restore()  # tests that were stopped may have planted something too
-        place.guard.release()
     if seen.colour is not Colour.GREEN:
         raise _RedTogether(_red_together(state.into, seen))
     return place.trees.essence(tree)
@@ -170,3 +165,29 @@ def _agree(state: MissionState, services: Services) -> bool:
 
 def _same(one: Item, other: Item) -> bool:
     return guarded(one) == guarded(other) and (one.title, one.description) == (other.title, other.description)
+
+
+def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:
+    """A human's repair of a halted mission is kept: it becomes the state that the next phase starts from."""
+    place = place_of(state, services)
+    if state.checkpoint is None or state.unsettled or not place.path.exists():
+        return None
+    try:
+        now = place.checkpoint("edited by hand")
+    except WorkspaceBroken:  # nothing to adopt: the next phase restores the last checkpoint
+        return None
+    same = (now.tree, now.head) == (state.checkpoint.tree, state.checkpoint.head)
+    return None if same else now
+
+
+def approved_with_edits(state: MissionState, now: Checkpoint, services: Services) -> dict[str, Checkpoint]:
+    """A human's word counts for the paths they changed; what an agent left behind is not approved by that."""
+    place = place_of(state, services)
+    left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
+    trees = {name: place.trees.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
+    return {name: bare(tree, now.head) for name, tree in trees.items()}
+
+
+def bare(tree: str, head: str) -> Checkpoint:
+    """A state that only its tree is asked of."""
+    return Checkpoint(commit=head, head=head, tree=tree)

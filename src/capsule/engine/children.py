@@ -17,8 +17,8 @@ from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.spec_document import SpecPhase, phases_of, ticked
 from capsule.core.state import MissionState
-from capsule.engine.agent_run import first_checkpoint
 from capsule.engine.job import Job, Order, Report, passed, standing
+from capsule.engine.work import first_checkpoint
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from capsule.adapters import Place, StateStore
+from capsule.core.briefing import SandboxPaths
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
@@ -65,9 +67,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Report:
-    """What a doer brings back, before it is judged."""
+    """What doing a phase came to, before it is judged."""
 
     signal: Signal
+    before: str = ""
+    """The tree that an agent or a command started from, where its claim is still to be verified."""
     evidence: tuple[Evidence, ...] = ()
     checkpoint: Checkpoint | None = None
     files: tuple[str, ...] = ()
@@ -107,6 +111,29 @@ def only_to_be_closed(state: MissionState) -> bool:
 def place_of(state: MissionState, services: Services, mission: str = "") -> Place:
     """Where this mission's agents work."""
     return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
+
+
+@contextmanager
+def guard_repository(place: Place) -> Iterator[list[str]]:
+    """Guard the repository while agents or tests are at work; fill the list with the breaches, also at the end."""
+    breaches: list[str] = []
+    place.guard.snapshot()
+    try:
+        breaches += place.guard.restore()  # left by a run that was killed
+        yield breaches
+    finally:
+        try:
+            breaches[:] = place.guard.restore()  # whoever was stopped may have planted something too
+        finally:
+            place.guard.release()
+
+
+@contextmanager
+def sandbox(place: Place) -> Iterator[SandboxPaths]:
+    """Let one agent or command work in the place, and import what it committed there."""
+    yield place.open_sandbox()
+    place.guard.restore()  # before any git of ours meets what it left; the breaches are told when the phase is over
+    place.import_commits()
 
 
 def note(services: Services, mission: str, event: Event) -> None:

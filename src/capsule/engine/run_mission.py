@@ -21,9 +21,8 @@ from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
-from capsule.engine.bookkeeping import sync_tracker
+from capsule.engine.bookkeeping import approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.funds import require_funds
-from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
 from capsule.engine.job import Order, note, only_to_be_closed, place_of, standing, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services

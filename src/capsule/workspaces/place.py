@@ -38,7 +38,7 @@ PLAIN = "100644"
 
 
 class GitTrees:
-    """Answers from git's objects: what trees hold and how they differ, the tracker's files and other artefacts left out.
+    """Answers from git's objects: what trees hold and how they differ, artefacts left out.
 
     `base` and `head` say where the mission started and stands.
     """
