@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from capsule.core.assignment import Assignment
+from capsule.core.assignment import Assign, Assignment
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.event import Event, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import AddedFile
 from capsule.core.item import Item, Lineage, NewItem
+from capsule.core.signal import FollowUp
 from capsule.core.state import Step
 from capsule.core.workflow import Workflow
 
@@ -337,20 +338,71 @@ class StateWritten:
     warnings: tuple[str, ...] = ()
 
 
-class StateStore(Protocol):
-    """The files of a tracker that keeps its state in the project, and their commits (workspaces/state_store.py)."""
+class StateStore:
+    """Tells a tracker how a mission goes. This one tells it nothing: a child mission's state is kept by its parent.
 
-    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
+    `ClaimedState` claims and closes the item; `workspaces/state_store.py` commits each step with the tracker's files.
+    """
+
+    authoritative = False
+    """The tracker says where an item stands: one that is blocked stays so until a person unblocks it there."""
+
+    def claim(self, item_id: str) -> None:
+        """Say that work has begun."""
+
+    def release(self, item_id: str) -> None:
+        """Take the claim back."""
+
+    def close(self, item_id: str, reason: str) -> bool:  # noqa: ARG002
+        """Say that the item is done; return whether anybody was told."""
+        return False
+
+    def current(self, item: Item) -> Item:
+        """Return the item as the tracker has it now; raise UnknownItem where it has left."""
+        return item
+
+    def updates(self, assignments: Sequence[Assignment], message: str) -> tuple[tuple[Assignment, ...], str]:  # noqa: ARG002
+        """Return the assignments that a step is journaled with, and the message of the commit that will hold them."""
+        return tuple(each for each in assignments if isinstance(each, Assign)), ""
+
+    def unfiled(self, found: Mapping[str, FollowUp]) -> Mapping[str, FollowUp]:  # noqa: ARG002
+        """Return those of a mission's follow-ups that are still to be added to the tracker, item by item."""
+        return {}
+
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:  # noqa: ARG002
         """Commit first, then save: the branch moves by compare-and-swap, file and index follow. Safe to repeat."""
+        return StateWritten("")
 
     def finish(self) -> None:
-        """Saves what a crash left unsaved: for whoever is about to read the tracker."""
+        """Save what a crash left unsaved, before the tracker is read."""
 
-    def combined(self, work: Checkpoint, tip: str) -> str:
-        """The tree of a branch's tip with a step's work; Conflicts where both changed the same lines."""
+    def combined(self, work: Checkpoint, tip: str) -> str:  # noqa: ARG002
+        """Return the tree of a branch's tip with a step's work; raise Conflicts where both changed the same lines."""
+        return work.tree
 
-    def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
-        """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""
+    def draft(self, assignments: Sequence[Assignment]) -> Draft | None:  # noqa: ARG002
+        """Say how a merge changes the tracker's files for these assignments; None where it does not."""
+        return None
+
+
+class ClaimedState(StateStore):
+    """Claims an item in its tracker when work begins, closes it at the end, and says nothing in between."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def claim(self, item_id: str) -> None:
+        self._tracker.claim(item_id)
+
+    def release(self, item_id: str) -> None:
+        self._tracker.release(item_id)
+
+    def close(self, item_id: str, reason: str) -> bool:
+        self._tracker.close(item_id, reason)
+        return True
+
+    def unfiled(self, found: Mapping[str, FollowUp]) -> Mapping[str, FollowUp]:
+        return found
 
 
 class JournalReader(Protocol):

@@ -97,7 +97,7 @@ def watched(services: Services, passage: Passage) -> Services:
         tracker=adapter("tracker", services.tracker),
         shell=adapter("shell", services.shell),
         archive=adapter("archive", services.archive),
-        state_store=adapter("state_store", services.state_store) if services.state_store else None,
+        state_store=adapter("state_store", services.state_store),
         agent=made("agent", services.agent),
         place=made("place", services.place),
         trunk=made("trunk", services.trunk),

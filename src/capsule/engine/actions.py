@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from capsule.adapters import Candidate, Draft, Trunk
+from capsule.adapters import Candidate, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
 from capsule.core.event import (
     Discovered,
@@ -33,7 +33,6 @@ from capsule.core.worklog import open_worklog, summary
 from capsule.engine.job import (
     Job,
     Report,
-    claims_its_item,
     commit_message,
     guard_repository,
     note,
@@ -56,8 +55,7 @@ def prep(job: Job) -> Report:
     """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
     state, services, place = job.state, job.services, job.place
     warnings = tuple(place.prepare(state.base))
-    if claims_its_item(state, services):  # only now: whoever cannot have the place must not hold the item either
-        services.tracker.claim(state.item.id)
+    state_store_of(state, services).claim(state.item.id)  # after the place: without one, the item must not be held
     if not place.worklog():
         template = services.words.template("worklog.md.template")
         worklog = open_worklog(template, state.item, state.lineage, services.clock.now(), state.earlier)
@@ -83,9 +81,11 @@ def publish(job: Job) -> Report:
 
 
 def _merge(job: Job, trunk: Trunk) -> Report:
-    at = job.services.clock.now()
+    """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
+    at, state = job.services.clock.now(), job.state
+    draft = state_store_of(state, job.services).draft(archived(state.item, at, state.workflow.names()[-1]))
     for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.place.head(), job.state.base, _merge_message(job), _draft(job, at))
+        candidate = trunk.propose(job.place.head(), job.state.base, _merge_message(job), draft)
         if candidate.conflicts:
             return Report(_conflict(job, candidate))
         evidence = _gate(job, candidate)
@@ -99,8 +99,7 @@ def _merge(job: Job, trunk: Trunk) -> Report:
         except Overlap as edited:
             return Report(parked(_in_the_way(job, edited)), evidence=evidence)
         if report.signal.verdict is Verdict.PASS:
-            left_with_it = {ARCHIVED_AT: at} if state_store_of(job.state, job.services) else {}
-            return replace(report, facts={**report.facts, **left_with_it})
+            return replace(report, facts={**report.facts, **({ARCHIVED_AT: at} if draft else {})})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
 
 
@@ -110,16 +109,12 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    then = f"capsule unblock {mission}; capsule run {mission}" if state_store_of(state, job.services) else merge
+    then = (
+        f"capsule unblock {mission}; capsule run {mission}"
+        if state_store_of(state, job.services).authoritative
+        else merge
+    )
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
-
-
-def _draft(job: Job, at: str) -> Draft | None:
-    """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
-    state_store, last = state_store_of(job.state, job.services), job.state.workflow.names()[-1]
-    if state_store is None:
-        return None
-    return lambda onto: state_store.drafted(archived(job.state.item, at, last), onto)
 
 
 def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
@@ -244,8 +239,6 @@ def _uncommitted(job: Job) -> bool:
 
 def _close_item(job: Job) -> tuple[str, ...]:
     """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
-    if not claims_its_item(job.state, job.services):
-        return ()
     try:
         close_item(job.state, job.services)
     except CapsuleError as refused:
@@ -253,12 +246,14 @@ def _close_item(job: Job) -> tuple[str, ...]:
     return ()
 
 
-def close_item(state: MissionState, services: Services) -> None:
+def close_item(state: MissionState, services: Services) -> bool:
     """Say in the tracker that it is done, and write down that this was said. Safe to repeat."""
     merged = state.facts.get("merged", "")
     reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
-    services.tracker.close(state.item.id, reason)
-    note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
+    told = state_store_of(state, services).close(state.item.id, reason)
+    if told:
+        note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
+    return told
 
 
 def file_discovered(job: Job) -> tuple[str, ...]:
@@ -267,9 +262,10 @@ def file_discovered(job: Job) -> tuple[str, ...]:
     What cannot be put there is a warning: it is in the mission's papers all the same.
     """
     state, services = job.state, job.services
-    if not state.policy.file_discovered or not claims_its_item(state, services):
+    if not state.policy.file_discovered:
         return ()
-    found = noticed(event for _, event in services.journal.events(state.mission))
+    events = services.journal.events(state.mission)
+    found = state_store_of(state, services).unfiled(noticed(event for _, event in events))
     filed: dict[str, str] = {}
     fault = ""
     for reference, follow_up in list(found.items())[:MOST_FOLLOW_UPS]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 from capsule.adapters import StateCommit, StateStore
-from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
@@ -28,27 +27,23 @@ _MOST_ROUNDS = 8
 
 
 def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
-    """The outcome, with what the tracker is to be told of it."""
-    state, state_store = job.state, job.services.state_store
+    """Add to an outcome what the tracker is to be told of it."""
+    state = job.state
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
     )
     assignments = () if state.parent else assignments_of(ending, state.facts.get(ARCHIVED_AT, ended.at))
-    if state_store is None:  # nobody to tell, but the mission has to know where its item stands
-        assignments = tuple(each for each in assignments if isinstance(each, Assign))
-    message = subject(ending) if state_store and assignments else ""
+    assignments, message = state_store_of(state, job.services).updates(assignments, subject(ending))
     return msgspec.structs.replace(ended, assignments=assignments, message=message)
 
 
 def sync_tracker(state: MissionState, services: Services) -> bool:
-    """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
-    state_store = state_store_of(state, services)
-    if state_store is None:
-        return False
+    """Tell the tracker what it has not heard, else ask it; return whether there was anything to write down."""
+    store = state_store_of(state, services)
     if state.unrecorded:
-        _record(state, state.unrecorded, services, state_store)
+        _record(state, state.unrecorded, services, store)
         return True
-    return state.under_way and _agree(state, services)
+    return state.under_way and _agree(state, services, store)
 
 
 def _record(state: MissionState, ended: StepEnded, services: Services, state_store: StateStore) -> None:
@@ -139,9 +134,10 @@ def _sent_back(state: MissionState, ended: StepEnded, services: Services, why: s
     )
 
 
-def _agree(state: MissionState, services: Services) -> bool:
+def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
+    """Where a human moved the item, the tracker wins."""
     try:
-        found = services.tracker.item(state.item.id)
+        found = store.current(state.item)
     except UnknownItem:
         if ARCHIVED_AT in state.facts:  # it left with the merge
             return False

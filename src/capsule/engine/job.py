@@ -83,14 +83,12 @@ class Report:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-def state_store_of(state: MissionState, services: Services) -> StateStore | None:
-    """Where this mission's steps are recorded; a child's are recorded by its parent."""
-    return None if state.parent else services.state_store
+_KEPT_BY_ITS_PARENT = StateStore()
 
 
-def claims_its_item(state: MissionState, services: Services) -> bool:
-    """Whether the tracker is told by claim and close, and by nothing in between."""
-    return not state.parent and services.state_store is None
+def state_store_of(state: MissionState, services: Services) -> StateStore:
+    """Return where this mission's steps are recorded."""
+    return _KEPT_BY_ITS_PARENT if state.parent else services.state_store
 
 
 def standing(services: Services, mission: str) -> MissionState:

@@ -117,10 +117,9 @@ def merged_and_open(services: Services) -> list[str]:
 def closed_at_last(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
-            close_item(standing(services, item), services)
+            return close_item(standing(services, item), services)
     except CapsuleError:  # it refuses still, or somebody else is at it: the next run asks again
         return False
-    return True
 
 
 def _catch_up(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
@@ -159,9 +158,7 @@ def _make_ready(order: Order, services: Services) -> None:
         _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
-    elif state.halt and not state_store_of(
-        state, services
-    ):  # a tracker with a store says itself whether an item is still blocked
+    elif state.halt and not state_store_of(state, services).authoritative:
         note(services, order.mission, _reopened(order, state, services))
     elif order.retries not in (None, state.workflow.retries):
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))
