@@ -25,7 +25,7 @@ from capsule.core.event import (
 from capsule.core.evidence import Colour, Evidence, Standing
 from capsule.core.item import NewItem, Status, same_words
 from capsule.core.ledger import MOST_FOLLOW_UPS, archived
-from capsule.core.signal import FollowUp, Signal, Verdict
+from capsule.core.signal import FollowUp, Verdict
 from capsule.core.state import MissionState
 from capsule.core.text import one_line
 from capsule.core.workflow import Role
@@ -52,7 +52,7 @@ _MOST_ROUNDS = 8
 
 
 def prep(job: Job) -> Report:
-    """The workspace made and usable, the item claimed, the worklog in place, and the base seen green."""
+    """Make the place, claim the item, open the worklog, and see the base green."""
     state, services, place = job.state, job.services, job.place
     warnings = tuple(place.prepare(state.base))
     state_store_of(state, services).claim(state.item.id)  # after the place: without one, the item must not be held
@@ -71,7 +71,7 @@ def prep(job: Job) -> Report:
 
 
 def publish(job: Job) -> Report:
-    """Main moves to the merge result, if the gate is green on exactly that tree, and only from what it was built on."""
+    """Move main to the merge result, if the gate is green on exactly that tree, and only from what it was built on."""
     trunk = job.services.trunk(job.state.into)
     before = job.state.proposed
     if before and trunk.holds(before.commit):
@@ -81,16 +81,22 @@ def publish(job: Job) -> Report:
 
 
 def _merge(job: Job, trunk: Trunk) -> Report:
-    """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
+    """Merge; where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
     at, state = job.services.clock.now(), job.state
+    message = f"Merge {commit_message(state.item.id, state.item.title)}"
+    if state.parent:
+        message += f"\n\nCapsule-Step: {job.mission}/{job.step.key}\n"
     draft = state_store_of(state, job.services).draft(archived(state.item, at, state.workflow.names()[-1]))
     for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.place.head(), job.state.base, _merge_message(job), draft)
+        candidate = trunk.propose(job.place.head(), state.base, message, draft)
         if candidate.conflicts:
-            return Report(_conflict(job, candidate))
+            paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
+            then = f"{way} rebuilds the work on {state.into} and goes on from there"
+            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}"))
         evidence = _gate(job, candidate)
         if any(piece.standing is Standing.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
-            return Report(_gate_red(evidence), evidence=evidence)
+            red = f"gate red on the merge result: {evidence[0].observed}\n\n{evidence[0].detail}"
+            return Report(sent_back(red), evidence=evidence)
         job.note(
             Proposed(at=job.services.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
         )
@@ -129,14 +135,8 @@ def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...
     )
 
 
-def _merge_message(job: Job) -> str:
-    item = job.state.item
-    words = f"Merge {commit_message(item.id, item.title)}"
-    return f"{words}\n\nCapsule-Step: {job.mission}/{job.step.key}\n" if job.state.parent else words
-
-
 def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
-    """The test command on the merge result; a look-up where main has not moved since the sign-off."""
+    """Run the test command on the merge result; a look-up where main has not moved since the sign-off."""
     policy, said = job.state.policy, "the merge result is green"
     if policy.verify == "off":
         return ()
@@ -153,20 +153,8 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     )
 
 
-def _gate_red(evidence: tuple[Evidence, ...]) -> Signal:
-    return sent_back(f"gate red on the merge result: {evidence[0].observed}\n\n{evidence[0].detail}")
-
-
-def _conflict(job: Job, candidate: Candidate) -> Signal:
-    into = job.state.into
-    return sent_back(
-        f"conflict with {into} in {', '.join(candidate.conflicts)}; "
-        f"`capsule run {job.mission} --rebase` rebuilds the work on {into} and goes on from there"
-    )
-
-
 def _changed_under_us(job: Job) -> str:
-    """A human who closed or rewrote the item meanwhile is asked before anything is merged."""
+    """Ask before anything is merged, where a human closed or rewrote the item meanwhile."""
     state = job.state
     if state.parent:
         return ""
@@ -180,7 +168,7 @@ def _changed_under_us(job: Job) -> str:
 
 
 def _moved_branch(job: Job) -> str:
-    """Commits that came after the last recorded step were looked at by nobody; going on by hand adopts them."""
+    """Object to commits that came after the last recorded step, unverified; going on by hand adopts them."""
     known, found = job.state.checkpoint, job.place.head()
     if known is None or known.head == found:
         return ""
@@ -189,9 +177,12 @@ def _moved_branch(job: Job) -> str:
 
 
 def archive(job: Job) -> Report:
-    """The papers stored, the workspace gone, the item closed: in this order, each safe to repeat."""
+    """Store the papers, remove the place, close the item: in this order, each safe to repeat."""
     services, place = job.services, job.place
-    papers = papers_of(job.mission, services, place.worklog() or _last_worklog(job))
+    checkpoint, worklog = job.state.checkpoint, place.worklog()
+    if not worklog and checkpoint:  # the worktree may be gone already, by an agent or by a first try at this step
+        worklog = (place.trees.read(checkpoint.commit, "worklog.md") or b"").decode(errors="replace")
+    papers = papers_of(job.mission, services, worklog)
     folder = services.archive.store(job.mission, papers, job.step.key)
     kept = _salvage(job)
     place.remove(branch=True)
@@ -201,7 +192,7 @@ def archive(job: Job) -> Report:
 
 
 def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
-    """What is left of a mission for whoever reads its archive."""
+    """Gather what is left of a mission for its archive."""
     events = services.journal.events(mission)
     return {
         "worklog.md": worklog,
@@ -210,15 +201,8 @@ def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
     }
 
 
-def _last_worklog(job: Job) -> str:
-    """The worktree may be gone already, by an agent or by a first try at this step."""
-    checkpoint = job.state.checkpoint
-    held = job.place.trees.read(checkpoint.commit, "worklog.md") if checkpoint else None
-    return (held or b"").decode(errors="replace")
-
-
 def _salvage(job: Job) -> tuple[str, ...]:
-    """All of an unmerged mission; of a merged one, what was in no commit."""
+    """Salvage all of an unmerged mission; of a merged one, what was in no commit."""
     why = "left in the worktree, in no commit" if "merged" in job.state.facts else "closed without a merge"
     if "merged" in job.state.facts and not _uncommitted(job):
         return ()
@@ -238,7 +222,7 @@ def _uncommitted(job: Job) -> bool:
 
 
 def _close_item(job: Job) -> tuple[str, ...]:
-    """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
+    """Close the item; a tracker that refuses is a warning, and is asked again by the next run."""
     try:
         close_item(job.state, job.services)
     except CapsuleError as refused:
@@ -257,9 +241,9 @@ def close_item(state: MissionState, services: Services) -> bool:
 
 
 def file_discovered(job: Job) -> tuple[str, ...]:
-    """Each is an item of its own, nobody's child, so that what is under way comes to an end. Safe to repeat.
+    """Add what agents noticed as items of their own, without a parent, so that what is under way ends. Safe to repeat.
 
-    What cannot be put there is a warning: it is in the mission's papers all the same.
+    What cannot be added is a warning: it is in the mission's papers all the same.
     """
     state, services = job.state, job.services
     if not state.policy.file_discovered:
@@ -291,7 +275,7 @@ def file_discovered(job: Job) -> tuple[str, ...]:
 
 
 def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
-    """What a mission's agents reported since it was started, each thing once, by step and number."""
+    """Gather what a mission's agents reported since it was started, each thing once, by step and number."""
     found: dict[str, FollowUp] = {}
     titles: set[str] = set()
     for event in events:

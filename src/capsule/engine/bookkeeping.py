@@ -12,8 +12,8 @@ from capsule.adapters import StateCommit, StateStore
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
-from capsule.core.evidence import Checkpoint, Colour, Observation
-from capsule.core.item import Item, stands_at
+from capsule.core.evidence import Checkpoint, Colour
+from capsule.core.item import stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
@@ -73,10 +73,10 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
         except Conflicts as found:
             paths = ", ".join(found.paths)
             why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."
-            note(services, state.mission, _sent_back(state, ended, services, why))
+            _send_back(state, ended, services, why)
             return
         except _RedTogether as red:
-            note(services, state.mission, _sent_back(state, ended, services, str(red)))
+            _send_back(state, ended, services, str(red))
             return
     else:
         hint = f"Let whoever commits there finish; then go on with `capsule run {state.mission}`."
@@ -113,17 +113,14 @@ def _judged_with_the_branch(
     with guard_repository(place):
         seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
     if seen.colour is not Colour.GREEN:
-        raise _RedTogether(_red_together(state.into, seen))
+        meanwhile = f"together with what came to {state.into} meanwhile"
+        raise _RedTogether(f"`{seen.command}` is {seen.colour.value} {meanwhile}.\n\n{seen.tail}")
     return place.trees.essence(tree)
 
 
-def _red_together(branch: str, seen: Observation) -> str:
-    return f"`{seen.command}` is {seen.colour.value} together with what came to {branch} meanwhile.\n\n{seen.tail}"
-
-
-def _sent_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> Rebased:
-    """The phase again, from its own work, on the branch as it is by now."""
-    return Rebased(
+def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> None:
+    """Put the phase back, from its own work, on the branch as it is by now."""
+    event = Rebased(
         at=services.clock.now(),
         base=state.base,
         checkpoint=ended.outcome.checkpoint or Checkpoint(state.base, state.base, ""),
@@ -132,6 +129,7 @@ def _sent_back(state: MissionState, ended: StepEnded, services: Services, why: s
         item=services.tracker.item(state.item.id),
         why=why,
     )
+    note(services, state.mission, event)
 
 
 def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
@@ -143,7 +141,8 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
             return False
         note(services, state.mission, Abandoned(at=services.clock.now(), how="archived by hand"))
         return True
-    if _same(state.item, found):
+    known = state.item
+    if guarded(known) == guarded(found) and (known.title, known.description) == (found.title, found.description):
         return False
     now = edited_by_hand(state, services)
     moved = MovedByHand(
@@ -157,10 +156,6 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
     )
     note(services, state.mission, moved)
     return True
-
-
-def _same(one: Item, other: Item) -> bool:
-    return guarded(one) == guarded(other) and (one.title, one.description) == (other.title, other.description)
 
 
 def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:

@@ -43,29 +43,19 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     inline = state.workflow.prompts.get(phase.prompt)
     text = inline if inline is not None else words.prompt(phase.prompt)
     values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.services.skills)
-    values["SIGNAL_CONTRACT"] = _signal_contract(job)
+    heard = state.policy.file_discovered and not state.parent  # work that is not the item's may be reported
+    contract = ("signal", "discovered") if heard else ("signal",)
+    values["SIGNAL_CONTRACT"] = "\n\n".join(words.part(name).strip() for name in contract)
     if answers_by_file(job):
         parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
-        values = with_parts(values, parts | _artefact_form(job, text))
+        if "{{TEMPLATE}}" in text:
+            parts["TEMPLATE"] = words.template(phase.form)
+        values = with_parts(values, parts)
     feedback = state.feedback.get(phase.name, "")
     if feedback and not dry:
         full_text = job.services.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
     return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
-
-
-def _signal_contract(job: Job) -> str:
-    """How to answer; and how to report work that is not the item's, where somebody makes use of it."""
-    heard = job.state.policy.file_discovered and not job.state.parent
-    names = ("signal", "discovered") if heard else ("signal",)
-    return "\n\n".join(job.services.words.part(name).strip() for name in names)
-
-
-def _artefact_form(job: Job, prompt: str) -> dict[str, str]:
-    """The form of the document to be written, where the prompt has a place for it."""
-    if "{{TEMPLATE}}" not in prompt:
-        return {}
-    return {"TEMPLATE": job.services.words.template(job.phase.form)}
 
 
 def _documents(job: Job) -> list[str]:

@@ -16,7 +16,7 @@ from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.ledger import MOST_FOLLOW_UPS
-from capsule.core.signal import FollowUp, Signal, Verdict, error_signal
+from capsule.core.signal import Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step
 from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
@@ -161,7 +161,10 @@ def _outcome(report: Report, seconds: float) -> Outcome:
         summary=cut(report.signal.summary, 1000),
         files_changed=report.signal.files_changed[:MOST_FILES],
         extra=report.signal.extra if len(str(report.signal.extra)) < 4096 else {},
-        follow_ups=tuple(_fitting(each) for each in report.signal.follow_ups[:MOST_FOLLOW_UPS]),
+        follow_ups=tuple(
+            msgspec.structs.replace(each, title=cut(each.title, 1000), context=cut(each.context, 8000))
+            for each in report.signal.follow_ups[:MOST_FOLLOW_UPS]
+        ),
     )
     dropped = len(report.signal.follow_ups) - len(signal.follow_ups)
     warnings = (f"{dropped} follow-ups more than {MOST_FOLLOW_UPS} were left out",) if dropped else ()
@@ -178,10 +181,6 @@ def _outcome(report: Report, seconds: float) -> Outcome:
         warnings=report.warnings + warnings,
         facts=report.facts,
     )
-
-
-def _fitting(found: FollowUp) -> FollowUp:
-    return FollowUp(cut(found.title, 1000), cut(found.context, 8000), found.suggested_size, found.suggested_risk)
 
 
 def _kept(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
