@@ -159,7 +159,7 @@ def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
 
 
 def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:
-    """A human's repair of a halted mission is kept: it becomes the state that the next phase starts from."""
+    """Name a human's repair of a halted mission as the state that the next phase starts from; None without one."""
     place = place_of(state, services)
     if state.checkpoint is None or state.unsettled or not place.path.exists():
         return None
@@ -172,7 +172,7 @@ def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None
 
 
 def approved_with_edits(state: MissionState, now: Checkpoint, services: Services) -> dict[str, Checkpoint]:
-    """A human's word counts for the paths they changed; what an agent left behind is not approved by that."""
+    """Approve the paths that a human changed, and nothing that an agent left behind."""
     place = place_of(state, services)
     left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
     trees = {name: place.trees.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
@@ -180,5 +180,5 @@ def approved_with_edits(state: MissionState, now: Checkpoint, services: Services
 
 
 def bare(tree: str, head: str) -> Checkpoint:
-    """A state that only its tree is asked of."""
+    """Make a checkpoint of which only the tree is asked."""
     return Checkpoint(commit=head, head=head, tree=tree)

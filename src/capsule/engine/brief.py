@@ -12,7 +12,7 @@ from capsule.engine.job import Job, commit_message
 
 
 def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
-    """Everything the agent needs; a dry one makes nothing on the way."""
+    """Write down everything the agent needs; a dry briefing makes nothing on the way."""
     services, state, phase = job.services, job.state, job.phase
     cwd = job.place.path
     result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
@@ -34,7 +34,7 @@ def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
 
 
 def log_name(phase: str, at: str, run: int, pid: int) -> str:
-    """`capsule logs` knows the phase by it; the run is in it, because two may begin in the same second."""
+    """Name the log so that `capsule logs` knows the phase; with the run, because two may begin in the same second."""
     return f"{phase}-{re.sub(r'[^0-9]', '', at)}{run:03}-{pid}.log"
 
 
@@ -59,7 +59,7 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
 
 
 def _documents(job: Job) -> list[str]:
-    """What there is of the item's documents when the phase begins; only agents that answer by file write any."""
+    """List the item's documents when the phase begins; only agents that answer by file write any."""
     if not answers_by_file(job):
         return []
     state, place = job.state, job.place
@@ -68,7 +68,7 @@ def _documents(job: Job) -> list[str]:
 
 
 def exported(job: Job, cwd: Path) -> dict[str, str]:
-    """What agents and commands are told by environment."""
+    """Return the variables that agents and commands are given."""
     item = job.state.item
     return {
         **job.place.variables(cwd),

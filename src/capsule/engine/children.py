@@ -32,7 +32,7 @@ class _Part:
 
 
 def run_child(job: Job) -> Report:
-    """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, a merged one is counted."""
+    """Run the next part as child mission `<id>.<phase>.<n>`; go on with a halted child, count a merged one."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
     job.place.follow(checkpoint)
     part = _next_part(job)
@@ -90,7 +90,7 @@ def _next_of_document(job: Job) -> _Part | None:
 
 
 def _document(job: Job) -> tuple[str, str]:
-    """Where the SPEC is, and what it says."""
+    """Read the SPEC: its path and its text."""
     head = job.place.head()
     paths = artefact_paths(job.state.item.id, job.phase.artefact, job.place.trees.files(head))
     return (paths[0], (job.place.trees.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")

@@ -21,7 +21,7 @@ from capsule.services import Services
 
 @dataclass(frozen=True)
 class Order:
-    """What to start a mission with, where there is none yet."""
+    """A mission to start, or to go on with."""
 
     mission: str
     item: Item
@@ -92,22 +92,22 @@ def state_store_of(state: MissionState, services: Services) -> StateStore:
 
 
 def standing(services: Services, mission: str) -> MissionState:
-    """Where a mission stands: its journal, replayed."""
+    """Replay a mission's journal."""
     return replay(event for _, event in services.journal.events(mission))
 
 
 def only_to_be_archived(state: MissionState) -> bool:
-    """Closed by its own mission, which was cut short then. One that somebody closed by hand is left to them."""
+    """Tell whether its own mission closed it and was interrupted then; one that was closed by hand is not."""
     return state.under_way and not state.halt and bool(state.closed_as or "merged" in state.facts)
 
 
 def only_to_be_closed(state: MissionState) -> bool:
-    """Merged and archived, and its tracker did not let it be closed."""
+    """Tell whether it is merged and archived, and its tracker refused to close it."""
     return state.finished and not state.item_closed and "merged" in state.facts
 
 
 def place_of(state: MissionState, services: Services, mission: str = "") -> Place:
-    """Where this mission's agents work."""
+    """Return the place where this mission's agents work."""
     return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
@@ -135,7 +135,7 @@ def sandbox(place: Place) -> Iterator[SandboxPaths]:
 
 
 def note(services: Services, mission: str, event: Event) -> None:
-    """Journal a fact, then tell whoever watches."""
+    """Journal a fact, then tell the observer."""
     services.journal.note(mission, event)
     services.observer.event(mission, event)
 
