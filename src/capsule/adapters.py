@@ -1,7 +1,7 @@
-"""What the engine needs of the world, as small protocols. Each folder named in the comments holds the real ones.
+"""What the engine needs of the outside, as small protocols. The folders named in the docstrings implement them.
 
-The engine sees nothing else: no path of git's, no process, no clock. Whatever stands behind an adapter is chosen in
-`wiring`, and every implementation of an adapter passes the same suite in tests/contracts.
+The engine sees nothing else: no path of git's, no process, no clock. `wiring` chooses the implementations, and each of
+them passes the same suite in tests/contracts.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from capsule.core.assignment import Assignment
+from capsule.core.assignment import Assign, Assignment
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.event import Event, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import AddedFile
 from capsule.core.item import Item, Lineage, NewItem
+from capsule.core.signal import FollowUp
 from capsule.core.state import Step
 from capsule.core.workflow import Workflow
 
 
 class Tracker(Protocol):
-    """Where work comes from (trackers/). A provider's quirks are normalised behind this adapter and nowhere else."""
+    """Where work comes from (trackers/): a provider's quirks end there. `BaseTracker` has defaults to borrow."""
 
     name: str
     keeps_phases: bool
@@ -31,19 +32,19 @@ class Tracker(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was odd when it was read last."""
+        """Say what was odd when it was read last."""
 
     def items(self) -> Sequence[Item]:
-        """Everything that is not closed, in the tracker's own order."""
+        """List everything that is not closed, in the tracker's own order."""
 
     def everything(self) -> Sequence[Item]:
-        """The same, with what is done and has still to be archived."""
+        """List the same, with what is done and has still to be archived."""
 
     def item(self, item_id: str) -> Item:
-        """One item, closed ones included; raises UnknownItem."""
+        """Return one item, closed ones included; raise UnknownItem."""
 
     def lineage(self, item: Item) -> Lineage:
-        """The feature and the epic it belongs to."""
+        """Return the feature and the epic it belongs to."""
 
     def claim(self, item_id: str) -> None:
         """Say that work has begun. Safe to repeat."""
@@ -52,34 +53,34 @@ class Tracker(Protocol):
         """Take the claim back; a closed item stays closed. Safe to repeat."""
 
     def reopen(self, item_id: str) -> None:
-        """Put what it calls blocked back among what can be worked on; anything else stays. Safe to repeat."""
+        """Make a blocked item ready; anything else stays. Safe to repeat."""
 
     def close(self, item_id: str, reason: str) -> None:
         """Say that it is done. Safe to repeat."""
 
     def knows(self, item_id: str) -> bool:
-        """Whether there is, or ever was, an item with this id."""
+        """Tell whether there is, or ever was, an item with this id."""
 
     def under(self, item_id: str) -> Sequence[Item]:
-        """All that it holds, at any depth, closed ones included: a parent before what it holds, else in order.
+        """List all that it holds, at any depth, closed ones included: a parent before what it holds, else in order.
 
         Without an id: everything there is, read once.
         """
 
     def add(self, new: NewItem) -> str:
-        """One more item; its id. A reference that is there already is not added again.
+        """Add an item and return its id; one whose reference is there already is not added again.
 
         Not for a tracker that keeps phases: that one is changed by what is committed.
         """
 
     def comment(self, item_id: str, text: str) -> None:
-        """A remark for the people who read the item, where the tracker has a place for it."""
+        """Keep a remark for the people who read the item, where the tracker has a place for it."""
 
     def parts(self, item: Item, phase: str) -> Sequence[Item]:
-        """The pieces that a phase run as child missions is made of; by default the item itself."""
+        """List the pieces that a phase run as child missions is made of; by default the item itself."""
 
     def own_files(self) -> Sequence[str]:
-        """Paths in the project that are the tracker's: they never count as dirty and never reach main by a mission."""
+        """List the tracker's paths in the project: they never count as dirty and never reach main by a mission."""
 
 
 class Agent(Protocol):
@@ -91,7 +92,7 @@ class Agent(Protocol):
         """Raise PrerequisiteMissing, with how to get it, where the agent cannot run at all."""
 
     def describe(self, briefing: Briefing) -> Sequence[str]:
-        """The command line, as `--dry-run` shows it."""
+        """Return the command line, as `--dry-run` shows it."""
 
     def run(self, briefing: Briefing) -> Transcript:
         """Run it to its end. A crash, a time-out or silence is data in the transcript, not an exception."""
@@ -122,9 +123,9 @@ class Shell(Protocol):
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
     ) -> Ran:
-        """One command line through `sh -c`, output to the log file, the whole tree ended when it ends.
+        """Run one command line through `sh -c`, output to the log file; end the whole process tree when it ends.
 
-        `sandbox_paths` is what it may touch where there is a sandbox; without any, the folder it runs in.
+        `sandbox_paths` says what it may touch in a sandbox; without any, the folder it runs in.
         """
 
 
@@ -270,7 +271,7 @@ Draft = Callable[[str], Mapping[str, bytes]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """What main would become: a merge commit nobody has seen yet."""
+    """A merge commit that main would become, and that is on no branch yet."""
 
     commit: str
     tree: str
@@ -281,7 +282,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Published:
-    """Whether main moved, and what was left as the user had it."""
+    """The result of moving main: whether it moved, and the files that were left as the user had them."""
 
     moved: bool
     left_alone: tuple[str, ...] = ()
@@ -293,10 +294,10 @@ class Trunk(Protocol):
     branch: str
 
     def tip(self) -> str:
-        """The commit it stands at."""
+        """Return the commit it is at."""
 
     def holds(self, commit: str) -> bool:
-        """Whether a commit is in its history."""
+        """Tell whether a commit is in its history."""
 
     def propose(self, tip: str, base: str, message: str, draft: Draft | None = None) -> Candidate:
         """Build the merge result, artefacts left out, without touching anyone's checkout. Same input, same commit.
@@ -328,7 +329,7 @@ class StateCommit:
 
 @dataclass(frozen=True)
 class StateWritten:
-    """What came of it."""
+    """The result of writing a tracker's state."""
 
     commit: str
     """'' where nothing was committed: nothing differed, or only the files were to be changed."""
@@ -337,20 +338,71 @@ class StateWritten:
     warnings: tuple[str, ...] = ()
 
 
-class StateStore(Protocol):
-    """The files of a tracker that keeps its state in the project, and their commits (workspaces/state_store.py)."""
+class StateStore:
+    """Tells a tracker how a mission goes. This one tells it nothing: a child mission's state is kept by its parent.
 
-    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
+    `ClaimedState` claims and closes the item; `workspaces/state_store.py` commits each step with the tracker's files.
+    """
+
+    authoritative = False
+    """The tracker says where an item stands: one that is blocked stays so until a person unblocks it there."""
+
+    def claim(self, item_id: str) -> None:
+        """Say that work has begun."""
+
+    def release(self, item_id: str) -> None:
+        """Take the claim back."""
+
+    def close(self, item_id: str, reason: str) -> bool:  # noqa: ARG002
+        """Say that the item is done; return whether anybody was told."""
+        return False
+
+    def current(self, item: Item) -> Item:
+        """Return the item as the tracker has it now; raise UnknownItem where it has left."""
+        return item
+
+    def updates(self, assignments: Sequence[Assignment], message: str) -> tuple[tuple[Assignment, ...], str]:  # noqa: ARG002
+        """Return the assignments that a step is journaled with, and the message of the commit that will hold them."""
+        return tuple(each for each in assignments if isinstance(each, Assign)), ""
+
+    def unfiled(self, found: Mapping[str, FollowUp]) -> Mapping[str, FollowUp]:  # noqa: ARG002
+        """Return those of a mission's follow-ups that are still to be added to the tracker, item by item."""
+        return {}
+
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:  # noqa: ARG002
         """Commit first, then save: the branch moves by compare-and-swap, file and index follow. Safe to repeat."""
+        return StateWritten("")
 
     def finish(self) -> None:
-        """Saves what a crash left unsaved: for whoever is about to read the tracker."""
+        """Save what a crash left unsaved, before the tracker is read."""
 
-    def combined(self, work: Checkpoint, tip: str) -> str:
-        """The tree of a branch's tip with a step's work; Conflicts where both changed the same lines."""
+    def combined(self, work: Checkpoint, tip: str) -> str:  # noqa: ARG002
+        """Return the tree of a branch's tip with a step's work; raise Conflicts where both changed the same lines."""
+        return work.tree
 
-    def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
-        """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""
+    def draft(self, assignments: Sequence[Assignment]) -> Draft | None:  # noqa: ARG002
+        """Say how a merge changes the tracker's files for these assignments; None where it does not."""
+        return None
+
+
+class ClaimedState(StateStore):
+    """Claims an item in its tracker when work begins, closes it at the end, and says nothing in between."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def claim(self, item_id: str) -> None:
+        self._tracker.claim(item_id)
+
+    def release(self, item_id: str) -> None:
+        self._tracker.release(item_id)
+
+    def close(self, item_id: str, reason: str) -> bool:
+        self._tracker.close(item_id, reason)
+        return True
+
+    def unfiled(self, found: Mapping[str, FollowUp]) -> Mapping[str, FollowUp]:
+        return found
 
 
 class JournalReader(Protocol):
@@ -383,10 +435,10 @@ class JournalReader(Protocol):
 
 
 class Journal(JournalReader, Protocol):
-    """What is remembered (journals/). Only the holder of a stream's claim writes to it."""
+    """Remember what happens (journals/). Only the holder of a stream's claim writes to it."""
 
     def claim(self, stream: str) -> AbstractContextManager[int]:
-        """Hold a stream; raises LockHeld where somebody else does."""
+        """Hold a stream; raise LockHeld where another process does."""
 
     def once(
         self,
@@ -395,7 +447,7 @@ class Journal(JournalReader, Protocol):
         perform: Callable[[], StepEnded],
         beside: tuple[str, Event] | None = None,
     ) -> StepEnded:
-        """The recorded outcome of a step, or: write `begun`, perform, write the outcome.
+        """Return the recorded outcome of a step, or: write `begun`, perform, write the outcome.
 
         `beside` is an event of another stream that we hold, written in the same transaction as `begun`.
         """
@@ -405,7 +457,7 @@ class Journal(JournalReader, Protocol):
 
 
 class Observer(Protocol):
-    """Whoever watches (reports/): told of every event and of what is going on in between."""
+    """An observer (reports/): told of every event and of what is going on in between."""
 
     def event(self, mission: str, event: Event) -> None: ...
 
@@ -422,7 +474,7 @@ class Clock(Protocol):
         """Monotonic."""
 
     def wait(self, seconds: float) -> bool:
-        """Let time pass; False where somebody said stop before it was over."""
+        """Let time pass; return False where a stop was asked for before it was over."""
 
     def chance(self) -> float:
         """A number between 0 and 1 that nobody can foresee."""
@@ -444,25 +496,25 @@ class Archive(Protocol):
     """A mission's papers: what is under way, and what is left at the end."""
 
     def working_folder(self, mission: str) -> Path:
-        """Where logs of what is under way go. Made if it is not there."""
+        """Return the folder for logs of what is under way; make it if it is not there."""
 
     def put(self, mission: str, name: str, text: str) -> Path:
-        """A text too long for an event, kept in the working folder."""
+        """Keep a text that is too long for an event in the working folder."""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
-        """Where an agent that answers by file must write; whatever is there from before is gone, unless it is dry."""
+        """Return where an agent that answers by file must write; remove an earlier answer, unless it is dry."""
 
     def take_result(self, item: str, phase: str) -> bytes | str | None:
-        """What it wrote; or, in words, what stands in the place of a regular file of sane size. It is taken away."""
+        """Take away and return what it wrote; or say what is there in the place of a regular file of sane size."""
 
     def store(self, mission: str, papers: Mapping[str, str], step: str = "") -> Path:
-        """Papers and the outputs of all phases, where they stay; an earlier archive moves aside. Safe to repeat.
+        """Store papers and the outputs of all phases for good; an earlier archive moves aside. Safe to repeat.
 
         The same step's archive is never an earlier one, however often the step is repeated.
         """
 
     def has_outputs(self, mission: str) -> bool:
-        """Whether anything is under way that would have to be stored."""
+        """Tell whether anything is under way that would have to be stored."""
 
     def drop_working_folder(self, mission: str) -> None:
-        """Once everything is stored."""
+        """Remove the working folder, once everything is stored."""

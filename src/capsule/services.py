@@ -86,8 +86,8 @@ class Services:
     archive: Archive
     clock: Clock
     observer: Observer
-    state_store: StateStore | None = None
-    """Where the tracker's state is kept in the project."""
+    state_store: StateStore = field(default_factory=StateStore)
+    """How the tracker learns where its items stand."""
     leash: Leash = field(default_factory=Free)
     redact: Callable[[str], str] = str
     """Takes secrets out of what is written where journal and archive do not see it."""

@@ -216,15 +216,22 @@ def _beads_in(project: Project) -> list[str]:
     return ["beads-file"] if file else []
 
 
-def open_state_store(project: Project, tracker: Tracker) -> StateStore | None:
-    """The commits that hold the tracker's state, where it keeps that in the project."""
+def open_state_store(project: Project, tracker: Tracker) -> StateStore:
+    """Open what tells the tracker how missions go: by commits, where it keeps its state in the project."""
+    from capsule.adapters import ClaimedState
     from capsule.trackers.backlog import BacklogTracker
     from capsule.workspaces.state_store import GitStateStore
 
     if not isinstance(tracker, BacklogTracker):
-        return None
+        return ClaimedState(tracker)
     return GitStateStore(
-        project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now, home=project.branch
+        project.git,
+        tracker.rewrite,
+        tracker.understood,
+        tracker.own_files(),
+        SystemClock().now,
+        home=project.branch,
+        item=tracker.item,
     )
 
 

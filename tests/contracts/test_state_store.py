@@ -11,15 +11,17 @@ from typing import Any, NoReturn
 
 import pytest
 
-from capsule.adapters import StateCommit, StateStore, StateWritten
+from capsule.adapters import ClaimedState, StateCommit, StateStore, StateWritten
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, Refused, TrackerError
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
+from capsule.core.signal import FollowUp
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
+from capsule.trackers.memory import MemoryTracker
 from capsule.wiring import open_project, open_state_store, open_tracker
 from capsule.workspaces import state_store as store_module
 from capsule.workspaces.repository import exclude_artefacts
@@ -883,3 +885,36 @@ def test_nobody_in_particular_cannot_commit(office: Office, monkeypatch: pytest.
     with pytest.raises(CapsuleError, match="who you are"):
         office.state_store.write(entry("ready"))
     assert office.items() == FIRST
+
+
+# ---- those that commit nothing
+
+STEP = (Assign("x-1", {"status": "ready"}), FOUND)
+FOLLOW_UP = {"build#1/0": FollowUp("More to do")}
+
+
+def test_a_store_that_keeps_nothing_tells_nobody_and_journals_only_what_the_mission_needs() -> None:
+    store = StateStore()
+    assert store.close("x-1", "done") is False
+    assert store.updates(STEP, "a message") == (STEP[:1], "")
+    assert store.write(entry("ready")) == StateWritten("")
+    assert store.unfiled(FOLLOW_UP) == {} and store.draft(STEP) is None
+    item = Item(id="x-1", title="One")
+    assert store.current(item) is item
+
+
+def test_a_store_of_claims_tells_the_tracker_when_work_begins_and_ends() -> None:
+    tracker = MemoryTracker([Item(id="x-1", title="One")])
+    store = ClaimedState(tracker)
+    seen = []
+    for change in (store.claim, store.release, store.claim):
+        change("x-1")
+        seen.append(tracker.item("x-1").status)
+    assert seen == [Status.IN_PROGRESS, Status.READY, Status.IN_PROGRESS]
+    assert store.close("x-1", "Merged") and tracker.closed_because == {"x-1": "Merged"}
+    assert store.unfiled(FOLLOW_UP) == FOLLOW_UP and store.updates(STEP, "a message") == (STEP[:1], "")
+
+
+def test_a_store_of_commits_journals_every_assignment_and_needs_a_message_only_for_some(office: Office) -> None:
+    assert office.state_store.updates(STEP, "a message") == (STEP, "a message")
+    assert office.state_store.updates((), "a message") == ((), "")

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 import threading
+import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -39,6 +41,24 @@ class TestMemory(TrackerContract):
     @classmethod
     def open(cls, folder: Path, items: Sequence[Item]) -> Tracker:
         return MemoryTracker(items)
+
+
+class TestDocumented(TrackerContract):
+    """The tracker that docs/how-to/add-a-tracker.md shows, as it stands there."""
+
+    @classmethod
+    def open(cls, folder: Path, items: Sequence[Item]) -> Tracker:
+        page = Path(__file__).parents[2] / "docs/how-to/add-a-tracker.md"
+        shown = types.ModuleType("documented_tracker")
+        sys.modules[shown.__name__] = shown
+        exec(page.read_text().split("```python\n")[1].split("```")[0], shown.__dict__)
+        (folder / shown.FILE).write_bytes(msgspec.json.encode({"items": {item.id: item for item in items}}))
+        tracker: Tracker = shown.connect(folder, folder / "tracker.lock")
+        return tracker
+
+    def test_it_has_five_methods(self, tracker: Tracker) -> None:
+        own = {name for name, value in vars(type(tracker)).items() if callable(value) and not name.startswith("_")}
+        assert own == {"all_items", "set_status", "create", "comment", "own_files"}
 
 
 class TestBeadsFile(TrackerContract):

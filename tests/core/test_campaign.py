@@ -11,14 +11,13 @@ from capsule.core.campaign import (
     Deed,
     account,
     ancestors,
-    below,
     closing_words,
     is_container,
     progress,
     to_close,
     to_do,
 )
-from capsule.core.item import Item, Status, with_holders
+from capsule.core.item import Item, Status, below, with_holders
 
 
 def family(**parents: str) -> dict[str, Item]:

@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from capsule import wiring
+from capsule.adapters import ClaimedState
 from capsule.cli import main
 from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
 from capsule.services import Services
@@ -101,12 +102,14 @@ def watched(services: Services, passage: Passage) -> Services:
         return lambda *args: adapter(name, make(*args))
 
     _watch_events(services.journal, passage)
+    tracker = adapter("tracker", services.tracker)
+    claims = isinstance(services.state_store, ClaimedState)
     return replace(
         services,
-        tracker=adapter("tracker", services.tracker),
+        tracker=tracker,
         shell=adapter("shell", services.shell),
         archive=adapter("archive", services.archive),
-        state_store=adapter("state_store", services.state_store) if services.state_store else None,
+        state_store=ClaimedState(tracker) if claims else adapter("state_store", services.state_store),
         agent=made("agent", services.agent),
         place=made("place", services.place),
         trunk=made("trunk", services.trunk),

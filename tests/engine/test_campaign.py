@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from capsule.adapters import ClaimedState
 from capsule.core.decide import Guardrails
 from capsule.core.errors import Refused
 from capsule.core.event import Advanced, Discovered, ParentClosed, Policy, RunEnded, Warned
@@ -93,7 +94,7 @@ def counts(scene: Scene) -> list[str]:
 
 def holding(scene: Scene, *items: Item) -> None:
     scene.tracker = MemoryTracker(items)
-    scene.services = replace(scene.services, tracker=scene.tracker)
+    scene.services = replace(scene.services, tracker=scene.tracker, state_store=ClaimedState(scene.tracker))
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
             Item(id="f2", title="Handle", parent="f", status=Status.DONE),
         ]
     )
-    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker, state_store=ClaimedState(tracker))
     report = run(epic, root="f")
     assert tracker.item("f").status is Status.READY
     assert [event.text.split(",")[0] for event in told(epic, Warned)] == ["f is not closed: the merge of f1"]
@@ -222,7 +223,7 @@ def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
 def test_a_tracker_that_does_not_let_a_parent_be_closed_is_asked_again(epic: Scene) -> None:
     tracker = Unwilling([Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e")])
     tracker.refuses = ("e",)
-    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker, state_store=ClaimedState(tracker))
     epic.plays({"a": makes("a")})
     report = run(epic)
     assert [event.text for event in told(epic, Warned)] == ["e could not be closed in the tracker: e has a gate."]
@@ -238,7 +239,7 @@ def test_what_is_merged_is_closed_as_soon_as_its_tracker_lets_it(epic: Scene) ->
     items = [Item(id="e", title="E", type="epic"), *(Item(id=name, title=name, parent="e") for name in "ab")]
     tracker = Unwilling(items)
     tracker.refuses = ("a",)
-    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker, state_store=ClaimedState(tracker))
     epic.plays({"a": makes("a"), "b": makes("b")})
     real = epic.watcher.event
 
@@ -338,7 +339,7 @@ def test_an_agent_that_answers_by_file_is_heard_where_the_settings_allow_it(epic
 def test_what_cannot_be_filed_is_a_warning_and_the_item_is_closed(epic: Scene) -> None:
     tracker = Unwilling([Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e")])
     tracker.refuses = ("Sweep the floor",)
-    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker, state_store=ClaimedState(tracker))
     epic.plays({"a": makes("a", follow_ups=NOTICED)})
     assert run(epic, file_discovered=True).done == ["a"]
     warnings = [warning for event in epic.ended("a") for warning in event.outcome.warnings]

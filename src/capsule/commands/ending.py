@@ -76,10 +76,8 @@ def take_away(services: Services, mission: str, *, why: str, branch: bool) -> st
 
 
 def _release(services: Services, mission: str) -> None:
-    if services.state_store:
-        return  # nothing is claimed in a tracker that keeps the phase itself
     try:
-        services.tracker.release(mission)
+        services.state_store.release(mission)
     except (UnknownItem, InvalidId):
         return  # the item is gone from its tracker: nothing is claimed any more
     except CapsuleError as fault:

@@ -139,7 +139,7 @@ def state_store_of(project: Project, tracker: Tracker) -> StateStore:
     from capsule.wiring import open_state_store
 
     state_store = open_state_store(project, tracker)
-    if state_store is None:
+    if not state_store.authoritative:
         raise Refused(
             f"The items of this project are not in a backlog: {tracker.name} has them.",
             f"Change them there{', such as with `bd update` and `bd close`' if tracker.name == 'beads' else ''}.",

@@ -149,8 +149,8 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
         open_services(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
     ):
         services = on_tape(opened, project, args)
-        if services.state_store:
-            services.state_store.finish()
+        services.state_store.finish()
+        if services.state_store.authoritative:
             for kept in put_away_old_work(project.git):
                 print(f"note: what an earlier version's agent left in your checkout is kept as {kept}", file=sys.stderr)
         work_through(*set_up(services), services, report)

@@ -41,23 +41,6 @@ def is_container(item: Item) -> bool:
     return bool(item.holds) or item.type == "epic"
 
 
-def below(root: str, items: Mapping[str, Item]) -> list[Item]:
-    """All that an item holds, at any depth: a parent before what it holds, else in the order given. '' holds all."""
-    children: dict[str, list[Item]] = {}
-    for item in items.values():
-        children.setdefault(item.parent, []).append(item)
-    found: dict[str, Item] = {}
-    waiting = list(reversed(children.get(root, [])))
-    while waiting:
-        item = waiting.pop()
-        if item.id not in found and item.id != root:
-            found[item.id] = item
-            waiting += reversed(children.get(item.id, []))
-    if not root:  # a family that is drawn in a circle hangs from nobody
-        found |= {name: item for name, item in items.items() if name not in found}
-    return list(found.values())
-
-
 def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
     """Whoever holds it, the nearest first."""
     seen = {item.id}

@@ -112,6 +112,11 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: str = ""
     """A name that is given only once: whoever adds the same again gets the item that is there."""
 
+    def as_item(self, item_id: str) -> Item:
+        """Return the item that a tracker makes of it."""
+        kept = (name for name in self.__struct_fields__ if name in Item.__struct_fields__)
+        return Item(id=item_id, **{name: getattr(self, name) for name in kept})
+
 
 Value = str | bool | list[str] | dict[str, str] | None
 """What a field of an item may hold where it is written down. None: the field is empty."""
@@ -231,7 +236,24 @@ def with_holders(items: Mapping[str, Item]) -> dict[str, Item]:
     }
 
 
-def lineage_of(item: Item, find: dict[str, Item]) -> Lineage:
+def below(root: str, items: Mapping[str, Item]) -> list[Item]:
+    """List all that an item holds at any depth, a parent before what it holds, else as given. '' holds all."""
+    children: dict[str, list[Item]] = {}
+    for item in items.values():
+        children.setdefault(item.parent, []).append(item)
+    found: dict[str, Item] = {}
+    waiting = list(reversed(children.get(root, [])))
+    while waiting:
+        item = waiting.pop()
+        if item.id not in found and item.id != root:
+            found[item.id] = item
+            waiting += reversed(children.get(item.id, []))
+    if not root:  # a family that is drawn in a circle hangs from nobody
+        found |= {name: item for name, item in items.items() if name not in found}
+    return list(found.values())
+
+
+def lineage_of(item: Item, find: Mapping[str, Item]) -> Lineage:
     """Parent feature and grandparent epic; a direct epic parent; anything else is left empty."""
     parent = find.get(item.parent)
     if parent is None:

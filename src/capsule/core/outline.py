@@ -12,9 +12,9 @@ from itertools import takewhile
 import msgspec
 
 from capsule.core.board import Board, MissionView, RunView
-from capsule.core.campaign import below, is_container
+from capsule.core.campaign import is_container
 from capsule.core.event import CAMPAIGN, RUN
-from capsule.core.item import Item, Status, as_shown
+from capsule.core.item import Item, Status, as_shown, below
 from capsule.core.standpoint import Word
 
 HEADING = ":"

@@ -6,25 +6,35 @@ does what is missing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from capsule.adapters import Candidate, Draft, Trunk
-from capsule.core.errors import CapsuleError, Overlap
-from capsule.core.event import ItemClosed, MovedByHand, Proposed, Salvaged, as_json_line
+from capsule.adapters import Candidate, Trunk
+from capsule.core.errors import CapsuleError, Overlap, Refused
+from capsule.core.event import (
+    Discovered,
+    Event,
+    ItemClosed,
+    MissionStarted,
+    MovedByHand,
+    Proposed,
+    Salvaged,
+    StepEnded,
+    as_json_line,
+)
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus
-from capsule.core.item import Status, same_words
-from capsule.core.ledger import archived
-from capsule.core.signal import Signal, Verdict
+from capsule.core.item import NewItem, Status, same_words
+from capsule.core.ledger import MOST_FOLLOW_UPS, archived
+from capsule.core.signal import FollowUp, Verdict
 from capsule.core.state import MissionState
+from capsule.core.text import one_line
 from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
-from capsule.engine.discovered import file_discovered
 from capsule.engine.job import (
     Job,
     Report,
-    claims_its_item,
     commit_message,
+    guard_repository,
     note,
     parked,
     passed,
@@ -36,6 +46,7 @@ from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
 """When the item left its tracker with a merge: the archive says the same."""
+_LONGEST_TITLE, _LONGEST_CONTEXT = 200, 4000
 _MOST_ROUNDS = 8
 """How often main may move while we merge before we say that it is too busy."""
 
@@ -44,8 +55,7 @@ def prep(job: Job) -> Report:
     """Claim the item, make the worktree and its worklog, set it up, and check that the base is green."""
     state, services, place = job.state, job.services, job.place
     warnings = tuple(place.prepare(state.base))
-    if claims_its_item(state, services):  # only now: whoever cannot have the place must not hold the item either
-        services.tracker.claim(state.item.id)
+    state_store_of(state, services).claim(state.item.id)  # after the place: without one, the item must not be held
     if not place.worklog():
         template = services.words.template("worklog.md.template")
         worklog = open_worklog(template, state.item, state.lineage, services.clock.now(), state.earlier)
@@ -57,7 +67,7 @@ def prep(job: Job) -> Report:
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
         signal = parked(red.instead or f"base is red: {red.observed}; {then}\n\n{red.detail}")
-    return Report(signal, evidence, checkpoint, warnings=warnings)
+    return Report(signal, evidence=evidence, checkpoint=checkpoint, warnings=warnings)
 
 
 def publish(job: Job) -> Report:
@@ -71,24 +81,31 @@ def publish(job: Job) -> Report:
 
 
 def _merge(job: Job, trunk: Trunk) -> Report:
-    at = job.services.clock.now()
+    """Merge; where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
+    at, state = job.services.clock.now(), job.state
+    message = f"Merge {commit_message(state.item.id, state.item.title)}"
+    if state.parent:
+        message += f"\n\nCapsule-Step: {job.mission}/{job.step.key}\n"
+    draft = state_store_of(state, job.services).draft(archived(state.item, at, state.workflow.names()[-1]))
     for _ in range(_MOST_ROUNDS):
-        candidate = trunk.propose(job.place.head(), job.state.base, _merge_message(job), _draft(job, at))
+        candidate = trunk.propose(job.place.head(), state.base, message, draft)
         if candidate.conflicts:
-            return Report(_conflict(job, candidate))
+            paths, way = ", ".join(candidate.conflicts), f"`capsule run {job.mission} --rebase`"
+            then = f"{way} rebuilds the work on {state.into} and goes on from there"
+            return Report(sent_back(f"conflict with {state.into} in {paths}; {then}"))
         evidence = _gate(job, candidate)
         if any(piece.standing is EvidenceStatus.REFUTED for piece in evidence) and job.state.policy.verify != "warn":
-            return Report(_gate_red(evidence), evidence)
+            red = f"gate red on the merge result: {evidence[0].observed}\n\n{evidence[0].detail}"
+            return Report(sent_back(red), evidence=evidence)
         job.note(
             Proposed(at=job.services.clock.now(), commit=candidate.commit, tree=candidate.tree, onto=candidate.onto)
         )
         try:
             report = _published(trunk, candidate, evidence)
         except Overlap as edited:
-            return Report(parked(_in_the_way(job, edited)), evidence)
+            return Report(parked(_in_the_way(job, edited)), evidence=evidence)
         if report.signal.verdict is Verdict.PASS:
-            left_with_it = {ARCHIVED_AT: at} if state_store_of(job.state, job.services) else {}
-            return replace(report, facts={**report.facts, **left_with_it})
+            return replace(report, facts={**report.facts, **({ARCHIVED_AT: at} if draft else {})})
     return Report(sent_back(f"{trunk.branch} moved {_MOST_ROUNDS} times while the merge was being checked."))
 
 
@@ -98,16 +115,12 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    then = f"capsule unblock {mission}; capsule run {mission}" if state_store_of(state, job.services) else merge
+    then = (
+        f"capsule unblock {mission}; capsule run {mission}"
+        if state_store_of(state, job.services).authoritative
+        else merge
+    )
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
-
-
-def _draft(job: Job, at: str) -> Draft | None:
-    """Where the tracker lives in the project, the item leaves it in the very commit that brings its work."""
-    state_store, last = state_store_of(job.state, job.services), job.state.workflow.names()[-1]
-    if state_store is None:
-        return None
-    return lambda onto: state_store.drafted(archived(job.state.item, at, last), onto)
 
 
 def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...] = ()) -> Report:
@@ -117,29 +130,21 @@ def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...
     left = ", ".join(published.left_alone)
     warnings = (f"your own edits were kept, so these files are not as merged: {left}",) if left else ()
     facts = {"merged": candidate.commit, "onto": candidate.onto}
-    return Report(passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence, warnings=warnings, facts=facts)
-
-
-def _merge_message(job: Job) -> str:
-    item = job.state.item
-    words = f"Merge {commit_message(item.id, item.title)}"
-    return f"{words}\n\nCapsule-Step: {job.mission}/{job.step.key}\n" if job.state.parent else words
+    return Report(
+        passed(f"{trunk.branch} is now {candidate.commit[:12]}"), evidence=evidence, warnings=warnings, facts=facts
+    )
 
 
 def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
-    """The test command on the merge result; a look-up where main has not moved since the sign-off."""
+    """Run the test command on the merge result; a look-up where main has not moved since the sign-off."""
     policy, said = job.state.policy, "the merge result is green"
     if policy.verify == "off":
         return ()
     if not policy.test:
         return (Evidence("gate", said, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED),)
     claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
-    job.place.guard.snapshot()
-    try:
+    with guard_repository(job.place):
         seen = claim.observe(candidate.tree)
-    finally:
-        job.place.guard.restore()  # tests that were stopped may have planted something too
-        job.place.guard.release()
     standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
     return (
         Evidence(
@@ -148,20 +153,8 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     )
 
 
-def _gate_red(evidence: tuple[Evidence, ...]) -> Signal:
-    return sent_back(f"gate red on the merge result: {evidence[0].observed}\n\n{evidence[0].detail}")
-
-
-def _conflict(job: Job, candidate: Candidate) -> Signal:
-    into = job.state.into
-    return sent_back(
-        f"conflict with {into} in {', '.join(candidate.conflicts)}; "
-        f"`capsule run {job.mission} --rebase` rebuilds the work on {into} and goes on from there"
-    )
-
-
 def _changed_under_us(job: Job) -> str:
-    """A human who closed or rewrote the item meanwhile is asked before anything is merged."""
+    """Ask before anything is merged, where a human closed or rewrote the item meanwhile."""
     state = job.state
     if state.parent:
         return ""
@@ -175,7 +168,7 @@ def _changed_under_us(job: Job) -> str:
 
 
 def _moved_branch(job: Job) -> str:
-    """Commits that came after the last recorded step were looked at by nobody; going on by hand adopts them."""
+    """Object to commits that came after the last recorded step, unverified; going on by hand adopts them."""
     known, found = job.state.checkpoint, job.place.head()
     if known is None or known.head == found:
         return ""
@@ -186,7 +179,10 @@ def _moved_branch(job: Job) -> str:
 def archive(job: Job) -> Report:
     """Store the logs, remove worktree and branch, and close the item."""
     services, place = job.services, job.place
-    papers = papers_of(job.mission, services, place.worklog() or _last_worklog(job))
+    checkpoint, worklog = job.state.checkpoint, place.worklog()
+    if not worklog and checkpoint:  # the worktree may be gone already, by an agent or by a first try at this step
+        worklog = (place.trees.read(checkpoint.commit, "worklog.md") or b"").decode(errors="replace")
+    papers = papers_of(job.mission, services, worklog)
     folder = services.archive.store(job.mission, papers, job.step.key)
     kept = _salvage(job)
     place.remove(branch=True)
@@ -196,7 +192,7 @@ def archive(job: Job) -> Report:
 
 
 def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
-    """What is left of a mission for whoever reads its archive."""
+    """Gather what is left of a mission for its archive."""
     events = services.journal.events(mission)
     return {
         "worklog.md": worklog,
@@ -205,15 +201,8 @@ def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
     }
 
 
-def _last_worklog(job: Job) -> str:
-    """The worktree may be gone already, by an agent or by a first try at this step."""
-    checkpoint = job.state.checkpoint
-    held = job.place.trees.read(checkpoint.commit, "worklog.md") if checkpoint else None
-    return (held or b"").decode(errors="replace")
-
-
 def _salvage(job: Job) -> tuple[str, ...]:
-    """All of an unmerged mission; of a merged one, what was in no commit."""
+    """Salvage all of an unmerged mission; of a merged one, what was in no commit."""
     why = "left in the worktree, in no commit" if "merged" in job.state.facts else "closed without a merge"
     if "merged" in job.state.facts and not _uncommitted(job):
         return ()
@@ -233,9 +222,7 @@ def _uncommitted(job: Job) -> bool:
 
 
 def _close_item(job: Job) -> tuple[str, ...]:
-    """A tracker that refuses is a warning, and is asked again by the next run: the merge is not lost."""
-    if not claims_its_item(job.state, job.services):
-        return ()
+    """Close the item; a tracker that refuses is a warning, and is asked again by the next run."""
     try:
         close_item(job.state, job.services)
     except CapsuleError as refused:
@@ -243,12 +230,65 @@ def _close_item(job: Job) -> tuple[str, ...]:
     return ()
 
 
-def close_item(state: MissionState, services: Services) -> None:
+def close_item(state: MissionState, services: Services) -> bool:
     """Say in the tracker that it is done, and write down that this was said. Safe to repeat."""
     merged = state.facts.get("merged", "")
     reason = state.closed_as or (f"Merged as {merged[:12]}" if merged else "Done")
-    services.tracker.close(state.item.id, reason)
-    note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
+    told = state_store_of(state, services).close(state.item.id, reason)
+    if told:
+        note(services, state.mission, ItemClosed(at=services.clock.now(), reason=reason))
+    return told
+
+
+def file_discovered(job: Job) -> tuple[str, ...]:
+    """Add what agents noticed as items of their own, without a parent, so that what is under way ends. Safe to repeat.
+
+    What cannot be added is a warning: it is in the mission's papers all the same.
+    """
+    state, services = job.state, job.services
+    if not state.policy.file_discovered:
+        return ()
+    events = services.journal.events(state.mission)
+    found = state_store_of(state, services).unfiled(noticed(event for _, event in events))
+    filed: dict[str, str] = {}
+    fault = ""
+    for reference, follow_up in list(found.items())[:MOST_FOLLOW_UPS]:
+        title = services.redact(one_line(follow_up.title))[:_LONGEST_TITLE].rstrip()
+        new = NewItem(
+            title=title,
+            description=services.redact(follow_up.context)[:_LONGEST_CONTEXT],
+            found_in=state.item.id,
+            reference=f"capsule/{state.mission}/{reference}",
+        )
+        try:
+            filed[services.tracker.add(new)] = title
+        except Refused as refused:
+            fault = f": {refused.message}"
+        except CapsuleError as trouble:  # whoever hangs is not asked for the others
+            fault = f": {trouble.message}"
+            break
+    if filed:
+        job.note(Discovered(at=services.clock.now(), items=filed))
+    left = len(found) - len(filed)
+    what = f"{left} follow-up{'s were' if left > 1 else ' was'} not put into the tracker"
+    return (f"{what}{fault or f', after the first {MOST_FOLLOW_UPS}'}",) if left else ()
+
+
+def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
+    """Gather what a mission's agents reported since it was started, each thing once, by step and number."""
+    found: dict[str, FollowUp] = {}
+    titles: set[str] = set()
+    for event in events:
+        if isinstance(event, MissionStarted):
+            found, titles = {}, set()
+        if not isinstance(event, StepEnded):
+            continue
+        for number, follow_up in enumerate(event.outcome.signal.follow_ups):
+            title = one_line(follow_up.title).casefold()
+            if title.strip() and title not in titles:
+                titles.add(title)
+                found[f"{event.key}/{number}"] = follow_up
+    return found
 
 
 ACTIONS: dict[str, Callable[[Job], Report]] = {"prep": prep, "publish": publish, "archive": archive}

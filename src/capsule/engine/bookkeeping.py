@@ -9,18 +9,16 @@ from __future__ import annotations
 import msgspec
 
 from capsule.adapters import StateCommit, StateStore
-from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
-from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem
+from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
-from capsule.core.evidence import Checkpoint, Colour, Observation
-from capsule.core.item import Item, stands_at
+from capsule.core.evidence import Checkpoint, Colour
+from capsule.core.item import stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
 from capsule.engine.actions import ARCHIVED_AT
-from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
-from capsule.engine.job import Job, note, place_of, state_store_of
+from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
 from capsule.engine.verify import Verification
 from capsule.services import Services
 
@@ -29,27 +27,23 @@ _MOST_ROUNDS = 8
 
 
 def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
-    """The outcome, with what the tracker is to be told of it."""
-    state, state_store = job.state, job.services.state_store
+    """Add to an outcome what the tracker is to be told of it."""
+    state = job.state
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
     )
     assignments = () if state.parent else assignments_of(ending, state.facts.get(ARCHIVED_AT, ended.at))
-    if state_store is None:  # nobody to tell, but the mission has to know where its item stands
-        assignments = tuple(each for each in assignments if isinstance(each, Assign))
-    message = subject(ending) if state_store and assignments else ""
+    assignments, message = state_store_of(state, job.services).updates(assignments, subject(ending))
     return msgspec.structs.replace(ended, assignments=assignments, message=message)
 
 
 def sync_tracker(state: MissionState, services: Services) -> bool:
-    """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
-    state_store = state_store_of(state, services)
-    if state_store is None:
-        return False
+    """Tell the tracker what it has not heard, else ask it; return whether there was anything to write down."""
+    store = state_store_of(state, services)
     if state.unrecorded:
-        _record(state, state.unrecorded, services, state_store)
+        _record(state, state.unrecorded, services, store)
         return True
-    return state.under_way and _agree(state, services)
+    return state.under_way and _agree(state, services, store)
 
 
 def _record(state: MissionState, ended: StepEnded, services: Services, state_store: StateStore) -> None:
@@ -79,10 +73,10 @@ def _record(state: MissionState, ended: StepEnded, services: Services, state_sto
         except Conflicts as found:
             paths = ", ".join(found.paths)
             why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."
-            note(services, state.mission, _sent_back(state, ended, services, why))
+            _send_back(state, ended, services, why)
             return
         except _RedTogether as red:
-            note(services, state.mission, _sent_back(state, ended, services, str(red)))
+            _send_back(state, ended, services, str(red))
             return
     else:
         hint = f"Let whoever commits there finish; then go on with `capsule run {state.mission}`."
@@ -116,24 +110,17 @@ def _judged_with_the_branch(
     if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
         return ""
     tree = state_store.combined(work, services.trunk(state.into).tip())
-    place.guard.snapshot()
-    try:
+    with guard_repository(place):
         seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
-    finally:
-        place.guard.restore()  # tests that were stopped may have planted something too
-        place.guard.release()
     if seen.colour is not Colour.GREEN:
-        raise _RedTogether(_red_together(state.into, seen))
+        meanwhile = f"together with what came to {state.into} meanwhile"
+        raise _RedTogether(f"`{seen.command}` is {seen.colour.value} {meanwhile}.\n\n{seen.tail}")
     return place.trees.essence(tree)
 
 
-def _red_together(branch: str, seen: Observation) -> str:
-    return f"`{seen.command}` is {seen.colour.value} together with what came to {branch} meanwhile.\n\n{seen.tail}"
-
-
-def _sent_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> Rebased:
-    """The phase again, from its own work, on the branch as it is by now."""
-    return Rebased(
+def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> None:
+    """Put the phase back, from its own work, on the branch as it is by now."""
+    event = Rebased(
         at=services.clock.now(),
         base=state.base,
         checkpoint=ended.outcome.checkpoint or Checkpoint(state.base, state.base, ""),
@@ -142,17 +129,20 @@ def _sent_back(state: MissionState, ended: StepEnded, services: Services, why: s
         item=services.tracker.item(state.item.id),
         why=why,
     )
+    note(services, state.mission, event)
 
 
-def _agree(state: MissionState, services: Services) -> bool:
+def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
+    """Where a human moved the item, the tracker wins."""
     try:
-        found = services.tracker.item(state.item.id)
+        found = store.current(state.item)
     except UnknownItem:
         if ARCHIVED_AT in state.facts:  # it left with the merge
             return False
         note(services, state.mission, Abandoned(at=services.clock.now(), how="archived by hand"))
         return True
-    if _same(state.item, found):
+    known = state.item
+    if guarded(known) == guarded(found) and (known.title, known.description) == (found.title, found.description):
         return False
     now = edited_by_hand(state, services)
     moved = MovedByHand(
@@ -168,5 +158,27 @@ def _agree(state: MissionState, services: Services) -> bool:
     return True
 
 
-def _same(one: Item, other: Item) -> bool:
-    return guarded(one) == guarded(other) and (one.title, one.description) == (other.title, other.description)
+def edited_by_hand(state: MissionState, services: Services) -> Checkpoint | None:
+    """Name a human's repair of a halted mission as the state that the next phase starts from; None without one."""
+    place = place_of(state, services)
+    if state.checkpoint is None or state.unsettled or not place.path.exists():
+        return None
+    try:
+        now = place.checkpoint("edited by hand")
+    except WorkspaceBroken:  # nothing to adopt: the next phase restores the last checkpoint
+        return None
+    same = (now.tree, now.head) == (state.checkpoint.tree, state.checkpoint.head)
+    return None if same else now
+
+
+def approved_with_edits(state: MissionState, now: Checkpoint, services: Services) -> dict[str, Checkpoint]:
+    """Approve the paths that a human changed, and nothing that an agent left behind."""
+    place = place_of(state, services)
+    left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
+    trees = {name: place.trees.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
+    return {name: bare(tree, now.head) for name, tree in trees.items()}
+
+
+def bare(tree: str, head: str) -> Checkpoint:
+    """Make a checkpoint of which only the tree is asked."""
+    return Checkpoint(commit=head, head=head, tree=tree)

@@ -12,7 +12,7 @@ from capsule.engine.job import Job, commit_message
 
 
 def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
-    """Everything the agent needs; a dry one makes nothing on the way."""
+    """Write down everything the agent needs; a dry briefing makes nothing on the way."""
     services, state, phase = job.services, job.state, job.phase
     cwd = job.place.path
     result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
@@ -34,7 +34,7 @@ def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
 
 
 def log_name(phase: str, at: str, run: int, pid: int) -> str:
-    """`capsule logs` knows the phase by it; the run is in it, because two may begin in the same second."""
+    """Name the log so that `capsule logs` knows the phase; with the run, because two may begin in the same second."""
     return f"{phase}-{re.sub(r'[^0-9]', '', at)}{run:03}-{pid}.log"
 
 
@@ -43,10 +43,14 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     inline = state.workflow.prompts.get(phase.prompt)
     text = inline if inline is not None else words.prompt(phase.prompt)
     values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.services.skills)
-    values["SIGNAL_CONTRACT"] = _signal_contract(job)
+    heard = state.policy.file_discovered and not state.parent  # work that is not the item's may be reported
+    contract = ("signal", "discovered") if heard else ("signal",)
+    values["SIGNAL_CONTRACT"] = "\n\n".join(words.part(name).strip() for name in contract)
     if answers_by_file(job):
         parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
-        values = with_parts(values, parts | _artefact_form(job, text))
+        if "{{TEMPLATE}}" in text:
+            parts["TEMPLATE"] = words.template(phase.form)
+        values = with_parts(values, parts)
     feedback = state.feedback.get(phase.name, "")
     if feedback and not dry:
         full_text = job.services.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
@@ -54,22 +58,8 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
 
 
-def _signal_contract(job: Job) -> str:
-    """How to answer; and how to report work that is not the item's, where somebody makes use of it."""
-    heard = job.state.policy.file_discovered and not job.state.parent
-    names = ("signal", "discovered") if heard else ("signal",)
-    return "\n\n".join(job.services.words.part(name).strip() for name in names)
-
-
-def _artefact_form(job: Job, prompt: str) -> dict[str, str]:
-    """The form of the document to be written, where the prompt has a place for it."""
-    if "{{TEMPLATE}}" not in prompt:
-        return {}
-    return {"TEMPLATE": job.services.words.template(job.phase.form)}
-
-
 def _documents(job: Job) -> list[str]:
-    """What there is of the item's documents when the phase begins; only agents that answer by file write any."""
+    """List the item's documents when the phase begins; only agents that answer by file write any."""
     if not answers_by_file(job):
         return []
     state, place = job.state, job.place
@@ -78,7 +68,7 @@ def _documents(job: Job) -> list[str]:
 
 
 def exported(job: Job, cwd: Path) -> dict[str, str]:
-    """What agents and commands are told by environment."""
+    """Return the variables that agents and commands are given."""
     item = job.state.item
     return {
         **job.place.variables(cwd),

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from capsule.core.campaign import Deed, account, below, closing_words, is_container, progress, to_close, to_do
+from capsule.core.campaign import Deed, account, closing_words, is_container, progress, to_close, to_do
 from capsule.core.decide import PROGRESS
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced, Event, ParentClosed, StepEnded, Warned
-from capsule.core.item import Item, Status
+from capsule.core.item import Item, Status, below
 from capsule.core.schedule import Place
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, replay

@@ -15,10 +15,10 @@ from capsule.core.documents import artefact_paths
 from capsule.core.errors import Paused
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
-from capsule.core.spec_document import SpecPhase, phases_of, ticked
+from capsule.core.spec_document import phases_of, ticked
 from capsule.core.state import MissionState
-from capsule.engine.agent_run import first_checkpoint
 from capsule.engine.job import Job, Order, Report, passed, standing
+from capsule.engine.work import first_checkpoint
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Part:
 
 
 def run_child(job: Job) -> Report:
-    """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, a merged one is counted."""
+    """Run the next part as child mission `<id>.<phase>.<n>`; go on with a halted child, count a merged one."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
     job.place.follow(checkpoint)
     part = _next_part(job)
@@ -46,7 +46,9 @@ def run_child(job: Job) -> Report:
         raise Paused(f"{child} is as far as this run may go.")
     job.place.follow(checkpoint)  # to what the child has merged
     if state.finished and part.document:
-        _tick(job, part)
+        path, text = _document(job)
+        if any(phase.number == part.number and phase.open for phase in phases_of(text)):
+            job.place.write(path, ticked(text, part.number).encode())
     facts = {child: state.facts.get("merged", ""), _count(job): str(part.number)} if state.finished else {}
     return Report(_signal(state, last=part.last), facts=facts)
 
@@ -81,26 +83,17 @@ def _next_of_document(job: Job) -> _Part | None:
     left = [phase for phase in phases_of(text) if phase.open]
     if not left:
         return None
-    return _Part(left[0].number, _as_item(job, left[0]), last=len(left) == 1, document=path)
+    item, phase = job.state.item, left[0]
+    words = f"Part of {item.id}: {item.title}\n\n{phase.text}"
+    part = Item(id=item.id, title=phase.name or f"{item.title}, part {phase.number}", description=words)
+    return _Part(phase.number, part, last=len(left) == 1, document=path)
 
 
 def _document(job: Job) -> tuple[str, str]:
-    """Where the SPEC is, and what it says."""
+    """Read the SPEC: its path and its text."""
     head = job.place.head()
     paths = artefact_paths(job.state.item.id, job.phase.artefact, job.place.trees.files(head))
     return (paths[0], (job.place.trees.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
-
-
-def _as_item(job: Job, phase: SpecPhase) -> Item:
-    item = job.state.item
-    words = f"Part of {item.id}: {item.title}\n\n{phase.text}"
-    return Item(id=item.id, title=phase.name or f"{item.title}, part {phase.number}", description=words)
-
-
-def _tick(job: Job, part: _Part) -> None:
-    path, text = _document(job)
-    if any(phase.number == part.number and phase.open for phase in phases_of(text)):
-        job.place.write(path, ticked(text, part.number).encode())
 
 
 def _nothing_left(job: Job) -> Signal:

@@ -175,12 +175,11 @@ def work_through(errand: Errand, desk: Desk, services: Services, report: RunRepo
     with services.journal.claim(errand.stream):
         spawned = _started_before(errand, services)
         meter = _meter(errand, services, spawned)
-        if services.state_store:
-            services.state_store.finish()
-            report.done += _recorded_at_last(spawned, services)
-        else:
-            report.done += _archived_at_last(spawned, services)
-        unclosed = [] if services.state_store else merged_and_open(services)
+        services.state_store.finish()
+        report.done += _recorded_at_last(spawned, services)
+        authoritative = services.state_store.authoritative
+        report.done += [] if authoritative else _archived_at_last(spawned, services)
+        unclosed = [] if authoritative else merged_and_open(services)
         run = _Run(errand, desk, replace(services, leash=meter), meter, report, unclosed)
         try:
             run.settle()
@@ -285,7 +284,7 @@ class _Run:
     def _settled_at_the_door(self, item: Item) -> bool:
         """Whether all there was to do was to say how the item stands: asked about, or made ready."""
         state_store, at = self.services.state_store, self.services.clock.now()
-        if not state_store or item.status not in AT_THE_DOOR:
+        if not state_store.authoritative or item.status not in AT_THE_DOOR:
             return False
         values = at_the_door(item, self.desk.workflow(item), self.desk.guardrails)
         if not values:

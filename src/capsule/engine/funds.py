@@ -25,13 +25,13 @@ def require_funds(state: MissionState, phase: str, services: Services) -> None:
 
 
 def funds(state: MissionState, phase: str, services: Services) -> Allowance:
-    """What the next agent may use up at most."""
+    """Return what the next agent may use up at most."""
     rest = [left(spent, allowed) for spent, allowed in _accounts(state, phase, services).values()]
     return Allowance(usd=least(*(each.usd for each in rest)), seconds=least(*(each.seconds for each in rest)))
 
 
 def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, tuple[Spending, Allowance]]:
-    """Who has spent what, of what. A mission that is started by itself is a run of its own."""
+    """Set what was spent beside what is allowed. A mission that is started by itself is a run of its own."""
     budget = services.limits.budget
     if budget == Budget():
         return {}
@@ -45,7 +45,7 @@ def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, 
 
 
 def _family(state: MissionState, services: Services) -> Iterator[Spending]:
-    """What a mission and its child missions have spent, whichever of them asks."""
+    """List what a mission and its child missions have spent, whichever of them asks."""
     root = standing(services, state.parent) if state.parent else state
     yield from root.spent.values()
     for child in children_of(root, partial(standing, services)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from capsule.adapters import Place, StateStore
+from capsule.core.briefing import SandboxPaths
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
@@ -19,7 +21,7 @@ from capsule.services import Services
 
 @dataclass(frozen=True)
 class Order:
-    """What to start a mission with, where there is none yet."""
+    """A mission to start, or to go on with."""
 
     mission: str
     item: Item
@@ -65,9 +67,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Report:
-    """What a doer brings back, before it is judged."""
+    """What doing a phase came to, before it is judged."""
 
     signal: Signal
+    before: str = ""
+    """The tree that an agent or a command started from, where its claim is still to be verified."""
     evidence: tuple[Evidence, ...] = ()
     checkpoint: Checkpoint | None = None
     files: tuple[str, ...] = ()
@@ -79,38 +83,59 @@ class Report:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-def state_store_of(state: MissionState, services: Services) -> StateStore | None:
-    """Where this mission's steps are recorded; a child's are recorded by its parent."""
-    return None if state.parent else services.state_store
+_KEPT_BY_ITS_PARENT = StateStore()
 
 
-def claims_its_item(state: MissionState, services: Services) -> bool:
-    """Whether the tracker is told by claim and close, and by nothing in between."""
-    return not state.parent and services.state_store is None
+def state_store_of(state: MissionState, services: Services) -> StateStore:
+    """Return where this mission's steps are recorded."""
+    return _KEPT_BY_ITS_PARENT if state.parent else services.state_store
 
 
 def standing(services: Services, mission: str) -> MissionState:
-    """Where a mission stands: its journal, replayed."""
+    """Replay a mission's journal."""
     return replay(event for _, event in services.journal.events(mission))
 
 
 def only_to_be_archived(state: MissionState) -> bool:
-    """Closed by its own mission, which was cut short then. One that somebody closed by hand is left to them."""
+    """Tell whether its own mission closed it and was interrupted then; one that was closed by hand is not."""
     return state.under_way and not state.halt and bool(state.closed_as or "merged" in state.facts)
 
 
 def only_to_be_closed(state: MissionState) -> bool:
-    """Merged and archived, and its tracker did not let it be closed."""
+    """Tell whether it is merged and archived, and its tracker refused to close it."""
     return state.finished and not state.item_closed and "merged" in state.facts
 
 
 def place_of(state: MissionState, services: Services, mission: str = "") -> Place:
-    """Where this mission's agents work."""
+    """Return the place where this mission's agents work."""
     return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
+@contextmanager
+def guard_repository(place: Place) -> Iterator[list[str]]:
+    """Guard the repository while agents or tests are at work; fill the list with the breaches, also at the end."""
+    breaches: list[str] = []
+    place.guard.snapshot()
+    try:
+        breaches += place.guard.restore()  # left by a run that was killed
+        yield breaches
+    finally:
+        try:
+            breaches[:] = place.guard.restore()  # whoever was stopped may have planted something too
+        finally:
+            place.guard.release()
+
+
+@contextmanager
+def sandbox(place: Place) -> Iterator[SandboxPaths]:
+    """Let one agent or command work in the place, and import what it committed there."""
+    yield place.open_sandbox()
+    place.guard.restore()  # before any git of ours meets what it left; the breaches are told when the phase is over
+    place.import_commits()
+
+
 def note(services: Services, mission: str, event: Event) -> None:
-    """Journal a fact, then tell whoever watches."""
+    """Journal a fact, then tell the observer."""
     services.journal.note(mission, event)
     services.observer.event(mission, event)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -21,16 +22,15 @@ from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next
 from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
-from capsule.engine.bookkeeping import sync_tracker
+from capsule.engine.bookkeeping import approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.funds import require_funds
-from capsule.engine.hand_edits import approved_with_edits, bare, edited_by_hand
 from capsule.engine.job import Order, note, only_to_be_closed, place_of, standing, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 
 
 def run_until_halt(order: Order, services: Services) -> MissionState:
-    """Start it or go on with it, under its claim, until it ends, halts or is stopped."""
+    """Start the mission or go on with it, under its claim, until it ends, halts or is stopped."""
     with services.journal.claim(order.mission), lost_objects_of(order.mission):
         _make_ready(order, services)
         try:
@@ -66,7 +66,7 @@ def move_to(order: Order, services: Services, phase: str) -> None:
 
 
 def reopen(order: Order, services: Services) -> None:
-    """A halted mission is reopened, with what the human changed and has to say; whoever runs it next goes on."""
+    """Reopen a halted mission, with what the human changed and has to say, for the next run to go on with."""
     with services.journal.claim(order.mission):
         state = standing(services, order.mission)
         if state.halt is None:
@@ -79,12 +79,15 @@ def reopen(order: Order, services: Services) -> None:
 
 
 def run(mission: str, services: Services) -> MissionState:
-    """The loop: what was recorded is not done again, what was only begun is."""
+    """Do step after step: what was recorded is not done again, what was only begun is."""
     state, seen = _settled(services, mission, MissionState(), 0)
-    while step := _next(state, services):
-        begun, do = _doing(step, state, services)
+    while step := next_step(state):
+        begun = _begun(step, state, services)
+        if services.leash.holds(state, spawns=begun.spawns):  # this run is not to go so far
+            break
         if begun.spawns:
             require_funds(state, step.phase, services)
+        do = partial(_do, step, begun, state, services)
         ended = services.journal.once(step, begun, do, services.leash.beside(step) if begun.spawns else None)
         services.observer.event(mission, ended)
         state, seen = _settled(services, mission, state, seen)
@@ -92,21 +95,16 @@ def run(mission: str, services: Services) -> MissionState:
 
 
 def _settled(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
-    """Where the mission stands once it agrees with its tracker."""
-    state, seen = _catch_up(services, mission, state, seen)
-    while sync_tracker(state, services):
-        state, seen = _catch_up(services, mission, state, seen)
-    return state, seen
-
-
-def _next(state: MissionState, services: Services) -> Step | None:
-    """What comes next, unless this run is not to go so far."""
-    step = next_step(state)
-    return None if step and services.leash.holds(state, spawns=spawns(step, state, services)) else step
+    """Apply what is new in the journal, until the mission agrees with its tracker."""
+    while True:
+        for number, event in services.journal.events(mission, after=seen):
+            state, seen = apply(state, event), number
+        if not sync_tracker(state, services):
+            return state, seen
 
 
 def close_what_is_merged(services: Services) -> list[str]:
-    """Items that are merged, but whose tracker refused to close them then: asked again. The ids that are closed now."""
+    """Close items that are merged, but whose tracker refused to close them then; return the ids that are closed now."""
     return [item for item in merged_and_open(services) if closed_at_last(item, services)]
 
 
@@ -118,41 +116,31 @@ def merged_and_open(services: Services) -> list[str]:
 def closed_at_last(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
-            close_item(standing(services, item), services)
+            return close_item(standing(services, item), services)
     except CapsuleError:  # it refuses still, or somebody else is at it: the next run asks again
         return False
-    return True
 
 
-def _catch_up(services: Services, mission: str, state: MissionState, seen: int) -> tuple[MissionState, int]:
-    news = services.journal.events(mission, after=seen)
-    for _, event in news:
-        state = apply(state, event)
-    return state, news[-1][0] if news else seen
-
-
-def _doing(step: Step, state: MissionState, services: Services) -> tuple[StepBegun, Callable[[], StepEnded]]:
+def _begun(step: Step, state: MissionState, services: Services) -> StepBegun:
     phase = state.workflow.phase(step.phase)
-    agent = agent_for(state, phase)[0] if phase.prompt else ""
-    begun = StepBegun(
+    return StepBegun(
         at=services.clock.now(),
         key=step.key,
         phase=step.phase,
         run=step.run,
         attempt=state.attempt(step.phase),
-        agent=agent,
+        agent=agent_for(state, phase)[0] if phase.prompt else "",
         spawns=spawns(step, state, services),
     )
 
-    def do() -> StepEnded:
-        services.observer.event(state.mission, begun)
-        return perform(step, state, services, run_until_halt)
 
-    return begun, do
+def _do(step: Step, begun: StepBegun, state: MissionState, services: Services) -> StepEnded:
+    services.observer.event(state.mission, begun)
+    return perform(step, state, services, run_until_halt)
 
 
 def _make_ready(order: Order, services: Services) -> None:
-    """A mission that is not there is started; a halted one is reopened; one that was only interrupted just goes on."""
+    """Start a mission that is not there, reopen a halted one; one that was only interrupted just goes on."""
     state = standing(services, order.mission)
     if state.unrecorded and state.finished:
         return
@@ -160,9 +148,7 @@ def _make_ready(order: Order, services: Services) -> None:
         _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
-    elif state.halt and not state_store_of(
-        state, services
-    ):  # a tracker with a store says itself whether an item is still blocked
+    elif state.halt and not state_store_of(state, services).authoritative:
         note(services, order.mission, _reopened(order, state, services))
     elif order.retries not in (None, state.workflow.retries):
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))
@@ -186,7 +172,7 @@ def _start(order: Order, services: Services) -> None:
 
 
 def _reopened(order: Order, state: MissionState, services: Services) -> Reopened:
-    """Whoever goes on with a halted mission goes on with the item as it reads now."""
+    """Go on with a halted mission and the item as it reads now."""
     rewritten = None if same_words(order.item, state.item, services.redact) else order.item
     now = edited_by_hand(state, services)
     approved = approved_with_edits(state, now, services) if now else {}
@@ -201,7 +187,7 @@ def _reopened(order: Order, state: MissionState, services: Services) -> Reopened
 
 
 def _rebased(state: MissionState, services: Services) -> Rebased:
-    """The work rebuilt on the branch it goes into. Conflicts in tests go back to whoever writes tests."""
+    """Rebuild the work on the branch it goes into; conflicts in tests go back to the phase that writes tests."""
     place, onto = place_of(state, services), services.trunk(state.into).tip()
     if state.checkpoint:
         place.restore(state.checkpoint)

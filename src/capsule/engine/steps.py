@@ -1,13 +1,13 @@
-"""The one `perform` table: a step is data, and here is what doing it means.
+"""Perform one step of a mission: do the phase, verify what it claims, decide, and keep the work or take it back.
 
-Every step is "make it so": it inspects, then completes, and may be repeated after a crash at any point. A phase that
-works in the workspace starts from the checkpoint named in the last recorded outcome, so whatever an interrupted run
-left behind is out of the way (and salvaged), and it ends in a new checkpoint that holds the worklog too.
+A step is data. Each can be killed anywhere and repeated: it inspects, then completes. A phase that works in the place
+starts from the checkpoint named in the last recorded outcome, so whatever an interrupted run left behind is out of the
+way (and salvaged), and it ends in a new checkpoint that holds the worklog too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -16,7 +16,7 @@ from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.ledger import MOST_FOLLOW_UPS
-from capsule.core.signal import FollowUp, Signal, Verdict, error_signal
+from capsule.core.signal import Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step
 from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
@@ -24,8 +24,8 @@ from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
 from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.children import run_child
-from capsule.engine.job import Job, Report, RunUntilHalt, parked, passed, place_of
-from capsule.engine.verify import CHECKS
+from capsule.engine.job import Job, Report, RunUntilHalt, guard_repository, parked, passed, place_of
+from capsule.engine.verify import CHECKS, Verification, verify
 from capsule.engine.work import run_agent, run_command
 from capsule.services import Services
 
@@ -33,17 +33,76 @@ MOST_FILES = 200
 
 
 def perform(step: Step, state: MissionState, services: Services, run_until_halt: RunUntilHalt) -> StepEnded:
-    """Do it, judge it, and say how things stand."""
+    """Do the phase, verify what it claims, decide, keep the work or take it back, and say how it ended."""
     job = Job(step, state, state.workflow.phase(step.phase), services, run_until_halt)
     began = services.clock.seconds()
-    report = _watched(job)
+    report = _do_guarded(job)
     outcome = _outcome(report, round(services.clock.seconds() - began, 3))
-    decision = _cleared_up(job, _judged(job, outcome))
+    decision = decide(
+        state.workflow,
+        job.phase.name,
+        outcome.signal,
+        outcome.evidence,
+        strict=state.policy.verify == "strict",
+        used=state.used,
+        refutations=state.refutations,
+        vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
+    )
+    decision = _take_back_what_failed(job, decision)
     at = services.clock.now()
-    if job.phase.doer in _WRITTEN_DOWN and report.signal.verdict is not Verdict.SKIPPED:
-        outcome = _written_down(job, outcome, decision, at)
+    if not job.phase.do and report.signal.verdict is not Verdict.SKIPPED:
+        outcome = _kept(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
     return with_tracker_updates(job, ended)
+
+
+def _do_guarded(job: Job) -> Report:
+    """Do the phase and verify it; quarantine it where the repository was reached into, now or in a killed run."""
+    if not job.phase.works_in_place:
+        return _do(job)
+    report, breaches = Report(passed("")), list[str]()
+    try:
+        with guard_repository(job.place) as breaches:
+            report = report if breaches else _do(job)
+    except CapsuleError:
+        if not breaches:  # else the fault may be the breach's
+            raise
+    report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
+    if not breaches:
+        return report
+    reason = f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now."
+    return replace(report, signal=parked(reason), evidence=())
+
+
+def _do(job: Job) -> Report:
+    if not _applies(job.phase, job.state, job.services):
+        return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
+    try:
+        report = _DOERS[job.phase.doer](job)
+        return _verified(job, report) if report.before else report
+    except WorkspaceBroken as broken:
+        return Report(error_signal(broken.message))
+    except NoResult as none:
+        return Report(parked(none.message))
+
+
+def _verified(job: Job, report: Report) -> Report:
+    """Set the claim beside what is to be seen; a check that comes to no result parks the mission."""
+    tree = job.place.tree()
+    report = replace(report, files=tuple(change.path for change in job.place.trees.changes(report.before, tree)))
+    claim = Verification(job.state, job.phase, report.signal, job.place, job.services, tree, report.before)
+    try:
+        return replace(report, evidence=verify(claim))
+    except NoResult as none:  # caught here, so that what the agent used is recorded
+        return replace(report, signal=parked(none.message))
+
+
+_DOERS: dict[str, Callable[[Job], Report]] = {
+    "prompt": run_agent,
+    "run": run_command,
+    "do": lambda job: ACTIONS[job.phase.do](job),
+    "workflow": run_child,
+}
 
 
 def unknown_names(workflow: Workflow) -> list[str]:
@@ -62,55 +121,8 @@ def check_names(workflow: Workflow) -> None:
         raise SettingsError(f"Workflow {workflow.name!r}: {complaint}", choices)
 
 
-def _act(job: Job) -> Report:
-    return ACTIONS[job.phase.do](job)
-
-
-_DOERS: dict[str, Callable[[Job], Report]] = {
-    "prompt": run_agent,
-    "run": run_command,
-    "do": _act,
-    "workflow": run_child,
-}
-_WRITTEN_DOWN = ("prompt", "run", "workflow")
-
-
-def _watched(job: Job) -> Report:
-    """Do the step; around a phase that works in the place, check what an agent has no business to touch."""
-    if not job.phase.works_in_place:
-        return _done(job)
-    job.place.guard.snapshot()
-    try:
-        return _undisturbed(job)
-    finally:
-        job.place.guard.release()
-
-
-def _undisturbed(job: Job) -> Report:
-    """Do the step, and quarantine it where the repository itself was reached into, now or in a run that was killed."""
-    left = job.place.guard.restore()
-    if left:
-        return _quarantined(Report(passed("")), left)
-    try:
-        report = _done(job)
-    except CapsuleError:
-        breaches = job.place.guard.restore()
-        if not breaches:
-            raise
-        return _quarantined(Report(passed("")), breaches)
-    breaches = job.place.guard.restore()
-    report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
-    return _quarantined(report, breaches) if breaches else report
-
-
-def _quarantined(report: Report, breaches: Sequence[str]) -> Report:
-    """Disbelieve an agent that reached into the repository itself; a person has to look."""
-    reason = f"Quarantined: while it ran, {'; '.join(breaches)}. It was put back; if it was you, do it again now."
-    return replace(report, signal=parked(reason), evidence=())
-
-
-def _cleared_up(job: Job, decision: Decision) -> Decision:
-    """Take back what a failed step left, where steps are published one by one; the feedback says where it is kept."""
+def _take_back_what_failed(job: Job, decision: Decision) -> Decision:
+    """Take back what a failed step left, where steps are published one by one; say in the feedback where it is kept."""
     at_it_again = decision.move in SETBACKS and decision.verdict is Verdict.REFUTED
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:
@@ -136,17 +148,6 @@ def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
     return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
 
 
-def _done(job: Job) -> Report:
-    if not _applies(job.phase, job.state, job.services):
-        return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
-    try:
-        return _DOERS[job.phase.doer](job)
-    except WorkspaceBroken as broken:
-        return Report(error_signal(broken.message))
-    except NoResult as none:
-        return Report(parked(none.message))
-
-
 def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:
     place, here = place_of(state, services), state.checkpoint
     changes = place.trees.changes(state.base, place.delivered(here)) if here else ()
@@ -160,7 +161,10 @@ def _outcome(report: Report, seconds: float) -> Outcome:
         summary=cut(report.signal.summary, 1000),
         files_changed=report.signal.files_changed[:MOST_FILES],
         extra=report.signal.extra if len(str(report.signal.extra)) < 4096 else {},
-        follow_ups=tuple(_fitting(each) for each in report.signal.follow_ups[:MOST_FOLLOW_UPS]),
+        follow_ups=tuple(
+            msgspec.structs.replace(each, title=cut(each.title, 1000), context=cut(each.context, 8000))
+            for each in report.signal.follow_ups[:MOST_FOLLOW_UPS]
+        ),
     )
     dropped = len(report.signal.follow_ups) - len(signal.follow_ups)
     warnings = (f"{dropped} follow-ups more than {MOST_FOLLOW_UPS} were left out",) if dropped else ()
@@ -179,26 +183,8 @@ def _outcome(report: Report, seconds: float) -> Outcome:
     )
 
 
-def _fitting(found: FollowUp) -> FollowUp:
-    return FollowUp(cut(found.title, 1000), cut(found.context, 8000), found.suggested_size, found.suggested_risk)
-
-
-def _judged(job: Job, outcome: Outcome) -> Decision:
-    state = job.state
-    return decide(
-        state.workflow,
-        job.phase.name,
-        outcome.signal,
-        outcome.evidence,
-        strict=state.policy.verify == "strict",
-        used=state.used,
-        refutations=state.refutations,
-        vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
-    )
-
-
-def _written_down(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
-    """Our entry in the worklog, then a checkpoint that holds it. A workspace that is gone keeps its last one."""
+def _kept(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
+    """Write our entry in the worklog, then name a checkpoint that holds it. A place that is gone keeps its last one."""
     place, phase = job.place, job.phase.name
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
     try:

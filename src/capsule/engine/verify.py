@@ -1,4 +1,4 @@
-"""Looks for itself: gathers the observations that a claim of success is held against.
+"""Verify a claim of success: gather the observations that it is held against.
 
 Each check is a row of `CHECKS`: a small function that sets one claim beside what is to be seen, and says whether it
 stands. Cheap checks (which files differ) come before dear ones (running the tests): where a cheap one refutes the
@@ -53,7 +53,7 @@ class Verification:
     seen: dict[str, Observation] = field(default_factory=dict)
 
     def observe(self, tree: str) -> Observation:
-        """The test command on a tree: from the journal where it is known, else by running it."""
+        """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
         policy = self.state.policy
         key = observation_key(self.place.trees.essence(tree), policy.test)
         known = self.seen.get(key) or self.state.observations.get(key)
@@ -68,7 +68,7 @@ class Verification:
         return observation
 
     def since(self) -> str:
-        """What the last review let pass; where there was none, the base."""
+        """Return the tree that the last review let pass; where there was none, the base."""
         approved = baseline(self.state, self.phase.name)
         return self.place.delivered(approved) if approved else self.state.base
 
@@ -77,7 +77,7 @@ class Verification:
 
 
 def verify(claim: Verification) -> tuple[Evidence, ...]:
-    """Every check the phase names, and those nobody need name, cheap ones first; none where nothing is claimed."""
+    """Make the checks that the phase names and those that always apply, cheap ones first; none without a claim."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
     found: tuple[Evidence, ...] = ()
@@ -87,18 +87,11 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
             break
         try:
             piece = CHECKS[check](claim)
-        except NeedsPerson as fault:
-            piece = _hopeless(check, fault)
+        except NeedsPerson as fault:  # nothing was run, and no agent can change that: it is parked at once
+            said, words = "the tests can be run", f"{fault.message} {fault.hint}".strip()
+            piece = Evidence(check, said, fault.message, EvidenceStatus.REFUTED, words, patience=0, instead=words)
         found += (piece,) if piece else ()
     return found
-
-
-def _hopeless(check: str, fault: NeedsPerson) -> Evidence:
-    """Nothing was run, and no agent can change that: parked at once."""
-    words = f"{fault.message} {fault.hint}".strip()
-    return Evidence(
-        check, "the tests can be run", fault.message, EvidenceStatus.REFUTED, words, patience=0, instead=words
-    )
 
 
 def observation_key(tree: str, command: str) -> str:
@@ -150,7 +143,7 @@ def _run_tests_once(claim: Verification, tree: str) -> Observation:
 
 
 def _require_dependencies(claim: Verification, tree: str) -> None:
-    """Tests of a tree that asks for other dependencies say nothing with those that the checkout has installed."""
+    """Require that what the tree depends on is installed: with other dependencies its tests say nothing."""
     manifest, command = claim.place.missing_setup(tree)
     if manifest:
         cause = f"{manifest} asks for other dependencies than are installed in your checkout."
@@ -159,7 +152,7 @@ def _require_dependencies(claim: Verification, tree: str) -> None:
 
 
 def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callable[..., Ran]) -> None:
-    """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
+    """Require that tests load the tree's own code: with the checkout's they would be green whatever the tree holds."""
     state, services = claim.state, claim.services
 
     def ask(command: str) -> str:
@@ -203,7 +196,7 @@ def _paths(changes: Sequence[Change]) -> str:
 
 
 def _tests(claim: Verification, changes: Sequence[Change], since: str) -> list[Change]:
-    """Test files, and files of other purposes whose words to the test runner differ."""
+    """List test files, and files of other purposes whose words to the test runner differ."""
     globs = claim.state.policy.test_globs
     return [c for c in changes if is_test(c.path, globs) or _bends_the_runner(claim, c.path, since)]
 
@@ -259,7 +252,7 @@ def _changed(claim: Verification) -> Evidence:
 
 
 def _seems_done(piece: Evidence) -> Evidence:
-    """Nothing to write a failing test for, twice: there is no point in asking a third time."""
+    """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
     return msgspec.structs.replace(piece, patience=1, instead="seems already done")
 
 
@@ -305,7 +298,7 @@ _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 
 def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
-    """Where tests live inside source files, which files were touched says little: a warning, not a refutation."""
+    """Make it a warning where tests live in source files: which files were touched says little then."""
     policy = claim.state.policy
     why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
     if piece.standing is EvidenceStatus.REFUTED and why:
@@ -398,7 +391,7 @@ def _idea(claim: Verification) -> Evidence | None:
 
 
 def _last_commit(claim: Verification) -> str:
-    """Where the branch stood when the phase began: what an agent commits meanwhile is its work like all the rest."""
+    """Return where the branch was when the phase began: what an agent commits meanwhile is its work too."""
     known = claim.state.checkpoint
     return known.head if known else claim.state.base
 

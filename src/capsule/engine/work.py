@@ -1,87 +1,174 @@
-"""The two doers that work in the workspace: an agent with a prompt, and a command that is a gate."""
+"""Do the phases that work in the place: with an agent and its prompt, or with a command that is a gate.
+
+An agent starts from a named state, and starts again while its provider turns it away. That is not a verdict and costs
+no retry: rate limits, overload and lost connections pass. What does not pass by itself (no key, no credit, no program)
+stops the run, with the cause named and the item where it was.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 from msgspec.structs import replace
 
-from capsule.adapters import Ran
-from capsule.core.briefing import Transcript
-from capsule.core.errors import CapsuleError, Interrupted, NoResult
-from capsule.core.failure import Kind
+from capsule.adapters import Agent
+from capsule.core.briefing import Briefing, Transcript
+from capsule.core.budget import Allowance, duration, least
+from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
+from capsule.core.event import Salvaged, Spent, Waiting
+from capsule.core.evidence import Checkpoint
+from capsule.core.failure import Failure, Kind, Reaction, pause
 from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_result, read_signal
+from capsule.core.stamps import clock_time
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
-from capsule.core.text import one_line
-from capsule.engine.agent_run import run_with_backoff, start_from_checkpoint
-from capsule.engine.brief import answers_by_file, exported, timeout_of
-from capsule.engine.job import Job, Report, parked, passed, sent_back
-from capsule.engine.verify import TAIL, TRIES, Verification, no_result_of, verify
+from capsule.core.text import one_line, sentence
+from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
+from capsule.engine.funds import funds, require_funds
+from capsule.engine.job import Job, Report, passed, sandbox, sent_back, standing
+from capsule.engine.verify import TAIL, TRIES, no_result_of
 
 _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
     "idle": "Agent was silent for too long and was ended after {seconds:.0f} s",
 }
 _STDERR_SHOWN = 2000
+_UNLIMITED = Allowance()
+_LEAST_USD = 0.0001
+"""Less than this no CLI can be told."""
+
+
+@dataclass(frozen=True)
+class AgentRun:
+    """What an agent was told and what it answered; `before` is the tree it started from."""
+
+    briefing: Briefing
+    transcript: Transcript
+    before: str
 
 
 def run_agent(job: Job) -> Report:
-    """A fresh agent, from a named state; then what it says, beside what is to be seen."""
+    """Run a fresh agent from a named state, and read what it claims."""
     name, model = agent_for(job.state, job.phase)
     agent = job.services.agent(name, model)
-    agent_run = run_with_backoff(job, agent, model)
-    transcript, before = agent_run.transcript, agent_run.before
-    signal = _signal(job, transcript)
-    tree = job.place.tree()
-    try:
-        evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
-    except NoResult as none:  # caught here, so that what the agent used is recorded
-        signal, evidence = parked(none.message), ()
+    ran = run_with_backoff(job, agent, model)
+    signal = _signal(job, ran.transcript)
     return Report(
         signal,
-        evidence,
-        files=tuple(change.path for change in job.place.trees.changes(before, tree)),
+        ran.before,
         agent=agent.name,
-        log=agent_run.briefing.log,
-        usage=transcript.usage,
-        failure=transcript.failure,
-        warnings=_warnings(job, transcript, signal),
+        log=ran.briefing.log,
+        usage=ran.transcript.usage,
+        failure=ran.transcript.failure,
+        warnings=_warnings(job, ran.transcript, signal),
     )
 
 
 def run_command(job: Job) -> Report:
-    """A gate: exit 0 is PASS, anything else is NEEDS_WORK with the end of its output; killed, it is run once more."""
+    """Run a gate: exit 0 is PASS, anything else NEEDS_WORK with the end of its output; killed, it is run once more."""
+    command, cwd = job.phase.run, job.place.path
+    log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
     for _ in range(TRIES):
         before = start_from_checkpoint(job)
-        ran = _run_gate(job)
+        env = exported(job, cwd)
+        with sandbox(job.place) as paths:
+            ran = job.services.shell.run(command, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=paths)
+        if ran.why == "stopped":
+            raise Interrupted(f"Stopped during {job.phase.name}.")
+        if ran.why == "not-started":
+            cause = f"{job.phase.name} could not be started: {one_line(ran.tail)}."
+            raise CapsuleError(cause, "Mend that, then run again.")
         killed = killed_by(ran.exit_code, ran.tail) if ran.why == "exited" else ""
         if not killed:
             break
     else:
-        raise no_result_of(job.phase.run, killed, str(ran.log), job.state)
-    log = ran.log
+        raise no_result_of(command, killed, str(log), job.state)
+    how = f"`{command}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{command}`: {ran.why}"
     ok = ran.why == "exited" and ran.exit_code == 0
-    how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
-    signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
-    tree = job.place.tree()
-    evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
-    files = tuple(change.path for change in job.place.trees.changes(before, tree))
-    return Report(signal, evidence, files=files, log=str(log))
+    return Report(passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}"), before, log=str(log))
 
 
-def _run_gate(job: Job) -> Ran:
-    log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
-    cwd = job.place.path
-    env, sandbox_paths = exported(job, cwd), job.place.open_sandbox()
-    ran = job.services.shell.run(job.phase.run, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths)
-    job.place.guard.restore()  # as after an agent
-    job.place.import_commits()
-    if ran.why == "stopped":
-        raise Interrupted(f"Stopped during {job.phase.name}.")
-    if ran.why == "not-started":
-        raise CapsuleError(
-            f"{job.phase.name} could not be started: {one_line(ran.tail)}.", "Mend that, then run again."
+def start_from_checkpoint(job: Job) -> str:
+    """Make the place equal to the last recorded state; return the tree it then holds."""
+    checkpoint = job.state.checkpoint or first_checkpoint(job)
+    salvage = job.place.restore(checkpoint)
+    if salvage:
+        why = f"left behind by an interrupted {job.phase.name}"
+        job.note(Salvaged(at=job.services.clock.now(), ref=salvage, why=why))
+    return job.place.delivered(checkpoint)
+
+
+def first_checkpoint(job: Job) -> Checkpoint:
+    """Make the place where a workflow begins with an agent, and no phase has made it yet."""
+    job.place.prepare(job.state.base)
+    return job.place.base_checkpoint(job.state.base)
+
+
+def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
+    """Run the agent as often as it takes until there is something to judge."""
+    tries, waited = 0, 0.0
+    while True:
+        ran = _run_once(job, agent, model)
+        transcript, failure = ran.transcript, ran.transcript.failure
+        judged = transcript.why != "stopped" and (failure is None or failure.reaction is Reaction.JUDGE)
+        if judged and not _stopped_by_its_budget(ran):
+            return ran
+        if transcript.usage:
+            spent = Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage)
+            job.note(spent)
+        require_funds(standing(job.services, job.mission), job.phase.name, job.services)
+        if judged:
+            return ran
+        if transcript.why == "stopped" or failure is None:
+            raise _interrupted(job, f"Stopped during {job.phase.name}; nothing is lost.")
+        if failure.reaction is Reaction.STOP:
+            raise AgentUnavailable(failure.reason, failure.hint)
+        waited += transcript.seconds  # a try that came to nothing is time lost as well
+        waited += _wait(job, failure, pause(tries, failure.resets_in, job.services.clock.chance()), waited)
+        tries += 1
+
+
+def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
+    before = start_from_checkpoint(job)
+    write_down = job.services.scribe(job.place, before)
+    briefing = brief(job, model)
+    rest = funds(job.state, job.phase.name, job.services)
+    if rest != _UNLIMITED:
+        most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
+        briefing = replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)
+    with sandbox(job.place) as paths:
+        answer = (str(Path(briefing.result_path).parent),) if briefing.result_path else ()
+        briefing = replace(briefing, sandbox_paths=replace(paths, writable=(*paths.writable, *answer)))
+        job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
+        transcript = agent.run(briefing)
+    write_down(briefing, transcript)
+    return AgentRun(briefing, transcript, before)
+
+
+def _stopped_by_its_budget(ran: AgentRun) -> bool:
+    """Tell whether it held itself to what we said it may cost: no fault of its own, and nothing to judge."""
+    most, usage, failure = ran.briefing.most_usd, ran.transcript.usage, ran.transcript.failure
+    interrupted = failure is not None and failure.kind is Kind.CUT_SHORT
+    return interrupted and most is not None and usage is not None and (usage.usd or 0.0) >= most
+
+
+def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
+    if waited + seconds > job.services.limits.wait_seconds:
+        at = clock_time(job.services.clock.now(), seconds)
+        so_far = f", and it has waited {duration(waited)} already" if waited else ""
+        raise ProviderLimit(
+            f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
+            f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
         )
-    return ran
+    job.note(Waiting(at=job.services.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
+    if not job.services.clock.wait(seconds):
+        raise _interrupted(job, f"Stopped while {job.phase.name} was waiting for its provider; nothing is lost.")
+    return seconds
+
+
+def _interrupted(job: Job, message: str) -> Interrupted:
+    return Interrupted(message, f"Go on with `capsule run {job.state.parent or job.mission}`.")
 
 
 def _signal(job: Job, transcript: Transcript) -> Signal:
@@ -102,7 +189,7 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
 
 
 def _why_nothing(fault: str, written: bytes | str | None, transcript: Transcript) -> str:
-    """What is wrong with the answer, how the agent ended, and the last it had to say about it."""
+    """Say what is wrong with the answer, how the agent ended, and the last of its stderr."""
     fault = f"{transcript.failure.reason} ({fault})" if transcript.failure else fault
     about = f"{fault}: the result file is {written}" if isinstance(written, str) else fault
     ended = f"; the agent exited with {transcript.exit_code}" if transcript.exit_code else ""
@@ -111,7 +198,7 @@ def _why_nothing(fault: str, written: bytes | str | None, transcript: Transcript
 
 
 def signal_of(transcript: Transcript) -> Signal:
-    """What the agent claims. How it ended can only make that worse, never better."""
+    """Read what the agent claims. How it ended can only make that worse, never better."""
     if transcript.why in _ENDINGS:
         return error_signal(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
     signal = read_signal(transcript.text)
@@ -124,7 +211,7 @@ def signal_of(transcript: Transcript) -> Signal:
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
-    found = list(job.place.notices())
+    found = []
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
     if transcript.detail:

@@ -1,4 +1,4 @@
-"""Looks at all missions again and again, and reads only: what every screen polls.
+"""Poll all missions for screens, reading only.
 
 A stream grows only while somebody holds its claim, and every claim raises its epoch. So a stream that nobody holds, and
 whose epoch is the one that was seen last, has nothing new, and is not asked. A look costs what has happened since the

@@ -1,15 +1,106 @@
 """Where work comes from: one file per tracker, each a class that keeps the promises of `capsule.adapters.Tracker`.
 
-A provider's quirks end here: what leaves this folder is an `Item` with a checked id and a status of ours. Below stand
-the refusals that all trackers word alike.
+A provider's quirks end here: what leaves this folder is an `Item` with a checked id and a status of ours. `BaseTracker`
+does all that a tracker can do on top of a few methods, and below it are the refusals that all trackers word alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from capsule.core.errors import Refused, UnknownItem
+from capsule.core.item import Item, Lineage, NewItem, Status, below, check_id, lineage_of
 from capsule.core.text import nearest
+
+
+class BaseTracker(ABC):
+    """Write the first five methods, and override of the others what your provider does better."""
+
+    name: str
+    keeps_phases = False
+
+    @abstractmethod
+    def all_items(self) -> Mapping[str, Item]:
+        """Read every item by its id, closed ones included, in the tracker's own order."""
+
+    @abstractmethod
+    def set_status(self, item_id: str, status: Status, reason: str = "") -> None:
+        """Write down a status that the item does not have yet; `reason` says why it is closed."""
+
+    @abstractmethod
+    def create(self, new: NewItem) -> str:
+        """Add an item and return its id; or return the id of the one that has its reference already."""
+
+    def comment(self, item_id: str, text: str) -> None:  # noqa: ARG002
+        """Keep a remark for the people who read the item; by default there is no place for it."""
+        self.item(item_id)
+
+    def own_files(self) -> Sequence[str]:
+        """Name the paths in the project that are the tracker's."""
+        return ()
+
+    def writing(self) -> AbstractContextManager[object]:
+        """Hold whatever keeps two processes from changing items at once."""
+        return nullcontext()
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        return ()
+
+    def items(self) -> Sequence[Item]:
+        return [item for item in self.all_items().values() if item.status is not Status.DONE]
+
+    def everything(self) -> Sequence[Item]:
+        return self.items()
+
+    def item(self, item_id: str) -> Item:
+        items = self.all_items()
+        if check_id(item_id) in items:
+            return items[item_id]
+        raise unknown(item_id, items)
+
+    def knows(self, item_id: str) -> bool:
+        return item_id in self.all_items()
+
+    def lineage(self, item: Item) -> Lineage:
+        return lineage_of(item, self.all_items())
+
+    def under(self, item_id: str) -> Sequence[Item]:
+        return below(self.item(item_id).id if item_id else "", self.all_items())
+
+    def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002
+        return [item]
+
+    def claim(self, item_id: str) -> None:
+        with self.writing():
+            status = self.item(item_id).status
+            if status is Status.DONE:
+                raise already_closed(item_id)
+            if status is not Status.IN_PROGRESS:
+                self.set_status(item_id, Status.IN_PROGRESS)
+
+    def release(self, item_id: str) -> None:
+        with self.writing():
+            if self.item(item_id).status is Status.IN_PROGRESS:
+                self.set_status(item_id, Status.READY)
+
+    def reopen(self, item_id: str) -> None:
+        with self.writing():
+            if self.item(item_id).status is Status.BLOCKED:
+                self.set_status(item_id, Status.READY)
+
+    def close(self, item_id: str, reason: str) -> None:
+        with self.writing():
+            if self.item(item_id).status is not Status.DONE:
+                self.set_status(item_id, Status.DONE, reason)
+
+    def add(self, new: NewItem) -> str:
+        with self.writing():
+            for other in filter(None, (new.parent, *new.dependencies)):
+                self.item(other)
+            return self.create(new)
 
 
 def unknown(item_id: str, known: Iterable[str]) -> UnknownItem:

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
-from capsule.core.item import Item, Lineage, NewItem, Status, check_id, check_move
+from capsule.core.item import Item, NewItem, Status, check_id, check_move
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
-from capsule.trackers import already_closed, unknown
+from capsule.trackers import BaseTracker, already_closed, unknown
 from capsule.trackers._backlog_page import LARGEST, number_of
 from capsule.trackers._backlog_read import Backlog, read_backlog
 
@@ -54,7 +54,7 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class BacklogTracker:
+class BacklogTracker(BaseTracker):
     name = "backlog"
     keeps_phases = True
 
@@ -87,12 +87,12 @@ class BacklogTracker:
         """The highest number that was ever given."""
         return self._backlog().last_id
 
-    def items(self) -> Sequence[Item]:
-        return [item for item in self.everything() if item.status is not Status.DONE]
+    def all_items(self) -> Mapping[str, Item]:
+        return self._backlog().items
 
     def everything(self) -> Sequence[Item]:
-        """Every item in the file: one that is done stays in it until it is archived."""
-        return list(self._backlog().items.values())
+        """Return every item in the file: one that is done stays in it until it is archived."""
+        return list(self.all_items().values())
 
     def item(self, item_id: str) -> Item:
         backlog = self._backlog()
@@ -101,9 +101,6 @@ class BacklogTracker:
         if self._was_archived(item_id):
             raise UnknownItem(f"{item_id} was archived.", f"{WORKLOG}/ and `git log` say what came of it.")
         raise unknown(item_id, backlog.items)
-
-    def lineage(self, item: Item) -> Lineage:  # noqa: ARG002 - a backlog is flat
-        return Lineage()
 
     def claim(self, item_id: str) -> None:
         with held(self._lock, LOCK_WAIT):
@@ -114,12 +111,12 @@ class BacklogTracker:
                 raise Refused(f"{item_id} is blocked.", f"`capsule unblock {item_id}` lets it go on.")
             if item.status is not Status.IN_PROGRESS:
                 check_move(item, Status.IN_PROGRESS)
-                self._move(item_id, Status.IN_PROGRESS)
+                self.set_status(item_id, Status.IN_PROGRESS)
 
     def release(self, item_id: str) -> None:
         with held(self._lock, LOCK_WAIT):
             if not self._is_closed(item_id) and self.item(item_id).status is Status.IN_PROGRESS:
-                self._move(item_id, Status.READY)
+                self.set_status(item_id, Status.READY)
 
     def reopen(self, item_id: str) -> None:
         raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule unblock {item_id}")
@@ -132,20 +129,11 @@ class BacklogTracker:
     def knows(self, item_id: str) -> bool:
         return item_id in self._backlog().items or self._was_archived(item_id)
 
-    def under(self, item_id: str) -> Sequence[Item]:
-        if not item_id:
-            return self.everything()
-        self.item(item_id)
-        return []  # a backlog is flat
-
-    def add(self, new: NewItem) -> str:
+    def create(self, new: NewItem) -> str:
         raise Refused(f"{new.title!a}: a backlog is added to by what is committed.", f'capsule add "{new.title}"')
 
     def comment(self, item_id: str, text: str) -> None:
         """There is no place for it: whatever is to be remembered is in the worklog."""
-
-    def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - an item is done in one piece
-        return [item]
 
     def own_files(self) -> Sequence[str]:
         return [FILE, WORKLOG]
@@ -230,7 +218,7 @@ class BacklogTracker:
             self._data = data
         return self._known
 
-    def _move(self, item_id: str, status: Status) -> None:
+    def set_status(self, item_id: str, status: Status, reason: str = "") -> None:  # noqa: ARG002
         self._apply([Assign(item_id, {"status": status.value, "updated": self._now()})])
 
     def _apply(self, assignments: Sequence[Assignment]) -> None:

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import msgspec
 
-from capsule.core.campaign import ancestors, below, is_container
+from capsule.core.campaign import ancestors, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
-from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
+from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, below, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
 from capsule.trackers import already_closed, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, Patience

@@ -14,18 +14,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from capsule.core.campaign import below
 from capsule.core.errors import CapsuleError, TrackerError
-from capsule.core.item import Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
+from capsule.core.item import Item, NewItem, Status, check_id, with_holders
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
-from capsule.trackers import already_closed, unknown
+from capsule.trackers import BaseTracker
 from capsule.trackers._beads import FOLDER, USUAL_NAMES, cleaned, file_in, is_work, item_of, our_name
 from capsule.trackers._beads_rows import child_id, new_comment, new_row, short_id, splice, with_element, with_line
 
@@ -68,9 +68,11 @@ class _Table:
     """Every id in the file, of rows that are no beads any more too."""
 
 
-class BeadsFileTracker:
+_WORDS = {Status.IN_PROGRESS: "in_progress", Status.READY: "open", Status.DONE: "closed"}
+
+
+class BeadsFileTracker(BaseTracker):
     name = "beads-file"
-    keeps_phases = False
 
     def __init__(
         self, path: Path, *, lock: Path | None = None, now: Callable[[], str] = _now, us: Callable[[], str] = str
@@ -86,75 +88,35 @@ class BeadsFileTracker:
         """What was left out when the file was read last."""
         return self._known.warnings
 
-    def items(self) -> Sequence[Item]:
-        return [item for item in self._table().items.values() if item.status is not Status.DONE]
+    def writing(self) -> AbstractContextManager[object]:
+        return held(self._lock, LOCK_WAIT)
 
-    def everything(self) -> Sequence[Item]:
-        return self.items()
+    def all_items(self) -> Mapping[str, Item]:
+        return self._table().items
 
-    def item(self, item_id: str) -> Item:
-        items = self._table().items
-        if check_id(item_id) in items:
-            return items[item_id]
-        raise unknown(item_id, items)
+    def set_status(self, item_id: str, status: Status, reason: str = "") -> None:
+        closed = {"closed_at": self._now(), "close_reason": reason} if status is Status.DONE else {}
+        fields = {"status": _WORDS[status], **closed, "updated_at": self._now()}
+        self._edit(item_id, lambda line: splice(line, fields))
 
-    def lineage(self, item: Item) -> Lineage:
-        return lineage_of(item, self._table().items)
-
-    def claim(self, item_id: str) -> None:
-        with held(self._lock, LOCK_WAIT):
-            status = self.item(item_id).status
-            if status is Status.DONE:
-                raise already_closed(item_id)
-            if status is not Status.IN_PROGRESS:
-                self._change(item_id, status="in_progress")
-
-    def release(self, item_id: str) -> None:
-        with held(self._lock, LOCK_WAIT):
-            if self.item(item_id).status is Status.IN_PROGRESS:
-                self._change(item_id, status="open")
-
-    def reopen(self, item_id: str) -> None:
-        with held(self._lock, LOCK_WAIT):
-            if self.item(item_id).status is Status.BLOCKED:
-                self._change(item_id, status="open")
-
-    def close(self, item_id: str, reason: str) -> None:
-        with held(self._lock, LOCK_WAIT):
-            if self.item(item_id).status is not Status.DONE:
-                self._change(item_id, status="closed", closed_at=self._now(), close_reason=reason)
-
-    def knows(self, item_id: str) -> bool:
-        return item_id in self._table().items
-
-    def under(self, item_id: str) -> Sequence[Item]:
-        return below(self.item(item_id).id if item_id else "", self._table().items)
-
-    def add(self, new: NewItem) -> str:
-        with held(self._lock, LOCK_WAIT):
-            table = self._table()
-            beads = [row.bead for row in table.rows.values()]
-            known = [bead["id"] for bead in beads if new.reference and bead.get("external_ref") == new.reference]
-            if known:
-                return str(known[0])
-            for other in (new.parent, *new.dependencies):
-                if other and other not in table.items:
-                    raise unknown(other, table.items)
-            name = self._unused_id(new, table)
-            row = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
-            self._write(with_line(table.data, row))
-            return name
+    def create(self, new: NewItem) -> str:
+        table = self._table()
+        beads = [row.bead for row in table.rows.values()]
+        known = [bead["id"] for bead in beads if new.reference and bead.get("external_ref") == new.reference]
+        if known:
+            return str(known[0])
+        name = self._unused_id(new, table)
+        row = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
+        self._write(with_line(table.data, row))
+        return name
 
     def comment(self, item_id: str, text: str) -> None:
-        with held(self._lock, LOCK_WAIT):
+        with self.writing():
             table, bead_id = self._table(), self.item(item_id).id
             if words := cleaned(text).strip():
                 beads = [row.bead for row in table.rows.values()]
                 remark = new_comment(bead_id, words, self._now(), beads)
                 self._edit(bead_id, lambda line: with_element(line, "comments", remark))
-
-    def parts(self, item: Item, phase: str) -> Sequence[Item]:  # noqa: ARG002 - a bead is done in one piece
-        return [item]
 
     def own_files(self) -> Sequence[str]:
         return [FOLDER]
@@ -175,9 +137,6 @@ class BeadsFileTracker:
         if new.parent:
             return child_id(new.parent, table.taken)
         return short_id(table.items, table.taken, self._path.parent.parent.name, f"{new.title}\n{self._now()}")
-
-    def _change(self, item_id: str, **fields: str) -> None:
-        self._edit(item_id, lambda line: splice(line, {**fields, "updated_at": self._now()}))
 
     def _edit(self, item_id: str, changed: Callable[[str], str]) -> None:
         table = self._known

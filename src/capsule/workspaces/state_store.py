@@ -27,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from capsule.adapters import StateCommit, StateWritten
+from capsule.adapters import Draft, StateCommit, StateStore, StateWritten
 from capsule.core.assignment import Assignment, Exists
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
 from capsule.core.evidence import Checkpoint
@@ -101,8 +101,10 @@ class _Pending(msgspec.Struct, frozen=True):
     """The branch that was checked out then; '' in notes of earlier versions."""
 
 
-class GitStateStore:
-    """The StateStore of files in a git checkout."""
+class GitStateStore(StateStore):
+    """Keeps the state of a tracker whose files lie in a git checkout: one commit for each step."""
+
+    authoritative = True
 
     def __init__(
         self,
@@ -113,8 +115,10 @@ class GitStateStore:
         now: Callable[[], str],
         *,
         home: str | None = None,
+        item: Callable[[str], Item] | None = None,
     ) -> None:
-        """`home`: the branch whose files lie in the checkout, where that is not the one that is checked out now."""
+        """`home`: the branch whose files lie in the checkout, where that is not the one that is checked out now.
+        `item` reads one from the tracker."""
         self._git = git
         self._rewrite = rewrite
         self._own = tuple(own_files)
@@ -123,6 +127,7 @@ class GitStateStore:
         self._note = git.capsule_dir / "books.json"
         self._items = self._own[0]
         self._understand = understand
+        self._item = item
         self._home = git.checked_out() if home is None else home
         """Where the user has switched away from it since, the files on disk are not touched."""
 
@@ -144,6 +149,15 @@ class GitStateStore:
         for folder in folders:
             if folder.is_dir() and not folder.is_symlink():
                 sweep_temps(folder)
+
+    def current(self, item: Item) -> Item:
+        return self._item(item.id) if self._item else item
+
+    def updates(self, assignments: Sequence[Assignment], message: str) -> tuple[tuple[Assignment, ...], str]:
+        return tuple(assignments), message if assignments else ""
+
+    def draft(self, assignments: Sequence[Assignment]) -> Draft:
+        return partial(self.drafted, assignments)
 
     def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
         return self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
