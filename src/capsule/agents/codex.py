@@ -23,8 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin
+from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
 from capsule.agents._stream import (
     Event,
@@ -101,7 +101,7 @@ class CodexAgent(StreamAgent):
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         thread = next((event for event in events.head if event.get("type") == "thread.started"), None)
         if thread is None:
-            false_start = _words.false_start("codex", stderr, ended, _HINTS)
+            false_start = startup_failure("codex", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
         usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
         return StreamResult(_last_message(events), _failure(events), usage)
@@ -160,10 +160,10 @@ def _failure(events: Events) -> Failure | None:
     failed = events.last("turn.failed")
     if failed is not None:
         error = failed.get("error")
-        return _words.failure("codex", word(error) or word(table(error).get("message")), _HINTS)
+        return classify("codex", word(error) or word(table(error).get("message")), _HINTS)
     last = next(events.backwards(), {})
     said = word(last.get("message"))
-    return _words.failure("codex", said, _HINTS) if last.get("type") == "error" and _WAITING in said else None
+    return classify("codex", said, _HINTS) if last.get("type") == "error" and _WAITING in said else None
 
 
 def _usage(completed: Event, session: str) -> Usage:

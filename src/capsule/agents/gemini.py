@@ -23,8 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin, exit_code
+from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
 from capsule.agents._stream import (
     Event,
@@ -115,7 +115,7 @@ class GeminiAgent(StreamAgent):
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         result = events.last("result")
         if result is None and not self.prints_events(events):
-            false_start = _words.false_start("gemini", stderr, ended, _HINTS)
+            false_start = startup_failure("gemini", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
         return StreamResult(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
 
@@ -189,7 +189,7 @@ def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
     if "empty response" in said:
         return Failure(Kind.SILENT, "gemini: the model gave an empty answer.")
     found = _API_ERROR.search(said)
-    return _words.failure("gemini", _message(found[1]) if found else said, _HINTS, status=_status(ended))
+    return classify("gemini", _message(found[1]) if found else said, _HINTS, status=_status(ended))
 
 
 def _status(ended: Ended) -> int | None:

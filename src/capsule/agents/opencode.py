@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from capsule.agents import _words
 from capsule.agents._cli import Connection, Invocation, not_started
+from capsule.agents._provider_errors import classify
 from capsule.agents._stream import (
     Event,
     Events,
@@ -160,11 +160,11 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
         return _by_error(last, logged)
     kind, said = _ENDINGS.get(word(_part(last).get("reason")), (None, ""))
     if kind:
-        return _words.failure("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
+        return classify("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
     if ended.why in ("timeout", "idle") and logged:
         return _still_trying(logged)
     if ended.why == "exited" and ended.exit_code and logged:
-        return _words.failure("opencode", logged, _HINTS)
+        return classify("opencode", logged, _HINTS)
     return _rejected(events)
 
 
@@ -172,13 +172,13 @@ def _by_error(event: Event, logged: str) -> Failure:
     """Some errors say only that more stands in the log."""
     status = count(table(table(event.get("error")).get("data")).get("statusCode"))
     said = _said(event)
-    return _words.failure("opencode", f"{said} {logged}" if "server logs" in said else said, _HINTS, status=status)
+    return classify("opencode", f"{said} {logged}" if "server logs" in said else said, _HINTS, status=status)
 
 
 def _still_trying(logged: str) -> Failure | None:
     """It was ended while it tried again and again, which it does only with what its provider is to blame for."""
     status = _UNAVAILABLE if logged.startswith("AI_") else None
-    found = _words.failure("opencode", logged, _HINTS, status=status)
+    found = classify("opencode", logged, _HINTS, status=status)
     return None if found.kind is Kind.CRASH else found
 
 

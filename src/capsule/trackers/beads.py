@@ -28,8 +28,7 @@ from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
 from capsule.trackers import already_closed, unknown
-from capsule.trackers._bd import EVERYTHING, Bd, Patience
-from capsule.trackers._bd_answer import BdResult
+from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
 from capsule.trackers._beads import (
     FOLDER,
     FOUND_IN,

@@ -26,8 +26,22 @@ from capsule.core.item import Item, Lineage, NewItem, Status, check_id, lineage_
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import already_closed, unknown
-from capsule.trackers._beads import FOLDER, USUAL_NAMES, cleaned, file_in, is_work, item_of, our_name
-from capsule.trackers._beads_rows import child_id, new_comment, new_row, short_id, splice, with_element, with_line
+from capsule.trackers._beads import (
+    FOLDER,
+    USUAL_NAMES,
+    child_id,
+    cleaned,
+    file_in,
+    is_work,
+    item_of,
+    new_comment,
+    new_row,
+    our_name,
+    short_id,
+    splice,
+    with_element,
+    with_line,
+)
 
 LARGEST = 64 * 1024 * 1024
 LOCK_WAIT = 10.0

@@ -60,7 +60,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOMENT = re.compile(r"try again at (?:(\w{3} \d+)(?:st|nd|rd|th), (\d{4}) )?(\d+:\d\d [AP]M)", re.IGNORECASE)
 
 
-def failure(
+def classify(
     name: str, said: str, hints: Mapping[Kind, str], *, status: int | None = None, now: datetime | None = None
 ) -> Failure:
     """What an agent's words about its failure mean; `hints` are the ones that only the adapter can give."""
@@ -71,7 +71,7 @@ def failure(
     return Failure(kind, f"{name}: {in_short(said)}", hints.get(kind, _HINTS.get(kind, "")), waits)
 
 
-def false_start(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:
+def startup_failure(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:
     """Why a CLI that has printed no event did not even begin: the first line of stderr that says so.
 
     Anything may stand there, and what stands in the CLI's place may be a wrapper: only what must stop the run counts.
@@ -80,7 +80,7 @@ def false_start(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str])
         return None
     found = (line.strip() for line in stderr.splitlines() if kind_of(line) in _BEFORE_IT_BEGINS)
     line = next(found, "")
-    return failure(name, line, hints) if line else None
+    return classify(name, line, hints) if line else None
 
 
 def kind_of(said: str, status: int | None = None) -> Kind:
