@@ -1,4 +1,4 @@
-"""What an agent did to its worktree, said as acts of a script: files, and the commits it made.
+"""Describe what an agent did to its worktree as acts of a script: files, and the commits it made.
 
 Everything is read from git by id, through the helper that trusts nothing in the worktree: a tree from before, a tree
 from after, and the two commits that the branch stood at. Playing begins with the tree from before; each commit says
@@ -24,18 +24,23 @@ Side = tuple[str, str] | None
 
 
 def acts_between(git: Git, before: str, after: str, heads: tuple[str, str], clean: Clean) -> Acts:
-    """From one tree to the other, by way of the commits between the two heads; contents are cleaned of secrets."""
+    """Describe the way from one tree to the other through the commits between the two heads, without secrets."""
     played = _Played(git, before, clean)
-    taken_back, commits = _history(git, *heads)
-    acts: Acts = {"uncommit": taken_back} if taken_back else {}
-    if commits:
-        acts["commit"] = [played.commit(oid) for oid in commits]
+    old, new = heads
+    shared = git.merge_base(old, new) if old and new and old != new else ""
+    acts: Acts = {}
+    if shared:
+        if taken_back := int(git.content("rev-list", "--first-parent", "--count", f"{shared}..{old}").out):
+            acts["uncommit"] = taken_back
+        commits = git.content("rev-list", "--first-parent", "--reverse", f"{shared}..{new}").out.decode().split()
+        if commits:
+            acts["commit"] = [played.commit(oid) for oid in commits]
     acts |= played.become(_files(git, after))
     return acts | ({"left_out": played.left_out} if played.left_out else {})
 
 
 class _Played:
-    """The worktree as it is while the acts said so far are played."""
+    """Track the worktree while the acts said so far are played."""
 
     def __init__(self, git: Git, tree: str, clean: Clean) -> None:
         self._git, self._clean = git, clean
@@ -85,31 +90,12 @@ class _Played:
             return {"link": data.decode(errors="replace")}
         was = self._files.get(path)
         executable = {"executable": mode == _EXECUTABLE} if _EXECUTABLE in (mode, was[0] if was else "") else {}
-        return _as_content(data) if not executable else {**_as_table(data), **executable}
-
-
-def _as_content(data: bytes) -> str | Acts:
-    """A file as text where it is one."""
-    table = _as_table(data)
-    return str(table["text"]) if "text" in table else table
-
-
-def _as_table(data: bytes) -> Acts:
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(data).decode(), **executable}
+        return {"text": text, **executable} if executable else text
 
 
 def _files(git: Git, tree: str) -> dict[bytes, Side]:
     return {entry.path: (entry.mode, entry.oid) for entry in git.list_tree(tree, recursive=True)}
-
-
-def _history(git: Git, before: str, after: str) -> tuple[int, list[str]]:
-    """How many commits were taken back, and those that came instead, oldest first."""
-    shared = git.merge_base(before, after) if before and after else ""
-    if not shared or before == after:
-        return 0, []
-    taken_back = git.content("rev-list", "--first-parent", "--count", f"{shared}..{before}").out
-    made = git.content("rev-list", "--first-parent", "--reverse", f"{shared}..{after}").out
-    return int(taken_back), made.decode().split()

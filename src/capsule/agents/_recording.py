@@ -43,7 +43,7 @@ _ABOUT = """\
 
 
 class Start(NamedTuple):
-    """How things stood when the agent was let in."""
+    """State of the place when the agent was started."""
 
     tree: str
     head: str
@@ -51,7 +51,7 @@ class Start(NamedTuple):
 
 
 class Recorder:
-    """Stands by while agents work; `redact` takes secrets out of every text."""
+    """Record what agents are told and do; `redact` removes secrets from every text."""
 
     def __init__(
         self, file: Path, git: Git, redact: Callable[[str], str], *, base: str, start_over: bool = False
@@ -75,10 +75,11 @@ class Recorder:
             turned_away.append(ending)
             self._keep(briefing, {"turned_away": list(turned_away)})
             return
+        said, complaint = _cut(transcript.text), _cut(transcript.stderr)
         turn = {
             **({"turned_away": list(turned_away)} if turned_away else {}),
             "prompt": portable(briefing.prompt, briefing.cwd, str(self._git.root)),
-            **_words(transcript),
+            **{name: text for name, text in (("say", said), ("stderr", complaint)) if text},
             **self._changes(place, start),
             **_result(briefing.result_path),
             **ending,
@@ -88,12 +89,18 @@ class Recorder:
     def _changes(self, place: Workspace, start: Start) -> Acts:
         try:
             acts = acts_between(self._git, start.tree, place.tree(), (start.head, place.head()), self._clean)
-            return _with_worklog(acts, start.worklog, place.worklog())
+            # The worklog is not in the tree. Text added at its end also fits a worklog with other stamps.
+            after = place.worklog()
+            if after == start.worklog:
+                return acts
+            if after.startswith(start.worklog):
+                return {**acts, "append": {"worklog.md": after.removeprefix(start.worklog)}}
+            return {**acts, "write": {**acts.get("write", {}), "worklog.md": after}}
         except WorkspaceBroken as broken:
             return {"left_out": {"everything": broken.message}}
 
     def _clean(self, data: bytes) -> bytes:
-        """Secrets are as secret in a file that is no text."""
+        """Remove secrets from the content of a file, binary or not."""
         return self._redact(data.decode("latin-1")).encode("latin-1", errors="replace")
 
     def _keep(self, briefing: Briefing, turn: Acts) -> None:
@@ -112,7 +119,7 @@ class Recorder:
 
 
 def opened(file: Path) -> dict[str, Any] | None:
-    """The recording to go on with; None where there is none yet. Nothing else is ever overwritten."""
+    """Return the recording to continue, or None where there is none yet; refuse any other file."""
     try:
         data = read_regular(file, LARGEST_FILE)
     except FileNotFoundError:
@@ -134,7 +141,7 @@ def opened(file: Path) -> dict[str, Any] | None:
 
 
 def as_script(script: dict[str, Any]) -> str:
-    """YAML that reads back as the same; where some strange text does not, JSON, which is YAML too."""
+    """Return YAML that reads back as the same, or JSON (which is YAML too) where some text would not."""
     text = _ABOUT + format_yaml(script) + "\n"
     try:
         same = parse_yaml(text) == script
@@ -143,21 +150,15 @@ def as_script(script: dict[str, Any]) -> str:
     return text if same else _ABOUT + json.dumps(script, indent=1) + "\n"
 
 
-def _words(transcript: Transcript) -> Acts:
-    """What it said, and what it complained of."""
-    said, complaint = _cut(transcript.text), _cut(transcript.stderr)
-    return {name: text for name, text in (("say", said), ("stderr", complaint)) if text}
-
-
 def _cut(data: bytes) -> str:
-    """The end of it, where a signal stands."""
+    """Return the end of a text, which is where a signal stands."""
     left_out = len(data) - _LONGEST_ANSWER
     note = f"[the first {left_out} bytes were not recorded]\n" if left_out > 0 else ""
     return note + data[-_LONGEST_ANSWER:].decode(errors="replace")
 
 
 def _ending(transcript: Transcript) -> Acts:
-    """How it ended, as far as that is worth a word."""
+    """Describe how the agent ended, leaving out what is usual."""
     ending: Acts = {"exit": transcript.exit_code} if transcript.exit_code else {}
     if transcript.why != "exited":
         ending["ended"] = transcript.why
@@ -177,15 +178,6 @@ def _result(path: str) -> Acts:
         return {}
 
 
-def _with_worklog(acts: Acts, before: str, after: str) -> Acts:
-    """The worklog is no part of the tree. What is added at its end fits one with other stamps, too."""
-    if after == before:
-        return acts
-    if after.startswith(before):
-        return {**acts, "append": {"worklog.md": after.removeprefix(before)}}
-    return {**acts, "write": {**acts.get("write", {}), "worklog.md": after}}
-
-
 def _each_text(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
@@ -195,7 +187,7 @@ def _each_text(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def about(file: Path) -> dict[str, Any]:
-    """What a recording says about itself, for whoever is to replay it."""
+    """Return what a recording says about itself."""
     script = opened(file)
     if script is None:
         raise CapsuleError(f"{file} holds no recording.", "Make one: capsule run ID --record FILE")

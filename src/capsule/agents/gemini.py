@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from capsule.agents._cli import Connection, Invocation, by_argument_or_stdin, exit_code
+from capsule.agents._cli import Invocation, by_argument_or_stdin, exit_code
 from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
 from capsule.agents._stream import (
@@ -88,7 +88,7 @@ class GeminiAgent(StreamAgent):
 
     @contextmanager
     def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """A home of its own, unless the settings name one; the user's login, settings and keys are taken along."""
+        """Give it a home of its own, unless the settings name one, with the user's login, settings and keys."""
         if "GEMINI_CLI_HOME" in self.connection.env:
             yield {}
             return
@@ -101,7 +101,7 @@ class GeminiAgent(StreamAgent):
             yield {"GEMINI_CLI_HOME": str(ours), **keys}
 
     def _settings(self, path: Path, *, has_key: bool) -> dict[str, Any]:
-        """The user's, with few retries, no updates, and nothing of the repository's unless it is trusted."""
+        """Return the user's settings with few retries, no updates, and nothing of an untrusted repository."""
         settings = _loaded(path)
         if has_key:  # with another address for the API it would look for a gateway's login
             _section(_section(settings, "security"), "auth").setdefault("selectedType", "gemini-api-key")
@@ -117,10 +117,23 @@ class GeminiAgent(StreamAgent):
         if result is None and not self.prints_events(events):
             false_start = startup_failure("gemini", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
-        return StreamResult(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
+        # It counts from zero: a run that never reached a model reports nothing.
+        started = next((event for event in events.head if event.get("type") == "init"), {})
+        stats = table((result or {}).get("stats"))
+        used = stats if stats.get("total_tokens") else {}
+        return StreamResult(
+            _final_text(events),
+            _failure(events, result or {}, ended),
+            Usage(
+                tokens_in=count(used.get("input_tokens")),
+                tokens_out=count(used.get("output_tokens")),
+                model=called(started.get("model")),
+                session=called(started.get("session_id")),
+            ),
+        )
 
     def recorded_usage(self, scratch: Path) -> Usage:
-        """By the record of each chat, in which a message stands again when it has grown: the last of each counts."""
+        """Add up tokens from the record of each chat; a message that grew stands there again, the last one counts."""
         chats = islice((scratch / _OWN_HOME / _FOLDER).glob("tmp/*/chats/session-*.jsonl"), _MOST_RECORDS)
         said = (event for chat in chats for event in Events(chat).marked(b'"tokens"') if event.get("type") == "gemini")
         return added_up({word(event.get("id")): _tokens(table(event.get("tokens"))) for event in said}.values())
@@ -133,7 +146,11 @@ class GeminiAgent(StreamAgent):
             return word(event.get("content")) if event.get("role") == "assistant" else ""
         if event.get("type") == "error":
             return word(event.get("message"))
-        return _shown(event) if event.get("type") == "tool_use" else ""
+        return (
+            tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
+            if event.get("type") == "tool_use"
+            else ""
+        )
 
 
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
@@ -144,21 +161,19 @@ def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _loaded(path: Path) -> dict[str, Any]:
-    """Settings that we cannot read (they may hold comments) are those of a new user: the login may still be known."""
+    """Read settings as JSON with comments; unreadable ones count as empty, the login may still be known."""
     try:
-        found = json.loads(_without_comments(path.read_text(encoding="utf-8")))
+        strings_or_comments = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
+        found = json.loads(
+            re.sub(strings_or_comments, lambda found: found[1] or "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        )
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def _without_comments(text: str) -> str:
-    strings_or_comments = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
-    return re.sub(strings_or_comments, lambda found: found[1] or "", text, flags=re.DOTALL)
-
-
 def _keys_on_file(home: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """What the user keeps in `~/.gemini/.env`, or else in `~/.env`; what is set already stays as it is."""
+    """Return keys from `~/.gemini/.env`, or else `~/.env`, that the environment does not set."""
     for path in (home / _FOLDER / ".env", home / ".env"):
         try:
             text = path.read_text(encoding="utf-8")
@@ -169,7 +184,7 @@ def _keys_on_file(home: Path, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _final_text(events: Events) -> str:
-    """What it said after its last tool, piece by piece."""
+    """Return what it said after its last tool."""
     pieces: list[str] = []
     for event in events.backwards():
         if event.get("type") in ("tool_use", "tool_result"):
@@ -189,11 +204,9 @@ def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
     if "empty response" in said:
         return Failure(Kind.SILENT, "gemini: the model gave an empty answer.")
     found = _API_ERROR.search(said)
-    return classify("gemini", _message(found[1]) if found else said, _HINTS, status=_status(ended))
-
-
-def _status(ended: Ended) -> int | None:
-    return _HTTP_ERRORS.get(exit_code(ended) or 0)
+    return classify(
+        "gemini", _message(found[1]) if found else said, _HINTS, status=_HTTP_ERRORS.get(exit_code(ended) or 0)
+    )
 
 
 def _message(said: str) -> str:
@@ -204,28 +217,10 @@ def _message(said: str) -> str:
         return said
 
 
-def _usage(events: Events, result: Event) -> Usage:
-    """It counts from zero: a run that never reached a model reports nothing."""
-    started = next((event for event in events.head if event.get("type") == "init"), {})
-    stats = table(result.get("stats"))
-    used = stats if stats.get("total_tokens") else {}
-    return Usage(
-        tokens_in=count(used.get("input_tokens")),
-        tokens_out=count(used.get("output_tokens")),
-        model=called(started.get("model")),
-        session=called(started.get("session_id")),
-    )
-
-
 def _tokens(used: dict[str, Any]) -> Usage:
     """What it thought is paid for like what it wrote."""
     written = [tokens for name in ("output", "thoughts") if (tokens := count(used.get(name))) is not None]
     return Usage(tokens_in=count(used.get("input")), tokens_out=count(sum(written)) if written else None)
 
 
-def _shown(event: Event) -> str:
-    return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
-
-
-def connect(connection: Connection) -> GeminiAgent:
-    return GeminiAgent(connection)
+connect = GeminiAgent

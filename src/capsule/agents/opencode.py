@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from capsule.agents._cli import Connection, Invocation, not_started
+from capsule.agents._cli import Invocation, not_started
 from capsule.agents._provider_errors import classify
 from capsule.agents._stream import (
     Event,
@@ -94,11 +94,11 @@ class OpencodeAgent(StreamAgent):
 
     @contextmanager
     def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
-        """Nobody is there to be asked. What else the user's settings say, in files or by this variable, stays."""
+        """Set permissions for an unattended run; keep the rest of the user's settings."""
         yield {_CONTENT: json.dumps({**_loaded(env.get(_CONTENT, "")), **_UNATTENDED})}
 
     def run(self, briefing: Briefing) -> Transcript:
-        """Not where it would run the repository's own code inside itself, keys and all."""
+        """Refuse to start where it would run the repository's own code inside itself, keys and all."""
         plugin = None if self.connection.trust_project else _plugin_of_the_project(Path(briefing.cwd))
         if plugin is None:
             return super().run(briefing)
@@ -114,7 +114,20 @@ class OpencodeAgent(StreamAgent):
         failure = _failure(events, ended, _last_logged(stderr))
         if not known and failure is None:
             return None
-        return StreamResult(_final_text(events), failure, _usage(events))
+        # It reports step by step. A price of zero means that it knows none.
+        steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
+        used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
+        session = next((called(event["sessionID"]) for event in events.head if "sessionID" in event), "")
+        return StreamResult(
+            _final_text(events),
+            failure,
+            Usage(
+                tokens_in=count(sum(map(_tokens_read, used))) if used else None,
+                tokens_out=count(sum(map(_tokens_written, used))) if used else None,
+                usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
+                session=session,
+            ),
+        )
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS
@@ -122,7 +135,8 @@ class OpencodeAgent(StreamAgent):
     def activity(self, event: Event) -> str:
         match event.get("type"):
             case "tool_use":
-                return _shown(_part(event))
+                part = _part(event)
+                return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
             case "text":
                 return word(_part(event).get("text"))
             case "error":
@@ -139,7 +153,7 @@ def _loaded(text: str) -> dict[str, Any]:
 
 
 def _plugin_of_the_project(cwd: Path) -> str | None:
-    """The first file that would bring code along; settings with escapes in them might name one, and count as such."""
+    """Return the first file that would bring code along; settings with escapes might name one, and count."""
     for pattern in _PLUGINS:
         for found in (cwd / ".opencode").glob(pattern):
             return str(found.relative_to(cwd))
@@ -157,29 +171,29 @@ def _plugin_of_the_project(cwd: Path) -> str | None:
 def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), {})
     if last.get("type") == "error":
-        return _by_error(last, logged)
+        code, message = count(table(table(last.get("error")).get("data")).get("statusCode")), _said(last)
+        whole = f"{message} {logged}" if "server logs" in message else message  # some say only: see the log
+        return classify("opencode", whole, _HINTS, status=code)
     kind, said = _ENDINGS.get(word(_part(last).get("reason")), (None, ""))
     if kind:
         return classify("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
     if ended.why in ("timeout", "idle") and logged:
-        return _still_trying(logged)
+        # Ended while it retried, which it does only when its provider is to blame.
+        status = _UNAVAILABLE if logged.startswith("AI_") else None
+        found = classify("opencode", logged, _HINTS, status=status)
+        return None if found.kind is Kind.CRASH else found
     if ended.why == "exited" and ended.exit_code and logged:
         return classify("opencode", logged, _HINTS)
-    return _rejected(events)
-
-
-def _by_error(event: Event, logged: str) -> Failure:
-    """Some errors say only that more stands in the log."""
-    status = count(table(table(event.get("error")).get("data")).get("statusCode"))
-    said = _said(event)
-    return classify("opencode", f"{said} {logged}" if "server logs" in said else said, _HINTS, status=status)
-
-
-def _still_trying(logged: str) -> Failure | None:
-    """It was ended while it tried again and again, which it does only with what its provider is to blame for."""
-    status = _UNAVAILABLE if logged.startswith("AI_") else None
-    found = classify("opencode", logged, _HINTS, status=status)
-    return None if found.kind is Kind.CRASH else found
+    # Nobody was there to grant a tool permission; the run itself ends as if all were well.
+    for asked in events.backwards(b"permission"):
+        part = _part(asked)
+        if _REJECTED.search(word(table(part.get("state")).get("error"))):
+            return Failure(
+                Kind.PERMISSION,
+                f"opencode was not allowed to use {called(part.get('tool'))}, and went on without.",
+                "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
+            )
+    return None
 
 
 def _said(event: Event) -> str:
@@ -191,7 +205,7 @@ def _said(event: Event) -> str:
 
 
 def _last_logged(stderr: str) -> str:
-    """The last error of the main conversation in its log; titles and summaries are asked for on the side."""
+    """Return the last error of the main conversation in its log; titles and summaries are asked for on the side."""
     for line in reversed(stderr.splitlines()):
         found = _LOGGED.search(line) if "level=ERROR" in line and "small=true" not in line else None
         if found:
@@ -199,21 +213,8 @@ def _last_logged(stderr: str) -> str:
     return ""
 
 
-def _rejected(events: Events) -> Failure | None:
-    """A tool that asked for leave, with nobody there to give it; the run itself ends as if all were well."""
-    for event in events.backwards(b"permission"):
-        part = _part(event)
-        if _REJECTED.search(word(table(part.get("state")).get("error"))):
-            return Failure(
-                Kind.PERMISSION,
-                f"opencode was not allowed to use {called(part.get('tool'))}, and went on without.",
-                "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
-            )
-    return None
-
-
 def _final_text(events: Events) -> str:
-    """What it said after its last tool."""
+    """Return what it said after its last tool."""
     parts: list[str] = []
     for event in events.backwards():
         if event.get("type") in ("tool_use", "step_start"):
@@ -221,19 +222,6 @@ def _final_text(events: Events) -> str:
         if event.get("type") == "text":
             parts.append(word(_part(event).get("text")))
     return "\n".join(reversed(parts))
-
-
-def _usage(events: Events) -> Usage:
-    """It reports step by step. A price of nothing means that it knows none."""
-    steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
-    used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
-    session = next((called(event["sessionID"]) for event in events.head if "sessionID" in event), "")
-    return Usage(
-        tokens_in=count(sum(map(_tokens_read, used))) if used else None,
-        tokens_out=count(sum(map(_tokens_written, used))) if used else None,
-        usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
-        session=session,
-    )
 
 
 def _tokens_read(tokens: dict[str, Any]) -> int:
@@ -249,9 +237,4 @@ def _part(event: Event) -> dict[str, Any]:
     return table(event.get("part"))
 
 
-def _shown(part: dict[str, Any]) -> str:
-    return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
-
-
-def connect(connection: Connection) -> OpencodeAgent:
-    return OpencodeAgent(connection)
+connect = OpencodeAgent

@@ -1,4 +1,4 @@
-"""Copies of large folders, such as `node_modules`: by reference where the file system can do that, never by hard link.
+"""Copy large folders, such as `node_modules`: by reference where the file system can do that, never by hard link.
 
 A hard link would let whoever writes into the copy write into the original. Symbolic links are copied as they are, so
 the relative ones, by which workspaces name their packages, lead to what lies beside the copy.
@@ -10,6 +10,7 @@ time of every file, which no ordinary program can set.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -29,7 +30,11 @@ _PATIENCE = 1800
 
 def mirror(source: Path, target: Path, note: Path) -> None:
     """Make the folder `target` a copy of the folder `source`; cheap where nothing changed since the last time."""
-    known = _recall(note) if target.is_dir() and not target.is_symlink() else {}
+    known: dict[str, list[str]] = {}
+    if target.is_dir() and not target.is_symlink():
+        with contextlib.suppress(OSError, ValueError):
+            noted = json.loads(note.read_text())
+            known = noted if isinstance(noted, dict) else {}
     note.unlink(missing_ok=True)  # an interrupted copy counts as none
     if not known:
         remove_tree(target)
@@ -67,29 +72,15 @@ def clone(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _recall(note: Path) -> dict[str, list[str]]:
-    try:
-        known = json.loads(note.read_text())
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
 def _entries(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
 
 
 def _compared(source: Path, target: Path) -> list[str]:
-    return [_version(source), _state(target)]
-
-
-def _version(entry: Path) -> str:
-    """How an installed package stands: itself and its files one level down, two below a scope such as `@types`."""
-    return _hash(entry, 2 if entry.name.startswith(("@", ".")) else 1, deep=False)
-
-
-def _state(entry: Path) -> str:
-    return _hash(entry, sys.maxsize, deep=True)
+    return [
+        _hash(source, 2 if source.name.startswith(("@", ".")) else 1, deep=False),
+        _hash(target, sys.maxsize, deep=True),
+    ]
 
 
 def _hash(entry: Path, depth: int, *, deep: bool) -> str:
@@ -100,7 +91,7 @@ def _hash(entry: Path, depth: int, *, deep: bool) -> str:
 
 
 def _told(path: str, depth: int, *, deep: bool) -> Iterator[str]:
-    """Plain strings and one system call a file: there may be a hundred thousand."""
+    """Yield a line per file, one system call each: there may be a hundred thousand."""
     try:
         found = os.lstat(path)
     except OSError:

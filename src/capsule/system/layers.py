@@ -58,7 +58,7 @@ exec "$@"
 
 
 class Source(NamedTuple):
-    """What bubblewrap shows, and how."""
+    """A path that bubblewrap shows, and how."""
 
     how: str
     path: str
@@ -79,7 +79,7 @@ class Laid:
 
 
 class Namespace(NamedTuple):
-    """A way to become somebody who may mount, and bubblewrap's way back."""
+    """Command words that allow mounting, and bubblewrap's options to return to the user."""
 
     words: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
 
 
 def fault(program: str) -> str:
-    """Why no layers can be made on this machine, in the words of whatever refuses; '' where they can."""
+    """Return why no layers can be made on this machine, in the words of what refuses; '' where they can."""
     if not program:
         return "there is no bubblewrap"
     try:
@@ -121,7 +121,7 @@ def fault(program: str) -> str:
 
 @cache
 def _tried(lowers: tuple[str, ...], program: str) -> tuple[Namespace | None, str]:
-    """Show them once, to nobody: a kernel, a container or a file system may refuse what the next one allows."""
+    """Try the layers once: a kernel, a container or a file system may refuse what the next one allows."""
     uid, gid = str(os.geteuid()), str(os.getegid())
     plain = Namespace(("unshare", "-m"))
     as_user = Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
@@ -131,49 +131,41 @@ def _tried(lowers: tuple[str, ...], program: str) -> tuple[Namespace | None, str
             with _made_for(lowers) as folder:
                 os.setxattr(folder, "user.capsule", b"")  # what `userxattr` goes by
                 inner = (program, *namespace.options, *_ANY_SANDBOX, "true")
-                why = _complaint((*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner))
+                argv = (*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner)
+                done = subprocess.run(
+                    argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
+                )
+        except subprocess.TimeoutExpired:
+            why = f"no answer within {_TRY_SECONDS} s"
+            continue
         except CapsuleError as error:
             return None, error.message
         except OSError as error:
             return None, str(error)
-        if not why:
+        if not done.returncode:
             return namespace, ""
+        said = done.stderr.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
+        why = said[0].removeprefix(_FAULT)
     return None, why
-
-
-def _complaint(argv: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_TRY_SECONDS} s"
-    except OSError as error:
-        return str(error)
-    said = done.stderr.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
-    return said[0].removeprefix(_FAULT) if done.returncode else ""
 
 
 @contextmanager
 def _made_for(lowers: Sequence[str]) -> Iterator[str]:
-    """A folder with everything that the mounts need."""
+    """Make a folder with everything that the mounts need."""
     with _own_folder() as folder:
         try:
             for n, lower in enumerate(lowers):
-                _make_halves(Path(folder, str(n)), lower)
+                top = Path(folder, str(n))
+                for name in ("upper", "work", "seen"):
+                    (top / name).mkdir(parents=True)
+                (top / "lower").symlink_to(lower)
+                like = Path(lower).stat()  # the overlay's own mode and age are the upper half's
+                (top / "upper").chmod(stat.S_IMODE(like.st_mode))
+                os.utime(top / "upper", ns=(like.st_atime_ns, like.st_mtime_ns))
             Path(folder, _TABLE).write_text("".join(_ROW.format(n=n) for n in range(len(lowers))))
         except OSError as error:
             raise CapsuleError(f"A layer could not be made: {error}.", _HINT) from None
         yield folder
-
-
-def _make_halves(top: Path, lower: str) -> None:
-    for name in ("upper", "work", "seen"):
-        (top / name).mkdir(parents=True)
-    (top / "lower").symlink_to(lower)
-    like = Path(lower).stat()  # the overlay's own mode and age are the upper half's
-    (top / "upper").chmod(stat.S_IMODE(like.st_mode))
-    os.utime(top / "upper", ns=(like.st_atime_ns, like.st_mtime_ns))
 
 
 def _copy(lower: str, target: str) -> str:
@@ -192,31 +184,34 @@ def _copy(lower: str, target: str) -> str:
 
 @contextmanager
 def _own_folder() -> Iterator[str]:
-    """A folder that is removed at the end, or by the next one who comes, should we be killed."""
+    """Make a folder that is removed at the end, or by the next command if we are killed."""
     try:
         home = _home()
-        with _locked(home):  # so that nobody finds a new folder before it is locked
+        whole = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
+                fcntl.flock(whole, fcntl.LOCK_EX)
+            # Under the lock of the whole, so that nobody finds the new folder before it is locked.
             left = [(path, fd) for path in home.iterdir() if (fd := _lock(path)) is not None]
             folder = Path(tempfile.mkdtemp(dir=home))
             lock = _lock(folder)
+        finally:
+            os.close(whole)
     except OSError as error:
         raise CapsuleError(f"No folder for the layers of a sandbox: {error}.", _HINT) from None
     try:
         for path, fd in left:
-            _forget(path, fd)
+            _remove(path)
+            os.close(fd)
         yield str(folder)
     finally:
-        _forget(folder, lock)
-
-
-def _forget(folder: Path, lock: int | None) -> None:
-    _remove(folder)
-    if lock is not None:
-        os.close(lock)
+        _remove(folder)
+        if lock is not None:
+            os.close(lock)
 
 
 def _home() -> Path:
-    """Where everybody could have been before us: a folder that is not ours alone is left to whoever made it."""
+    """Return a folder for our layers that is ours alone: others can write to the folders that it lies in."""
     name = f"capsule-layers-{os.geteuid()}"
     chosen = os.environ.get("TMPDIR", "")
     for base in (chosen, _ON_DISK, tempfile.gettempdir()):
@@ -230,19 +225,8 @@ def _home() -> Path:
     raise FileNotFoundError(2, "no folder for temporary files is ours to use")
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
 def _lock(folder: Path) -> int | None:
-    """The lock on a folder whose owner has gone; None where somebody has it."""
+    """Lock a folder whose owner is gone; None where its owner lives."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -256,7 +240,7 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove it whatever rights a command gave it; the kernel itself leaves a `work` that is closed to everybody."""
+    """Remove it whatever permissions a command set; the kernel itself leaves a closed `work` folder."""
     try:
         shutil.rmtree(path)
     except (OSError, RecursionError):

@@ -1,9 +1,8 @@
-"""Who runs commands in a project right now: one locked file per supervisor, named by the marker its processes carry.
+"""Register who runs commands in a project: one locked file per supervisor, named by its processes' marker.
 
-A runner that is killed takes nobody with it, and if its supervisor is killed too, nobody is left who knows what they
-had started. Their file is: the kernel has freed its lock, so whoever comes next can tell it from that of a living
-runner, and look for the marker in its name. A file gets its name only once it is locked, so a living one never looks
-dead.
+If a runner and its supervisor are both killed, nobody is left who knows what they had started. Their file is: the
+kernel has freed its lock, so the next run can tell it from that of a living runner, and look for the marker in its
+name. A file gets its name only once it is locked, so a living one never looks dead.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Registration:
         self._fd = fd
 
     def unregister(self) -> None:
-        """Everything it told of has ended."""
+        """Remove the file: all processes with its marker have ended."""
         with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
             self.path.unlink(missing_ok=True)
         os.close(self._fd)
@@ -47,19 +46,15 @@ def register(folder: Path, marker: str) -> Registration:
 
 
 def abandoned(folder: Path) -> list[Registration]:
-    """Those whose runner is gone."""
+    """Return the registrations whose runner is gone."""
     if folder.is_dir():
         sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
-    paths = [path for path in sorted(folder.glob("*")) if not path.name.startswith(".")]
-    return [entry for path in paths if (entry := _taken_over(path))]
-
-
-def _taken_over(path: Path) -> Registration | None:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    if try_lock(fd, fcntl.LOCK_EX, path):
-        return Registration(path, fd)
-    os.close(fd)
-    return None
+    found = []
+    for path in sorted(folder.glob("[!.]*")):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            if try_lock(fd, fcntl.LOCK_EX, path):
+                found.append(Registration(path, fd))
+            else:
+                os.close(fd)
+    return found

@@ -1,13 +1,13 @@
-"""Running a command to its end, with a time-out, and nothing left behind.
+"""Run a command to its end, with a time-out, and leave nothing running.
 
-A `SupervisorClient` here is the runner's handle on the supervisor process (see supervisor.py), started at the first
-command and kept for the next ones. `run` sends one request and then waits in one `select` for whatever comes first:
-the supervisor's answer, a requested stop, the time-out, or the next look at how far the output files have grown.
-Output goes to files, by way of the supervisor, which takes out the secrets; it is never read here, so a command may
-write gigabytes at no cost in memory.
+A `SupervisorClient` is the runner's handle on the supervisor process (see supervisor.py), started at the first command
+and kept for the next ones. `run` sends one request and then waits in one `select` for whatever comes first: the
+supervisor's answer, a requested stop, the time-out, or the next look at how far the output files have grown. Output
+goes to files, by way of the supervisor, which takes out the secrets; it is never read here, so a command may write
+gigabytes at no cost in memory.
 
-What the world does wrong is an `Ended`, never an exception: a missing program, a time-out, even a supervisor that was
-killed by what it was keeping. In that last case we sweep for ourselves: all with our marker, and their descendants.
+A missing program, a time-out, even a supervisor that was killed by a process it supervised is an `Ended`, never an
+exception. In that last case we sweep ourselves: all processes with our marker, and their descendants.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. `leftovers` counts the processes it left running, which we then ended."""
+    """How a command ended; `leftovers` counts processes it left running, which we then ended."""
 
     exit_code: int | None
     signal: int | None
@@ -80,10 +80,10 @@ class Ended:
 
 
 class SupervisorClient:
-    """Runs commands one after the other, and guarantees that none outlives its turn, or us.
+    """Run commands one after the other, and guarantee that none outlives its turn, or us.
 
-    No file that a command prints to will hold any of the `secrets`. While it runs it is on the `registry`, a folder, so
-    that `end_leftovers` can do its work should both be killed.
+    No file that a command prints to will hold any of the `secrets`. While it runs it is listed in the folder
+    `registry`, so that `end_leftovers` can do its work should both be killed.
     """
 
     def __init__(
@@ -117,12 +117,13 @@ class SupervisorClient:
             raise
 
     def close(self) -> None:
-        """Ends the supervisor, and with it everything below it. Closing twice is closing once."""
+        """End the supervisor and everything below it; closing twice is closing once."""
         process, self._process, self._heard = self._process, None, b""
         if process is None:
             return
-        for pipe in (process.stdin, process.stdout):
-            _close(pipe)
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.close()
+        process.stdout.close()
         _resume(process)
         try:
             process.wait(PATIENCE)
@@ -130,7 +131,7 @@ class SupervisorClient:
             process.kill()
             process.wait()
             sweep(MARKER, self._marker)
-        _close(process.stderr)
+        process.stderr.close()
         entry, self._entry = self._entry, None
         if entry:
             entry.unregister()
@@ -160,7 +161,13 @@ class SupervisorClient:
                     case ["ended", code, leftovers, stopped, survivors, lost]:
                         return watch.answered(int(code), int(leftovers), stopped == "1", int(survivors), int(lost))
                     case _:
-                        self._ask_to_stop(process, watch)
+                        _resume(process)
+                        if watch.asked:
+                            process.kill()  # its time is up; the end of its pipe is noticed at the next read
+                            watch.be_patient(PATIENCE)
+                        else:
+                            watch.ask(self._grace + PATIENCE)
+                            _send(process, "stop", str(self._grace))
         except (BrokenPipeError, EOFError):
             return self._supervisor_died(process, watch, pid)
 
@@ -186,40 +193,35 @@ class SupervisorClient:
         return self._process
 
     def _receive(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
-        """The next line, or "" when the watch has something to say first."""
+        """Return the next line, or "" when the watch must act first."""
         assert process.stdout is not None
         while b"\n" not in self._heard:
             ready = select.select([process.stdout.fileno(), *watch.fds()], [], [], watch.pause())[0]
             if process.stdout.fileno() in ready:
-                self._heard += _more(process.stdout.fileno())
+                heard = os.read(process.stdout.fileno(), 65536)
+                if not heard:
+                    raise EOFError
+                self._heard += heard
             elif watch.look():
                 return ""
         line, self._heard = self._heard.split(b"\n", 1)
         return line.decode()
 
-    def _ask_to_stop(self, process: subprocess.Popen[bytes], watch: _Watch) -> None:
-        _resume(process)
-        if watch.asked:
-            process.kill()  # it has had its time; the end of its pipe is noticed at the next read
-            watch.be_patient(PATIENCE)
-            return
-        watch.ask(self._grace + PATIENCE)
-        _send(process, "stop", str(self._grace))
-
     def _supervisor_died(self, process: subprocess.Popen[bytes], watch: _Watch, pid: int) -> Ended:
-        """The supervisor died under us. What it kept is now nobody's child, so we look for it ourselves."""
+        """Sweep for the children of a supervisor that died: they are nobody's children now."""
         code = process.wait()
         stderr = process.stderr.read() if process.stderr else b""
         swept = sweep(MARKER, self._marker, session=pid)
         self.close()
         last_words = stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        detail = f"the supervisor process died ({_describe(code)}); {swept} processes it kept were ended"
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        detail = f"the supervisor process died ({how}); {swept} processes it kept were ended"
         detail = f"{detail}: {last_words}" if last_words else detail
         return replace(watch.ended(detail=detail), signal=int(signal.SIGKILL), leftovers=swept)
 
 
 class _Watch:
-    """One command under way: when to look at it next, and whether it is time to end it."""
+    """Decide for a running command when to look at it next, and whether it is time to end it."""
 
     def __init__(self, command: Command, stop: Stop | None, on_output: Callable[[], None] | None) -> None:
         self._files = (command.stdout, command.stderr)
@@ -250,7 +252,7 @@ class _Watch:
         return [self._stop.fileno()] if self._stop and not self.asked else []
 
     def pause(self) -> float | None:
-        """Seconds until the next look is due; None when only an answer or a stop can change anything."""
+        """Return seconds until the next look is due; None when only an answer or a stop can change anything."""
         now = time.monotonic()
         due = []
         if self._limit is not None:
@@ -266,7 +268,7 @@ class _Watch:
         return max(0.0, min(due)) if due else None
 
     def look(self) -> bool:
-        """Notices growth; True if the command must be ended, or has not ended in the time it was given."""
+        """Notice growth; return True if the command must be ended, or has not ended in the time it was given."""
         self._notice_growth()
         if self._limit is not None:
             return time.monotonic() >= self._limit
@@ -295,19 +297,13 @@ class _Watch:
             return "timeout"
         if self._idle_timeout is not None and now - self._grew >= self._idle_timeout:
             return "idle"
-        return "exited" if self._has_spoken(now) else None
-
-    def _has_spoken(self, now: float) -> bool:
-        """Whether it has said its last word and been silent since; it is asked once in each silence, not at each look.
-
-        Only stdout counts: what still prints to stderr may be the very thing that keeps it from exiting.
-        """
+        # Only stdout counts for its last word: what still prints to stderr may be what keeps it from exiting.
         silent = now - self._spoke
         if self._last_word is None or silent < SETTLED:
-            return False
-        if self._asked_at != self._sizes[0]:
+            return None
+        if self._asked_at != self._sizes[0]:  # asked once in each silence, not at each look
             self._asked_at, self._quiet = self._sizes[0], self._last_word()
-        return self._quiet is not None and silent >= self._quiet
+        return "exited" if self._quiet is not None and silent >= self._quiet else None
 
     def _notice_growth(self) -> None:
         if not self._on_output and self._idle_timeout is None and self._last_word is None:
@@ -322,10 +318,10 @@ class _Watch:
 
 
 def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
-    """Kills all whose environment holds the marker (or of that session) and their descendants; returns how many.
+    """Kill all processes whose environment holds the marker (or of that session) and their descendants; count them.
 
     For when no supervisor is left to do it better: a process that cleared its environment and left the session is
-    missed. Never ourselves or an ancestor.
+    missed. We and our ancestors are spared.
     """
     swept: set[int] = set()
     deadline = time.monotonic() + supervisor.KILL_LIMIT
@@ -342,7 +338,7 @@ def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
 
 
 def end_leftovers(registry: Path) -> int:
-    """Ends what runners and keepers that are no more left running; returns how many processes that were."""
+    """End what dead runners and supervisors left running; return the number of processes."""
     swept = 0
     for entry in abandoned(registry):
         swept += sweep(MARKER, entry.marker)
@@ -351,21 +347,15 @@ def end_leftovers(registry: Path) -> int:
 
 
 def _marked(name: str, value: str, session: int) -> Iterator[int]:
-    """Who was there at the first look, with all below them; then, each as soon as it is seen, whoever came since."""
+    """Yield those of the first look with all below them; then, each as soon as it is seen, those that came since."""
     table = supervisor.process_table()
-    spared = _own_pids(table)
+    spared, pid = {os.getpid()}, os.getpid()
+    while pid in table and (pid := table[pid][0]) not in spared:
+        spared.add(pid)
     roots = {pid for pid, row in table.items() if session and row[1] == session} | set(supervisor.bearers(name, value))
     below = roots | supervisor.descendants(table, roots)
     yield from (pid for pid in below - spared if pid in table and not table[pid][2])
     yield from (pid for pid in supervisor.bearers(name, value) if pid not in spared)
-
-
-def _own_pids(table: supervisor.ProcessTable) -> set[int]:
-    line, pid = set[int](), os.getpid()
-    while pid in table and pid not in line:
-        line.add(pid)
-        pid = table[pid][0]
-    return line | {os.getpid()}
 
 
 def _request(command: Command, marker: str, secrets: Sequence[str]) -> list[str]:
@@ -391,21 +381,14 @@ def _send(process: subprocess.Popen[bytes], *fields: str) -> None:
         message = message[os.write(process.stdin.fileno(), message) :]
 
 
-def _more(fd: int) -> bytes:
-    heard = os.read(fd, 65536)
-    if not heard:
-        raise EOFError
-    return heard
-
-
 def _resume(process: subprocess.Popen[bytes]) -> None:
-    """A child may have stopped its supervisor (SIGSTOP cannot be ignored); one that is stopped obeys nobody."""
+    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored): a stopped one obeys nobody."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
 
 
 def _fault(command: Command) -> str:
-    """What no operating system can start, in words; "" if there is nothing."""
+    """Return what keeps any operating system from starting this command; "" if nothing does."""
     if not command.argv:
         return "the command is empty"
     texts = (*command.argv, *command.env, *command.env.values())
@@ -435,18 +418,8 @@ def _refusal(command: Command, number: int, stage: str) -> str:
     return known.get((stage, number), f"{subject}: {os.strerror(number)}")
 
 
-def _describe(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
-
-
-def _close(pipe: object) -> None:
-    close = getattr(pipe, "close", None)
-    if close:
-        close()

@@ -1,4 +1,4 @@
-"""Agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
+"""Run agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
 
 `Sandbox.around` turns a command line into one that runs inside. What is seen there is a table of mounts, one per path,
 laid down from the outermost to the innermost, so that the narrower rule always wins:
@@ -86,7 +86,7 @@ _OURSELVES = str(Path(__file__).resolve().parents[1])
 
 @dataclass(frozen=True)
 class Level:
-    """What stands between an agent and the machine."""
+    """The isolation in force between an agent and the machine."""
 
     program: str = ""
     """The bubblewrap that is used; '' where none is."""
@@ -102,7 +102,7 @@ class Level:
 
 
 class Mount(NamedTuple):
-    """What is to be seen at a path: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
+    """A mount: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
 
     how: str
     source: str = ""
@@ -113,7 +113,7 @@ _ROOT = Mount("--ro-bind", "/")
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What stays the same from one command to the next."""
+    """Settings of the sandbox that stay the same from one command to the next."""
 
     level: Level
     shown: Sequence[str]
@@ -143,7 +143,8 @@ class Sandbox:
         it needs to read although it lies in what is hidden. `copy_layers`: where no layer can be had, it gets copies of
         those folders to write to, and not the folders themselves to read.
         """
-        program = shutil.which(_from(cwd, argv[0]), path=absolute_entries(env.get("PATH", "")))
+        named = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]  # as whoever starts it will look for it
+        program = shutil.which(named, path=absolute_entries(env.get("PATH", "")))
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
@@ -155,12 +156,16 @@ class Sandbox:
             opened = self._opened(env, home, (*readable, program) if view.covers(program) else readable)
             opened = {path: mount for path, mount in opened.items() if view.lacks(path, grounds)}
             table = self._standing(program, env, view, opened) | opened | self._of(grounds, view, layers)
-            mounts = [word for path, mount in _in_order(table) for word in _words(path, mount)]
+            mounts = [
+                word
+                for path, mount in _in_order(table)
+                for word in (mount.how, *((mount.source,) if mount.source else ()), path)
+            ]
             first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
             begins = _beginning(self.level, layers, network=self.network)
-            named = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
+            ends = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
             with view.mount_points_removed(table):
-                yield (*begins, *mounts, *named, *first)
+                yield (*begins, *mounts, *ends, *first)
 
     def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
         """What the settings name, and what this command needs, of all that is hidden."""
@@ -172,7 +177,7 @@ class Sandbox:
     def _standing(
         self, program: str, env: Mapping[str, str], view: MountedPlace, opened: Mapping[str, Mount]
     ) -> dict[str, Mount]:
-        """What every command finds: tools, and the project, or nothing of it where a place is seen in its stead."""
+        """Mount tools, and the project, or nothing of it where a place is seen in its stead."""
         table = _of_the_machine(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
         runtime = [path for path in _there([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
         empty = [*runtime, *tools.registries(_there(self.homes), env, opened)]
@@ -184,35 +189,41 @@ class Sandbox:
         return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
     def hidden(self, temporary: str) -> dict[str, Mount]:
+        """Mount empty folders over homes and temporary folders."""
         names = [path for path in _there([_NAMES]) if is_below(path, self._tops)]
         tops = [*self._tops, *_there({temporary} & {*_shared_temporaries()})]
         return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
 
     def installed(self, path: str, program: str) -> dict[str, Mount]:
-        """What every command finds of the home."""
+        """Mount the tools that every command finds in the home."""
         prefixes = (sys.prefix, sys.base_prefix)
         found = tools.needed(path, program, tuple(_there(self.homes)), tuple(self._tops), prefixes)
         return self._reopened("--ro-bind-try", (*found, _OURSELVES))
 
     @cached_property
     def _tops(self) -> list[str]:
-        """The folders that are empty inside; a home that is the whole machine cannot be."""
+        """Return the folders that are empty inside; a home that is the whole machine cannot be."""
         return [path for path in _there((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
 
     def _reopened(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
-        """What is to be seen in hidden folders nevertheless, by the name it is looked for, though that be a link's."""
+        """Mount paths in hidden folders nevertheless, by the name they are looked for, even a link's."""
         tops, home = self._tops, Path(self.homes[0] if self.homes else "/")
         named = [home / path.removeprefix("~/") for path in paths]
-        return {_name_in(tops, path): Mount(how, os.path.realpath(path)) for path in named if _is_there(path)}
+        table = {}
+        for path in filter(_is_there, named):
+            real = os.path.realpath(path)
+            names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
+            table[next((name for name in names if is_below(name, tops)), real)] = Mount(how, real)
+        return table
 
     def _own_places(self, env: Mapping[str, str]) -> list[str]:
-        """A home or a folder for temporary files that was made for this command alone."""
+        """Return a home or a folder for temporary files that was made for this command alone."""
         shared = {"/", *_there((*_shared_temporaries(), *self.homes))}
         asked = (place for place in _there(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
         return [place for place in asked if not any(is_below(shown, [place]) for shown in _there(self.shown))]
 
     def _possible(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
-        """Layers whose folder is there, and in whose place the work itself has put no link and no file."""
+        """Yield layers whose folder exists, where the place has no link and no file in the way."""
         for path, lower in layers:
             inside = view.name(path)
             if Path(lower).is_dir() and view.has_room_for(inside):
@@ -235,7 +246,7 @@ class Sandbox:
         return [self._plain(path) for path in paths if os.path.lexists(path)]
 
     def _plain(self, path: str) -> str:
-        """Without links on the way: below the project an agent may have made them, to be let in elsewhere."""
+        """Resolve a path, refusing links below the project: an agent may have made them to be let in elsewhere."""
         real = os.path.realpath(path)
         tops = ((top, os.path.realpath(top)) for top in self.shown)
         wanted = next((moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
@@ -244,7 +255,7 @@ class Sandbox:
         return real
 
     def _variables(self, env: Mapping[str, str], view: MountedPlace) -> tuple[str, ...]:
-        """Those that name a daemon are not there inside; those that name the place name it as it is seen."""
+        """Unset variables that name a daemon; translate paths in the place."""
         named = tuple(path.removeprefix("~") for path in (*self.readable, *self.writable, *self.daemons) if "/" in path)
         gone = [name for name in _DAEMONS if name in env and name not in self.daemons]
         gone = [name for name in gone if not env[name].endswith(named)]
@@ -253,26 +264,22 @@ class Sandbox:
         return (*(word for name in gone for word in ("--unsetenv", name)), *changed)
 
 
-def _from(cwd: str | Path, program: str) -> str:
-    """As whoever starts it will look for it: by name, or from where it is to run."""
-    return str(Path(cwd, program)) if "/" in program else program
-
-
 def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
-    """Why bubblewrap, or what lays its layers, did not get as far as the command, in its own words; '' where it did.
+    """Return bubblewrap's own error where it did not get as far as the command; '' where it did.
 
-    What it prints stands before anything that the command prints. A command that says the same fools nobody to its
-    own advantage: the run stops.
+    What it prints stands before anything that the command prints. A command that prints the same gains nothing: the
+    run stops.
     """
     first = printed.partition(b"\n")[0].decode(errors="replace")
     return first if exit_code == 1 and first.startswith((f"{PROGRAM}: ", "unshare: ")) else ""
 
 
 def level(wanted: str, env: Mapping[str, str]) -> Level:
-    """What is in force for `sandbox: auto`, `required` or `off`; PrerequisiteMissing where it is less than required."""
+    """Return the level for `sandbox: auto`, `required` or `off`; PrerequisiteMissing where it is less than required."""
     if wanted == "off":
         return Level(why="the settings say `sandbox: off`")
-    found = _tried(_find(env.get("PATH", os.defpath)))
+    folders = filter(None, absolute_entries(env.get("PATH", os.defpath)).split(os.pathsep))
+    found = _tried(next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), ""))
     if wanted == "required" and not found.program:
         hint = f"{found.hint.rstrip('.')}, or set `sandbox: auto` to run without."
         raise PrerequisiteMissing(f"The settings require a sandbox, and {found.why}.", hint)
@@ -280,7 +287,7 @@ def level(wanted: str, env: Mapping[str, str]) -> Level:
 
 
 def homes(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The user's home by the environment and by the password file: what is hidden is in both."""
+    """Return the user's home by the environment and by the password file: both are hidden."""
     import pwd  # noqa: PLC0415 (only Unix has it)
 
     try:
@@ -290,14 +297,9 @@ def homes(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in (env.get("HOME", ""), recorded) if Path(path).is_absolute()))
 
 
-def _find(path: str) -> str:
-    folders = filter(None, absolute_entries(path).split(os.pathsep))
-    return next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), "")
-
-
 @cache
 def _tried(program: str) -> Level:
-    """Installed is not enough: many systems forbid what it needs. So it is tried, once, and with SIGTERM kept away."""
+    """Try bubblewrap once, with SIGTERM kept from it: many systems have it installed and forbid what it needs."""
     if not program:
         return Level(why="bubblewrap is not installed", hint=_HOW_TO_GET_IT)
     best = Level(program, polite=True)
@@ -310,7 +312,7 @@ def _tried(program: str) -> Level:
 
 
 def _fault(candidate: Level) -> str:
-    """In bubblewrap's own words; '' where everything that a sandbox needs can be had."""
+    """Return bubblewrap's error message; '' where everything that a sandbox needs is available."""
     begins, first = _beginning(candidate, Laid(), network=True), _first_process(candidate)
     argv = (*begins, "--tmpfs", _IN_MEMORY[0], *first, "true")
     try:
@@ -345,12 +347,12 @@ def _first_process(found: Level) -> tuple[str, ...]:
 
 @cache
 def _of_the_machine(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
-    """The part of the table that is the same for every phase: a hundred questions to the file system, asked once."""
+    """Cache the mounts that are the same for every phase: they take a hundred file-system calls."""
     return sandbox.hidden(temporary) | sandbox.installed(path, program)
 
 
 def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
-    """Outer before inner. The folders on the way from a writable place to a narrower one are mounts of their own."""
+    """Sort outer mounts before inner ones; make the folders between a writable place and a narrower one mounts too."""
     whole: dict[str, Mount] = {}
     for path, mount in table.items():
         parents = [str(parent) for parent in Path(path).parents]
@@ -366,24 +368,14 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
     return sorted(whole.items(), key=lambda row: row[0].count("/"))
 
 
-def _words(path: str, mount: Mount) -> tuple[str, ...]:
-    return (mount.how, mount.source, path) if mount.source else (mount.how, path)
-
-
 def _there(paths: Iterable[str]) -> list[str]:
-    """By their real names; what does not exist is left out."""
+    """Resolve paths; leave out what does not exist."""
     return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_there(path)]
 
 
 def _is_there(path: Path) -> bool:
-    """What we may not even look for is not there for us."""
+    """Tell whether we can see the path; one we may not look for does not exist for us."""
     return os.access(path, os.F_OK)
-
-
-def _name_in(tops: Sequence[str], path: Path) -> str:
-    """As it is called, with the folder's real name where only that lies in what is hidden; else its real name."""
-    names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
-    return next((name for name in names if is_below(name, tops)), os.path.realpath(path))
 
 
 def _shared_temporaries() -> tuple[str, ...]:

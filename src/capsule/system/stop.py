@@ -1,4 +1,4 @@
-"""Being asked to stop: the first SIGINT or SIGTERM is a request, the second an order."""
+"""Handle requests to stop: the first SIGINT or SIGTERM is a request, the second an order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopNow(KeyboardInterrupt):
-    """The second signal: leave at once, by the shortest way that leaves nothing running."""
+    """The second signal: leave at once, leaving nothing running."""
 
 
 class Stop:
-    """Turns signals into something a loop can ask (`requested`) or wait for (`fileno`), while the `with` block lasts.
+    """Turn signals into something a loop can ask (`requested`) or wait for (`fileno`), within a `with` block.
 
     Python delivers signals to the main thread, so the block must be entered there. It may be entered again later.
     """
@@ -44,17 +44,17 @@ class Stop:
             os.close(fd)
 
     def fileno(self) -> int:
-        """Readable from the moment a stop is requested; never to be read from."""
+        """Return a descriptor that is readable once a stop is requested; never read from it."""
         if self._pipe is None:
             raise RuntimeError("Stop is waited for outside its `with` block")
         return self._pipe[0]
 
     def wait(self, seconds: float) -> bool:
-        """Let so much time pass; False where a stop was requested before it was over."""
+        """Wait; return False where a stop was requested before the time was over."""
         return not select.select([self.fileno()], [], [], seconds)[0] and not self.requested
 
     def request(self) -> None:
-        """Asks for a stop, as the first signal does. Asking twice is asking once."""
+        """Request a stop, as the first signal does; asking twice is asking once."""
         if not self.requested:
             self.requested = True
             if self._pipe is not None:

@@ -1,4 +1,4 @@
-"""Programs that people install in their homes, for a sandbox that hides the rest of it.
+"""Find programs that people install in their homes, for a sandbox that hides the rest of it.
 
 By allow-list: what a search path names, with the libraries beside it and what its links lead to, and the folders of
 well-known version managers. Folders that also hold credentials are named by their harmless parts only.
@@ -34,17 +34,22 @@ _MOST_FOLDERS = 200
 def needed(
     path: str, program: str, homes: tuple[str, ...], hidden: tuple[str, ...], prefixes: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Everything in hidden folders that programs on a search path, and this one, cannot do without."""
+    """Return everything in hidden folders that programs on a search path, and this one, need."""
     entries = [Path(entry) for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117 (a str)
     bins = [*entries, *(Path(prefix, "bin") for prefix in prefixes)]
     named = (Path(home, name) for home in homes for name in (*_MANAGERS, *_GIT))
     alone = [Path(program), *_with_its_own([program])] if program else []
     found = dict.fromkeys((*named, *alone, *_installed([*bins, *alone], hidden)))
-    return _outermost(str(file) for file in found if _is_below(file, hidden) and os.access(file, os.R_OK))
+    # Leave out what lies in a folder that is there anyway.
+    kept: list[str] = []
+    for name in sorted(str(file) for file in found if _is_below(file, hidden) and os.access(file, os.R_OK)):
+        if not (kept and name.startswith(f"{kept[-1]}/")):
+            kept.append(name)
+    return tuple(kept)
 
 
 def registries(homes: Sequence[str], env: Mapping[str, str], opened: Iterable[str]) -> list[str]:
-    """Folders by which build tools find their daemons, in what a sandbox opens; they are no cache, and hold none."""
+    """Return folders by which build tools find their daemons, in what a sandbox opens."""
     tops = tuple(opened)
     named = [folder for home in homes for pattern in _REGISTRIES for folder in Path(home).glob(pattern)] if tops else []
     found = [str(folder) for folder in named if any(folder.is_relative_to(top) for top in tops)]
@@ -54,7 +59,7 @@ def registries(homes: Sequence[str], env: Mapping[str, str], opened: Iterable[st
 
 
 def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:
-    """Folders of programs, the libraries beside them, and the same for whatever their links lead to."""
+    """Yield folders of programs, the libraries beside them, and the same for whatever their links lead to."""
     waiting = [folder for folder in bins if os.access(folder, os.R_OK) and folder.is_dir()]
     seen: set[Path] = set()
     while waiting and len(seen) < _MOST_FOLDERS:
@@ -65,22 +70,19 @@ def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:
         yield folder
         if folder.name in ("bin", "sbin"):
             yield from (folder.parent / name for name in _BESIDE_BIN)
-        for found in _with_its_own(_links(folder)):
+        try:
+            with os.scandir(folder) as entries:
+                links = [entry.path for entry in entries if entry.is_symlink()]
+        except OSError:
+            continue
+        for found in _with_its_own(links):
             if _is_below(found, hidden):
                 waiting += [found] if found.name == "bin" else []
                 yield found
 
 
-def _links(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return [entry.path for entry in entries if entry.is_symlink()]
-    except OSError:
-        return []
-
-
 def _with_its_own(programs: Iterable[str]) -> Iterator[Path]:
-    """What each cannot do without: its `node_modules`, its `bin`, else nothing but itself."""
+    """Yield what each program needs: its `node_modules`, its `bin`, else only itself."""
     for program in programs:
         real = Path(os.path.realpath(program))
         packages = next((parent for parent in reversed(real.parents) if parent.name == "node_modules"), None)
@@ -88,15 +90,6 @@ def _with_its_own(programs: Iterable[str]) -> Iterator[Path]:
 
 
 def _is_below(file: Path, tops: tuple[str, ...]) -> bool:
-    """By its name or by what it really is, and never the whole of a hidden folder."""
+    """Tell whether a file lies in a hidden folder, by name or in truth, and is not the whole of one."""
     names = (str(file), os.path.realpath(file))
     return any(name.startswith(f"{top}/") for top in tops for name in names) and not {*names} & {*tops}
-
-
-def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
-    """Without what lies in a folder that is there anyway."""
-    kept: list[str] = []
-    for path in sorted(paths):
-        if not (kept and path.startswith(f"{kept[-1]}/")):
-            kept.append(path)
-    return tuple(kept)
