@@ -1,4 +1,4 @@
-"""Changes to a tracker's files, as data. Each may be applied twice: whoever finds half of them done does the rest."""
+"""Describe changes to a tracker's files as data. Each may be applied twice: after a crash all are applied again."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from capsule.core.item import Value
 
 
 class Assign(msgspec.Struct, frozen=True, tag="assign", tag_field="what"):
-    """`WRK-001.phase = design`: these fields of an item have these values. None empties a field."""
+    """Set fields of an item, as in `WRK-001.phase = design`. None empties a field."""
 
     item: str
     values: dict[str, Value]
 
 
 class Exists(msgspec.Struct, frozen=True, omit_defaults=True, tag="exists", tag_field="what"):
-    """An item with these values is there, under an id that the tracker gives it."""
+    """Add an item with these values, under an id that the tracker gives it."""
 
     key: str
     """Unique for ever: `WRK-001/build#2/0`."""
@@ -25,13 +25,13 @@ class Exists(msgspec.Struct, frozen=True, omit_defaults=True, tag="exists", tag_
 
 
 class Absent(msgspec.Struct, frozen=True, tag="absent", tag_field="what"):
-    """The item is not in the backlog any more."""
+    """Take the item out of the backlog."""
 
     item: str
 
 
 class LogEntry(msgspec.Struct, frozen=True, tag="log_entry", tag_field="what"):
-    """A paragraph of the project's worklog, the newest on top."""
+    """Add a paragraph to the project's worklog, the newest on top."""
 
     month: str
     """`2026-11`, which is the name of the file."""

@@ -95,7 +95,7 @@ _LONGEST_QUESTION = 2000
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Above these, a human decides. Empty: no limit."""
+    """Levels above which a human decides; empty for no limit."""
 
     max_size: str = ""
     max_complexity: str = ""
@@ -103,7 +103,7 @@ class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happens next, and why. `back_to` and `counter` are set for setbacks, `exit_code` for halts."""
+    """The next move, and why; `back_to` and `counter` are set for setbacks, `exit_code` for halts."""
 
     move: Move
     verdict: Verdict
@@ -120,18 +120,18 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def keeps_the_work(self) -> bool:
-        """Also where a human has to decide: the phase itself passed."""
+        """Tell whether the phase itself passed, also where a human has to decide."""
         return self.vetoed or self.move in PROGRESS
 
 
 def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool = True) -> Verdict:
-    """A claim of success stands only where no evidence refutes it."""
+    """Return the verdict; a claim of success stands only where no evidence refutes it."""
     claims_success = signal.verdict in (Verdict.PASS, Verdict.MORE)
     return Verdict.REFUTED if strict and claims_success and refuted(evidence) else signal.verdict
 
 
 def above(assessment: Assessment, guardrails: Guardrails) -> dict[str, str]:
-    """What is assessed higher than goes on without a human, and how high. Impact is no guardrail."""
+    """Return the assessments above the guardrails; impact has none."""
     found = {}
     for dimension in ("size", "complexity", "risk"):
         level, limit = getattr(assessment, dimension), getattr(guardrails, f"max_{dimension}")
@@ -141,7 +141,7 @@ def above(assessment: Assessment, guardrails: Guardrails) -> dict[str, str]:
 
 
 def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...]:
-    """Why a human must decide before this item goes on. Equal to the maximum passes; unknown passes."""
+    """Return why a human must decide before this item goes on; equal to the maximum passes, unknown passes."""
     assessment = item.assessment.updated(signal.assessments)
     found = [
         f"{dimension} is {level}, above the guardrail {getattr(guardrails, f'max_{dimension}')}"
@@ -154,7 +154,7 @@ def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...
 
 
 def objections(item: Item, guardrails: Guardrails) -> tuple[str, ...]:
-    """Why an item is not ready by itself; nothing where it is."""
+    """Return why an item is not ready by itself; nothing where it is."""
     return vetoes(item, Signal(verdict=Verdict.PASS), guardrails)
 
 
@@ -169,12 +169,17 @@ def decide(
     refutations: Mapping[str, int] | None = None,
     vetoed: tuple[str, ...] = (),
 ) -> Decision:
-    """Phase, signal, evidence and retries used in; the one thing to do next out."""
+    """Turn phase, signal, evidence and retries used into the one thing to do next."""
     phase = workflow.phase(name)
     verdict = verdict_of(signal, evidence, strict=strict)
     if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
-        return Decision(move=Move.CLOSE, verdict=verdict, reason=_close_reason(signal))
-    move = _reaction(phase, verdict)
+        return Decision(
+            move=Move.CLOSE,
+            verdict=verdict,
+            reason=f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}",
+        )
+    planned = REACTIONS[phase.role][verdict]
+    move = Move.PARK if planned is Move.REWORK and not phase.rework else planned
     if move in SETBACKS:
         return _setback(
             workflow,
@@ -189,17 +194,21 @@ def decide(
     if move in (Move.ADVANCE, Move.REPEAT) and vetoed:
         return Decision(Move.PARK, verdict, "; ".join(vetoed), exit_code=1, vetoed=True, block_type="decision")
     if move in HALTS:
-        return _halt(move, verdict, signal, evidence)
+        return Decision(
+            move=move,
+            verdict=verdict,
+            reason=(" ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given")
+            if verdict is Verdict.BLOCKED
+            else _reason(verdict, signal, evidence),
+            feedback=_feedback(verdict, signal, evidence),
+            exit_code=1 if move is Move.PARK else 2,
+            block_type=signal.block_type,
+        )
     return Decision(move=move, verdict=verdict, reason=signal.summary)
 
 
 def refutation_key(phase: str, check: str) -> str:
     return f"{phase}/{check}"
-
-
-def _reaction(phase: Phase, verdict: Verdict) -> Move:
-    move = REACTIONS[phase.role][verdict]
-    return Move.PARK if move is Move.REWORK and not phase.rework else move
 
 
 def _setback(
@@ -230,33 +239,13 @@ def _setback(
     return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, back_to=back_to, counter=counter)
 
 
-def _halt(move: Move, verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> Decision:
-    return Decision(
-        move=move,
-        verdict=verdict,
-        reason=_question(signal) if verdict is Verdict.BLOCKED else _reason(verdict, signal, evidence),
-        feedback=_feedback(verdict, signal, evidence),
-        exit_code=1 if move is Move.PARK else 2,
-        block_type=signal.block_type,
-    )
-
-
 def _feedback(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
     return as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
 
 
 def _reason(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
-    """One line: the claim that did not hold, or the first thing that was said."""
+    """Return one line: the claim that did not hold, or the first thing that was said."""
     for piece in refuted(evidence) if verdict is Verdict.REFUTED else ():
         return f"it claimed that {piece.claimed}, and {piece.observed}"
     lines = [line.strip() for line in (signal.feedback or signal.summary).splitlines() if line.strip()]
     return lines[0] if lines else "no reason was given"
-
-
-def _question(signal: Signal) -> str:
-    """What a human is asked, all of it: whoever answers may have nothing but the tracker to read."""
-    return " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
-
-
-def _close_reason(signal: Signal) -> str:
-    return f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"

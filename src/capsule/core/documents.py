@@ -1,4 +1,4 @@
-"""Where an item's documents lie, and what they are called.
+"""Name and find an item's documents.
 
     changes/{ID}_{slug}/{ID}_{slug}_{KIND}.md        _ideas/{ID}_{slug}.md
 
@@ -22,32 +22,32 @@ _LONGEST_SLUG = 50
 
 
 def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
-    """The paths that belong to an item's documents, in order. Planning an item changes nothing else."""
+    """Return the paths that belong to an item's documents, in order. Planning an item changes nothing else."""
     folder, idea = f"changes/{item_id}_", f"_ideas/{item_id}_"
     return sorted(p for p in paths if p.startswith(idea) or (p.startswith(folder) and "/" in p[len(folder) :]))
 
 
 def is_of_another_item(mission: str, path: str) -> bool:
-    """Whether a path belongs to the documents of an item that this mission is not about."""
+    """Tell whether a path belongs to the documents of an item that this mission is not about."""
     item = re.match(r"([A-Za-z]+-)[0-9]+", mission)
     found = re.match(r"(?:changes|_ideas)/(([A-Za-z]+-)[0-9]+)_", path)
     return item is not None and found is not None and found[2] == item[1] and found[1] != item[0]
 
 
 def is_paper(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
-    """Whether a path is one that planning an item may write: text that nothing runs and no test runner looks at."""
+    """Tell whether planning an item may write this path: text that nothing runs and no test runner looks at."""
     text = path.lower().endswith(PAPER) and not any(matches(path, glob) for glob in test_globs)
     return text and bool(own_documents(item_id, [path]))
 
 
 def change_folder(item: Item, paths: Iterable[str] = ()) -> str:
-    """The item's folder: the first there is, else the one its title asks for."""
+    """Return the item's folder: the first there is, else the one its title asks for."""
     there = (p.split("/")[1] for p in own_documents(item.id, paths) if p.startswith("changes/"))
     return f"changes/{next(filter(_quotable, there), named(item))}"
 
 
 def idea_path(item: Item, paths: Iterable[str] = ()) -> str:
-    """The item's idea file, likewise."""
+    """Return the item's idea file: the first there is, else the one its title asks for."""
     return next(filter(_quotable, idea_paths(item.id, paths)), f"_ideas/{named(item)}.md")
 
 
@@ -56,7 +56,7 @@ def idea_paths(item_id: str, paths: Iterable[str]) -> list[str]:
 
 
 def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
-    """A document of the item: where it is, else where it is to be written."""
+    """Return a document of the item: where it is, else where it is to be written."""
     paths = own_documents(item.id, paths)
     folder = change_folder(item, paths)
     there = filter(_quotable, artefact_paths(item.id, kind, paths))
@@ -64,7 +64,7 @@ def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
 
 
 def artefact_paths(item_id: str, kind: str, paths: Iterable[str]) -> list[str]:
-    """Every document of a kind in the item's folders, in order; under another name only if there is none of this."""
+    """Return every document of a kind in the item's folders; other names count only if there is none of this."""
     paths = own_documents(item_id, paths)
     for name in (kind, *ALSO_READ.get(kind, ())):
         found = [p for p in paths if re.fullmatch(rf"changes/[^/]+/[^/]*_{re.escape(name)}\.md", p)]
@@ -78,12 +78,12 @@ def named(item: Item) -> str:
 
 
 def slug(title: str) -> str:
-    """ASCII lower case and hyphens, at most 50 characters; `item` where nothing is left."""
+    """Return the title in ASCII lower case and hyphens, at most 50 characters; `item` where nothing is left."""
     letters = unicodedata.normalize("NFKD", title.casefold()).lower()
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return "-".join(re.findall(r"[a-z0-9]+", bare))[:_LONGEST_SLUG].strip("-") or "item"
 
 
 def _quotable(path: str) -> bool:
-    """Names are a stranger's words too: one that could leave the backticks of a prompt is not shown in it."""
+    """Tell whether a path can be shown in a prompt: it must not end the backticks around it."""
     return path.isprintable() and "`" not in path

@@ -1,4 +1,4 @@
-"""What a user can fix. Everything else is data (the world misbehaved) or a bug (we are wrong)."""
+"""Errors that a user can fix. Everything else is data (the world misbehaved) or a bug (we are wrong)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class CapsuleError(Exception):
 
 
 class NeedsPerson(CapsuleError):
-    """What stands in the way of a phase can be settled by nobody but the user; trying again would be in vain."""
+    """Only the user can settle what stands in the way of a phase; trying again would be in vain."""
 
     exit_code = 1
 
 
 class UsageError(CapsuleError):
-    """The command line is off."""
+    """The command line is wrong."""
 
 
 class PrerequisiteMissing(CapsuleError):
@@ -104,19 +104,19 @@ def lost_objects_of(mission: str) -> Iterator[None]:
 
 
 class LockHeld(CapsuleError):
-    """Somebody else is at it. Resumable."""
+    """Another run holds the lock. Resumable."""
 
     exit_code = 3
 
 
 class Interrupted(CapsuleError):
-    """Somebody said stop. The mission stays where it was, and `run` goes on from there."""
+    """A stop was requested; the mission stays where it was, and `run` goes on from there."""
 
     exit_code = 130
 
 
 class Paused(CapsuleError):
-    """As far as this run may go. The mission stays where it was, and the next run goes on from there."""
+    """This run may go no further; the mission stays where it was, and the next run goes on from there."""
 
     exit_code = 0
 
@@ -133,7 +133,7 @@ class BudgetSpent(CapsuleError):
 
 
 class ProviderLimit(CapsuleError):
-    """Whoever serves the agent has had enough of us for longer than we may wait. Resumable."""
+    """The provider's rate limit lasts longer than we may wait. Resumable."""
 
     exit_code = 3
 

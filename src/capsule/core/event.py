@@ -1,7 +1,7 @@
 """Everything that can happen, in one vocabulary with one versioned encoding.
 
-A mission's state is these events replayed (`core.state`); screens, worklogs, JSON lines and reports render them.
-Stamps are data: the engine puts them in, the core never asks for the time.
+A mission's state is these events replayed (`core.state`); screens, worklogs, JSON lines and reports render them. Stamps
+are data: the engine puts them in, the core never asks for the time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
-    """What all events share. `at` is RFC 3339, UTC."""
+    """Fields that all events share; `at` is RFC 3339, UTC."""
 
     at: str
 
@@ -128,7 +128,7 @@ class Observed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ob
 
 
 class Proposed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
-    """The merge result, before main moves: whoever comes after a crash finds out whether it did."""
+    """The merge result, before main moves, so that after a crash it can be told whether it did."""
 
     commit: str
     tree: str
@@ -161,7 +161,7 @@ class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reb
 
 
 class MovedByHand(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
-    """A human moved something under us. Where that is the phase, the mission goes on from there, as it was found."""
+    """A human moved the item, the phase or a ref; after a moved phase the mission goes on from there."""
 
     what: str
     expected: str
@@ -190,7 +190,7 @@ class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wai
 
 
 class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
-    """What an agent used up that did not come to the end of its phase: it was turned away, or somebody said stop."""
+    """What an agent used that did not reach the end of its phase: it was turned away, or stopped."""
 
     key: str
     phase: str
@@ -205,7 +205,7 @@ class Stopped(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="sto
 
 
 class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
-    """Somebody works through the queue; the stream is the queue's own."""
+    """A run works through the queue; the stream is the queue's own."""
 
     cap: int
     spawns: int = 0
@@ -213,7 +213,7 @@ class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 class Spawned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
-    """An agent was started for the run; written in the same breath as the step's beginning, so every one counts."""
+    """An agent was started for the run; written in one transaction with the step's beginning, so every one counts."""
 
     mission: str
     key: str
@@ -234,7 +234,7 @@ class RunEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ru
 
 
 class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
-    """What held only what is done was closed in the tracker; in the stream of the campaign."""
+    """A container whose items are all done was closed in the tracker; in the stream of the campaign."""
 
     item: str
     title: str
@@ -242,7 +242,7 @@ class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class Advanced(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
-    """How far a campaign is: of one that holds others, how many of these are done, at any depth."""
+    """Progress of a campaign: of a container, how many of its items are done, at any depth."""
 
     item: str
     title: str
@@ -317,13 +317,13 @@ def kind(event: Event) -> str:
 
 
 def as_json_line(mission: str, seq: int, event: Event) -> bytes:
-    """The public form of an event: `--output json`, `journal.jsonl`."""
+    """Return the public form of an event: `--output json`, `journal.jsonl`."""
     body: dict[str, Any] = msgspec.to_builtins(event)
     return _encoder.encode({"v": VERSION, "mission": mission, "seq": seq, **body})
 
 
 def cut(text: str, limit: int = LONGEST_TEXT, where: str = "") -> str:
-    """Text that fits into an event: its beginning and its end, and where the whole of it is."""
+    """Cut text to fit into an event: its beginning, its end, and where the whole of it is."""
     if len(text) <= limit:
         return text
     half = limit // 2

@@ -1,4 +1,4 @@
-"""What goes wrong with an agent, in one vocabulary, and what is done about it.
+"""Name what goes wrong with an agent, in one vocabulary, and what is done about it.
 
 Agents report API errors as success, deny themselves permissions and still say PASS, and fall silent. Each adapter
 translates its CLI's way of saying so into one of these kinds; the table says what follows from it. Only what the agent
@@ -78,10 +78,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def pause(tries: int, resets_in: float | None, chance: float) -> float:
-    """Seconds to wait after so many tries: as the provider says, else twice as long each time, up to a cap.
+    """Return seconds to wait after so many tries: as the provider says, else doubling, up to a cap.
 
-    A provider that was taken at its word and turned us away again is not asked sooner than that. `chance` lies between
-    0 and 1 and keeps many that were turned away together from coming back together.
+    A provider that was taken at its word and turned us away again is not asked sooner than that. `chance` lies
+    between 0 and 1 and keeps many that were turned away together from coming back together.
     """
     grown = min(FIRST_PAUSE * float(2 ** min(tries, 20)), LONGEST_PAUSE) * (1 - _JITTER + 2 * _JITTER * chance)
     if resets_in is None:

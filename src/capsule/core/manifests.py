@@ -1,4 +1,4 @@
-"""Manifests and lock files: what says which dependencies are to be installed, and the command that installs them."""
+"""Read manifests and lock files: which dependencies they ask for, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -90,19 +90,14 @@ def how_to_install(changed: Sequence[str], installed: Sequence[str], files: Iter
         name = path.rpartition("/")[2]
         for family in FAMILIES:
             known = any(re.fullmatch(names, name) for names, _ in family.commands)
-            if known and there & set(family.folders):
-                return path, _command(family, at_the_top, path)
+            if not known or not there & set(family.folders):
+                continue
+            for names, command in family.commands:
+                if found := next((top for top in at_the_top if re.fullmatch(names, top)), ""):
+                    return path, command.format(found)
+            command = next(command for names, command in family.commands if re.fullmatch(names, name))
+            return path, f"cd {path.rpartition('/')[0]} && {command.format(name)}"
     return "", ""
-
-
-def _command(family: Family, at_the_top: Sequence[str], changed: str) -> str:
-    for names, command in family.commands:
-        found = next((name for name in at_the_top if re.fullmatch(names, name)), "")
-        if found:
-            return command.format(found)
-    folder, _, name = changed.rpartition("/")
-    command = next(command for names, command in family.commands if re.fullmatch(names, name))
-    return f"cd {folder} && {command.format(name)}"
 
 
 def _package_json(text: str) -> object:

@@ -30,13 +30,13 @@ class SpecPhase(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Not said to be complete, or with tasks left."""
+        """Tell whether it is not marked complete, or has tasks left."""
         status = _STATUS.search(self.text)
         return bool(_OPEN_BOX.search(self.text)) or status is None or status.group(2).lower() != COMPLETE
 
 
 def phases_of(spec: str) -> list[SpecPhase]:
-    """Every phase of the document, in order; a number that occurs twice counts once."""
+    """Return every phase of the document, in order; a number that occurs twice counts once."""
     lines = spec[:LARGEST].splitlines()
     headings = _headings(lines)
     found: dict[int, SpecPhase] = {}
@@ -49,12 +49,12 @@ def phases_of(spec: str) -> list[SpecPhase]:
 
 
 def open_boxes(document: str) -> int:
-    """How many tasks are not ticked."""
+    """Count the tasks that are not ticked."""
     return len(_OPEN_BOX.findall(document))
 
 
 def ticked(spec: str, number: int) -> str:
-    """The document with all tasks of one phase done, and its status complete."""
+    """Return the document with all tasks of one phase done, and its status complete."""
     phase = next(phase for phase in phases_of(spec) if phase.number == number)
     lines = spec.splitlines(keepends=True)
     body = "".join(lines[phase.first_line : phase.last_line])
@@ -65,7 +65,7 @@ def ticked(spec: str, number: int) -> str:
 
 
 def _ends(headings: list[tuple[int, int, str]], last: int) -> list[int]:
-    """Where each section ends: at the next heading that is not below its own. In one pass, from the back."""
+    """Return where each section ends: at the next heading that is not below its own. In one pass, from the back."""
     ends: list[int] = []
     open_at: dict[int, int] = {}
     for line, level, _ in reversed(headings):
@@ -75,7 +75,7 @@ def _ends(headings: list[tuple[int, int, str]], last: int) -> list[int]:
 
 
 def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
-    """Line, level and title of each heading that is not inside a fence."""
+    """Return line, level and title of each heading that is not inside a fence."""
     found, fence = [], ""
     for number, line in enumerate(lines):
         mark = _FENCE.match(line)
