@@ -1,4 +1,4 @@
-"""Finds workflows, prompts, templates and doors by name: the project's first, then ours.
+"""Find workflows, prompts, templates and adapters by name: the project's first, then ours.
 
 The project's files are read through a function that is handed in, so that the words an agent is given and the workflow
 it is judged by come from the base commit, never from the worktree it can write to. What exists is asked once.
@@ -41,7 +41,7 @@ class _Shelf:
     endings: tuple[str, ...]
 
     def name_of(self, path: str, folders: Iterable[str]) -> str:
-        """The name by which a file in one of these folders is asked for; empty for any other file."""
+        """Return the name by which a file in one of these folders is asked for; empty for any other file."""
         folder = next((folder for folder in folders if path.startswith(f"{folder}/")), None)
         ending = next((ending for ending in sorted(self.endings, key=len)[::-1] if path.endswith(ending)), None)
         if folder is None or ending is None:
@@ -75,7 +75,7 @@ class _File:
 
 
 class Catalog:
-    """The words and workflows of one project, as they stand in whatever `read` and `listing` look at."""
+    """Prompts, templates and workflows of one project, as `read` and `listing` see it."""
 
     def __init__(self, read: Read = lambda _: None, listing: Listing = tuple) -> None:
         self._read = read
@@ -83,7 +83,7 @@ class Catalog:
 
     @classmethod
     def on_disk(cls, root: Path) -> Catalog:
-        """The project's files as they lie in its folder now."""
+        """Read the project's files as they lie in its folder now."""
         return cls(lambda path: read_plain(root / path), lambda: listing(root))
 
     def prompt(self, name: str, workflow: str = "") -> str:
@@ -96,7 +96,7 @@ class Catalog:
         return self._text("template", name)
 
     def workflow(self, name: str) -> Workflow:
-        """Parsed and checked: everything it names exists."""
+        """Return a workflow, parsed and checked: everything it names exists."""
         file = self._find("workflow", name)
         workflow = parse_workflow(
             _as_stored(parse_yaml(file.data(), file.where), file.where), source=file.where, name=name
@@ -108,11 +108,11 @@ class Catalog:
         return msgspec.structs.replace(workflow, phases=phases)
 
     def where(self, name: str, kind: str = "prompt", workflow: str = "") -> str:
-        """Which file a name means."""
+        """Return the file that a name means."""
         return self._find(kind, self._full_name(name, workflow) if kind == "prompt" else name).where
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Every name of a kind that can be asked for."""
+        """Return every name of a kind that can be asked for."""
         shelf = _SHELVES[kind]
         theirs = {shelf.name_of(path, shelf.project) for path in self._paths}
         ours = {shelf.name_of(path, (shelf.ours,)) for path in _files_in(_PACKAGE, (shelf.ours,))}
@@ -135,7 +135,7 @@ class Catalog:
         raise SettingsError(f"There is no {kind} named {name!r}.", f"{meant}There are: {', '.join(choices)}.")
 
     def _seek(self, kind: str, name: str) -> _File | None:
-        """The first of the places where this may lie, in order. A plain `execute` also serves as `tdd/execute`."""
+        """Return the first file that this name may mean; a plain `execute` also serves as `tdd/execute`."""
         shelf = _SHELVES[kind]
         spellings = (name, name.rpartition("/")[2]) if kind == "prompt" else (name,)
         files = [spelling + ending for spelling in spellings for ending in shelf.endings]
@@ -171,7 +171,7 @@ class Catalog:
 
 
 def listing(root: Path) -> Iterator[str]:
-    """The files of a project that may hold words, as they lie on disk."""
+    """Yield the files of a project that may hold prompts, templates or workflows, as they lie on disk."""
     return _files_in(root, _PROJECT_FOLDERS)
 
 
@@ -183,7 +183,7 @@ def _checked(kind: str, name: str) -> str:
 
 
 def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
-    """Files in these folders and one level below; the rest of a project is none of our business."""
+    """Yield files in these folders and one level below."""
     for folder in folders:
         for pattern in ("*", "*/*"):
             files = (path for path in sorted((root / folder).glob(pattern)) if path.is_file())
@@ -194,7 +194,7 @@ _DOORS = ("agents", "trackers")
 
 
 def doors(kind: str) -> dict[str, str]:
-    """What stands behind a door, by the name the settings use: the file's own. The value is the module to import."""
+    """Return the modules of a kind of adapter, by the name the settings use: the file's own."""
     if kind not in _DOORS:
         raise SettingsError(f"There is no kind of door called {kind!r}.", f"There are: {', '.join(_DOORS)}.")
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
@@ -202,7 +202,7 @@ def doors(kind: str) -> dict[str, str]:
 
 
 def _as_stored(data: object, where: str) -> object:
-    """A workflow file's content, with `publish` in the words that workflows are stored in."""
+    """Return a workflow file's content, with `publish` in the words that workflows are stored in."""
     if not isinstance(data, dict) or "publish" not in data:
         return data
     how = data["publish"]

@@ -1,8 +1,11 @@
-"""Running bd: one call at a time in a repository, none for ever.
+"""Run bd, one call at a time in a repository, none for ever, and read what it prints.
 
-Whoever changes something looks afterwards whether it is so (see beads.py), and before each new attempt: what bd prints
-and its exit code are no proof. A call runs in a process group of its own, without input, and is ended
-with all of its group when it takes too long.
+A change is verified afterwards (see beads.py), and before each new attempt: what bd prints and its exit code are no
+proof. A call runs in a process group of its own, without input, and is ended with all of its group when it takes too
+long.
+
+What it prints has had as many shapes as bd has had versions: an array, an object, or either in an envelope; errors as
+JSON on stdout or on stderr, or as text, with exit code 0 or 1; warnings before all of that.
 
 We never run `init`, `migrate` or `doctor --fix`, and never say `--force`.
 """
@@ -94,26 +97,34 @@ class Bd:
 
     @cached_property
     def version(self) -> str:
-        """As it says itself; '' where it does not."""
+        """Return the version as bd says it; '' where it does not."""
         known = _VERSIONS.get(mark := (self.program, Path(self.program).stat().st_mtime_ns))
         if known is None:
-            known = _VERSIONS[mark] = self._asked_version()
+            answer = self._run(("version", "--json"))
+            if answer.late:
+                raise self.fault(answer)
+            value = answer.value
+            stated = value.get("version") if isinstance(value, dict) else None
+            found = _VERSION.search(str(stated) if stated else answer.out) or _VERSION.search(
+                self._run(("version",)).out
+            )
+            known = _VERSIONS[mark] = found.group() if found else ""
         return known
 
     @property
     def warnings(self) -> list[str]:
-        """What is known to be wrong with the version that is here."""
+        """Return what is known to be wrong with the version that is here."""
         return list(_about(self.version))
 
     def read(self, *args: str) -> BdResult:
-        """A question, repeated while somebody else holds the database; raises TrackerError where it has no answer."""
+        """Ask, again while the database is locked; raise TrackerError where there is no answer."""
         answer = self.ask(*args)
         if answer.failed:
             raise self.fault(answer)
         return answer
 
     def ask(self, *args: str) -> BdResult:
-        """The same, whatever the answer is."""
+        """Ask, again while the database is locked; return whatever the answer is."""
         answer = self.run(*args)
         for pause in self.patience.pauses:
             if not answer.busy:
@@ -123,7 +134,7 @@ class Bd:
         return answer
 
     def run(self, *args: str) -> BdResult:
-        """One call. A version that cannot do what we need is not called at all."""
+        """Make one call; refuse a version that cannot do what we need."""
         numbers = _numbers(self.version)
         if numbers and numbers[:2] < OLDEST:
             hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
@@ -131,7 +142,7 @@ class Bd:
         return self._run(args)
 
     def fault(self, answer: BdResult) -> TrackerError:
-        """Why a call came to nothing, and what to do next."""
+        """Return why a call failed, and what to do next."""
         command, said = f"bd {answer.args[0]}", answer.err + answer.out
         if answer.late:
             hint = f"See whether `{command}` answers by hand: another process may hold the database. Then go on."
@@ -157,19 +168,10 @@ class Bd:
         return "The beads are not in this clone: by hand, `bd init` makes a database and `bd dolt pull` fetches them."
 
     def is_refusal(self, answer: BdResult) -> bool:
-        """bd understood and said no; everything else that goes wrong is a fault."""
+        """Tell whether bd understood and said no; everything else that goes wrong is a fault."""
         said = answer.err + answer.out
         known = (_SKEW, _NO_DATABASE, NO_COMMAND)
         return not (answer.late or answer.busy or any(kind.search(said) for kind in known)) and bool(answer.words)
-
-    def _asked_version(self) -> str:
-        answer = self._run(("version", "--json"))
-        if answer.late:
-            raise self.fault(answer)
-        value = answer.value
-        stated = value.get("version") if isinstance(value, dict) else None
-        found = _VERSION.search(str(stated) if stated else answer.out) or _VERSION.search(self._run(("version",)).out)
-        return found.group() if found else ""
 
     def _run(self, args: tuple[str, ...]) -> BdResult:
         with held(self._lock, self.patience.turn), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -211,7 +213,7 @@ _UNDER_WAY: set[subprocess.Popen[bytes]] = set()
 
 @atexit.register
 def _end_all() -> None:
-    """A screen asks in a thread, and a person who leaves does not wait for the answer."""
+    """End calls at exit: a screen asks in a thread, and a person who leaves does not wait for the answer."""
     for process in [*_UNDER_WAY]:
         if process.poll() is None:
             _end(process)
@@ -222,7 +224,7 @@ _VERSIONS: dict[tuple[str, int], str] = {}
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """All of its group, first politely: it may be writing."""
+    """End all of its group, first politely: it may be writing."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)
@@ -290,7 +292,7 @@ class BdResult:
 
     @property
     def failed(self) -> bool:
-        """Some versions complain on stderr only, and leave with 0."""
+        """Tell whether it failed; some versions complain on stderr only, and leave with 0."""
         return self.code != 0 or self._error is not None or (not self.out.strip() and bool(_telling_lines(self.err)))
 
     @property
@@ -299,7 +301,7 @@ class BdResult:
 
     @property
     def not_found(self) -> bool:
-        """In the older versions: silence, and all is well."""
+        """Tell whether the bead does not exist; older versions print nothing and leave with 0."""
         return not self.late and (self.code == 0 or _NOT_FOUND.search(self.err + self.out) is not None)
 
     @property
@@ -308,12 +310,12 @@ class BdResult:
 
     @cached_property
     def value(self) -> object:
-        """The JSON on stdout, after whatever stands before it and out of its envelope; None if there is none."""
+        """Return the JSON on stdout, after whatever stands before it and out of its envelope; None if there is none."""
         return _unwrapped(_value_in(self.out))
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The beads in it, one or many."""
+        """Return the beads in it, one or many."""
         value = self.value
         if isinstance(value, dict) and "id" not in value:
             value = value.get("issues", value.get("closed"))
@@ -322,13 +324,13 @@ class BdResult:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """The rows of JSON lines; text between them is passed over, half a row is not."""
+        """Return the rows of JSON lines; text between them is skipped, half a row is an error."""
         rows = [row for line in self.out.split("\n") if line.startswith("{") for row in _listed(_row(line, self))]
         return [row for row in rows if isinstance(row, dict)]
 
     @property
     def words(self) -> str:
-        """What bd said went wrong, on one line."""
+        """Return bd's error message, on one line."""
         said = self._error
         if said is None:
             plain = [line for line in map(one_line, self.err.splitlines()) if line and not _ASIDE.match(line)]
@@ -347,7 +349,7 @@ class BdResult:
 
 
 def _value_in(text: str) -> object:
-    """The first value that is beads or an object, at the beginning of a line."""
+    """Return the first value that is beads or an object, at the beginning of a line."""
     decoder = json.JSONDecoder()
     for start in islice(_VALUE.finditer(text), _MOST_BEGINNINGS):
         try:

@@ -1,7 +1,8 @@
-"""What a bead means: from a row of beads, however it was come by, to an `Item` of ours.
+"""Read and write rows of beads, and turn a row into an `Item` of ours.
 
 A row of the JSONL file and of `bd export` holds its dependencies as edges; `bd show` puts the whole bead that is
-depended on in their place, under the same name. Both are read here, and whatever is unknown is data.
+depended on in their place, under the same name. Both are read here, and whatever is unknown is data. A row is changed
+as text: inside a line that keeps all its other characters.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Edge(NamedTuple):
 
 
 def file_in(root: Path) -> Path | None:
-    """The file that holds a project's beads, if there is one."""
+    """Return the file that holds a project's beads, if there is one."""
     folder = root / FOLDER
     usual = [folder / name for name in USUAL_NAMES if (folder / name).exists()]
     others = [path for path in sorted(folder.glob("*.jsonl")) if path.name not in _OTHER_TABLES]
@@ -58,7 +59,7 @@ def file_in(root: Path) -> Path | None:
 
 
 def our_name(root: Path, env: Mapping[str, str]) -> str:
-    """Whom bd takes us for, in the order in which it looks itself."""
+    """Return the name that bd knows us by, in the order in which it looks itself."""
     try:
         name = env.get("BEADS_ACTOR") or env.get("BD_ACTOR") or Git.find(root).identity.name
     except CapsuleError:
@@ -67,7 +68,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
-    """Who else has it in progress; '' where nobody says, or nobody knows who we are."""
+    """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
     theirs = text_of(bead, "assignee").strip()
     if status_of(bead) is not Status.IN_PROGRESS or not theirs:
         return ""
@@ -76,15 +77,21 @@ def taken_by(bead: Bead, us: Callable[[], str]) -> str:
 
 
 def is_work(bead: Bead) -> bool:
-    """Memories, and what is left of beads that were deleted, lie among the rows too."""
+    """Tell work from memories and tombstones, which lie among the rows too."""
     return bead.get("_type", "issue") == "issue" and bead.get("status") != "tombstone"
 
 
 def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Item:
-    """The bead as an item; `beads` are all there are, by id. Who we are is asked only where it matters."""
+    """Return the bead as an item; `beads` are all there are, by id. `us` is called only where it matters."""
     status = text_of(bead, "status") or "open"
     ours = STATUSES.get(status, Status.BLOCKED)
     priority = bead.get("priority")
+    edges = [edge for edge in edges_of(bead) if edge.kind == PARENT]
+    named = [Edge(PARENT, text_of(bead, "parent")), Edge(PARENT, bead["id"].rpartition(".")[0])]
+    there = (edge.to for edge in (*edges, *named) if edge.target or edge.to in beads)
+    # Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
+    # What came along with the row is newer than what was known before.
+    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges_of(bead) if edge.kind == BLOCKS}
     return Item(
         id=bead["id"],
         title=text_of(bead, "title"),
@@ -93,10 +100,10 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
         type=text_of(bead, "issue_type") or "task",
         status=ours,
         priority=priority if type(priority) is int and priority in PRIORITIES else 2,
-        parent=_parent(bead, beads),
+        parent=next((parent for parent in there if parent != bead["id"]), ""),
         blocked=Blocked(Status.READY, f"beads says {status}", kind="") if ours is Status.BLOCKED else None,
         tags=tuple(cleaned(label) for label in list_of(bead, "labels") if isinstance(label, str)),
-        dependencies=_blockers(bead, beads),
+        dependencies=tuple(other for other, target in wanted.items() if target and target.get("status") != "closed"),
         taken_by=taken_by(bead, us),
         created=text_of(bead, "created_at"),
         updated=text_of(bead, "updated_at"),
@@ -113,7 +120,7 @@ def text_of(bead: Bead, key: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """JSON can spell half a character, which nothing after us could write down, and a NUL, which nobody could pass."""
+    """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
     return _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
@@ -123,7 +130,7 @@ def list_of(bead: Bead, key: str) -> list[Any]:
 
 
 def edges_of(bead: Bead) -> Iterator[Edge]:
-    """What this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
+    """Yield what this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
     for edge in list_of(bead, "dependencies"):
         if not isinstance(edge, dict):
             continue
@@ -131,22 +138,6 @@ def edges_of(bead: Bead) -> Iterator[Edge]:
             yield Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
         elif edge.get("issue_id", bead["id"]) == bead["id"]:
             yield Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
-
-
-def _parent(bead: Bead, beads: Mapping[str, Bead]) -> str:
-    edges = [edge for edge in edges_of(bead) if edge.kind == PARENT]
-    named = [Edge(PARENT, text_of(bead, "parent")), Edge(PARENT, bead["id"].rpartition(".")[0])]
-    there = (edge.to for edge in (*edges, *named) if edge.target or edge.to in beads)
-    return next((parent for parent in there if parent != bead["id"]), "")
-
-
-def _blockers(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, ...]:
-    """Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
-
-    What came along with the row is newer than what was known before.
-    """
-    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges_of(bead) if edge.kind == BLOCKS}
-    return tuple(other for other, target in wanted.items() if target and target.get("status") != "closed")
 
 
 AUTHOR = "capsule"
@@ -160,7 +151,7 @@ _SHORTEST = 3
 
 
 def new_row(name: str, new: NewItem, now: str, *, found_in: str = "") -> str:
-    """One more bead, with its fields in the order in which bd writes them."""
+    """Return a row for one more bead, with its fields in the order in which bd writes them."""
     edges = [(PARENT, new.parent)] * bool(new.parent) + [(BLOCKS, other) for other in new.dependencies]
     if found_in and found_in not in (new.parent, *new.dependencies):
         edges.append((FOUND_IN, found_in))
@@ -185,7 +176,7 @@ def new_row(name: str, new: NewItem, now: str, *, found_in: str = "") -> str:
 
 
 def with_line(data: bytes, line: str) -> bytes:
-    """The file with one more line; where its last line has no end, the new last line has none either."""
+    """Return the file with one more line; where its last line has no end, the new last line has none either."""
     end = b"\r\n" if data.rstrip(b"\n").endswith(b"\r") or data.endswith(b"\r\n") else b"\n"
     content = line.encode("utf-8")
     if not data or data.endswith(b"\n"):
@@ -194,14 +185,14 @@ def with_line(data: bytes, line: str) -> bytes:
 
 
 def child_id(parent: str, taken: Collection[str]) -> str:
-    """One more than the highest number that was ever given below this parent."""
+    """Return one more than the highest number that was ever given below this parent."""
     own = re.compile(re.escape(parent) + r"\.([0-9]+)(?:\.|$)", re.ASCII)
     numbers = (int(found.group(1)) for name in taken if (found := own.match(name)))
     return f"{parent}.{max(numbers, default=0) + 1}"
 
 
 def short_id(names: Iterable[str], taken: Collection[str], folder: str, seed: str) -> str:
-    """`<prefix>-<a few letters>`, with the prefix that most have; as bd does, the folder's name where there is none."""
+    """Return `<prefix>-<a few letters>`, with the most frequent prefix, or as bd does the folder's name."""
     prefixes = Counter(name.partition(".")[0].rpartition("-")[0] for name in names)
     prefixes.pop("", None)
     usual = re.sub(r"[^a-z0-9-]+", "-", folder.lower()).strip("-") or "bead"
@@ -217,7 +208,7 @@ def short_id(names: Iterable[str], taken: Collection[str], folder: str, seed: st
 
 
 def new_comment(bead_id: str, text: str, now: str, beads: Iterable[Bead]) -> dict[str, object]:
-    """Numbered where all are, for that is how the older bd has it; else with a name that nobody else can have."""
+    """Return a comment, numbered where all are (as the older bd does), else with a unique name."""
     remarks = [each for bead in beads for each in list_of(bead, "comments") if isinstance(each, dict)]
     known = [each.get("id") for each in remarks]
     numbers = [number for number in known if type(number) is int]
@@ -229,12 +220,12 @@ def new_comment(bead_id: str, text: str, now: str, beads: Iterable[Bead]) -> dic
 
 
 def splice(text: str, fields: Mapping[str, str]) -> str:
-    """The text of a JSON object with these top-level fields set; all its other characters stay as they are."""
+    """Return the text of a JSON object with these top-level fields set; all its other characters stay as they are."""
     return _with_members(text, {key: json.dumps(value) for key, value in fields.items()})
 
 
 def with_element(text: str, key: str, element: Mapping[str, Any]) -> str:
-    """The same with one more element in a list, which is made where there is none."""
+    """Return the text with one more element in a list, which is made where there is none."""
     spans = [text[start:end] for name, start, end in _members(text) if name == key]
     listed = spans[-1][:-1].rstrip() if spans and spans[-1].startswith("[") else "["
     comma = "" if listed == "[" else ","
@@ -256,7 +247,7 @@ def _with_members(text: str, fields: Mapping[str, str]) -> str:
 
 
 def _members(text: str) -> Iterator[tuple[str, int, int]]:
-    """Each top-level key of a valid JSON object, with where its value starts and ends."""
+    """Yield each top-level key of a valid JSON object, with where its value starts and ends."""
     decoder = json.JSONDecoder()
     at = text.index("{") + 1
     while text[(at := _skip(text, at))] != "}":

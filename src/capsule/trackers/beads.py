@@ -170,7 +170,7 @@ class BeadsTracker:
         self._persist(args, now)
 
     def _persist(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
-        """Says it, looks whether it is so, and says it again only where it is not because the database was locked."""
+        """Say it, look whether it is so, and say it again only where it is not because the database was locked."""
         answer = self._bd.run(*args)
         for pause in self._bd.patience.pauses:
             if not answer.busy:
@@ -189,7 +189,7 @@ class BeadsTracker:
         raise Refused(f"`bd {asked}` was refused: {why}", hint)
 
     def _is_claimed(self, bead: Bead) -> bool:
-        """In progress, and nobody else's. Somebody may close it between the claim and the look at what came of it."""
+        """Tell whether it is ours and in progress; it may be closed between the claim and this look."""
         if status_of(bead) is Status.DONE:
             raise already_closed(bead["id"])
         if theirs := taken_by(bead, self._us):
@@ -231,7 +231,11 @@ class BeadsTracker:
     def _read(self) -> _Table:
         found: dict[str, Bead] = {}
         left_out = []
-        for bead in filter(is_work, self._rows()):
+        exported = self._bd.ask("export")
+        if exported.failed and not exported.unknown_here:
+            raise self._bd.fault(exported)
+        listed = [row for row in exported.lines if isinstance(row.get("id"), str)]
+        for bead in filter(is_work, ([*listed] if listed and not exported.failed else self._rows_by_list())):
             try:
                 found[check_id(bead["id"])] = bead
             except CapsuleError as fault:
@@ -242,15 +246,8 @@ class BeadsTracker:
         self.warnings = [*self._bd.warnings, *left_out]
         return self._known
 
-    def _rows(self) -> list[Bead]:
-        answer = self._bd.ask("export")
-        if answer.failed and not answer.unknown_here:
-            raise self._bd.fault(answer)
-        rows = [row for row in answer.lines if isinstance(row.get("id"), str)]
-        return [*rows] if rows and not answer.failed else self._rows_by_list()
-
     def _rows_by_list(self) -> list[Bead]:
-        """Where `export` has nothing to say. A list may leave out what a bead depends on: each is shown."""
+        """Read beads by `bd list` where `export` has nothing; show each, for a list may leave out dependencies."""
         answer = self._bd.read("list", "--all", EVERYTHING, "--json")
         if not isinstance(answer.value, list) and not answer.rows:
             raise TrackerError("`bd list` gave no list.", f"Try `bd list --json` by hand in {self._root}.")
@@ -262,7 +259,7 @@ class BeadsTracker:
         return rows
 
     def _as_bd_has_it(self) -> dict[str, Item]:
-        """Everything as it is now, and not open what bd would not hand out."""
+        """Return everything as it is now, with what bd would not hand out held back."""
         items = self._read().items
         if not any(item.status is Status.READY for item in items.values()):
             return items
@@ -273,7 +270,7 @@ class BeadsTracker:
         }
 
     def _as_handed_out(self, item: Item) -> Item:
-        """The same for one."""
+        """Hold an item back that bd would not hand out."""
         table = self._table()
         if not _needs_a_reason(item, table.items) or item.id in self._ready():
             return item
@@ -306,7 +303,7 @@ class BeadsTracker:
         return bead
 
     def _look(self, item_id: str) -> Bead | None:
-        """The bead as it is now. bd may answer with another whose id only ends like this one."""
+        """Read one bead anew; bd may answer with another whose id only ends like this one."""
         answer = self._bd.ask("show", item_id, "--json")
         exact = next((row for row in answer.rows if row["id"] == item_id), None)
         if exact is None and answer.failed and not answer.not_found:
@@ -323,20 +320,20 @@ def _is_closed(bead: Bead) -> bool:
 
 
 def _place(bead: Bead) -> list[str | int]:
-    """`demo-1.10` comes after `demo-1.9`: of a checked id, every second part is a number."""
+    """Sort `demo-1.10` after `demo-1.9`: of a checked id, every second part is a number."""
     parts = re.split(r"([0-9]+)", bead["id"])
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
 def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
-    """Open, and nothing that it or what it belongs to waits for tells why bd does not hand it out."""
+    """Tell whether an open item has no dependency that explains why bd does not hand it out."""
     if item.status is not Status.READY or is_container(item):
         return False
     return not any(each.dependencies for each in (item, *ancestors(item, items)))
 
 
 def _held_back(item: Item, bead: Bead) -> Item:
-    """Some versions leave the date out where they list beads."""
+    """Block an item with bd's reason; some versions leave the date out where they list beads."""
     until, deferred = text_of(bead, "defer_until"), text_of(bead, "status") == _DEFERRED
     reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
@@ -351,7 +348,7 @@ def _is_ahead(date: str) -> bool:
 
 
 def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
-    """Each with its value in one word, so that no value is ever taken for a flag.
+    """Return flags, each with its value in one word, so that no value is ever taken for a flag.
 
     A bare id is what the new bead depends on; `blocks:` has meant either direction.
     """

@@ -1,4 +1,4 @@
-"""beads without bd: the JSONL file in `.beads/`, one bead a line.
+"""Read and write beads without bd: the JSONL file in `.beads/`, one bead a line.
 
 Reading is tolerant of what a row holds and strict about what a row is: unknown fields and values are data, but a line
 that is no JSON object, or an id given twice, stops everything with its line number, because guessing would work on the
@@ -97,7 +97,7 @@ class BeadsFileTracker:
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was left out when the file was read last."""
+        """Return what was left out when the file was read last."""
         return self._known.warnings
 
     def items(self) -> Sequence[Item]:
@@ -154,7 +154,11 @@ class BeadsFileTracker:
             for other in (new.parent, *new.dependencies):
                 if other and other not in table.items:
                     raise unknown(other, table.items)
-            name = self._unused_id(new, table)
+            name = (
+                child_id(new.parent, table.taken)
+                if new.parent
+                else short_id(table.items, table.taken, self._path.parent.parent.name, f"{new.title}\n{self._now()}")
+            )
             row = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
             self._write(with_line(table.data, row))
             return name
@@ -174,7 +178,7 @@ class BeadsFileTracker:
         return [FOLDER]
 
     def _table(self) -> _Table:
-        """What the file says now. Reading is cheap; it is parsed again only when it is not what it was."""
+        """Return what the file says now; parse it again only when it changed."""
         try:
             data = read_regular(self._path, LARGEST)
         except OSError as fault:
@@ -183,12 +187,6 @@ class BeadsFileTracker:
         if data != self._known.data:
             self._known = _read_table(data, self._path, self._us)
         return self._known
-
-    def _unused_id(self, new: NewItem, table: _Table) -> str:
-        """Below a parent the next number, else a short name that no row has, deleted ones included."""
-        if new.parent:
-            return child_id(new.parent, table.taken)
-        return short_id(table.items, table.taken, self._path.parent.parent.name, f"{new.title}\n{self._now()}")
 
     def _change(self, item_id: str, **fields: str) -> None:
         self._edit(item_id, lambda line: splice(line, {**fields, "updated_at": self._now()}))
