@@ -125,9 +125,7 @@ def _reach_beyond(end: int, waiting: array[int]) -> bool:
 
 # Colour and cursor codes, hyperlinks and titles, character sets. None of them may swallow a brace: a sequence that was
 # cut off just before the object must not cost us the object.
-_ESCAPE_SEQUENCE = re.compile(
-    rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])",
-)
+_ESCAPE_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])")
 _STRING_OR_BRACKET = re.compile(_STRING + rb"|[][{}]")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _SURROGATES = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][0-7]..|\\u[^dD]...|\\[^u])|\\u....")

@@ -87,12 +87,7 @@ class SupervisorClient:
     """
 
     def __init__(
-        self,
-        *,
-        grace: float = GRACE,
-        subreaper: bool = True,
-        secrets: Sequence[str] = (),
-        registry: Path | None = None,
+        self, *, grace: float = GRACE, subreaper: bool = True, secrets: Sequence[str] = (), registry: Path | None = None
     ) -> None:
         self._grace = grace
         self._roll = registry
