@@ -8,11 +8,16 @@ mission that is started over begins its part of the file anew, although its runs
 
 A run that its provider turned away is no run: it starts again from the same state, so only why it was turned away is
 kept, beside the run that came of it.
+
+What changed is read from git by id, through the helper that trusts nothing in the worktree: a tree from before, a tree
+from after, and the two commits that the branch stood at. Playing begins with the tree from before; each commit says
+only what the worktree does not hold yet at that point, so the usual commit of finished work is a message and paths.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +26,6 @@ from typing import Any, NamedTuple
 import msgspec
 from yaml12 import format_yaml, parse_yaml
 
-from capsule.agents._changes import Acts, acts_between
 from capsule.agents._player import RECORDING
 from capsule.agents.scripted import portable
 from capsule.core.briefing import Briefing, Transcript
@@ -31,6 +35,7 @@ from capsule.core.failure import Reaction
 from capsule.doors import Workspace
 from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
 from capsule.system.git import Git
+from capsule.system.git_objects import GITLINK
 
 VERSION = 1
 LARGEST_FILE = 256 * 1024 * 1024
@@ -193,3 +198,90 @@ def about(file: Path) -> dict[str, Any]:
         raise CapsuleError(f"{file} holds no recording.", "Make one: capsule run ID --record FILE")
     head = script[RECORDING]
     return head if isinstance(head, dict) else {}
+
+
+_LARGEST_CONTENT = 8 * 1024 * 1024
+_EXECUTABLE, _LINK = "100755", "120000"
+
+Acts = dict[str, Any]
+Clean = Callable[[bytes], bytes]
+Side = tuple[str, str] | None
+"""Mode and object id of a file; None where there is none."""
+
+
+def acts_between(git: Git, before: str, after: str, heads: tuple[str, str], clean: Clean) -> Acts:
+    """Describe the way from one tree to the other through the commits between the two heads, without secrets."""
+    played = _Played(git, before, clean)
+    old, new = heads
+    shared = git.merge_base(old, new) if old and new and old != new else ""
+    acts: Acts = {}
+    if shared:
+        if taken_back := int(git.content("rev-list", "--first-parent", "--count", f"{shared}..{old}").out):
+            acts["uncommit"] = taken_back
+        commits = git.content("rev-list", "--first-parent", "--reverse", f"{shared}..{new}").out.decode().split()
+        if commits:
+            acts["commit"] = [played.commit(oid) for oid in commits]
+    acts |= played.become(_files(git, after))
+    return acts | ({"left_out": played.left_out} if played.left_out else {})
+
+
+class _Played:
+    """Track the worktree while the acts said so far are played."""
+
+    def __init__(self, git: Git, tree: str, clean: Clean) -> None:
+        self._git, self._clean = git, clean
+        self._files = _files(git, tree)
+        self.left_out: dict[str, str] = {}
+
+    def commit(self, oid: str) -> Acts:
+        commit = self._git.commit(oid)
+        parent = self._git.commit(commit.parents[0]).tree
+        changed = {d.path: None if d.kind == "D" else d.new for d in self._git.differences(parent, commit.tree)}
+        acts = self._put(changed)
+        named = [path for path in map(self._name, sorted(changed)) if path]
+        return {**acts, **({"paths": named} if named else {}), "message": commit.message}
+
+    def become(self, wanted: dict[bytes, Side]) -> Acts:
+        gone: dict[bytes, Side] = {path: None for path in self._files if path not in wanted}
+        return self._put(gone | wanted)
+
+    def _put(self, wanted: dict[bytes, Side]) -> Acts:
+        differing = {path: side for path, side in sorted(wanted.items()) if side != self._files.get(path)}
+        removed = [name for path, side in differing.items() if side is None and (name := self._name(path))]
+        written = {
+            name: content
+            for path, side in differing.items()
+            if side and (name := self._name(path)) and (content := self._content(name, path, side)) is not None
+        }
+        self._files = {path: side for path, side in (self._files | differing).items() if side}
+        return ({"remove": removed} if removed else {}) | ({"write": written} if written else {})
+
+    def _name(self, path: bytes) -> str:
+        try:
+            return path.decode()
+        except UnicodeDecodeError:
+            self.left_out[path.decode(errors="backslashreplace")] = "its name is no UTF-8"
+            return ""
+
+    def _content(self, name: str, path: bytes, side: tuple[str, str]) -> str | Acts | None:
+        mode, oid = side
+        if mode == GITLINK:
+            self.left_out[name] = "it is a repository of its own"
+            return None
+        data = self._clean(self._git.content("cat-file", "blob", oid).out)
+        if len(data) > _LARGEST_CONTENT:
+            self.left_out[name] = f"it is larger than {_LARGEST_CONTENT // 1024**2} MiB"
+            return None
+        if mode == _LINK:
+            return {"link": data.decode(errors="replace")}
+        was = self._files.get(path)
+        executable = {"executable": mode == _EXECUTABLE} if _EXECUTABLE in (mode, was[0] if was else "") else {}
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(data).decode(), **executable}
+        return {"text": text, **executable} if executable else text
+
+
+def _files(git: Git, tree: str) -> dict[bytes, Side]:
+    return {entry.path: (entry.mode, entry.oid) for entry in git.list_tree(tree, recursive=True)}

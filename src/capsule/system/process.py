@@ -8,12 +8,18 @@ gigabytes at no cost in memory.
 
 A missing program, a time-out, even a supervisor that was killed by a process it supervised is an `Ended`, never an
 exception. In that last case we sweep ourselves: all processes with our marker, and their descendants.
+
+If a runner and its supervisor are both killed, nobody is left who knows what they had started. So each supervisor has
+a locked file in a registry, named by its processes' marker: the kernel frees the lock, and the next run can tell the
+file from that of a living runner, and look for the marker. A file gets its name only once it is locked, so a living
+one never looks dead.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -27,7 +33,8 @@ from types import TracebackType
 from typing import Literal
 
 from capsule.system import supervisor
-from capsule.system.pid_registry import Registration, abandoned, register
+from capsule.system.files import sweep_temps, temp_path
+from capsule.system.lock import NoLocks, try_lock
 from capsule.system.stop import Stop
 from capsule.system.umask import of_the_user
 
@@ -418,3 +425,47 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except OSError:
         return 0
+
+
+class Registration:
+    """One file, held open and locked."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.marker = path.name
+        self._fd = fd
+
+    def unregister(self) -> None:
+        """Remove the file: all processes with its marker have ended."""
+        with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
+            self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def register(folder: Path, marker: str) -> Registration:
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = temp_path(folder)
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    try:
+        try_lock(fd, fcntl.LOCK_EX, draft)  # nobody else knows it yet
+    except NoLocks:
+        os.close(fd)
+        draft.unlink()
+        raise
+    draft.rename(folder / marker)
+    return Registration(folder / marker, fd)
+
+
+def abandoned(folder: Path) -> list[Registration]:
+    """Return the registrations whose runner is gone."""
+    if folder.is_dir():
+        sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
+    found = []
+    for path in sorted(folder.glob("[!.]*")):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            if try_lock(fd, fcntl.LOCK_EX, path):
+                found.append(Registration(path, fd))
+            else:
+                os.close(fd)
+    return found
