@@ -40,55 +40,21 @@ PROGRESS = (Move.ADVANCE, Move.REPEAT, Move.CLOSE)
 SETBACKS = (Move.RETRY, Move.REWORK)
 HALTS = (Move.PARK, Move.ABORT)
 
+_VERDICTS = (
+    *(Verdict.PASS, Verdict.MORE, Verdict.NEEDS_WORK, Verdict.FAILED, Verdict.BLOCKED, Verdict.ERROR, Verdict.REFUTED),
+    Verdict.SKIPPED,
+)
 REACTIONS: dict[Role, dict[Verdict, Move]] = {
-    Role.WORKER: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.ABORT,
-        Verdict.NEEDS_WORK: Move.ABORT,
-        Verdict.FAILED: Move.ABORT,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.ABORT,
-        Verdict.REFUTED: Move.RETRY,
-        Verdict.SKIPPED: Move.SKIP,
-    },
-    Role.REVIEW: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.ABORT,
-        Verdict.NEEDS_WORK: Move.REWORK,
-        Verdict.FAILED: Move.ABORT,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.ABORT,
-        Verdict.REFUTED: Move.REWORK,
-        Verdict.SKIPPED: Move.SKIP,
-    },
-    Role.SOLO: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.REPEAT,
-        Verdict.NEEDS_WORK: Move.RETRY,
-        Verdict.FAILED: Move.RETRY,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.RETRY,
-        Verdict.REFUTED: Move.RETRY,
-        Verdict.SKIPPED: Move.SKIP,
-    },
-    Role.ACTION: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.ABORT,
-        Verdict.NEEDS_WORK: Move.REWORK,
-        Verdict.FAILED: Move.PARK,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.ABORT,
-        Verdict.REFUTED: Move.REWORK,
-        Verdict.SKIPPED: Move.SKIP,
-    },
+    role: dict(zip(_VERDICTS, map(Move, moves.split()), strict=True))
+    for role, moves in {
+        Role.WORKER: "advance abort  abort  abort park abort retry  skip",
+        Role.REVIEW: "advance abort  rework abort park abort rework skip",
+        Role.SOLO: "advance repeat retry  retry park retry retry  skip",
+        Role.ACTION: "advance abort  rework park  park abort rework skip",
+    }.items()
 }
 
-EXHAUSTED: dict[Role, Move] = {
-    Role.WORKER: Move.ABORT,
-    Role.REVIEW: Move.ABORT,
-    Role.SOLO: Move.PARK,
-    Role.ACTION: Move.PARK,
-}
+EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.PARK, Role.ACTION: Move.PARK}
 
 
 _LONGEST_QUESTION = 2000

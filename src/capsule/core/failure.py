@@ -42,20 +42,9 @@ class Reaction(StrEnum):
 
 
 REACTIONS: dict[Kind, Reaction] = {
-    Kind.RATE_LIMIT: Reaction.WAIT,
-    Kind.OVERLOAD: Reaction.WAIT,
-    Kind.CONNECTION: Reaction.WAIT,
-    Kind.AUTH: Reaction.STOP,
-    Kind.QUOTA: Reaction.STOP,
-    Kind.CONFIGURATION: Reaction.STOP,
-    Kind.MISSING: Reaction.STOP,
-    Kind.CONTEXT: Reaction.JUDGE,
-    Kind.REFUSAL: Reaction.JUDGE,
-    Kind.PERMISSION: Reaction.JUDGE,
-    Kind.CUT_SHORT: Reaction.JUDGE,
-    Kind.CRASH: Reaction.JUDGE,
-    Kind.TIMEOUT: Reaction.JUDGE,
-    Kind.SILENT: Reaction.JUDGE,
+    **dict.fromkeys(Kind, Reaction.JUDGE),
+    **dict.fromkeys((Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CONNECTION), Reaction.WAIT),
+    **dict.fromkeys((Kind.AUTH, Kind.QUOTA, Kind.CONFIGURATION, Kind.MISSING), Reaction.STOP),
 }
 
 FIRST_PAUSE = 5.0

@@ -135,14 +135,8 @@ RESULTS: Final = {
     "BLOCKED": Verdict.BLOCKED,
 }
 OPTIONAL_RESULT_FIELDS: Final = (
-    "context",
-    "block_type",
-    "blocked_type",
-    "requires_human_review",
-    "updated_assessments",
-    "follow_ups",
-    "duplicate_of",
-    "already_done",
+    *("context", "block_type", "blocked_type", "requires_human_review", "updated_assessments", "follow_ups"),
+    *("duplicate_of", "already_done"),
 )
 _SIZES, _DEGREES = ("small", "medium", "large"), ("low", "medium", "high")
 ASSESSED: Final = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}

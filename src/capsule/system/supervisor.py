@@ -57,16 +57,8 @@ ProcessTable = dict[int, tuple[int, int, bool]]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _RESTORED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGCHLD,
-    signal.SIGTSTP,
-    signal.SIGTTIN,
-    signal.SIGTTOU,
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ),
+    *(signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
 )
 _INPUT = os.O_RDONLY | os.O_NONBLOCK
 # Never through a link planted where our log will be, never waiting for the reader of a FIFO, not even later.
