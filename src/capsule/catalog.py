@@ -98,9 +98,13 @@ class Catalog:
     def workflow(self, name: str) -> Workflow:
         """Return a workflow, parsed and checked: everything it names exists."""
         file = self._find("workflow", name)
-        workflow = parse_workflow(
-            _as_stored(parse_yaml(file.data(), file.where), file.where), source=file.where, name=name
-        )
+        data = parse_yaml(file.data(), file.where)
+        if isinstance(data, dict) and "publish" in data:  # a file's word for what is stored as `workspace`
+            how = data.pop("publish")
+            if how not in PUBLISH:
+                raise SettingsError(f"{file.where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
+            data["workspace"] = PUBLISH[how]
+        workflow = parse_workflow(data, source=file.where, name=name)
         if workflow.name != name:
             hint = "A workflow has the name of its file: leave `name` out."
             raise SettingsError(f"{file.where} calls itself {workflow.name!r}.", hint)
@@ -199,13 +203,3 @@ def doors(kind: str) -> dict[str, str]:
         raise SettingsError(f"There is no kind of door called {kind!r}.", f"There are: {', '.join(_DOORS)}.")
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
     return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}
-
-
-def _as_stored(data: object, where: str) -> object:
-    """Return a workflow file's content, with `publish` in the words that workflows are stored in."""
-    if not isinstance(data, dict) or "publish" not in data:
-        return data
-    how = data["publish"]
-    if how not in PUBLISH:
-        raise SettingsError(f"{where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
-    return {**{key: value for key, value in data.items() if key != "publish"}, "workspace": PUBLISH[how]}

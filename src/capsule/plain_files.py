@@ -135,12 +135,8 @@ def _twice(text: str) -> Iterator[tuple[str, int, int]]:
         for found in filter(None, (re.fullmatch(_MARKED, str(key)) for key in mapping)):
             name, place = found.group(1), int(found.group(2))
             if name in seen:
-                yield name, _line(text, seen[name]), _line(text, place)
+                yield name, text.count("\n", 0, seen[name]) + 1, text.count("\n", 0, place) + 1
             seen[name] = place
-
-
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1
 
 
 def _mappings(node: object) -> Iterator[dict[object, object]]:

@@ -16,12 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from capsule.agents._scratch import private_folder
-from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Grounds, Transcript
+from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -31,7 +30,7 @@ from capsule.core.text import without_controls
 from capsule.system.environment import for_agents
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
 from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
-from capsule.system.sandbox import fault_of_its_own
+from capsule.system.sandbox import Sandbox, fault_of_its_own
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
@@ -51,22 +50,6 @@ _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
         "Give it more time with execution.idle_timeout_minutes.",
     ),
 }
-
-
-class SandboxWrapper(Protocol):
-    """Wrap a command line so that it can touch only what it may (system/sandbox.py)."""
-
-    def around(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        grounds: Grounds,
-        home: Sequence[str] = (),
-        readable: Sequence[str] = (),
-        copy_layers: bool = False,
-    ) -> AbstractContextManager[tuple[str, ...]]: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +96,7 @@ class Connection:
     """Told what the agent is about while its output grows."""
     redact: Callable[[str], str] = lambda text: text
     """Takes secrets out of what an agent is told."""
-    sandbox: SandboxWrapper | None = None
+    sandbox: Sandbox | None = None
     """What keeps it in its place, where there is one."""
 
 

@@ -47,7 +47,7 @@ _ABOUT = """\
 """
 
 
-class Start(NamedTuple):
+class _Start(NamedTuple):
     """State of the place when the agent was started."""
 
     tree: str
@@ -68,9 +68,9 @@ class Recorder:
         self._save()  # whoever may not write there is told so before an agent is paid
 
     def __call__(self, place: Workspace, before: str) -> Callable[[Briefing, Transcript], None]:
-        return partial(self._write_down, place, Start(before, place.head(), place.worklog()))
+        return partial(self._write_down, place, _Start(before, place.head(), place.worklog()))
 
-    def _write_down(self, place: Workspace, start: Start, briefing: Briefing, transcript: Transcript) -> None:
+    def _write_down(self, place: Workspace, start: _Start, briefing: Briefing, transcript: Transcript) -> None:
         if transcript.why == "stopped":
             return
         run = (briefing.item, briefing.phase, briefing.run)
@@ -91,7 +91,7 @@ class Recorder:
         }
         self._keep(briefing, turn)
 
-    def _changes(self, place: Workspace, start: Start) -> Acts:
+    def _changes(self, place: Workspace, start: _Start) -> Acts:
         try:
             acts = acts_between(self._git, start.tree, place.tree(), (start.head, place.head()), self._clean)
             # The worklog is not in the tree. Text added at its end also fits a worklog with other stamps.

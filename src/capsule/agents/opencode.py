@@ -95,7 +95,11 @@ class OpencodeAgent(StreamAgent):
     @contextmanager
     def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
         """Set permissions for an unattended run; keep the rest of the user's settings."""
-        yield {_CONTENT: json.dumps({**_loaded(env.get(_CONTENT, "")), **_UNATTENDED})}
+        try:
+            given = table(json.loads(env.get(_CONTENT, "")))
+        except ValueError:
+            given = {}
+        yield {_CONTENT: json.dumps({**given, **_UNATTENDED})}
 
     def run(self, briefing: Briefing) -> Transcript:
         """Refuse to start where it would run the repository's own code inside itself, keys and all."""
@@ -110,24 +114,31 @@ class OpencodeAgent(StreamAgent):
         return not_started(failure)
 
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
-        known = self.prints_events(events)
         failure = _failure(events, ended, _last_logged(stderr))
-        if not known and failure is None:
+        if failure is None and not self.prints_events(events):
             return None
         # It reports step by step. A price of zero means that it knows none.
         steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
         used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
         session = next((called(event["sessionID"]) for event in events.head if "sessionID" in event), "")
-        return StreamResult(
-            _final_text(events),
-            failure,
-            Usage(
-                tokens_in=count(sum(map(_tokens_read, used))) if used else None,
-                tokens_out=count(sum(map(_tokens_written, used))) if used else None,
-                usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
-                session=session,
-            ),
+        caches = [table(tokens.get("cache")) for tokens in used]
+        read = [tokens.get("input") for tokens in used] + [
+            cache.get(part) for cache in caches for part in ("read", "write")
+        ]
+        written = [tokens.get(part) for tokens in used for part in ("output", "reasoning")]
+        usage = Usage(
+            tokens_in=count(sum(count(part) or 0 for part in read)) if used else None,
+            tokens_out=count(sum(count(part) or 0 for part in written)) if used else None,
+            usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
+            session=session,
         )
+        parts: list[str] = []  # what it said after its last tool
+        for event in events.backwards():
+            if event.get("type") in ("tool_use", "step_start"):
+                break
+            if event.get("type") == "text":
+                parts.append(word(_part(event).get("text")))
+        return StreamResult("\n".join(reversed(parts)), failure, usage)
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS
@@ -142,14 +153,6 @@ class OpencodeAgent(StreamAgent):
             case "error":
                 return _said(event)
         return ""
-
-
-def _loaded(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _plugin_of_the_project(cwd: Path) -> str | None:
@@ -211,26 +214,6 @@ def _last_logged(stderr: str) -> str:
         if found:
             return found[1] or found[2]
     return ""
-
-
-def _final_text(events: Events) -> str:
-    """Return what it said after its last tool."""
-    parts: list[str] = []
-    for event in events.backwards():
-        if event.get("type") in ("tool_use", "step_start"):
-            break
-        if event.get("type") == "text":
-            parts.append(word(_part(event).get("text")))
-    return "\n".join(reversed(parts))
-
-
-def _tokens_read(tokens: dict[str, Any]) -> int:
-    cache = table(tokens.get("cache"))
-    return sum(count(part) or 0 for part in (tokens.get("input"), cache.get("read"), cache.get("write")))
-
-
-def _tokens_written(tokens: dict[str, Any]) -> int:
-    return sum(count(tokens.get(part)) or 0 for part in ("output", "reasoning"))
 
 
 def _part(event: Event) -> dict[str, Any]:

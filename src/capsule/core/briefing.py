@@ -131,16 +131,14 @@ def prompt_values(
     item, plan = state.item, state.workflow.phase(phase)
     levels = {name: getattr(item.assessment, name) for name in item.assessment.__struct_fields__}
     values = {
-        **{
-            "ITEM_ID": item.id,
-            "ITEM_TITLE": _one_line(item.title),
-            "ITEM_ORIGIN": _one_line(item.origin),
-            "ITEM_DESCRIPTION": fenced(item.description),
-            "ITEM_ACCEPTANCE": fenced(item.acceptance),
-            "ASSESSMENTS": ", ".join(f"{name} {value}" for name, value in levels.items() if value),
-            "DEPTH": depth(item.assessment),
-            "UNBLOCK_NOTES": fenced(item.unblock_context),
-        },
+        "ITEM_ID": item.id,
+        "ITEM_TITLE": without_controls(" ".join(item.title.split())),
+        "ITEM_ORIGIN": without_controls(" ".join(item.origin.split())),
+        "ITEM_DESCRIPTION": fenced(item.description),
+        "ITEM_ACCEPTANCE": fenced(item.acceptance),
+        "ASSESSMENTS": ", ".join(f"{name} {value}" for name, value in levels.items() if value),
+        "DEPTH": depth(item.assessment),
+        "UNBLOCK_NOTES": fenced(item.unblock_context),
         "PREVIOUS_SUMMARY": fenced(state.summary),
         "EARLIER_WORK": fenced(state.earlier),
         "FAILURE_CONTEXT": fenced(cut(state.feedback.get(phase, ""), LONGEST_FEEDBACK)),
@@ -172,7 +170,3 @@ def fenced(text: str) -> str:
     longest = max(map(len, re.findall(r"`+|~+", words)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{words}\n{fence}"
-
-
-def _one_line(text: str) -> str:
-    return without_controls(" ".join(text.split()))

@@ -139,11 +139,8 @@ def decide(
     phase = workflow.phase(name)
     verdict = verdict_of(signal, evidence, strict=strict)
     if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
-        return Decision(
-            move=Move.CLOSE,
-            verdict=verdict,
-            reason=f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}",
-        )
+        reason = f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"
+        return Decision(move=Move.CLOSE, verdict=verdict, reason=reason)
     planned = REACTIONS[phase.role][verdict]
     move = Move.PARK if planned is Move.REWORK and not phase.rework else planned
     if move in SETBACKS:
@@ -160,16 +157,11 @@ def decide(
     if move in (Move.ADVANCE, Move.REPEAT) and vetoed:
         return Decision(Move.PARK, verdict, "; ".join(vetoed), exit_code=1, vetoed=True, block_type="decision")
     if move in HALTS:
-        return Decision(
-            move=move,
-            verdict=verdict,
-            reason=(" ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given")
-            if verdict is Verdict.BLOCKED
-            else _reason(verdict, signal, evidence),
-            feedback=_feedback(verdict, signal, evidence),
-            exit_code=1 if move is Move.PARK else 2,
-            block_type=signal.block_type,
-        )
+        reason = _reason(verdict, signal, evidence)
+        if verdict is Verdict.BLOCKED:  # the whole question: whoever answers may have nothing but the tracker to read
+            reason = " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
+        feedback, code = _feedback(verdict, signal, evidence), 1 if move is Move.PARK else 2
+        return Decision(move, verdict, reason, feedback, exit_code=code, block_type=signal.block_type)
     return Decision(move=move, verdict=verdict, reason=signal.summary)
 
 

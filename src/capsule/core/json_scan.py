@@ -112,13 +112,9 @@ def _last_span(text: bytes) -> tuple[int, int] | None:
             outside.append(position)
         elif outside and (end := outside.pop()) > last:
             first, last = (position, end) if mark == _OPENS_OBJECT else (-1, -1)
-        if last >= 0 and not (_reach_beyond(last, outside) or _reach_beyond(last, inside)):
-            break
+        if last >= 0 and not (outside and outside[0] > last) and not (inside and inside[0] > last):
+            break  # nothing still open could enclose it
     return (first, last + 1) if last >= 0 else None
-
-
-def _reach_beyond(end: int, waiting: array[int]) -> bool:
-    return bool(waiting) and waiting[0] > end
 
 
 # --- from bytes to data ---------------------------------------------------------------------------------------------

@@ -232,12 +232,9 @@ def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, 
     if notes:
         values["unblock_context"] = notes
     if item.blocked.kind == DECISION:
-        one = _levels(item.guardrail_override)
-        other = above(item.assessment, guardrails)
-        names = dict.fromkeys((*one, *other))
-        let_pass = {
-            name: max(one.get(name, ""), other.get(name, ""), key=lambda level: LEVELS[level]) for name in names
-        }
+        let_pass = _levels(item.guardrail_override)
+        for name, level in above(item.assessment, guardrails).items():  # of each dimension, the higher level
+            let_pass[name] = max(let_pass.get(name, ""), level, key=lambda known: LEVELS[known])
         values |= {"guardrail_override": let_pass} if let_pass else {}
         values |= {"requires_human_review": False} if item.requires_human_review else {}
     return values

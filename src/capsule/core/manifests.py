@@ -18,7 +18,7 @@ _MANIFESTS = re.compile(
 )
 
 
-class Family(NamedTuple):
+class _Family(NamedTuple):
     """Manifests whose dependencies are installed in the same folders, and how: the first that is there decides."""
 
     folders: tuple[str, ...]
@@ -28,7 +28,7 @@ class Family(NamedTuple):
 
 _PIP = "python3 -m venv .venv && .venv/bin/pip install"
 FAMILIES = (
-    Family(
+    _Family(
         ("node_modules",),
         (
             (r"package-lock\.json|npm-shrinkwrap\.json", "npm ci"),
@@ -38,7 +38,7 @@ FAMILIES = (
             (r"package\.json", "npm install"),
         ),
     ),
-    Family(
+    _Family(
         (".venv", "venv", "env"),
         (
             (r"uv\.lock", "uv sync"),
@@ -49,11 +49,11 @@ FAMILIES = (
             (r"[^/]*requirements[^/]*\.txt", f"{_PIP} -r {{}}"),
         ),
     ),
-    Family(("vendor",), ((r"composer\.(json|lock)", "composer install"),)),
-    Family(("vendor", ".bundle"), ((r"Gemfile(\.lock)?", "bundle install"),)),
-    Family(("vendor",), ((r"go\.(mod|sum)", "go mod vendor"),)),
-    Family(("deps",), ((r"mix\.(exs|lock)", "mix deps.get"),)),
-    Family(("Pods",), ((r"Podfile(\.lock)?", "pod install"),)),
+    _Family(("vendor",), ((r"composer\.(json|lock)", "composer install"),)),
+    _Family(("vendor", ".bundle"), ((r"Gemfile(\.lock)?", "bundle install"),)),
+    _Family(("vendor",), ((r"go\.(mod|sum)", "go mod vendor"),)),
+    _Family(("deps",), ((r"mix\.(exs|lock)", "mix deps.get"),)),
+    _Family(("Pods",), ((r"Podfile(\.lock)?", "pod install"),)),
 )
 
 _NODE_KEYS = (
@@ -113,12 +113,14 @@ def _pyproject(text: str) -> object:
         "build-system": parsed.get("build-system"),
         "dependency-groups": parsed.get("dependency-groups"),
         "project": {key: project[key] for key in _PROJECT_KEYS if key in project},
-        "tool": {key: _without(tools[key], _ABOUT) for key in _TOOLS if key in tools},
+        "tool": {
+            key: {k: v for k, v in tools[key].items() if k not in _ABOUT}
+            if isinstance(tools[key], dict)
+            else tools[key]
+            for key in _TOOLS
+            if key in tools
+        },
     }
-
-
-def _without(table: Any, names: Sequence[str]) -> Any:
-    return {key: value for key, value in table.items() if key not in names} if isinstance(table, dict) else table
 
 
 def _setup_cfg(text: str) -> object:

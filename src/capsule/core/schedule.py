@@ -107,7 +107,11 @@ class Line:
     ) -> None:
         self._known, self._objections, self._guardrails, self._by_priority = known, objections, guardrails, by_priority
         self._ours, self._standing = ours, standing or {}
-        self._stuck = _never_done({name: tuple(self._before(item)) for name, item in known.items()})
+        # All that has to be done before an item is: what it waits for, and what it holds.
+        waits = {name: [other for other, _ in self._awaited(item)] for name, item in known.items()}
+        self._stuck = _never_done(
+            {name: [*waits[name], *(held for held in item.holds if held in known)] for name, item in known.items()}
+        )
 
     def place(self, item: Item) -> Place:
         objection = self._objection(item)
@@ -115,7 +119,13 @@ class Line:
             return Place(item, actionable=False, why=objection)
         waits = dict(self._awaited(item))
         if waits:
-            return Place(item, actionable=False, why=self._waiting(item, waits), waits_for=tuple(waits))
+            named = (
+                f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
+                for other, holder in waits.items()
+            )
+            circle = _circle(item.id, self._stuck)
+            why = f"waits for itself: {' → '.join(circle)}" if circle else f"waits for {', '.join(named)}"
+            return Place(item, actionable=False, why=why, waits_for=tuple(waits))
         return Place(item, actionable=True, why=self._because(item))
 
     def _objection(self, item: Item) -> str:
@@ -143,26 +153,10 @@ class Line:
                 yield other, item.id
         for holder in ancestors(item, self._known):
             for other in holder.dependencies:
-                if other in self._known and not self._is_under(other, holder.id):
-                    yield other, holder.id
-
-    def _is_under(self, name: str, holder: str) -> bool:
-        return name == holder or any(above.id == holder for above in ancestors(self._known[name], self._known))
-
-    def _before(self, item: Item) -> Iterator[str]:
-        """Yield all that has to be done before this is: what it waits for, and what it holds."""
-        yield from (other for other, _ in self._awaited(item))
-        yield from (other for other in item.holds if other in self._known)
-
-    def _waiting(self, item: Item, waits: Mapping[str, str]) -> str:
-        circle = _circle(item.id, self._stuck)
-        if circle:
-            return f"waits for itself: {' → '.join(circle)}"
-        named = (
-            f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
-            for other, holder in waits.items()
-        )
-        return f"waits for {', '.join(named)}"
+                if other in self._known and other != holder.id:
+                    family = {above.id for above in ancestors(self._known[other], self._known)}
+                    if holder.id not in family:
+                        yield other, holder.id
 
     def _because(self, item: Item) -> str:
         trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()

@@ -55,11 +55,8 @@ class Sieve:
     def through(self, piece: bytes) -> bytes:
         """Return what may go on now."""
         text = self._held + piece if self._held else piece
-        found = (
-            spans(text, self._secrets, self._covered)
-            if (bool(self._covered) or any(self._occurs(text, secret) for secret in self._secrets))
-            else []
-        )
+        occurs = self._covered or any(self._occurs(text, secret) for secret in self._secrets)
+        found = spans(text, self._secrets, self._covered) if occurs else []
         # Hold back the longest end of the text that could go on as a secret.
         end = min((_start_of(secret, text) for secret in self._secrets), default=len(text))
         out = _marked(text, found, MARK.encode(), end, already=bool(self._covered)) if found else text[:end]

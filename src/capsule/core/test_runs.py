@@ -51,20 +51,6 @@ def _uses_pytest(files: frozenset[str], read: Reader) -> bool:
     return configured or any(name == "conftest.py" or name.endswith("/conftest.py") for name in files)
 
 
-def _has_python_tests(files: frozenset[str], _: Reader) -> bool:
-    return any(_basename(name).startswith("test") and name.endswith(".py") for name in files)
-
-
-def _npm_test(files: frozenset[str], read: Reader) -> bool:
-    return "package.json" in files and bool(
-        re.search(r'"test"\s*:\s*"(?!echo \\"Error: no test)', read("package.json"))
-    )
-
-
-def _make_test(_: frozenset[str], read: Reader) -> bool:
-    return bool(re.search(r"^test\s*:(?!=)", _makefile(read), re.MULTILINE))
-
-
 def _makefile(read: Reader) -> str:
     return next(filter(None, map(read, MAKEFILES)), "")
 
@@ -82,10 +68,23 @@ ECOSYSTEMS: tuple[Ecosystem, ...] = (
             *("*.test.*", "*.spec.*", "__tests__/**", "**/__tests__/**", "test/**", "tests/**"),
             *("**/__snapshots__/**", "jest.config.*", "vitest.config.*", "*.mocharc.*"),
         ),
-        _npm_test,
+        lambda files, read: (
+            "package.json" in files
+            and bool(re.search(r'"test"\s*:\s*"(?!echo \\"Error: no test)', read("package.json")))
+        ),
     ),
-    Ecosystem("make", "make test", (*_PYTHON_TESTS, "*_test.*", "*.test.*", "*.spec.*", "spec/**"), _make_test),
-    Ecosystem("unittest", "python3 -m unittest discover", _PYTHON_TESTS, _has_python_tests),
+    Ecosystem(
+        "make",
+        "make test",
+        (*_PYTHON_TESTS, "*_test.*", "*.test.*", "*.spec.*", "spec/**"),
+        lambda _, read: bool(re.search(r"^test\s*:(?!=)", _makefile(read), re.MULTILINE)),
+    ),
+    Ecosystem(
+        "unittest",
+        "python3 -m unittest discover",
+        _PYTHON_TESTS,
+        lambda files, _: any(_basename(name).startswith("test") and name.endswith(".py") for name in files),
+    ),
 )
 ANY_TESTS = tuple(dict.fromkeys(glob for row in ECOSYSTEMS for glob in row.globs))
 

@@ -57,18 +57,18 @@ exec "$@"
 """
 
 
-class Source(NamedTuple):
-    """A path that bubblewrap shows, and how."""
+class Mount(NamedTuple):
+    """A mount: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
 
     how: str
-    path: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Laid:
     """Layers that are ready for one command."""
 
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, Mount] = field(default_factory=dict)
     """By the folder that they show."""
     before: tuple[str, ...] = ()
     """Words in front of bubblewrap."""
@@ -78,7 +78,7 @@ class Laid:
     """Where the upper halves lie: nothing to be seen inside."""
 
 
-class Namespace(NamedTuple):
+class _Namespace(NamedTuple):
     """Command words that allow mounting, and bubblewrap's options to return to the user."""
 
     words: tuple[str, ...]
@@ -98,14 +98,14 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
     namespace, _ = _tried(lowers, program)
     if namespace:
         with _made_for(lowers) as folder:
-            seen = {lower: Source("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
+            seen = {lower: Mount("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
             yield Laid(seen, (*namespace.words, "sh", "-c", _MOUNT, "sh", folder), namespace.options, folder)
     elif copy:
         with _own_folder() as folder:
-            copies = {lower: Source("--bind", _copy(lower, f"{folder}/{n}")) for n, lower in enumerate(lowers)}
+            copies = {lower: Mount("--bind", _copy(lower, f"{folder}/{n}")) for n, lower in enumerate(lowers)}
             yield Laid(copies, folder=folder)
     else:
-        yield Laid({lower: Source("--ro-bind", lower) for lower in lowers})
+        yield Laid({lower: Mount("--ro-bind", lower) for lower in lowers})
 
 
 def fault(program: str) -> str:
@@ -120,11 +120,11 @@ def fault(program: str) -> str:
 
 
 @cache
-def _tried(lowers: tuple[str, ...], program: str) -> tuple[Namespace | None, str]:
+def _tried(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, str]:
     """Try the layers once: a kernel, a container or a file system may refuse what the next one allows."""
     uid, gid = str(os.geteuid()), str(os.getegid())
-    plain = Namespace(("unshare", "-m"))
-    as_user = Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
+    plain = _Namespace(("unshare", "-m"))
+    as_user = _Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
     why = ""
     for namespace in (plain, as_user) if os.geteuid() == 0 else (as_user,):
         try:

@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from capsule.system import supervisor
@@ -97,8 +96,8 @@ class SupervisorClient:
         self, *, grace: float = GRACE, subreaper: bool = True, secrets: Sequence[str] = (), registry: Path | None = None
     ) -> None:
         self._grace = grace
-        self._roll = registry
-        self._entry: Registration | None = None
+        self._registry = registry
+        self._entry: _Registration | None = None
         self._secrets = [secret for secret in secrets if secret and _sendable(secret)]
         self._options = () if subreaper else ("without-subreaper",)
         self._marker = os.urandom(8).hex()
@@ -141,9 +140,7 @@ class SupervisorClient:
     def __enter__(self) -> SupervisorClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ── the conversation ──
@@ -191,7 +188,7 @@ class SupervisorClient:
                 start_new_session=True,
                 umask=of_the_user(),
             )
-            self._entry = register(self._roll, self._marker) if self._roll else None
+            self._entry = _register(self._registry, self._marker) if self._registry else None
         return self._process
 
     def _receive(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
@@ -226,12 +223,7 @@ class _Watch:
     """Decide for a running command when to look at it next, and whether it is time to end it."""
 
     def __init__(self, command: Command, stop: Stop | None, on_output: Callable[[], None] | None) -> None:
-        self._files = (command.stdout, command.stderr)
-        self._stop = stop
-        self._on_output = on_output
-        self._timeout = command.timeout
-        self._idle_timeout = command.idle_timeout
-        self._last_word = command.last_word
+        self._command, self._stop, self._on_output = command, stop, on_output
         self._quiet: float | None = None
         self._asked_at = -1
         self._began = self._grew = self._spoke = time.monotonic()
@@ -259,14 +251,14 @@ class _Watch:
         due = []
         if self._limit is not None:
             due.append(self._limit - now)
-        elif self._timeout is not None:
-            due.append(self._began + self._timeout - now)
+        elif self._command.timeout is not None:
+            due.append(self._began + self._command.timeout - now)
         if self._on_output:
             due.append(LOOK_INTERVAL)
-        if self._last_word and not self.asked:
+        if self._command.last_word and not self.asked:
             due.append(LOOK_INTERVAL)
-        if self._idle_timeout is not None:
-            due.append(min(LOOK_INTERVAL, self._idle_timeout / 4))
+        if self._command.idle_timeout is not None:
+            due.append(min(LOOK_INTERVAL, self._command.idle_timeout / 4))
         return max(0.0, min(due)) if due else None
 
     def look(self) -> bool:
@@ -295,22 +287,22 @@ class _Watch:
         now = time.monotonic()
         if self._stop and self._stop.requested:
             return "stopped"
-        if self._timeout is not None and now - self._began >= self._timeout:
+        if self._command.timeout is not None and now - self._began >= self._command.timeout:
             return "timeout"
-        if self._idle_timeout is not None and now - self._grew >= self._idle_timeout:
+        if self._command.idle_timeout is not None and now - self._grew >= self._command.idle_timeout:
             return "idle"
         # Only stdout counts for its last word: what still prints to stderr may be what keeps it from exiting.
         silent = now - self._spoke
-        if self._last_word is None or silent < SETTLED:
+        if self._command.last_word is None or silent < SETTLED:
             return None
         if self._asked_at != self._sizes[0]:  # asked once in each silence, not at each look
-            self._asked_at, self._quiet = self._sizes[0], self._last_word()
+            self._asked_at, self._quiet = self._sizes[0], self._command.last_word()
         return "exited" if self._quiet is not None and silent >= self._quiet else None
 
     def _notice_growth(self) -> None:
-        if not self._on_output and self._idle_timeout is None and self._last_word is None:
+        if not self._on_output and self._command.idle_timeout is None and self._command.last_word is None:
             return
-        sizes = (_size(self._files[0]), _size(self._files[1]))
+        sizes = (_size(self._command.stdout), _size(self._command.stderr))
         if sizes != self._sizes:
             now = time.monotonic()
             self._spoke = now if sizes[0] != self._sizes[0] else self._spoke
@@ -342,7 +334,7 @@ def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
 def end_leftovers(registry: Path) -> int:
     """End what dead runners and supervisors left running; return the number of processes."""
     swept = 0
-    for entry in abandoned(registry):
+    for entry in _abandoned(registry):
         swept += sweep(MARKER, entry.marker)
         entry.unregister()
     return swept
@@ -427,7 +419,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-class Registration:
+class _Registration:
     """One file, held open and locked."""
 
     def __init__(self, path: Path, fd: int) -> None:
@@ -442,7 +434,7 @@ class Registration:
         os.close(self._fd)
 
 
-def register(folder: Path, marker: str) -> Registration:
+def _register(folder: Path, marker: str) -> _Registration:
     folder.mkdir(parents=True, exist_ok=True)
     draft = temp_path(folder)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
@@ -453,10 +445,10 @@ def register(folder: Path, marker: str) -> Registration:
         draft.unlink()
         raise
     draft.rename(folder / marker)
-    return Registration(folder / marker, fd)
+    return _Registration(folder / marker, fd)
 
 
-def abandoned(folder: Path) -> list[Registration]:
+def _abandoned(folder: Path) -> list[_Registration]:
     """Return the registrations whose runner is gone."""
     if folder.is_dir():
         sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
@@ -465,7 +457,7 @@ def abandoned(folder: Path) -> list[Registration]:
         with contextlib.suppress(OSError):
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
             if try_lock(fd, fcntl.LOCK_EX, path):
-                found.append(Registration(path, fd))
+                found.append(_Registration(path, fd))
             else:
                 os.close(fd)
     return found

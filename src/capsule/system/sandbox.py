@@ -47,14 +47,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from capsule.core.briefing import Grounds
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.git_environment import absolute_entries
-from capsule.system.layers import Laid, laid
+from capsule.system.layers import Laid, Mount, laid
 from capsule.system.mounted_place import MountedPlace, at_its_own_path, is_below, moved
 
 PROGRAM = "bwrap"
@@ -98,13 +97,6 @@ class Level:
     @property
     def name(self) -> str:
         return "bubblewrap" if self.program else "none"
-
-
-class Mount(NamedTuple):
-    """A mount: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
-
-    how: str
-    source: str = ""
 
 
 _ROOT = Mount("--ro-bind", "/")
@@ -238,7 +230,7 @@ class Sandbox:
             behind = view.behind(path)
             if not view.has_room_for(str(Path(path).parent)) or (behind and Path(behind).is_symlink()):
                 raise CapsuleError(f"{behind} is a symbolic link, or lies behind one.", "Put a folder in its place.")
-        table |= {path: Mount(*layers.sources[lower]) for path, lower in grounds.layers}
+        table |= {path: layers.sources[lower] for path, lower in grounds.layers}
         return table | ({str(Path(layers.folder).parent): Mount("--tmpfs")} if layers.folder else {})
 
     def _existing(self, paths: Iterable[str]) -> list[str]:

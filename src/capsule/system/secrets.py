@@ -59,18 +59,13 @@ def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, .
     for secret in (*secrets, *filter(_worth_hiding, git_settings.secrets_in(env))):
         # A private key is secret line by line too, as `grep` shows it; but all keys share their first and last line.
         lines = [line.strip() for line in secret.splitlines()]
-        several = lines if len(lines) > 1 else []
+        long = [line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
         # The secret itself, without quotes, a line end, `Bearer` or a URL's escapes around it.
         stripped = secret.strip().strip("\"'").strip()
         scheme, _, rest = stripped.partition(" ")
         forms = (stripped, rest.strip() if scheme.lower() in _SCHEMES else "", unquote(stripped))
-        found |= dict.fromkeys(
-            (
-                secret,
-                *[form for form in forms if form != secret and "\n" not in form and _worth_hiding(form)],
-                *[line for line in several if len(line) >= _SHORTEST_LINE and not line.startswith("-----")],
-            )
-        )
+        bare = [form for form in forms if form != secret and "\n" not in form and _worth_hiding(form)]
+        found |= dict.fromkeys((secret, *bare, *(long if len(lines) > 1 else ())))
     return tuple(found)
 
 

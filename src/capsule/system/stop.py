@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -32,9 +32,7 @@ class Stop:
             self._before[number] = signal.signal(number, self._hear)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             # None is a handler that was not installed from Python: it cannot be put back, the default can.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -65,11 +65,11 @@ _INPUT = os.O_RDONLY | os.O_NONBLOCK
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class RunnerGone(Exception):
+class _RunnerGone(Exception):
     """The runner closed its end of the pipe."""
 
 
-class NotStarted(Exception):
+class _NotStarted(Exception):
     """The command could not be started; args are the errno and the stage that failed."""
 
 
@@ -205,7 +205,7 @@ def start(fields: list[bytes]) -> tuple[int, list[Stream]]:
     except OSError as error:
         for stream in streams:
             stream.finish()
-        raise NotStarted(error.errno, stages[-1]) from error
+        raise _NotStarted(error.errno, stages[-1]) from error
     finally:
         for fd in (*opened, *(stream.entrance for stream in streams)):
             os.close(fd)
@@ -251,7 +251,7 @@ class Supervisor:
                 while request := self._take_request():
                     if request[0] == b"run":
                         self._run(request[1:])
-        except RunnerGone:
+        except _RunnerGone:
             return
         finally:
             self._kill_all()
@@ -259,7 +259,7 @@ class Supervisor:
     def _run(self, fields: list[bytes]) -> None:
         try:
             (self._main, self._streams), self._code = start(fields), None
-        except NotStarted as failure:
+        except _NotStarted as failure:
             return self._say("failed", *failure.args)
         try:
             self._say("started", self._main)
@@ -275,7 +275,7 @@ class Supervisor:
             leftovers = 0 if stopped else self._count()
             if leftovers:
                 self._end_all(LEFTOVER_GRACE)
-        except RunnerGone:
+        except _RunnerGone:
             self._kill_all()
             self._finish_streams()
             raise
@@ -355,7 +355,7 @@ class Supervisor:
         if 0 in self._sleep([0, self._wake], seconds):
             heard = os.read(0, 65536)
             if not heard:
-                raise RunnerGone
+                raise _RunnerGone
             self._heard += heard
 
     def _sleep(self, fds: list[int], seconds: float | None) -> list[int]:
@@ -380,7 +380,7 @@ class Supervisor:
         try:
             os.write(1, " ".join(map(str, words)).encode() + b"\n")
         except BrokenPipeError as error:
-            raise RunnerGone from error
+            raise _RunnerGone from error
 
 
 def become_subreaper() -> bool:

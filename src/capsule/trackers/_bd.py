@@ -22,7 +22,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -105,16 +105,21 @@ class Bd:
                 raise self.fault(answer)
             value = answer.value
             stated = value.get("version") if isinstance(value, dict) else None
-            found = _VERSION.search(str(stated) if stated else answer.out) or _VERSION.search(
-                self._run(("version",)).out
-            )
+            found = _VERSION.search(str(stated or answer.out)) or _VERSION.search(self._run(("version",)).out)
             known = _VERSIONS[mark] = found.group() if found else ""
         return known
 
     @property
     def warnings(self) -> list[str]:
         """Return what is known to be wrong with the version that is here."""
-        return list(_about(self.version))
+        numbers, version = _numbers(self.version), self.version
+        if not numbers:
+            return ["bd does not say which version it is; what it answers is taken as it comes."]
+        if (0, 51) <= numbers < (0, 63):
+            return [f"bd {version} is one of those (0.51 to 0.62) whose storage was being rebuilt; use 1.0.5 or newer."]
+        if numbers in ((1, 2, 0), (1, 2, 1)):
+            return [f"bd {version} converts a database on reading, and older ones cannot open it then; 1.2.2 does not."]
+        return [f"bd {version} is newer than any that was tried."] if numbers[0] > 1 else []
 
     def read(self, *args: str) -> BdResult:
         """Ask, again while the database is locked; raise TrackerError where there is no answer."""
@@ -154,18 +159,17 @@ class Bd:
             hint = f"Get the bd that the database was made with, or a newer one: {GET_BD}. Or: {_BY_HAND}."
             return TrackerError(f"The database of beads is newer than bd {self.version}, which refuses it.", hint)
         if _NO_DATABASE.search(said):
-            return TrackerError("bd finds no database of beads in this project.", self._way_to_a_database())
+            file = file_in(self._root)
+            if file and file.stat().st_size:
+                hint = f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
+            else:
+                hint = "The beads are not in this clone: by hand, `bd init` and then `bd dolt pull` fetch them."
+            return TrackerError("bd finds no database of beads in this project.", hint)
         if answer.unknown_here:
             hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
             return TrackerError(f"bd {self.version} cannot do what is needed: {sentence(answer.words)}", hint)
         words = answer.words or f"exit code {answer.code}, and not a word"
         return TrackerError(f"`{command}` failed: {sentence(words)}", f"Try `{command}` by hand in {self._root}.")
-
-    def _way_to_a_database(self) -> str:
-        file = file_in(self._root)
-        if file and file.stat().st_size:
-            return f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
-        return "The beads are not in this clone: by hand, `bd init` makes a database and `bd dolt pull` fetches them."
 
     def is_refusal(self, answer: BdResult) -> bool:
         """Tell whether bd understood and said no; everything else that goes wrong is a fault."""
@@ -249,18 +253,6 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part or 0) for part in found.groups()) if found else ()
 
 
-def _about(version: str) -> Iterator[str]:
-    numbers = _numbers(version)
-    if not numbers:
-        yield "bd does not say which version it is; what it answers is taken as it comes."
-    elif (0, 51) <= numbers < (0, 63):
-        yield f"bd {version} is one of those (0.51 to 0.62) whose storage was being rebuilt; 1.0.5 or newer is safer."
-    elif numbers in ((1, 2, 0), (1, 2, 1)):
-        yield f"bd {version} converts a database when it reads it, and older ones cannot open it then; 1.2.2 does not."
-    elif numbers[0] > 1:
-        yield f"bd {version} is newer than any that was tried; what it answers is taken as it comes."
-
-
 _BUSY = re.compile(
     r"database is locked|locked by another|another (?:bd )?process|(?:acquir\w*|obtain|get) .{0,40}lock"
     r"|lock (?:timeout|held)|database table is locked|resource temporarily unavailable|cannot update manifest"
@@ -325,7 +317,16 @@ class BdResult:
     @property
     def lines(self) -> list[dict[str, Any]]:
         """Return the rows of JSON lines; text between them is skipped, half a row is an error."""
-        rows = [row for line in self.out.split("\n") if line.startswith("{") for row in _listed(_row(line, self))]
+        rows: list[object] = []
+        for line in self.out.split("\n"):
+            if line.startswith("{"):
+                try:
+                    value = _unwrapped(json.loads(line))
+                except (ValueError, RecursionError):
+                    command = f"bd {self.args[0]}"
+                    cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
+                    raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
+                rows += value if isinstance(value, list) else [value]
         return [row for row in rows if isinstance(row, dict)]
 
     @property
@@ -364,18 +365,6 @@ def _value_in(text: str) -> object:
 def _unwrapped(value: object) -> object:
     is_envelope = isinstance(value, dict) and "data" in value and "schema_version" in value and "id" not in value
     return value["data"] if isinstance(value, dict) and is_envelope else value
-
-
-def _row(line: str, answer: BdResult) -> object:
-    try:
-        return _unwrapped(json.loads(line))
-    except (ValueError, RecursionError):
-        hint = f"See what `bd {answer.args[0]}` prints by hand."
-        raise TrackerError(f"`bd {answer.args[0]}` printed a row that is cut short: {line[:60]!a}", hint) from None
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else [value]
 
 
 def _telling_lines(text: str) -> list[str]:

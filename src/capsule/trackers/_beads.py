@@ -42,7 +42,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 Bead = Mapping[str, Any]
 
 
-class Edge(NamedTuple):
+class _Edge(NamedTuple):
     """One dependency of a bead; `target` is the bead it points to, where the row brought it along."""
 
     kind: str
@@ -87,7 +87,7 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
     ours = STATUSES.get(status, Status.BLOCKED)
     priority = bead.get("priority")
     edges = [edge for edge in edges_of(bead) if edge.kind == PARENT]
-    named = [Edge(PARENT, text_of(bead, "parent")), Edge(PARENT, bead["id"].rpartition(".")[0])]
+    named = [_Edge(PARENT, text_of(bead, "parent")), _Edge(PARENT, bead["id"].rpartition(".")[0])]
     there = (edge.to for edge in (*edges, *named) if edge.target or edge.to in beads)
     # Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
     # What came along with the row is newer than what was known before.
@@ -129,15 +129,15 @@ def list_of(bead: Bead, key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def edges_of(bead: Bead) -> Iterator[Edge]:
+def edges_of(bead: Bead) -> Iterator[_Edge]:
     """Yield what this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
     for edge in list_of(bead, "dependencies"):
         if not isinstance(edge, dict):
             continue
         if "dependency_type" in edge:
-            yield Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
+            yield _Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
         elif edge.get("issue_id", bead["id"]) == bead["id"]:
-            yield Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
+            yield _Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
 
 
 AUTHOR = "capsule"

@@ -10,6 +10,7 @@ takes a part of an id for an id too, so nothing is changed that was not found un
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -96,7 +97,12 @@ class BeadsTracker:
         check_id(item_id)
         if self._known is None and item_id in self._read().items:
             return self._as_handed_out(self._table().items[item_id])
-        return self._as_handed_out(self._item_of(self._found(item_id)))
+        bead = self._found(item_id)
+        self._remember(bead)
+        table = self._table()
+        known = table.items.get(item_id)
+        anew = msgspec.structs.replace(self._as_item(bead, table.beads), holds=known.holds if known else ())
+        return self._as_handed_out(anew)
 
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self._table().items)
@@ -131,16 +137,20 @@ class BeadsTracker:
     def reopen(self, item_id: str) -> None:
         bead = self._found(item_id)
         until = text_of(bead, "defer_until")
-        if status_of(bead) in (Status.READY, Status.BLOCKED) and _is_ahead(until):
-            way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
-            raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
+        with contextlib.suppress(ValueError):
+            date = datetime.fromisoformat(until)
+            ahead = (date if date.tzinfo else date.replace(tzinfo=UTC)) > datetime.now(UTC)
+            if ahead and status_of(bead) in (Status.READY, Status.BLOCKED):
+                way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
+                raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
         if status_of(bead) is Status.BLOCKED:
             self._make_so(item_id, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
 
     def close(self, item_id: str, reason: str) -> None:
         bead = self._found(item_id)
         if status_of(bead) is not Status.DONE:
-            self._make_so(item_id, _is_closed, "close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
+            args = ("close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
+            self._make_so(item_id, lambda found: status_of(found) is Status.DONE, *args)
 
     def add(self, new: NewItem) -> str:
         before = self._read().beads
@@ -151,15 +161,32 @@ class BeadsTracker:
             if other and other not in before:
                 raise unknown(other, before)
         args = ("create", *_as_flags(new, before), *self._by_us, "--json")
-        added = self._persist(args, lambda answer: self._added(new, before, answer))
+
+        def given_id(answer: BdResult) -> str:
+            if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
+                return check_id(answer.rows[0]["id"])
+            # It did not get as far as saying so: look for the bead that was not there before.
+            beads, title = self._read().beads, _title(new)
+            fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
+            return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
+
+        added = self._persist(args, given_id)
         self._known = None
         return added
 
     def comment(self, item_id: str, text: str) -> None:
         self._found(item_id)
-        if words := _fitting(text).strip():
-            args = ("comments", "add", *self._by_us, "--json", "--", item_id, words)
-            self._persist(args, lambda answer: self._remark(item_id, words, answer))
+        words = _fitting(text).strip()
+        if not words:
+            return
+
+        def is_there(answer: BdResult) -> str:
+            if not answer.failed and isinstance(answer.value, dict):
+                return item_id
+            remarks = list_of(self._read().beads.get(item_id, {}), "comments")
+            return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
+
+        self._persist(("comments", "add", *self._by_us, "--json", "--", item_id, words), is_there)
 
     def _make_so(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
         def now(_: BdResult) -> str:
@@ -192,7 +219,7 @@ class BeadsTracker:
         """Tell whether it is ours and in progress; it may be closed between the claim and this look."""
         if status_of(bead) is Status.DONE:
             raise already_closed(bead["id"])
-        if theirs := taken_by(bead, self._us):
+        if theirs := taken_by(bead, lambda: self._actor):
             hint = f"Let them finish, or take it from them: `bd update {bead['id']} --status=open --assignee=`."
             raise Refused(f"{bead['id']} is claimed by {theirs}.", hint)
         return status_of(bead) is Status.IN_PROGRESS
@@ -201,27 +228,9 @@ class BeadsTracker:
     def _actor(self) -> str:
         return our_name(self._root, self._env)
 
-    def _us(self) -> str:
-        return self._actor
-
     @property
     def _by_us(self) -> tuple[str, ...]:
         return (f"--actor={self._actor}",) if self._actor else ()
-
-    def _added(self, new: NewItem, before: Mapping[str, Bead], answer: BdResult) -> str:
-        """The id that bd says it gave; where it did not come to say so, the bead that was not there before."""
-        if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
-            return check_id(answer.rows[0]["id"])
-        beads = self._read().beads
-        title = _title(new)
-        fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
-        return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
-
-    def _remark(self, item_id: str, words: str, answer: BdResult) -> str:
-        if not answer.failed and isinstance(answer.value, dict):
-            return item_id
-        remarks = list_of(self._read().beads.get(item_id, {}), "comments")
-        return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
 
     # ---- reading
 
@@ -282,14 +291,8 @@ class BeadsTracker:
             raise TrackerError("`bd ready` gave no list.", f"Try `bd ready --json` by hand in {self._root}.")
         return {row["id"] for row in answer.rows}
 
-    def _item_of(self, bead: Bead) -> Item:
-        self._remember(bead)
-        table = self._table()
-        known = table.items.get(bead["id"])
-        return msgspec.structs.replace(self._as_item(bead, table.beads), holds=known.holds if known else ())
-
     def _as_item(self, bead: Bead, beads: Mapping[str, Bead]) -> Item:
-        item = item_of(bead, beads, self._us)
+        item = item_of(bead, beads, lambda: self._actor)
         return _held_back(item, bead) if text_of(bead, "status") == _DEFERRED else item
 
     def _remember(self, bead: Bead) -> None:
@@ -315,10 +318,6 @@ def _is_open(bead: Bead) -> bool:
     return status_of(bead) is Status.READY
 
 
-def _is_closed(bead: Bead) -> bool:
-    return status_of(bead) is Status.DONE
-
-
 def _place(bead: Bead) -> list[str | int]:
     """Sort `demo-1.10` after `demo-1.9`: of a checked id, every second part is a number."""
     parts = re.split(r"([0-9]+)", bead["id"])
@@ -337,14 +336,6 @@ def _held_back(item: Item, bead: Bead) -> Item:
     until, deferred = text_of(bead, "defer_until"), text_of(bead, "status") == _DEFERRED
     reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
-
-
-def _is_ahead(date: str) -> bool:
-    try:
-        until = datetime.fromisoformat(date)
-    except ValueError:
-        return False
-    return (until if until.tzinfo else until.replace(tzinfo=UTC)) > datetime.now(UTC)
 
 
 def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:

@@ -234,20 +234,18 @@ def _rows(data: bytes, path: Path) -> Iterator[_Row]:
         content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not content.strip():
             continue
-        bead = _bead(content, f"{path}, line {number}")
+        where = f"{path}, line {number}"
+        try:
+            bead = json.loads(content.decode("utf-8"))
+        except (ValueError, RecursionError):
+            bead = None
+        if not isinstance(bead, dict):
+            conflict = content.startswith(_CONFLICT)
+            hint = (
+                "These are the marks of a merge conflict: settle it first." if conflict else "Mend or remove that line."
+            )
+            raise TrackerError(f"{where}: this is not a JSON object.", hint)
         if isinstance(bead.get("id"), str):
             yield _Row(number, bead)
         elif is_work(bead):
-            raise TrackerError(f"{path}, line {number}: the bead has no id.", "Give it one, or remove the line.")
-
-
-def _bead(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        bead = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError):
-        bead = None
-    if isinstance(bead, dict):
-        return bead
-    conflict = content.startswith(_CONFLICT)
-    hint = "These are the marks of a merge conflict: settle it first." if conflict else "Mend or remove that line."
-    raise TrackerError(f"{where}: this is not a JSON object.", hint)
+            raise TrackerError(f"{where}: the bead has no id.", "Give it one, or remove the line.")
