@@ -33,7 +33,7 @@ Listing = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True)
 class _Shelf:
-    """Where one kind of file lies: folders of the project in order, the folder of the package, and name endings."""
+    """The places of one kind of file: folders of the project in order, the folder of the package, and name endings."""
 
     kind: str
     project: tuple[str, ...]

@@ -21,7 +21,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One CLI."""
 
     about: str = ""
-    """What is known of it that a user should know too."""
+    """Notes for users."""
     tested: str = ""
     """Version, date and how; empty where nobody has tried."""
     get: str = ""
@@ -35,7 +35,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     home: Texts = ()
     """Paths below the user's home that it must read and write: its login."""
     home_read_only: dict[str, Texts] = {}
-    """What it reads there and its user's next session would obey; of each folder the names that are its own."""
+    """Paths there that it reads and its user's next session would obey; of each folder the names that are its own."""
     failures: dict[str, str] = {}
 
     @property

@@ -85,7 +85,7 @@ class Connection:
     prompt: str = "argument"
     env: Mapping[str, str] = field(default_factory=dict)
     phases: Mapping[str, AgentPhaseOptions] = field(default_factory=dict)
-    """What differs in single phases."""
+    """Options for single phases."""
     trust_project: bool = False
     """The repository's own agent settings, hooks and tool servers may take part."""
     allow: Sequence[str] = ()
@@ -97,7 +97,7 @@ class Connection:
     redact: Callable[[str], str] = lambda text: text
     """Takes secrets out of what an agent is told."""
     sandbox: Sandbox | None = None
-    """What keeps it in its place, where there is one."""
+    """The sandbox it runs in, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class CliAgent(ABC):
 
     how_to_get_it = "Install it, or name another agent with --agent."
     binary = ""
-    """What it is called on the search path, unless the settings give a command."""
+    """Its name on the search path, unless the settings give a command."""
     passes: tuple[str, ...] = ()
     """Names of variables (or patterns) of the user's environment that this CLI needs, its keys above all."""
     home: tuple[str, ...] = ()
@@ -141,7 +141,7 @@ class CliAgent(ABC):
     apart = False
     """It is started without the project's own agent settings, skills included, unless the project is trusted."""
     prints = ""
-    """What is added to the log's name for what it prints, where that is not the log itself."""
+    """Suffix of the file for its output, where that is not the log itself."""
     quiet_after_signal = 45.0
     """Seconds of silence after which it is ended, where its words end with a signal: it may be working all the same."""
 

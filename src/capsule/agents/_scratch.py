@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import remove_tree
 
 _LARGEST_BORROWED = 4 * 1024 * 1024
 
@@ -55,13 +55,8 @@ def remove(place: Path) -> None:
     """Remove a folder of ours whatever permissions an agent set in it, but no link and nobody else's folder."""
     with contextlib.suppress(OSError):
         found = place.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            return
-        for folder, names, _ in os.walk(place):
-            for child in (Path(folder, name) for name in names):
-                if not child.is_symlink():
-                    child.chmod(0o700)
-        shutil.rmtree(place)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            remove_tree(place)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What agent CLIs have in common that print events, one JSON object a line, instead of plain words.
+"""Run agent CLIs that print events, one JSON object a line, instead of plain text.
 
 The events go to `<log>.events` as they are; when the agent has ended, its final text is written to `<log>`. Such a
 stream may be a gigabyte long, hold single lines of many megabytes, or break off in the middle of one, so nobody here

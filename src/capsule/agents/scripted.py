@@ -29,7 +29,7 @@ from capsule.core.failure import Failure, Kind
 T = TypeVar("T")
 _PLAYER = Path(__file__).with_name("_player.py")
 _SHIFTING = re.compile(r"\d+(?:\.\d+)?(?= ?m?s\b| (?:second|minute)s?\b)|\b[0-9a-f]{7,64}\b|\d{4}-\d\d-\d\dT[\d:]+Z")
-"""What differs from one run to the next: durations, ids of commits, stamps."""
+"""Matches what differs from one run to the next: durations, ids of commits, stamps."""
 
 
 class ScriptedAgent(CliAgent):

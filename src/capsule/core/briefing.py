@@ -67,7 +67,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
     result_path: str = ""
     grounds: Grounds = Grounds()
     most_usd: float | None = None
-    """What this run may cost at most, for CLIs that can hold themselves to it."""
+    """The most this run may cost, for CLIs that can enforce it."""
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What some runs of agents used together, as far as it is known."""
+    """The sum of what some runs of agents used, as far as it is known."""
 
     runs: int = 0
     usd: float = 0.0

@@ -27,7 +27,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Deed(msgspec.Struct, frozen=True):
-    """What a finished mission did, in one line, and the merge that brought it."""
+    """The work of a finished mission, in one line, and the merge that brought it."""
 
     item: Item
     summary: str

@@ -40,7 +40,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an agent cost. None is unknown, never zero."""
+    """The cost of an agent run; None is unknown, never zero."""
 
     tokens_in: int | None = None
     """All that was read, from a cache or not."""
@@ -64,10 +64,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     log: str = ""
     usage: Usage | None = None
     failure: Failure | None = None
-    """What went wrong with the agent, where something did."""
+    """The agent's failure, if any."""
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = {}
-    """What a later step needs from an action: a commit, a path, a reference."""
+    """Values that a later step needs from an action: a commit, a path, a reference."""
 
 
 class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
@@ -86,7 +86,7 @@ class MissionStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, t
     policy: Policy = Policy()
     parent: str = ""
     earlier: str = ""
-    """What was done before it in the same campaign."""
+    """Work done before it in the same campaign."""
 
 
 class StepBegun(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
@@ -106,7 +106,7 @@ class StepEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="s
     outcome: Outcome
     decision: Decision
     assignments: tuple[Assignment, ...] = ()
-    """What the tracker is told, where it keeps its state in the project."""
+    """Changes for the tracker, where it keeps its state in the project."""
     message: str = ""
     """The first line of the commit that holds the step."""
 
@@ -140,11 +140,11 @@ class Reopened(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="re
 
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
-    """What the reviews let pass, with the human's own changes in it, and nothing of what an agent left behind."""
+    """The states that reviews approved, with the human's own changes, and nothing that an agent left behind."""
     item: Item | None = None
     retries: int | None = None
     notes: str = ""
-    """What the human who let it go on had to say."""
+    """Notes of the human who let it go on."""
 
 
 class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
@@ -152,12 +152,12 @@ class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reb
     checkpoint: Checkpoint
     re_enter: str
     approved: dict[str, Checkpoint] = {}
-    """What the reviews let pass, rebuilt in the same way as the work."""
+    """The states that reviews approved, rebuilt in the same way as the work."""
     conflicts: tuple[str, ...] = ()
     item: Item | None = None
     """The item as its tracker has it, where a step could not be recorded and is done again."""
     why: str = ""
-    """What the phase is told."""
+    """Feedback for the phase."""
 
 
 class MovedByHand(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
@@ -190,7 +190,7 @@ class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wai
 
 
 class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
-    """What an agent used that did not reach the end of its phase: it was turned away, or stopped."""
+    """Usage of an agent that did not reach the end of its phase: it was turned away, or stopped."""
 
     key: str
     phase: str
@@ -209,7 +209,7 @@ class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="
 
     cap: int
     spawns: int = 0
-    """What a run that was killed had used already: this one goes on with it."""
+    """Agents that a killed run had started already: this one goes on counting."""
 
 
 class Spawned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
@@ -230,7 +230,7 @@ class RunEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ru
     """Of a campaign: what was not run, and why."""
     follow_ups: tuple[str, ...] = ()
     spent: dict[str, float | None] = {}
-    """What its agents used up; None is unknown."""
+    """The sum of what its agents used; None is unknown."""
 
 
 class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
@@ -291,7 +291,7 @@ Event = (
 )
 
 RUN = "_"
-"""What the name of a run's stream begins with: no item can be called so."""
+"""Prefix of a run's stream: no item can be called so."""
 CAMPAIGN = f"{RUN}campaign-"
 """And that of a campaign's; the item that it is about follows."""
 

@@ -55,7 +55,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     patience: int | None = None
     """After how many refutations by this check there is no point in trying again; None: as often as retries allow."""
     instead: str = ""
-    """What the item is parked as when patience is at its end."""
+    """The reason for parking the item when patience is at its end."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -53,7 +53,7 @@ _JITTER = 0.25
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What kept an agent from its work, in one line, and what a person can do about it."""
+    """The reason that kept an agent from its work, in one line, and a hint for the user."""
 
     kind: Kind
     reason: str

@@ -60,12 +60,12 @@ HELD = "held"
 
 
 class Blocked(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a blocked item came from and what it waits for."""
+    """The status a blocked item came from, and what it waits for."""
 
     from_status: Status
     reason: str
     kind: str = "clarification"
-    """What a human is asked for; '' where the tracker says no more than that it is blocked."""
+    """The kind of answer that is needed; '' where the tracker says no more than that it is blocked."""
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -84,7 +84,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requires_human_review: bool = False
     blocked: Blocked | None = None
     unblock_context: str = ""
-    """What the human who unblocked it had to say; until a phase succeeds with it."""
+    """Notes of the human who unblocked it, until a phase succeeds with them."""
     guardrail_override: Assessment = Assessment()
     """Levels above the guardrails that a human let pass, for this item."""
     origin: str = ""
@@ -93,7 +93,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     holds: tuple[str, ...] = ()
     """Ids of the items right below it, closed ones included: it is done when they are."""
     taken_by: str = ""
-    """Who else has begun with it."""
+    """Somebody else who has begun with it."""
     created: str = ""
     updated: str = ""
 
@@ -115,7 +115,7 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Value = str | bool | list[str] | dict[str, str] | None
-"""What a field of an item may hold where it is written down. None: the field is empty."""
+"""A field of an item as it is written down; None for an empty field."""
 
 _LEVELS = ("size", "complexity", "risk", "impact")
 _BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")

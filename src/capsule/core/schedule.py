@@ -27,7 +27,7 @@ class Place(msgspec.Struct, frozen=True):
     actionable: bool
     why: str
     waits_for: tuple[str, ...] = ()
-    """What has to be done first, where that is the reason."""
+    """Items that have to be done first, where that is the reason."""
 
 
 def queue(

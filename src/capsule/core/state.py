@@ -41,7 +41,7 @@ from capsule.core.signal import Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
 PHASE = "phase"
-"""What a human moved, where it was the mission itself that was moved."""
+"""Value of `MovedByHand.what` where the mission itself was moved."""
 NO_WORKFLOW = Workflow(name="", phases=())
 NO_ITEM = Item(id="", title="")
 
@@ -104,7 +104,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """An agent was started, and nobody has said yet what it used up."""
     begun: StepBegun | None = None
     unrecorded: StepEnded | None = None
-    """What the tracker has yet to be told."""
+    """The step that the tracker has yet to be told of."""
     proposed: Proposed | None = None
     halt: Halt | None = None
     closed_as: str = ""

@@ -28,7 +28,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -40,7 +39,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from capsule.core.errors import CapsuleError
-from capsule.system.folders import remove_by_force
+from capsule.system.clones import clone
+from capsule.system.folders import remove_tree
 
 _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
@@ -75,7 +75,7 @@ class Laid:
     options: tuple[str, ...] = ()
     """Options of bubblewrap's own."""
     folder: str = ""
-    """Where the upper halves lie: nothing to be seen inside."""
+    """The folder of the upper halves, hidden inside."""
 
 
 class _Namespace(NamedTuple):
@@ -102,7 +102,12 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
             yield Laid(seen, (*namespace.words, "sh", "-c", _MOUNT, "sh", folder), namespace.options, folder)
     elif copy:
         with _own_folder() as folder:
-            copies = {lower: Mount("--bind", _copy(lower, f"{folder}/{n}")) for n, lower in enumerate(lowers)}
+            copies = {lower: Mount("--bind", f"{folder}/{n}") for n, lower in enumerate(lowers)}
+            for lower, copied in copies.items():
+                try:
+                    clone(Path(lower), Path(copied.source))
+                except (OSError, subprocess.SubprocessError) as error:
+                    raise CapsuleError(f"{lower} could not be copied: {error}.", _HINT) from None
             yield Laid(copies, folder=folder)
     else:
         yield Laid({lower: Mount("--ro-bind", lower) for lower in lowers})
@@ -168,17 +173,6 @@ def _made_for(lowers: Sequence[str]) -> Iterator[str]:
         yield folder
 
 
-def _copy(lower: str, target: str) -> str:
-    """Copy with links as links, sharing blocks where the file system can."""
-    for how in ("--reflink=auto", "--"):  # not every `cp` knows the first
-        done = subprocess.run(("cp", "-a", how, lower, target), capture_output=True, text=True, check=False)
-        if not done.returncode:
-            return target
-        _remove(Path(target))
-    said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    raise CapsuleError(f"{lower} could not be copied: {said[0]}.", _HINT)
-
-
 # ── folders that are gone with their owner ──
 
 
@@ -241,8 +235,5 @@ def _lock(folder: Path) -> int | None:
 
 def _remove(path: Path) -> None:
     """Remove it whatever permissions a command set; the kernel itself leaves a closed `work` folder."""
-    try:
-        shutil.rmtree(path)
-    except (OSError, RecursionError):
-        with contextlib.suppress(OSError):  # what is left is tried again by the next one who comes
-            remove_by_force(path)
+    with contextlib.suppress(OSError):  # what is left is tried again by the next command
+        remove_tree(path)

@@ -159,7 +159,7 @@ class Sandbox:
                 yield (*begins, *mounts, *ends, *first)
 
     def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
-        """What the settings name, and what this command needs, of all that is hidden."""
+        """Reopen what the settings name, and what this command needs, of all that is hidden."""
         sockets = [name for name in self.daemons if "/" in name]
         table = self._reopened("--ro-bind-try", self.readable) | self._reopened("--bind-try", self.writable)
         table |= self._reopened("--ro-bind", readable) | self._reopened("--bind", (*own, *self._own_places(env)))
@@ -384,7 +384,7 @@ _REGISTRIES = (
     *(".gradle/daemon", ".kotlin/daemon", ".m2/mvnd/registry", ".cache/bazel/*/*/server", ".sbt/*/server"),
     *(".bloop", ".local/share/scalacli/bloop", ".buck/buckd", ".local/state/watchman"),
 )
-"""Where build tools look for a server that runs already: outside, and on other files under the same path."""
+"""Folders where build tools look for a running server: it is outside, and on other files under the same path."""
 _BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
 _OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
 """Kept by a package manager, which links to nobody's home."""

@@ -1,4 +1,4 @@
-"""Which parts of an environment are secret: told by their names, by their form, or by the settings.
+"""Tell which parts of an environment are secret: by their names, by their form, or by the settings.
 
 A name is read as its words (DB_PASSWORD, githubToken, PGPASSWORD); a URL with a password in it is one whatever it is
 called. What is found is withheld from whoever has no need of it (`environment`), and its value never reaches a file or
@@ -55,7 +55,14 @@ def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, .
     """Return the secret values of an environment, each once, and the lines of those that have several."""
     patterns = tuple(named)
     found: dict[str, None] = {}
-    secrets = [secret for name, value in env.items() for secret in _secrets_in(name, value, patterns)]
+    secrets = []
+    for name, value in env.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            secrets += [value] if len(value.strip()) >= SHORTEST_NAMED else []
+        else:
+            password = _WITH_PASSWORD.match(value)
+            candidate = password[1] if password else value if _looks_secret(name) else ""
+            secrets += [candidate] if _worth_hiding(candidate) else []
     for secret in (*secrets, *filter(_worth_hiding, git_settings.secrets_in(env))):
         # A private key is secret line by line too, as `grep` shows it; but all keys share their first and last line.
         lines = [line.strip() for line in secret.splitlines()]
@@ -67,14 +74,6 @@ def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, .
         bare = [form for form in forms if form != secret and "\n" not in form and _worth_hiding(form)]
         found |= dict.fromkeys((secret, *bare, *(long if len(lines) > 1 else ())))
     return tuple(found)
-
-
-def _secrets_in(name: str, value: str, named: tuple[str, ...]) -> Iterable[str]:
-    if any(fnmatchcase(name, pattern) for pattern in named):
-        return [value] if len(value.strip()) >= SHORTEST_NAMED else []
-    password = _WITH_PASSWORD.match(value)
-    candidate = password[1] if password else value if _looks_secret(name) else ""
-    return [candidate] if _worth_hiding(candidate) else []
 
 
 def _looks_secret(name: str) -> bool:
@@ -95,16 +94,16 @@ def _worth_hiding(value: str) -> bool:
 
 def spelled(values: Iterable[str]) -> tuple[str, ...]:
     """Return each value with its other spellings: in JSON (also inside a text in JSON), in a URL, in base64."""
-    return tuple(dict.fromkeys(spelling for value in values for spelling in _spellings(value)))
-
-
-def _spellings(value: str) -> Iterable[str]:
-    escaped = [value]
-    for _ in range(2):
-        escaped += [json.dumps(text, ensure_ascii=ascii)[1:-1] for text in escaped for ascii in (True, False)]
-    raw = value.encode(errors="surrogateescape")
-    in_url = [quote(raw, safe=kept) for kept in ("", "/", "!'()*")]
-    return [*escaped, *in_url, *_in_base64(b64encode(raw), len(raw)), *_in_base64(urlsafe_b64encode(raw), len(raw))]
+    found: list[str] = []
+    for value in values:
+        escaped = [value]
+        for _ in range(2):
+            escaped += [json.dumps(text, ensure_ascii=ascii)[1:-1] for text in escaped for ascii in (True, False)]
+        raw = value.encode(errors="surrogateescape")
+        in_url = [quote(raw, safe=kept) for kept in ("", "/", "!'()*")]
+        found += [*escaped, *in_url, *_in_base64(b64encode(raw), len(raw))]
+        found += _in_base64(urlsafe_b64encode(raw), len(raw))
+    return tuple(dict.fromkeys(found))
 
 
 def _in_base64(encoded: bytes, length: int) -> list[str]:

@@ -29,7 +29,7 @@ can hold one, and unlike JSON it needs no module: importing json would double th
 It runs without site-packages: the standard library's lightest modules, and two small ones of ours.
 """
 
-# ruff: noqa: PTH110, PTH113, PTH118, PTH208
+# ruff: noqa: PTH110, PTH113, PTH118, PTH123, PTH208
 # (pathlib alone would cost more than all the rest of the start-up)
 
 from __future__ import annotations
@@ -133,22 +133,10 @@ def kill(pid: int, number: int) -> None:
 
 def _read(path: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY)
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
     except OSError:
         return b""
-    try:
-        return _read_all(fd)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def _read_all(fd: int) -> bytes:
-    chunks = []
-    while chunk := os.read(fd, 65536):
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _ps(*options: str) -> list[bytes]:
@@ -160,9 +148,9 @@ def _ps(*options: str) -> list[bytes]:
     finally:
         os.close(writing)
     try:
-        lines = _read_all(reading).splitlines()
+        with open(reading, "rb") as file:
+            lines = file.read().splitlines()
     finally:
-        os.close(reading)
         os.waitpid(pid, 0)
     return [line for line in lines if line.split(None, 1)[:1] not in ([], [b"%d" % pid])]
 

@@ -183,7 +183,7 @@ class Bd:
             return BdResult(args, code, _text(out), _text(err))
 
     def _wait_for(self, argv: list[str], out: IO[bytes], err: IO[bytes]) -> int | None:
-        """Files, not pipes: a server that bd leaves running would keep a pipe open for ever."""
+        """Run it with files, not pipes: a server that bd leaves running would keep a pipe open for ever."""
         try:
             process = subprocess.Popen(
                 argv,
@@ -224,7 +224,7 @@ def _end_all() -> None:
 
 
 _VERSIONS: dict[tuple[str, int], str] = {}
-"""What each program said it is: it is asked once."""
+"""The version of each program, by path and time: it is asked once."""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -271,7 +271,7 @@ _MOST_BEGINNINGS = 20
 
 @dataclass(frozen=True)
 class BdResult:
-    """What a call printed, and how it ended; without a code it was ended by us, because it took too long."""
+    """The output of a call, and how it ended; without a code it was ended by us, because it took too long."""
 
     args: tuple[str, ...]
     code: int | None

@@ -81,7 +81,7 @@ class BeadsTracker:
         self._bd = Bd(root, lock=lock, patience=patience, env=env)
         self._known: _Table | None = None
         self.warnings: Sequence[str] = ()
-        """What was odd when beads were read last, and what is known about this version of bd."""
+        """Oddities of the beads that were read last, and of this version of bd."""
 
     @property
     def version(self) -> str:
@@ -363,7 +363,7 @@ def _title(new: NewItem) -> str:
 
 
 def _as_list(values: Sequence[str]) -> str:
-    """bd reads lists as a line of comma-separated values, in which a comma can be quoted."""
+    """Return a list as bd reads it: comma-separated values, in which a comma can be quoted."""
     if not values:
         return ""
     line = io.StringIO()
