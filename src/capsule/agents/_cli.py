@@ -158,7 +158,7 @@ class CliAgent(ABC):
         return {}
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
         """Put what this run needs into its own folder while it lasts; yield the variables that name it."""
         yield {}
 
@@ -225,7 +225,7 @@ class CliAgent(ABC):
         if invocation.stdin:
             stdin = files.log.with_name(f"{files.log.name}.prompt")
             write_atomically(stdin, invocation.stdin)
-        with self.furnished(scratch, env) as more:
+        with self.prepared_environment(scratch, env) as more:
             env |= more
             with self._confined(invocation, env, briefing) as argv:
                 command = Command(
@@ -239,7 +239,7 @@ class CliAgent(ABC):
                     idle_timeout=briefing.idle_timeout or None,
                     last_word=partial(self.quiet_allowed, briefing, files),
                 )
-                tell = self.teller(briefing.mission, files)
+                tell = self.progress_reporter(briefing.mission, files)
                 ended = self.connection.supervisor.run(command, stop=self.connection.stop, on_output=tell)
         if ended.why == "idle" and self.has_answered(briefing, files):  # ended after its answer: as if it had exited
             detail = "; ".join(filter(None, (DID_NOT_EXIT, ended.detail)))
@@ -289,7 +289,7 @@ class CliAgent(ABC):
     def _phase(self, briefing: Briefing) -> AgentPhaseOptions:
         return self.connection.phases.get(briefing.phase, AgentPhaseOptions())
 
-    def teller(self, mission: str, files: Files) -> Callable[[], None]:
+    def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
         """Return a function that reports progress while it runs: here the last line it printed."""
 
         def tell() -> None:

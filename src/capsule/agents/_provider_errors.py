@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from capsule.agents._stream import in_short
+from capsule.agents._stream import shortened
 from capsule.core.failure import Failure, Kind
 from capsule.system.process import Ended
 
@@ -71,7 +71,7 @@ def classify(
     if kind is Kind.RATE_LIMIT and pause is not None and pause > _LONGEST_WAIT:
         kind = Kind.QUOTA
     waits = pause.total_seconds() if pause is not None and kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) else None
-    return Failure(kind, f"{name}: {in_short(said)}", hints.get(kind, _HINTS.get(kind, "")), waits)
+    return Failure(kind, f"{name}: {shortened(said)}", hints.get(kind, _HINTS.get(kind, "")), waits)
 
 
 def startup_failure(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:

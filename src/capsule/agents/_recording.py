@@ -68,9 +68,9 @@ class Recorder:
         self._save()  # whoever may not write there is told so before an agent is paid
 
     def __call__(self, place: Workspace, before: str) -> Callable[[Briefing, Transcript], None]:
-        return partial(self._write_down, place, _Start(before, place.head(), place.worklog()))
+        return partial(self._record, place, _Start(before, place.head(), place.worklog()))
 
-    def _write_down(self, place: Workspace, start: _Start, briefing: Briefing, transcript: Transcript) -> None:
+    def _record(self, place: Workspace, start: _Start, briefing: Briefing, transcript: Transcript) -> None:
         if transcript.why == "stopped":
             return
         run = (briefing.item, briefing.phase, briefing.run)
@@ -116,7 +116,7 @@ class Recorder:
         turns = phases.get(briefing.phase, [])
         kept = [old for place, old in enumerate(turns, 1) if old.get("number", place) < briefing.run]
         number = {} if briefing.run == len(kept) + 1 else {"number": briefing.run}
-        phases[briefing.phase] = [*kept, {**number, **_each_text(turn, self._redact)}]
+        phases[briefing.phase] = [*kept, {**number, **_map_texts(turn, self._redact)}]
         self._save()
 
     def _save(self) -> None:
@@ -183,12 +183,12 @@ def _result(path: str) -> Acts:
         return {}
 
 
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(key): _each_text(part, change) for key, part in value.items()}
-    return [_each_text(part, change) for part in value] if isinstance(value, list) else value
+        return {change(key): _map_texts(part, change) for key, part in value.items()}
+    return [_map_texts(part, change) for part in value] if isinstance(value, list) else value
 
 
 def about(file: Path) -> dict[str, Any]:

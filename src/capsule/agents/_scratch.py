@@ -30,9 +30,9 @@ def private_folder(project: Path, mission: str, temp: str = "") -> Iterator[Path
     name, place = f"capsule-{os.getuid()}-{digest}", None
     if Path(temp).is_absolute():
         with contextlib.suppress(OSError):  # one that cannot be used is no reason not to work
-            place = _made(Path(temp) / name)
+            place = _make(Path(temp) / name)
     try:
-        place = place or _made(Path(tempfile.gettempdir()).absolute() / name)
+        place = place or _make(Path(tempfile.gettempdir()).absolute() / name)
     except OSError as fault:
         hint = "Set TMPDIR to one that can be written."
         raise CapsuleError(f"No folder for temporary files: {fault}.", hint) from None
@@ -42,7 +42,7 @@ def private_folder(project: Path, mission: str, temp: str = "") -> Iterator[Path
         remove(place)
 
 
-def _made(place: Path) -> Path:
+def _make(place: Path) -> Path:
     remove(place)
     try:
         place.mkdir(mode=0o700)

@@ -193,7 +193,7 @@ class StreamAgent(CliAgent):
         """Return one line for the live view, such as `Bash: pytest -q`, or nothing."""
         return ""
 
-    def teller(self, mission: str, files: Files) -> Callable[[], None]:
+    def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
         follower = Follower(files.printed)
 
         def tell() -> None:
@@ -238,20 +238,20 @@ def tables(value: object) -> list[dict[str, Any]]:
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 
-def word(value: object) -> str:
+def text_of(value: object) -> str:
     """Return a part of an event that should be text; empty where it is not."""
     return value if isinstance(value, str) else ""
 
 
-def called(value: object) -> str:
+def name_of(value: object) -> str:
     """Return the name of a model, session or tool, fit for the journal: printable, and of sane length."""
-    return one_line(word(value)[:_LONGEST_NAME])
+    return one_line(text_of(value)[:_LONGEST_NAME])
 
 
 def tool_line(name: object, given: object, telling: Sequence[str]) -> str:
     """Return a tool and the first telling part of its input, such as `Bash: pytest -q`."""
-    about = next((word(table(given)[part]) for part in telling if part in table(given)), "")
-    return f"{called(name)}: {about}" if about else called(name)
+    about = next((text_of(table(given)[part]) for part in telling if part in table(given)), "")
+    return f"{name_of(name)}: {about}" if about else name_of(name)
 
 
 def count(value: object) -> int | None:
@@ -275,7 +275,7 @@ def added_up(usages: Iterable[Usage]) -> Usage:
     return Usage(tokens_in=count(sum(read)) if read else None, tokens_out=count(sum(written)) if written else None)
 
 
-def in_short(text: str) -> str:
+def shortened(text: str) -> str:
     """Shorten a CLI's error message to one line."""
     words = one_line(text)
     return words if len(words) <= _LONGEST_REASON else f"{words[: _LONGEST_REASON - 1]}…"

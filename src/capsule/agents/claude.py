@@ -22,13 +22,13 @@ from capsule.agents._stream import (
     StreamResult,
     added_up,
     amount,
-    called,
     count,
-    in_short,
+    name_of,
+    shortened,
     table,
     tables,
+    text_of,
     tool_line,
-    word,
 )
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
@@ -144,7 +144,7 @@ class ClaudeAgent(StreamAgent):
         if result is None:
             # Ended in the middle: its last words.
             said = (
-                "\n".join(word(block.get("text")) for block in _content(event) if block.get("type") == "text")
+                "\n".join(text_of(block.get("text")) for block in _content(event) if block.get("type") == "text")
                 for event in events.backwards(b'"assistant"')
                 if event.get("type") == "assistant"
             )
@@ -153,7 +153,7 @@ class ClaudeAgent(StreamAgent):
         # A process that the CLI started may print a `result` too, to make another end of it: the worst one counts,
         # and the largest usage.
         results = [event for event in events.backwards(b'"result"') if event.get("type") == "result"]
-        brought = word(next(events.backwards(b'"is_api_error_message"'), {}).get("error"))
+        brought = text_of(next(events.backwards(b'"is_api_error_message"'), {}).get("error"))
         resets_in = _resets_in(events)
         failures = filter(None, (_failure(each, brought, resets_in) for each in results))
         worst = min(failures, key=lambda failure: _WORST_FIRST.index(failure.reaction), default=None)
@@ -163,19 +163,19 @@ class ClaudeAgent(StreamAgent):
             tokens_out=max((used.tokens_out for used in usages if used.tokens_out is not None), default=None),
             usd=max((used.usd for used in usages if used.usd is not None), default=None),
         )
-        return StreamResult(word(result.get("result")), worst, _identified(largest, events, result))
+        return StreamResult(text_of(result.get("result")), worst, _identified(largest, events, result))
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("subtype") == "api_retry":
-            return f"{called(event.get('error'))}: it tries again in {_retry_pause(event) or 0:.0f} s"
+            return f"{name_of(event.get('error'))}: it tries again in {_retry_pause(event) or 0:.0f} s"
         blocks = reversed(_content(event)) if event.get("type") == "assistant" else ()
         lines = (
             tool_line(block.get("name"), block.get("input"), _TELLING)
             if block.get("type") == "tool_use"
-            else word(block.get("text"))
+            else text_of(block.get("text"))
             for block in blocks
         )
         return next(filter(None, lines), "")
@@ -187,7 +187,7 @@ def _failure(result: Event, brought: str, resets_in: float | None) -> Failure | 
         denials = result.get("permission_denials")
         if not isinstance(denials, list) or not denials:
             return None
-        tools = dict.fromkeys(called(denial.get("tool_name")) for denial in tables(denials))
+        tools = dict.fromkeys(name_of(denial.get("tool_name")) for denial in tables(denials))
         named = ", ".join(list(filter(None, tools))[:_MOST_DENIALS_NAMED]) or "a tool"
         return Failure(
             Kind.PERMISSION,
@@ -196,24 +196,24 @@ def _failure(result: Event, brought: str, resets_in: float | None) -> Failure | 
         )
     fields = ("subtype", "api_error", "terminal_reason", "stop_reason", "api_error_type")
     errors, status = result.get("errors"), result.get("api_error_status")
-    said = "; ".join(map(word, errors)) if isinstance(errors, list) else ""
-    words = {brought, *(word(result.get(name)) for name in fields)}
+    said = "; ".join(map(text_of, errors)) if isinstance(errors, list) else ""
+    words = {brought, *(text_of(result.get(name)) for name in fields)}
     if isinstance(status, int):  # for errors that have no other word
         words.add("overloaded" if status >= _SERVERS_FAULT else _STATUSES.get(status, ""))
-    return _failed(words, word(result.get("result")) or said or word(result.get("subtype")), resets_in)
+    return _failed(words, text_of(result.get("result")) or said or text_of(result.get("subtype")), resets_in)
 
 
 def _failed(words: set[str], said: str, resets_in: float | None = None) -> Failure:
     kind, hint = next(((kind, hint) for word, kind, hint in _FAILURES if word in words), (Kind.CRASH, ""))
     waits = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD)
-    return Failure(kind, f"claude: {in_short(said)}", hint, resets_in if waits else None)
+    return Failure(kind, f"claude: {shortened(said)}", hint, resets_in if waits else None)
 
 
 def _false_start(stderr: str) -> Failure | None:
     for words, kind, hint in _FALSE_STARTS:
         if words in stderr:
             line = next(line for line in stderr.splitlines() if words in line)
-            return Failure(kind, f"claude: {in_short(line)}", hint)
+            return Failure(kind, f"claude: {shortened(line)}", hint)
     return None
 
 
@@ -222,7 +222,7 @@ def _still_waiting(events: Events) -> Failure | None:
     last = next(events.backwards(), {})
     if last.get("subtype") != "api_retry":
         return None
-    why = (word(last.get("error")) or "unknown") if last.get("error_status") else "connection_failed"
+    why = (text_of(last.get("error")) or "unknown") if last.get("error_status") else "connection_failed"
     return _failed({why}, f"ended while it waited for its provider ({why})", _pause_asked_for(last))
 
 
@@ -257,7 +257,7 @@ def _used_so_far(events: Events) -> Usage:
     last: dict[tuple[str, str], Usage] = {}
     for event in said:
         message = table(event.get("message"))
-        last[word(message.get("id")), word(event.get("request_id"))] = _spent({"usage": message.get("usage")})
+        last[text_of(message.get("id")), text_of(event.get("request_id"))] = _spent({"usage": message.get("usage")})
     return added_up(last.values())
 
 
@@ -273,8 +273,8 @@ def _spent(result: Event) -> Usage:
 
 def _identified(usage: Usage, events: Events, result: Event) -> Usage:
     started = next((event for event in events.head if event.get("subtype") == "init"), {})
-    session = called(result.get("session_id")) or called(started.get("session_id"))
-    model = called(started.get("model")) or called(next(iter(table(result.get("modelUsage"))), ""))
+    session = name_of(result.get("session_id")) or name_of(started.get("session_id"))
+    model = name_of(started.get("model")) or name_of(next(iter(table(result.get("modelUsage"))), ""))
     return replace(usage, model=model, session=session)
 
 

@@ -32,11 +32,11 @@ from capsule.agents._stream import (
     StreamAgent,
     StreamResult,
     added_up,
-    called,
     count,
+    name_of,
     table,
     tables,
-    word,
+    text_of,
 )
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
@@ -89,7 +89,7 @@ class CodexAgent(StreamAgent):
         return Invocation(argv, stdin)
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Give it a home of its own, unless the settings name one, and the keys of the user's own providers."""
         if "CODEX_HOME" in self.connection.env:
             yield {}
@@ -107,17 +107,17 @@ class CodexAgent(StreamAgent):
         if thread is None:
             false_start = startup_failure("codex", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
-        usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
+        usage = _usage(events.last("turn.completed") or {}, name_of(thread.get("thread_id")))
         completed = (e for e in events.backwards(b'"agent_message"') if e.get("type") == "item.completed")
         messages = (_item(event) for event in completed if _item(event).get("type") == "agent_message")
         failed, last = events.last("turn.failed"), next(events.backwards(), {})
-        failure, said = None, word(last.get("message"))
+        failure, said = None, text_of(last.get("message"))
         if failed is not None:
             error = failed.get("error")
-            failure = classify("codex", word(error) or word(table(error).get("message")), _HINTS)
+            failure = classify("codex", text_of(error) or text_of(table(error).get("message")), _HINTS)
         elif last.get("type") == "error" and _WAITING in said:
             failure = classify("codex", said, _HINTS)
-        return StreamResult(word(next(messages, {}).get("text")), failure, usage)
+        return StreamResult(text_of(next(messages, {}).get("text")), failure, usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
         """Add up the last count in the record of each thread, which is that of the whole thread."""
@@ -135,8 +135,8 @@ class CodexAgent(StreamAgent):
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "error":
-            return word(event.get("message"))
-        return _shown(_item(event)) if word(event.get("type")).startswith("item.") else ""
+            return text_of(event.get("message"))
+        return _shown(_item(event)) if text_of(event.get("type")).startswith("item.") else ""
 
     def _home(self) -> Path:
         env = {**self.connection.base_env, **self.connection.env}
@@ -174,15 +174,15 @@ def _item(event: Event) -> dict[str, Any]:
 def _shown(item: dict[str, Any]) -> str:
     match item.get("type"):
         case "command_execution":
-            return "Bash: " + _SHELL.sub(r"\2", word(item.get("command")))
+            return "Bash: " + _SHELL.sub(r"\2", text_of(item.get("command")))
         case "file_change":
-            return f"Edit {', '.join(word(change.get('path')) for change in tables(item.get('changes')))}"
+            return f"Edit {', '.join(text_of(change.get('path')) for change in tables(item.get('changes')))}"
         case "mcp_tool_call":
-            return f"{called(item.get('server'))}: {called(item.get('tool'))}"
+            return f"{name_of(item.get('server'))}: {name_of(item.get('tool'))}"
         case "web_search":
-            return f"Search: {word(item.get('query'))}"
+            return f"Search: {text_of(item.get('query'))}"
         case "agent_message":
-            return word(item.get("text"))
+            return text_of(item.get("text"))
     return ""
 
 

@@ -32,11 +32,11 @@ from capsule.agents._stream import (
     StreamAgent,
     StreamResult,
     added_up,
-    called,
     count,
+    name_of,
     table,
+    text_of,
     tool_line,
-    word,
 )
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
@@ -87,7 +87,7 @@ class GeminiAgent(StreamAgent):
         return {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1", **trust}
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Give it a home of its own, unless the settings name one, with the user's login, settings and keys."""
         if "GEMINI_CLI_HOME" in self.connection.env:
             yield {}
@@ -124,15 +124,15 @@ class GeminiAgent(StreamAgent):
         usage = Usage(
             tokens_in=count(used.get("input_tokens")),
             tokens_out=count(used.get("output_tokens")),
-            model=called(started.get("model")),
-            session=called(started.get("session_id")),
+            model=name_of(started.get("model")),
+            session=name_of(started.get("session_id")),
         )
         pieces: list[str] = []  # what it said after its last tool
         for event in events.backwards():
             if event.get("type") in ("tool_use", "tool_result"):
                 break
             if event.get("type") == "message" and event.get("role") == "assistant":
-                pieces.append(word(event.get("content")))
+                pieces.append(text_of(event.get("content")))
         return StreamResult("".join(reversed(pieces)), _failure(events, result or {}, ended), usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
@@ -145,7 +145,7 @@ class GeminiAgent(StreamAgent):
             # Thoughts are paid for like output.
             written = [tokens for name in ("output", "thoughts") if (tokens := count(used.get(name))) is not None]
             tokens_out = count(sum(written)) if written else None
-            last[word(event.get("id"))] = Usage(tokens_in=count(used.get("input")), tokens_out=tokens_out)
+            last[text_of(event.get("id"))] = Usage(tokens_in=count(used.get("input")), tokens_out=tokens_out)
         return added_up(last.values())
 
     def is_final(self, event: Event) -> bool:
@@ -153,9 +153,9 @@ class GeminiAgent(StreamAgent):
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "message":
-            return word(event.get("content")) if event.get("role") == "assistant" else ""
+            return text_of(event.get("content")) if event.get("role") == "assistant" else ""
         if event.get("type") == "error":
-            return word(event.get("message"))
+            return text_of(event.get("message"))
         if event.get("type") == "tool_use":
             return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
         return ""
@@ -185,13 +185,13 @@ def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
     if result.get("status") != "error":
         return None
     error = result.get("error")
-    said = word((error if isinstance(error, dict) else events.last("error") or {}).get("message"))
+    said = text_of((error if isinstance(error, dict) else events.last("error") or {}).get("message"))
     if "empty response" in said:
         return Failure(Kind.SILENT, "gemini: the model gave an empty answer.")
     if found := _API_ERROR.search(said):  # a provider's error as it came, or its message alone
         said = found[1]
         with suppress(ValueError, LookupError, TypeError, RecursionError):
-            said = word(json.loads(said)["error"]["message"]) or said
+            said = text_of(json.loads(said)["error"]["message"]) or said
     return classify("gemini", said, _HINTS, status=_HTTP_ERRORS.get(exit_code(ended) or 0))
 
 

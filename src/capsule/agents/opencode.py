@@ -30,11 +30,11 @@ from capsule.agents._stream import (
     StreamAgent,
     StreamResult,
     amount,
-    called,
     count,
+    name_of,
     table,
+    text_of,
     tool_line,
-    word,
 )
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Usage
@@ -93,7 +93,7 @@ class OpencodeAgent(StreamAgent):
         return {"NO_COLOR": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", **ours}
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
         """Set permissions for an unattended run; keep the rest of the user's settings."""
         try:
             given = table(json.loads(env.get(_CONTENT, "")))
@@ -120,7 +120,7 @@ class OpencodeAgent(StreamAgent):
         # It reports step by step. A price of zero means that it knows none.
         steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
         used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
-        session = next((called(event["sessionID"]) for event in events.head if "sessionID" in event), "")
+        session = next((name_of(event["sessionID"]) for event in events.head if "sessionID" in event), "")
         caches = [table(tokens.get("cache")) for tokens in used]
         read = [tokens.get("input") for tokens in used] + [
             cache.get(part) for cache in caches for part in ("read", "write")
@@ -137,7 +137,7 @@ class OpencodeAgent(StreamAgent):
             if event.get("type") in ("tool_use", "step_start"):
                 break
             if event.get("type") == "text":
-                parts.append(word(_part(event).get("text")))
+                parts.append(text_of(_part(event).get("text")))
         return StreamResult("\n".join(reversed(parts)), failure, usage)
 
     def is_final(self, event: Event) -> bool:
@@ -149,7 +149,7 @@ class OpencodeAgent(StreamAgent):
                 part = _part(event)
                 return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
             case "text":
-                return word(_part(event).get("text"))
+                return text_of(_part(event).get("text"))
             case "error":
                 return _said(event)
         return ""
@@ -177,7 +177,7 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
         code, message = count(table(table(last.get("error")).get("data")).get("statusCode")), _said(last)
         whole = f"{message} {logged}" if "server logs" in message else message  # some say only: see the log
         return classify("opencode", whole, _HINTS, status=code)
-    kind, said = _ENDINGS.get(word(_part(last).get("reason")), (None, ""))
+    kind, said = _ENDINGS.get(text_of(_part(last).get("reason")), (None, ""))
     if kind:
         return classify("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
     if ended.why in ("timeout", "idle") and logged:
@@ -190,10 +190,10 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     # Nobody was there to grant a tool permission; the run itself ends as if all were well.
     for asked in events.backwards(b"permission"):
         part = _part(asked)
-        if _REJECTED.search(word(table(part.get("state")).get("error"))):
+        if _REJECTED.search(text_of(table(part.get("state")).get("error"))):
             return Failure(
                 Kind.PERMISSION,
-                f"opencode was not allowed to use {called(part.get('tool'))}, and went on without.",
+                f"opencode was not allowed to use {name_of(part.get('tool'))}, and went on without.",
                 "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
             )
     return None
@@ -202,8 +202,8 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
 def _said(event: Event) -> str:
     error = event.get("error")
     if not isinstance(error, dict):
-        return word(error)
-    name, message = word(error.get("name")), word(table(error.get("data")).get("message"))
+        return text_of(error)
+    name, message = text_of(error.get("name")), text_of(table(error.get("data")).get("message"))
     return message or name if name in ("APIError", "UnknownError") else f"{name}: {message}"
 
 

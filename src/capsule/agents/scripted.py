@@ -46,7 +46,7 @@ class ScriptedAgent(CliAgent):
         """Play the script; a script that cannot be read is a failure like a missing CLI."""
         try:
             turn = self._recorded(briefing)
-            return self._next_turned_away(briefing, turn) or _as_recorded(super().run(briefing), turn)
+            return self._recorded_refusal(briefing, turn) or _as_recorded(super().run(briefing), turn)
         except PrerequisiteMissing as missing:
             return not_started(Failure(Kind.MISSING, missing.message, missing.hint))
         except SettingsError as fault:
@@ -102,7 +102,7 @@ class ScriptedAgent(CliAgent):
                     )
         return turn
 
-    def _next_turned_away(self, briefing: Briefing, turn: dict[str, Any]) -> Transcript | None:
+    def _recorded_refusal(self, briefing: Briefing, turn: dict[str, Any]) -> Transcript | None:
         """Return what the provider said at this attempt, without waiting for it again."""
         turned_away, run = turn.get("turned_away", ()), (briefing.item, briefing.phase, briefing.run)
         self._tries[run] += 1

@@ -167,7 +167,7 @@ def _values(ending: Ending) -> dict[str, Value]:
         return working | blocked(with_values(item, working), decision.reason, decision.block_type)
     values: dict[str, Value] = {**ending.signal.assessments, "unblock_context": None}
     more = decision.verdict is Verdict.MORE
-    values |= _working(phase) if more else _passed(ending, with_values(item, values))
+    values |= _working(phase) if more else _values_after_pass(ending, with_values(item, values))
     if decision.vetoed:
         values |= vetoed(with_values(item, values), decision.reason)
     return values
@@ -179,7 +179,7 @@ def _working(phase: Phase) -> dict[str, Value]:
     return {} if early else {"status": Status.IN_PROGRESS.value, "phase": phase.name}
 
 
-def _passed(ending: Ending, item: Item) -> dict[str, Value]:
+def _values_after_pass(ending: Ending, item: Item) -> dict[str, Value]:
     workflow, phase, vetoed = ending.workflow, ending.phase, ending.decision.vetoed
     route = phase.route(item)
     if route:

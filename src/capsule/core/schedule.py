@@ -108,8 +108,8 @@ class Line:
         self._known, self._objections, self._guardrails, self._by_priority = known, objections, guardrails, by_priority
         self._ours, self._standing = ours, standing or {}
         # All that has to be done before an item is: what it waits for, and what it holds.
-        waits = {name: [other for other, _ in self._awaited(item)] for name, item in known.items()}
-        self._stuck = _never_done(
+        waits = {name: [other for other, _ in self._unfinished(item)] for name, item in known.items()}
+        self._stuck = _deadlocked(
             {name: [*waits[name], *(held for held in item.holds if held in known)] for name, item in known.items()}
         )
 
@@ -117,16 +117,16 @@ class Line:
         objection = self._objection(item)
         if objection:
             return Place(item, actionable=False, why=objection)
-        waits = dict(self._awaited(item))
+        waits = dict(self._unfinished(item))
         if waits:
             named = (
                 f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
                 for other, holder in waits.items()
             )
-            circle = _circle(item.id, self._stuck)
+            circle = _shortest_cycle(item.id, self._stuck)
             why = f"waits for itself: {' → '.join(circle)}" if circle else f"waits for {', '.join(named)}"
             return Place(item, actionable=False, why=why, waits_for=tuple(waits))
-        return Place(item, actionable=True, why=self._because(item))
+        return Place(item, actionable=True, why=self._reason(item))
 
     def _objection(self, item: Item) -> str:
         """Return why an item cannot be worked on by itself; '' where it can."""
@@ -143,7 +143,7 @@ class Line:
         by_hand = self._ours is not None and item.status is Status.IN_PROGRESS
         return f"in progress, and no mission has it: `capsule run {item.id}` takes it up" if by_hand else ""
 
-    def _awaited(self, item: Item) -> Iterator[tuple[str, str]]:
+    def _unfinished(self, item: Item) -> Iterator[tuple[str, str]]:
         """Yield what must be done first, each with who depends on it: the item, or one that holds it.
 
         A holder's dependency on something it holds itself says only when the holder is done.
@@ -158,7 +158,7 @@ class Line:
                     if holder.id not in family:
                         yield other, holder.id
 
-    def _because(self, item: Item) -> str:
+    def _reason(self, item: Item) -> str:
         trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()
         if trips:
             return f"is scoped, and a human will be asked: {'; '.join(trips)}"
@@ -179,7 +179,7 @@ _NEXT = {
 }
 
 
-def _never_done(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+def _deadlocked(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     """Return items that wait in a cycle, or for one, each with what it waits for."""
     missing = {name: len(others) for name, others in before.items()}
     after: dict[str, list[str]] = {}
@@ -200,7 +200,7 @@ def _never_done(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
     }
 
 
-def _circle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]:
+def _shortest_cycle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the shortest cycle through an item; empty where there is none."""
     came_from: dict[str, str] = {}
     reached = [start]

@@ -45,16 +45,16 @@ def mirror(source: Path, target: Path, note: Path) -> None:
     for name in _entries(target) - wanted:
         remove_tree(target / name)
     for name in wanted:
-        if known.get(name) != _compared(source / name, target / name):
+        if known.get(name) != _fingerprints(source / name, target / name):
             remove_tree(target / name)
             clone(source / name, target / name)
-            known[name] = _compared(source / name, target / name)
+            known[name] = _fingerprints(source / name, target / name)
     write_atomically(note, json.dumps({name: known[name] for name in wanted}))
 
 
 def adopt(source: Path, target: Path, note: Path) -> None:
     """Take the folder `target` for a copy of `source`, made just now."""
-    write_atomically(note, json.dumps({name: _compared(source / name, target / name) for name in _entries(source)}))
+    write_atomically(note, json.dumps({name: _fingerprints(source / name, target / name) for name in _entries(source)}))
 
 
 def clone(source: Path, target: Path) -> None:
@@ -76,7 +76,7 @@ def _entries(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
 
 
-def _compared(source: Path, target: Path) -> list[str]:
+def _fingerprints(source: Path, target: Path) -> list[str]:
     return [
         _hash(source, 2 if source.name.startswith(("@", ".")) else 1, deep=False),
         _hash(target, sys.maxsize, deep=True),
@@ -85,12 +85,12 @@ def _compared(source: Path, target: Path) -> list[str]:
 
 def _hash(entry: Path, depth: int, *, deep: bool) -> str:
     digest = hashlib.sha256()
-    for part in _told(str(entry), depth, deep=deep):
+    for part in _fingerprint_lines(str(entry), depth, deep=deep):
         digest.update(part.encode(errors="surrogateescape"))
     return digest.hexdigest()[:24]
 
 
-def _told(path: str, depth: int, *, deep: bool) -> Iterator[str]:
+def _fingerprint_lines(path: str, depth: int, *, deep: bool) -> Iterator[str]:
     """Yield a line per file, one system call each: there may be a hundred thousand."""
     try:
         found = os.lstat(path)
@@ -100,4 +100,4 @@ def _told(path: str, depth: int, *, deep: bool) -> Iterator[str]:
     yield f"{path}\0{found.st_mode}\0{found.st_size}\0{found.st_mtime_ns}\0{own}\0"
     if stat.S_ISDIR(found.st_mode) and depth:
         for name in sorted(os.listdir(path)):  # noqa: PTH208 (see above)
-            yield from _told(f"{path}/{name}", depth - 1, deep=deep)
+            yield from _fingerprint_lines(f"{path}/{name}", depth - 1, deep=deep)

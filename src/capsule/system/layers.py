@@ -95,9 +95,9 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
     if not lowers:
         yield Laid()
         return
-    namespace, _ = _tried(lowers, program)
+    namespace, _ = _probed(lowers, program)
     if namespace:
-        with _made_for(lowers) as folder:
+        with _overlay_folder(lowers) as folder:
             seen = {lower: Mount("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
             yield Laid(seen, (*namespace.words, "sh", "-c", _MOUNT, "sh", folder), namespace.options, folder)
     elif copy:
@@ -119,13 +119,13 @@ def fault(program: str) -> str:
         return "there is no bubblewrap"
     try:
         with _own_folder() as folder:
-            return _tried((folder,), program)[1]
+            return _probed((folder,), program)[1]
     except CapsuleError as error:
         return error.message
 
 
 @cache
-def _tried(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, str]:
+def _probed(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, str]:
     """Try the layers once: a kernel, a container or a file system may refuse what the next one allows."""
     uid, gid = str(os.geteuid()), str(os.getegid())
     plain = _Namespace(("unshare", "-m"))
@@ -133,7 +133,7 @@ def _tried(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, st
     why = ""
     for namespace in (plain, as_user) if os.geteuid() == 0 else (as_user,):
         try:
-            with _made_for(lowers) as folder:
+            with _overlay_folder(lowers) as folder:
                 os.setxattr(folder, "user.capsule", b"")  # what `userxattr` goes by
                 inner = (program, *namespace.options, *_ANY_SANDBOX, "true")
                 argv = (*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner)
@@ -155,7 +155,7 @@ def _tried(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, st
 
 
 @contextmanager
-def _made_for(lowers: Sequence[str]) -> Iterator[str]:
+def _overlay_folder(lowers: Sequence[str]) -> Iterator[str]:
     """Make a folder with everything that the mounts need."""
     with _own_folder() as folder:
         try:
@@ -180,7 +180,7 @@ def _made_for(lowers: Sequence[str]) -> Iterator[str]:
 def _own_folder() -> Iterator[str]:
     """Make a folder that is removed at the end, or by the next command if we are killed."""
     try:
-        home = _home()
+        home = _layers_home()
         whole = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
@@ -204,7 +204,7 @@ def _own_folder() -> Iterator[str]:
             os.close(lock)
 
 
-def _home() -> Path:
+def _layers_home() -> Path:
     """Return a folder for our layers that is ours alone: others can write to the folders that it lies in."""
     name = f"capsule-layers-{os.geteuid()}"
     chosen = os.environ.get("TMPDIR", "")

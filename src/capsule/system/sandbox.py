@@ -139,14 +139,14 @@ class Sandbox:
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
-        if grounds.at and any(is_below(top, _there([grounds.at])) for top in _there(self.homes)):
+        if grounds.at and any(is_below(top, _resolved([grounds.at])) for top in _resolved(self.homes)):
             grounds = at_its_own_path(grounds)  # the tools of whoever keeps their home in git lie below that path
         view = MountedPlace.of(grounds)
-        grounds = replace(grounds, layers=tuple(self._possible(grounds.layers, view)))
+        grounds = replace(grounds, layers=tuple(self._possible_layers(grounds.layers, view)))
         with laid([lower for _, lower in grounds.layers], self.level.program, copy=copy_layers) as layers:
-            opened = self._opened(env, home, (*readable, program) if view.covers(program) else readable)
+            opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
             opened = {path: mount for path, mount in opened.items() if view.lacks(path, grounds)}
-            table = self._standing(program, env, view, opened) | opened | self._of(grounds, view, layers)
+            table = self._base_mounts(program, env, view, opened) | opened | self._ground_mounts(grounds, view, layers)
             mounts = [
                 word
                 for path, mount in _in_order(table)
@@ -158,50 +158,54 @@ class Sandbox:
             with view.mount_points_removed(table):
                 yield (*begins, *mounts, *ends, *first)
 
-    def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
+    def _opened_mounts(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
         """Reopen what the settings name, and what this command needs, of all that is hidden."""
         sockets = [name for name in self.daemons if "/" in name]
-        table = self._reopened("--ro-bind-try", self.readable) | self._reopened("--bind-try", self.writable)
-        table |= self._reopened("--ro-bind", readable) | self._reopened("--bind", (*own, *self._own_places(env)))
-        return table | self._reopened("--bind-try", sockets)
+        table = self._reopened_mounts("--ro-bind-try", self.readable) | self._reopened_mounts(
+            "--bind-try", self.writable
+        )
+        table |= self._reopened_mounts("--ro-bind", readable) | self._reopened_mounts(
+            "--bind", (*own, *self._own_places(env))
+        )
+        return table | self._reopened_mounts("--bind-try", sockets)
 
-    def _standing(
+    def _base_mounts(
         self, program: str, env: Mapping[str, str], view: MountedPlace, opened: Mapping[str, Mount]
     ) -> dict[str, Mount]:
         """Mount tools, and the project, or nothing of it where a place is seen in its stead."""
-        table = _of_the_machine(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
-        runtime = [path for path in _there([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
-        empty = [*runtime, *_registries(_there(self.homes), env, opened)]
+        table = _machine_mounts(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
+        runtime = [path for path in _resolved([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
+        empty = [*runtime, *_registries(_resolved(self.homes), env, opened)]
         table = table | {path: Mount("--tmpfs") for path in empty}
         if not view.at:
-            return table | {path: Mount("--ro-bind", path) for path in _there(self.shown)}
+            return table | {path: Mount("--ro-bind", path) for path in _resolved(self.shown)}
         table = {path: mount for path, mount in table.items() if not view.covers(path)}
-        gone = [path for path in (*_there(self.shown), view.place) if not is_below(path, [view.at])]
+        gone = [path for path in (*_resolved(self.shown), view.place) if not is_below(path, [view.at])]
         return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
     def hidden(self, temporary: str) -> dict[str, Mount]:
         """Mount empty folders over homes and temporary folders."""
-        names = [path for path in _there([_NAMES]) if is_below(path, self._tops)]
-        tops = [*self._tops, *_there({temporary} & {*_shared_temporaries()})]
+        names = [path for path in _resolved([_NAMES]) if is_below(path, self._hidden_folders)]
+        tops = [*self._hidden_folders, *_resolved({temporary} & {*_shared_temporaries()})]
         return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
 
     def installed(self, path: str, program: str) -> dict[str, Mount]:
         """Mount the tools that every command finds in the home."""
         prefixes = (sys.prefix, sys.base_prefix)
-        found = _needed(path, program, tuple(_there(self.homes)), tuple(self._tops), prefixes)
-        return self._reopened("--ro-bind-try", (*found, _OURSELVES))
+        found = _needed(path, program, tuple(_resolved(self.homes)), tuple(self._hidden_folders), prefixes)
+        return self._reopened_mounts("--ro-bind-try", (*found, _OURSELVES))
 
     @cached_property
-    def _tops(self) -> list[str]:
+    def _hidden_folders(self) -> list[str]:
         """Return the folders that are empty inside; a home that is the whole machine cannot be."""
-        return [path for path in _there((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
+        return [path for path in _resolved((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
 
-    def _reopened(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
+    def _reopened_mounts(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
         """Mount paths in hidden folders nevertheless, by the name they are looked for, even a link's."""
-        tops, home = self._tops, Path(self.homes[0] if self.homes else "/")
+        tops, home = self._hidden_folders, Path(self.homes[0] if self.homes else "/")
         named = [home / path.removeprefix("~/") for path in paths]
         table = {}
-        for path in filter(_is_there, named):
+        for path in filter(_is_visible, named):
             real = os.path.realpath(path)
             names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
             table[next((name for name in names if is_below(name, tops)), real)] = Mount(how, real)
@@ -209,23 +213,23 @@ class Sandbox:
 
     def _own_places(self, env: Mapping[str, str]) -> list[str]:
         """Return a home or a folder for temporary files that was made for this command alone."""
-        shared = {"/", *_there((*_shared_temporaries(), *self.homes))}
-        asked = (place for place in _there(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
-        return [place for place in asked if not any(is_below(shown, [place]) for shown in _there(self.shown))]
+        shared = {"/", *_resolved((*_shared_temporaries(), *self.homes))}
+        asked = (place for place in _resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
+        return [place for place in asked if not any(is_below(shown, [place]) for shown in _resolved(self.shown))]
 
-    def _possible(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
+    def _possible_layers(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
         """Yield layers whose folder exists, where the place has no link and no file in the way."""
         for path, lower in layers:
             inside = view.name(path)
             if Path(lower).is_dir() and view.has_room_for(inside):
                 yield inside, os.path.realpath(lower)
 
-    def _of(self, grounds: Grounds, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
+    def _ground_mounts(self, grounds: Grounds, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
         place = (grounds.place,) if grounds.place else ()
         table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *grounds.writable))}
         table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(grounds.protected)}
         for how, pairs in (("--bind", grounds.stand_ins), ("--ro-bind", grounds.shown)):
-            table |= {view.name(path): Mount(how, self._plain(source)) for path, source in pairs}
+            table |= {view.name(path): Mount(how, self._without_links(source)) for path, source in pairs}
         for path in table:
             behind = view.behind(path)
             if not view.has_room_for(str(Path(path).parent)) or (behind and Path(behind).is_symlink()):
@@ -234,9 +238,9 @@ class Sandbox:
         return table | ({str(Path(layers.folder).parent): Mount("--tmpfs")} if layers.folder else {})
 
     def _existing(self, paths: Iterable[str]) -> list[str]:
-        return [self._plain(path) for path in paths if os.path.lexists(path)]
+        return [self._without_links(path) for path in paths if os.path.lexists(path)]
 
-    def _plain(self, path: str) -> str:
+    def _without_links(self, path: str) -> str:
         """Resolve a path, refusing links below the project: an agent may have made them to be let in elsewhere."""
         real = os.path.realpath(path)
         tops = ((top, os.path.realpath(top)) for top in self.shown)
@@ -270,7 +274,7 @@ def level(wanted: str, env: Mapping[str, str]) -> Level:
     if wanted == "off":
         return Level(why="the settings say `sandbox: off`")
     folders = filter(None, absolute_entries(env.get("PATH", os.defpath)).split(os.pathsep))
-    found = _tried(next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), ""))
+    found = _probed(next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), ""))
     if wanted == "required" and not found.program:
         hint = f"{found.hint.rstrip('.')}, or set `sandbox: auto` to run without."
         raise PrerequisiteMissing(f"The settings require a sandbox, and {found.why}.", hint)
@@ -289,7 +293,7 @@ def homes(env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 @cache
-def _tried(program: str) -> Level:
+def _probed(program: str) -> Level:
     """Try bubblewrap once, with SIGTERM kept from it: many systems have it installed and forbid what it needs."""
     if not program:
         return Level(why="bubblewrap is not installed", hint=_HOW_TO_GET_IT)
@@ -337,7 +341,7 @@ def _first_process(found: Level) -> tuple[str, ...]:
 
 
 @cache
-def _of_the_machine(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
+def _machine_mounts(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
     """Cache the mounts that are the same for every phase: they take a hundred file-system calls."""
     return sandbox.hidden(temporary) | sandbox.installed(path, program)
 
@@ -359,12 +363,12 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
     return sorted(whole.items(), key=lambda row: row[0].count("/"))
 
 
-def _there(paths: Iterable[str]) -> list[str]:
+def _resolved(paths: Iterable[str]) -> list[str]:
     """Resolve paths; leave out what does not exist."""
-    return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_there(path)]
+    return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_visible(path)]
 
 
-def _is_there(path: Path) -> bool:
+def _is_visible(path: Path) -> bool:
     """Tell whether we can see the path; one we may not look for does not exist for us."""
     return os.access(path, os.F_OK)
 
@@ -400,7 +404,7 @@ def _needed(
     entries = [Path(entry) for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117 (a str)
     bins = [*entries, *(Path(prefix, "bin") for prefix in prefixes)]
     named = (Path(home, name) for home in homes for name in (*_MANAGERS, *_GIT))
-    alone = [Path(program), *_with_its_own([program])] if program else []
+    alone = [Path(program), *_program_folders([program])] if program else []
     found = dict.fromkeys((*named, *alone, *_installed([*bins, *alone], hidden)))
     # Leave out what lies in a folder that is there anyway.
     kept: list[str] = []
@@ -437,13 +441,13 @@ def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:
                 links = [entry.path for entry in entries if entry.is_symlink()]
         except OSError:
             continue
-        for found in _with_its_own(links):
+        for found in _program_folders(links):
             if _is_hidden(found, hidden):
                 waiting += [found] if found.name == "bin" else []
                 yield found
 
 
-def _with_its_own(programs: Iterable[str]) -> Iterator[Path]:
+def _program_folders(programs: Iterable[str]) -> Iterator[Path]:
     """Yield what each program needs: its `node_modules`, its `bin`, else only itself."""
     for program in programs:
         real = Path(os.path.realpath(program))

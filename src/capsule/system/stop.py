@@ -29,7 +29,7 @@ class Stop:
         self.requested = False
         self._pipe = os.pipe()
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._hear)
+            self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,7 +58,7 @@ class Stop:
             if self._pipe is not None:
                 os.write(self._pipe[1], b"!")
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.requested:
             raise StopNow(f"second {signal.Signals(number).name}")
         self.request()

@@ -248,9 +248,9 @@ class Supervisor:
         try:
             (self._main, self._streams), self._code = start(fields), None
         except _NotStarted as failure:
-            return self._say("failed", *failure.args)
+            return self._answer("failed", *failure.args)
         try:
-            self._say("started", self._main)
+            self._answer("started", self._main)
             stopped = False
             while self._code is None and not stopped:
                 self._listen(None)
@@ -267,7 +267,7 @@ class Supervisor:
             self._kill_all()
             self._finish_streams()
             raise
-        self._say("ended", self._code, leftovers, int(stopped), self._count(), lost)
+        self._answer("ended", self._code, leftovers, int(stopped), self._count(), lost)
         self._main = 0  # its number is free again, and may soon be a stranger's
         return None
 
@@ -280,7 +280,7 @@ class Supervisor:
     # ── ending ──
 
     def _end_all(self, grace: float) -> None:
-        for pid in self._below():
+        for pid in self._alive_below():
             kill(pid, signal.SIGTERM)
             kill(pid, signal.SIGCONT)  # one that is stopped would not hear the first signal
         deadline = time.monotonic() + grace
@@ -292,15 +292,15 @@ class Supervisor:
         """Kill until nobody is left, looking again after each round for forks; give up on what no signal can end."""
         deadline = time.monotonic() + KILL_LIMIT
         while self._anyone_left() and time.monotonic() < deadline:
-            for pid in self._below():
+            for pid in self._alive_below():
                 kill(pid, signal.SIGKILL)
-            for pid in self._on_the_run():
+            for pid in self._fast_forkers():
                 kill(pid, signal.SIGKILL)
             self._sleep([self._wake], 0.02)
         if self._code is None:
             self._code = -signal.SIGKILL  # sent, and pending if it is among the survivors
 
-    def _on_the_run(self) -> Iterator[int]:
+    def _fast_forkers(self) -> Iterator[int]:
         """Yield processes that fork and exit, gone before a look at all is over, but soon our children."""
         if not self._subreaper:
             yield from bearers(*self._marker)
@@ -309,11 +309,11 @@ class Supervisor:
 
     def _anyone_left(self) -> bool:
         children = self._reap()
-        return children if self._subreaper else bool(self._below())
+        return children if self._subreaper else bool(self._alive_below())
 
     def _count(self) -> int:
         """Count those left: at least one if there is anyone, for some fork faster than we look."""
-        return max(1, len(self._below())) if self._anyone_left() else 0
+        return max(1, len(self._alive_below())) if self._anyone_left() else 0
 
     def _reap(self) -> bool:
         """Collect all children that have ended, adopted ones too; return False when there is no child at all."""
@@ -327,7 +327,7 @@ class Supervisor:
             if pid == self._main:
                 self._code = os.waitstatus_to_exitcode(status)
 
-    def _below(self) -> set[int]:
+    def _alive_below(self) -> set[int]:
         table = process_table()
         roots = {os.getpid()}
         if not self._subreaper:
@@ -364,7 +364,7 @@ class Supervisor:
         request, self._heard = rest[: int(length)], rest[int(length) :]
         return request.split(b"\0")
 
-    def _say(self, *words: object) -> None:
+    def _answer(self, *words: object) -> None:
         try:
             os.write(1, " ".join(map(str, words)).encode() + b"\n")
         except BrokenPipeError as error:

@@ -88,7 +88,7 @@ class BeadsTracker:
         return self._bd.version
 
     def items(self) -> Sequence[Item]:
-        return [item for item in self._as_bd_has_it().values() if item.status is not Status.DONE]
+        return [item for item in self._current_items().values() if item.status is not Status.DONE]
 
     def everything(self) -> Sequence[Item]:
         return self.items()
@@ -96,22 +96,22 @@ class BeadsTracker:
     def item(self, item_id: str) -> Item:
         check_id(item_id)
         if self._known is None and item_id in self._read().items:
-            return self._as_handed_out(self._table().items[item_id])
-        bead = self._found(item_id)
-        self._remember(bead)
+            return self._with_ready_state(self._table().items[item_id])
+        bead = self._existing(item_id)
+        self._update_known(bead)
         table = self._table()
         known = table.items.get(item_id)
         anew = msgspec.structs.replace(self._as_item(bead, table.beads), holds=known.holds if known else ())
-        return self._as_handed_out(anew)
+        return self._with_ready_state(anew)
 
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self._table().items)
 
     def knows(self, item_id: str) -> bool:
-        return item_id in self._table().items or self._look(item_id) is not None
+        return item_id in self._table().items or self._show(item_id) is not None
 
     def under(self, item_id: str) -> Sequence[Item]:
-        items = self._as_bd_has_it()
+        items = self._current_items()
         if item_id and check_id(item_id) not in items:
             raise unknown(item_id, items)
         return below(item_id, items)
@@ -125,17 +125,19 @@ class BeadsTracker:
     # ---- changes
 
     def claim(self, item_id: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         if not (self._is_claimed(bead) and text_of(bead, "assignee")):
-            self._make_so(item_id, self._is_claimed, "update", item_id, "--claim", *self._by_us, "--json")
+            self._change(item_id, self._is_claimed, "update", item_id, "--claim", *self._actor_flag, "--json")
 
     def release(self, item_id: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         if status_of(bead) is Status.IN_PROGRESS and text_of(bead, "assignee") in ("", self._actor):
-            self._make_so(item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._by_us, "--json")
+            self._change(
+                item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._actor_flag, "--json"
+            )
 
     def reopen(self, item_id: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         until = text_of(bead, "defer_until")
         with contextlib.suppress(ValueError):
             date = datetime.fromisoformat(until)
@@ -144,13 +146,13 @@ class BeadsTracker:
                 way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
                 raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
         if status_of(bead) is Status.BLOCKED:
-            self._make_so(item_id, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
+            self._change(item_id, _is_open, "update", item_id, "--status=open", *self._actor_flag, "--json")
 
     def close(self, item_id: str, reason: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         if status_of(bead) is not Status.DONE:
-            args = ("close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
-            self._make_so(item_id, lambda found: status_of(found) is Status.DONE, *args)
+            args = ("close", item_id, f"--reason={_cut_text(reason)}", *self._actor_flag, "--json")
+            self._change(item_id, lambda found: status_of(found) is Status.DONE, *args)
 
     def add(self, new: NewItem) -> str:
         before = self._read().beads
@@ -160,7 +162,7 @@ class BeadsTracker:
         for other in (new.parent, *new.dependencies):
             if other and other not in before:
                 raise unknown(other, before)
-        args = ("create", *_as_flags(new, before), *self._by_us, "--json")
+        args = ("create", *_as_flags(new, before), *self._actor_flag, "--json")
 
         def given_id(answer: BdResult) -> str:
             if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
@@ -170,13 +172,13 @@ class BeadsTracker:
             fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
             return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
 
-        added = self._persist(args, given_id)
+        added = self._run_until_seen(args, given_id)
         self._known = None
         return added
 
     def comment(self, item_id: str, text: str) -> None:
-        self._found(item_id)
-        words = _fitting(text).strip()
+        self._existing(item_id)
+        words = _cut_text(text).strip()
         if not words:
             return
 
@@ -186,17 +188,17 @@ class BeadsTracker:
             remarks = list_of(self._read().beads.get(item_id, {}), "comments")
             return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
 
-        self._persist(("comments", "add", *self._by_us, "--json", "--", item_id, words), is_there)
+        self._run_until_seen(("comments", "add", *self._actor_flag, "--json", "--", item_id, words), is_there)
 
-    def _make_so(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
+    def _change(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
         def now(_: BdResult) -> str:
-            bead = self._found(item_id)
-            self._remember(bead)
+            bead = self._existing(item_id)
+            self._update_known(bead)
             return item_id if is_so(bead) else ""
 
-        self._persist(args, now)
+        self._run_until_seen(args, now)
 
-    def _persist(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
+    def _run_until_seen(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
         """Say it, look whether it is so, and say it again only where it is not because the database was locked."""
         answer = self._bd.run(*args)
         for pause in self._bd.patience.pauses:
@@ -229,7 +231,7 @@ class BeadsTracker:
         return our_name(self._root, self._env)
 
     @property
-    def _by_us(self) -> tuple[str, ...]:
+    def _actor_flag(self) -> tuple[str, ...]:
         return (f"--actor={self._actor}",) if self._actor else ()
 
     # ---- reading
@@ -249,7 +251,7 @@ class BeadsTracker:
                 found[check_id(bead["id"])] = bead
             except CapsuleError as fault:
                 left_out.append(f"bd: {fault.message} The bead is left out.")
-        found = {bead["id"]: bead for bead in sorted(found.values(), key=_place)}
+        found = {bead["id"]: bead for bead in sorted(found.values(), key=_sort_key)}
         items = with_holders({name: self._as_item(bead, found) for name, bead in found.items()})
         self._known = _Table(found, items)
         self.warnings = [*self._bd.warnings, *left_out]
@@ -267,21 +269,21 @@ class BeadsTracker:
             rows += self._bd.read("show", *asked[start : start + _SHOWN_AT_ONCE], "--json").rows
         return rows
 
-    def _as_bd_has_it(self) -> dict[str, Item]:
+    def _current_items(self) -> dict[str, Item]:
         """Return everything as it is now, with what bd would not hand out held back."""
         items = self._read().items
         if not any(item.status is Status.READY for item in items.values()):
             return items
         ready, beads = self._ready(), self._table().beads
         return {
-            name: _held_back(item, beads[name]) if name not in ready and _needs_a_reason(item, items) else item
+            name: _held_back(item, beads[name]) if name not in ready and _lacks_reason(item, items) else item
             for name, item in items.items()
         }
 
-    def _as_handed_out(self, item: Item) -> Item:
+    def _with_ready_state(self, item: Item) -> Item:
         """Hold an item back that bd would not hand out."""
         table = self._table()
-        if not _needs_a_reason(item, table.items) or item.id in self._ready():
+        if not _lacks_reason(item, table.items) or item.id in self._ready():
             return item
         return _held_back(item, table.beads.get(item.id, {}))
 
@@ -295,17 +297,17 @@ class BeadsTracker:
         item = item_of(bead, beads, lambda: self._actor)
         return _held_back(item, bead) if text_of(bead, "status") == _DEFERRED else item
 
-    def _remember(self, bead: Bead) -> None:
+    def _update_known(self, bead: Bead) -> None:
         if self._known and bead["id"] in self._known.beads:
             self._known.beads[bead["id"]] = bead
 
-    def _found(self, item_id: str) -> Bead:
-        bead = self._look(check_id(item_id))
+    def _existing(self, item_id: str) -> Bead:
+        bead = self._show(check_id(item_id))
         if bead is None:
             raise unknown(item_id, self._table().items)
         return bead
 
-    def _look(self, item_id: str) -> Bead | None:
+    def _show(self, item_id: str) -> Bead | None:
         """Read one bead anew; bd may answer with another whose id only ends like this one."""
         answer = self._bd.ask("show", item_id, "--json")
         exact = next((row for row in answer.rows if row["id"] == item_id), None)
@@ -318,13 +320,13 @@ def _is_open(bead: Bead) -> bool:
     return status_of(bead) is Status.READY
 
 
-def _place(bead: Bead) -> list[str | int]:
+def _sort_key(bead: Bead) -> list[str | int]:
     """Sort `demo-1.10` after `demo-1.9`: of a checked id, every second part is a number."""
     parts = re.split(r"([0-9]+)", bead["id"])
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
-def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
+def _lacks_reason(item: Item, items: Mapping[str, Item]) -> bool:
     """Tell whether an open item has no dependency that explains why bd does not hand it out."""
     if item.status is not Status.READY or is_container(item):
         return False
@@ -347,7 +349,7 @@ def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
     deps = [*new.dependencies, *[f"{FOUND_IN}:{found_in}"] * bool(found_in)]
     given = {
         "title": _title(new),
-        "description": _fitting(new.description),
+        "description": _cut_text(new.description),
         "type": cleaned(new.type),
         "priority": str(new.priority),
         "labels": _as_list(new.tags),
@@ -371,6 +373,6 @@ def _as_list(values: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def _fitting(text: str) -> str:
+def _cut_text(text: str) -> str:
     data = cleaned(text).encode()
     return data.decode() if len(data) <= _LONGEST_TEXT else data[:_LONGEST_TEXT].decode("utf-8", "ignore") + " ..."
