@@ -45,6 +45,13 @@ _ABOUT = """\
 # What agents were told and did, recorded by `capsule run --record`. To see the same again, without any agent:
 #   capsule run ID --replay FILE
 """
+_LARGEST_CONTENT = 8 * 1024 * 1024
+_EXECUTABLE, _LINK = "100755", "120000"
+
+Acts = dict[str, Any]
+Clean = Callable[[bytes], bytes]
+Side = tuple[str, str] | None
+"""Mode and object id of a file; None where there is none."""
 
 
 class _Start(NamedTuple):
@@ -198,15 +205,6 @@ def about(file: Path) -> dict[str, Any]:
         raise CapsuleError(f"{file} holds no recording.", "Make one: capsule run ID --record FILE")
     head = script[RECORDING]
     return head if isinstance(head, dict) else {}
-
-
-_LARGEST_CONTENT = 8 * 1024 * 1024
-_EXECUTABLE, _LINK = "100755", "120000"
-
-Acts = dict[str, Any]
-Clean = Callable[[bytes], bytes]
-Side = tuple[str, str] | None
-"""Mode and object id of a file; None where there is none."""
 
 
 def acts_between(git: Git, before: str, after: str, heads: tuple[str, str], clean: Clean) -> Acts:

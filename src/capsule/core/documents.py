@@ -27,6 +27,16 @@ PAPER = (".md", ".txt", ".svg", ".png", ".jpg")
 _LONGEST_SLUG = 50
 
 
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
+_PHASE = re.compile(r"phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)", re.IGNORECASE)
+_STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
+_OPEN_BOX = re.compile(r"^([ \t]*[-*] \[) (\] )", re.MULTILINE)
+LARGEST = 1024 * 1024
+"""Longer documents are read no further: nobody writes one by hand."""
+_FENCE = re.compile(r"^\s*(```|~~~)")
+COMPLETE = "complete"
+
+
 def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
     """Return the paths that belong to an item's documents, in order. Planning an item changes nothing else."""
     folder, idea = f"changes/{item_id}_", f"_ideas/{item_id}_"
@@ -93,16 +103,6 @@ def slug(title: str) -> str:
 def _quotable(path: str) -> bool:
     """Tell whether a path can be shown in a prompt: it must not end the backticks around it."""
     return path.isprintable() and "`" not in path
-
-
-_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
-_PHASE = re.compile(r"phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)", re.IGNORECASE)
-_STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
-_OPEN_BOX = re.compile(r"^([ \t]*[-*] \[) (\] )", re.MULTILINE)
-LARGEST = 1024 * 1024
-"""Longer documents are read no further: nobody writes one by hand."""
-_FENCE = re.compile(r"^\s*(```|~~~)")
-COMPLETE = "complete"
 
 
 class SpecPhase(msgspec.Struct, frozen=True):

@@ -82,6 +82,25 @@ _DAEMONS = (
 _OURSELVES = str(Path(__file__).resolve().parents[1])
 
 
+_MANAGERS = (
+    *(".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/env", ".cargo/config.toml", ".rustup"),
+    *(".nvm", ".volta", ".bun/bin", ".bun/install", ".deno/bin", ".pyenv", ".rbenv", ".asdf", ".sdkman", "go"),
+    *(".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/mise", ".local/share/fnm"),
+    *(".local/share/pnpm", ".local/share/claude"),
+)
+_GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
+_REGISTRIES = (
+    *(".gradle/daemon", ".kotlin/daemon", ".m2/mvnd/registry", ".cache/bazel/*/*/server", ".sbt/*/server"),
+    *(".bloop", ".local/share/scalacli/bloop", ".buck/buckd", ".local/state/watchman"),
+)
+"""Folders where build tools look for a running server: it is outside, and on other files under the same path."""
+_BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
+_OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
+"""Kept by a package manager, which links to nobody's home."""
+_MOST_FOLDERS = 200
+"""Of programs: more than any search path has; a loop of links ends somewhere."""
+
+
 @dataclass(frozen=True)
 class Level:
     """The isolation in force between an agent and the machine."""
@@ -375,25 +394,6 @@ def _is_visible(path: Path) -> bool:
 
 def _shared_temporaries() -> tuple[str, ...]:
     return (*_IN_MEMORY, os.environ.get("TMPDIR", ""))
-
-
-_MANAGERS = (
-    *(".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/env", ".cargo/config.toml", ".rustup"),
-    *(".nvm", ".volta", ".bun/bin", ".bun/install", ".deno/bin", ".pyenv", ".rbenv", ".asdf", ".sdkman", "go"),
-    *(".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/mise", ".local/share/fnm"),
-    *(".local/share/pnpm", ".local/share/claude"),
-)
-_GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
-_REGISTRIES = (
-    *(".gradle/daemon", ".kotlin/daemon", ".m2/mvnd/registry", ".cache/bazel/*/*/server", ".sbt/*/server"),
-    *(".bloop", ".local/share/scalacli/bloop", ".buck/buckd", ".local/state/watchman"),
-)
-"""Folders where build tools look for a running server: it is outside, and on other files under the same path."""
-_BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
-_OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
-"""Kept by a package manager, which links to nobody's home."""
-_MOST_FOLDERS = 200
-"""Of programs: more than any search path has; a loop of links ends somewhere."""
 
 
 @cache

@@ -59,6 +59,125 @@ _SKEW = re.compile(
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 
 
+_BUSY = re.compile(
+    r"database is locked|locked by another|another (?:bd )?process|(?:acquir\w*|obtain|get) .{0,40}lock"
+    r"|lock (?:timeout|held)|database table is locked|resource temporarily unavailable|cannot update manifest"
+    r"|database is (?:busy|in use)",
+    re.IGNORECASE,
+)
+NO_COMMAND = re.compile(r"unknown (?:command|flag|shorthand)", re.IGNORECASE)
+_NOT_FOUND = re.compile(r"no issues? found|not found|ambiguous", re.IGNORECASE)
+_ASIDE = re.compile(r"\W*(?:warning|hint|note|usage|⚠)", re.IGNORECASE)
+_TELLING = re.compile(r"error|cannot|failed|fatal|panic", re.IGNORECASE)
+_VALUE = re.compile(r"^[\[{]", re.MULTILINE)
+_LONGEST = 300
+_MOST_BEGINNINGS = 20
+"""Lines of warnings that begin like a value; whoever prints more does not mean to be understood."""
+
+
+@dataclass(frozen=True)
+class BdResult:
+    """The output of a call, and how it ended; without a code it was ended by us, because it took too long."""
+
+    args: tuple[str, ...]
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def late(self) -> bool:
+        return self.code is None
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it failed; some versions complain on stderr only, and leave with 0."""
+        return self.code != 0 or self._error is not None or (not self.out.strip() and bool(_telling_lines(self.err)))
+
+    @property
+    def busy(self) -> bool:
+        return not self.late and self.failed and _BUSY.search(self.err + self.out) is not None
+
+    @property
+    def not_found(self) -> bool:
+        """Tell whether the bead does not exist; older versions print nothing and leave with 0."""
+        return not self.late and (self.code == 0 or _NOT_FOUND.search(self.err + self.out) is not None)
+
+    @property
+    def unknown_here(self) -> bool:
+        return self.failed and NO_COMMAND.search(self.err + self.out) is not None
+
+    @cached_property
+    def value(self) -> object:
+        """Return the JSON on stdout, after whatever stands before it and out of its envelope; None if there is none."""
+        return _unwrapped(_value_in(self.out))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the beads in it, one or many."""
+        value = self.value
+        if isinstance(value, dict) and "id" not in value:
+            value = value.get("issues", value.get("closed"))
+        rows = value if isinstance(value, list) else [value]
+        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the rows of JSON lines; text between them is skipped, half a row is an error."""
+        rows: list[object] = []
+        for line in self.out.split("\n"):
+            if line.startswith("{"):
+                try:
+                    value = _unwrapped(json.loads(line))
+                except (ValueError, RecursionError):
+                    command = f"bd {self.args[0]}"
+                    cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
+                    raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
+                rows += value if isinstance(value, list) else [value]
+        return [row for row in rows if isinstance(row, dict)]
+
+    @property
+    def words(self) -> str:
+        """Return bd's error message, on one line."""
+        said = self._error
+        if said is None:
+            plain = [line for line in map(one_line, self.err.splitlines()) if line and not _ASIDE.match(line)]
+            telling = _telling_lines(self.err) or plain or [one_line(self.out)]
+            said = telling[0]
+        cut = one_line(said.removeprefix("Error: "))
+        return cut if len(cut) <= _LONGEST else f"{cut[:_LONGEST]}..."
+
+    @cached_property
+    def _error(self) -> str | None:
+        for text in (self.out, self.err):
+            value = _unwrapped(_value_in(text))
+            if isinstance(value, dict) and "error" in value and "id" not in value:
+                return str(value["error"])
+        return None
+
+
+def _value_in(text: str) -> object:
+    """Return the first value that is beads or an object, at the beginning of a line."""
+    decoder = json.JSONDecoder()
+    for start in islice(_VALUE.finditer(text), _MOST_BEGINNINGS):
+        try:
+            value, _ = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) or all(isinstance(row, dict) for row in value):
+            return value
+    return None
+
+
+def _unwrapped(value: object) -> object:
+    is_envelope = isinstance(value, dict) and "data" in value and "schema_version" in value and "id" not in value
+    return value["data"] if isinstance(value, dict) and is_envelope else value
+
+
+def _telling_lines(text: str) -> list[str]:
+    lines = [one_line(line) for line in text.splitlines()]
+    return [line for line in lines if _TELLING.match(line) and not _ASIDE.match(line)]
+
+
 @dataclass(frozen=True)
 class Patience:
     """How long we wait, in seconds."""
@@ -251,122 +370,3 @@ def _text(file: IO[bytes]) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     found = _VERSION.match(version)
     return tuple(int(part or 0) for part in found.groups()) if found else ()
-
-
-_BUSY = re.compile(
-    r"database is locked|locked by another|another (?:bd )?process|(?:acquir\w*|obtain|get) .{0,40}lock"
-    r"|lock (?:timeout|held)|database table is locked|resource temporarily unavailable|cannot update manifest"
-    r"|database is (?:busy|in use)",
-    re.IGNORECASE,
-)
-NO_COMMAND = re.compile(r"unknown (?:command|flag|shorthand)", re.IGNORECASE)
-_NOT_FOUND = re.compile(r"no issues? found|not found|ambiguous", re.IGNORECASE)
-_ASIDE = re.compile(r"\W*(?:warning|hint|note|usage|⚠)", re.IGNORECASE)
-_TELLING = re.compile(r"error|cannot|failed|fatal|panic", re.IGNORECASE)
-_VALUE = re.compile(r"^[\[{]", re.MULTILINE)
-_LONGEST = 300
-_MOST_BEGINNINGS = 20
-"""Lines of warnings that begin like a value; whoever prints more does not mean to be understood."""
-
-
-@dataclass(frozen=True)
-class BdResult:
-    """The output of a call, and how it ended; without a code it was ended by us, because it took too long."""
-
-    args: tuple[str, ...]
-    code: int | None
-    out: str
-    err: str
-
-    @property
-    def late(self) -> bool:
-        return self.code is None
-
-    @property
-    def failed(self) -> bool:
-        """Tell whether it failed; some versions complain on stderr only, and leave with 0."""
-        return self.code != 0 or self._error is not None or (not self.out.strip() and bool(_telling_lines(self.err)))
-
-    @property
-    def busy(self) -> bool:
-        return not self.late and self.failed and _BUSY.search(self.err + self.out) is not None
-
-    @property
-    def not_found(self) -> bool:
-        """Tell whether the bead does not exist; older versions print nothing and leave with 0."""
-        return not self.late and (self.code == 0 or _NOT_FOUND.search(self.err + self.out) is not None)
-
-    @property
-    def unknown_here(self) -> bool:
-        return self.failed and NO_COMMAND.search(self.err + self.out) is not None
-
-    @cached_property
-    def value(self) -> object:
-        """Return the JSON on stdout, after whatever stands before it and out of its envelope; None if there is none."""
-        return _unwrapped(_value_in(self.out))
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the beads in it, one or many."""
-        value = self.value
-        if isinstance(value, dict) and "id" not in value:
-            value = value.get("issues", value.get("closed"))
-        rows = value if isinstance(value, list) else [value]
-        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-
-    @property
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the rows of JSON lines; text between them is skipped, half a row is an error."""
-        rows: list[object] = []
-        for line in self.out.split("\n"):
-            if line.startswith("{"):
-                try:
-                    value = _unwrapped(json.loads(line))
-                except (ValueError, RecursionError):
-                    command = f"bd {self.args[0]}"
-                    cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
-                    raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
-                rows += value if isinstance(value, list) else [value]
-        return [row for row in rows if isinstance(row, dict)]
-
-    @property
-    def words(self) -> str:
-        """Return bd's error message, on one line."""
-        said = self._error
-        if said is None:
-            plain = [line for line in map(one_line, self.err.splitlines()) if line and not _ASIDE.match(line)]
-            telling = _telling_lines(self.err) or plain or [one_line(self.out)]
-            said = telling[0]
-        cut = one_line(said.removeprefix("Error: "))
-        return cut if len(cut) <= _LONGEST else f"{cut[:_LONGEST]}..."
-
-    @cached_property
-    def _error(self) -> str | None:
-        for text in (self.out, self.err):
-            value = _unwrapped(_value_in(text))
-            if isinstance(value, dict) and "error" in value and "id" not in value:
-                return str(value["error"])
-        return None
-
-
-def _value_in(text: str) -> object:
-    """Return the first value that is beads or an object, at the beginning of a line."""
-    decoder = json.JSONDecoder()
-    for start in islice(_VALUE.finditer(text), _MOST_BEGINNINGS):
-        try:
-            value, _ = decoder.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict) or all(isinstance(row, dict) for row in value):
-            return value
-    return None
-
-
-def _unwrapped(value: object) -> object:
-    is_envelope = isinstance(value, dict) and "data" in value and "schema_version" in value and "id" not in value
-    return value["data"] if isinstance(value, dict) and is_envelope else value
-
-
-def _telling_lines(text: str) -> list[str]:
-    lines = [one_line(line) for line in text.splitlines()]
-    return [line for line in lines if _TELLING.match(line) and not _ASIDE.match(line)]

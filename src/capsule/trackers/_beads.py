@@ -39,6 +39,12 @@ _OTHER_TABLES = ("interactions.jsonl", "deletions.jsonl", "routes.jsonl")
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
+AUTHOR = "capsule"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SHORTEST = 3
+
+
 Bead = Mapping[str, Any]
 
 
@@ -138,13 +144,6 @@ def edges_of(bead: Bead) -> Iterator[_Edge]:
             yield _Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
         elif edge.get("issue_id", bead["id"]) == bead["id"]:
             yield _Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
-
-
-AUTHOR = "capsule"
-
-_SPACE = re.compile(r"[ \t\r\n]*")
-_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
-_SHORTEST = 3
 
 
 # ---- new rows
