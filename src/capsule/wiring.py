@@ -263,7 +263,9 @@ def _finds_skills(settings: Settings) -> bool:
     from capsule.presets import described
 
     options, _ = described(settings, settings.agent)
-    return options.trust_project or not import_module(_adapter(settings, settings.agent)).Agent.apart
+    return options.trust_project or not getattr(
+        import_module(_adapter(settings, settings.agent)).connect, "apart", False
+    )
 
 
 def _adapter(settings: Settings, name: str) -> str:
