@@ -62,14 +62,14 @@ class Phase:
         argv = ("sh", "-c", script)
         if self.sandbox is None:
             return nullcontext(argv)
-        return self.sandbox.around(argv, cwd=self.place.path, env=self._env, grounds=self.place.let_in())
+        return self.sandbox.around(argv, cwd=self.place.path, env=self._env, sandbox_paths=self.place.open_sandbox())
 
     def run(self, script: str) -> float:
         self.put_back()
         began = time.perf_counter()
         with self.around(script) as argv:
             ended = self._supervisor.run(Command(argv, self.place.path, self._env, self._out, self._out))
-        self.place.see_out()
+        self.place.import_commits()
         seconds = time.perf_counter() - began
         assert ended.ok, self._out.read_text()
         return seconds * 1000

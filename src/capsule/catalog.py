@@ -194,12 +194,12 @@ def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
             yield from (path.relative_to(root).as_posix() for path in files)
 
 
-_DOORS = ("agents", "trackers")
+_ADAPTERS = ("agents", "trackers")
 
 
-def doors(kind: str) -> dict[str, str]:
+def adapters(kind: str) -> dict[str, str]:
     """Return the modules of a kind of adapter, by the name the settings use: the file's own."""
-    if kind not in _DOORS:
-        raise SettingsError(f"There is no kind of door called {kind!r}.", f"There are: {', '.join(_DOORS)}.")
+    if kind not in _ADAPTERS:
+        raise SettingsError(f"There is no kind of adapter called {kind!r}.", f"There are: {', '.join(_ADAPTERS)}.")
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
     return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}

@@ -1,4 +1,4 @@
-"""Settings → World: the only place that chooses which door is which.
+"""Settings → Services: the only place that chooses which adapter is which.
 
 What a command does not need it does not load: `show` opens a project and its journal, and nothing of agents, worktrees
 or processes comes along. Hence the imports inside the functions.
@@ -19,20 +19,20 @@ from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
+    from capsule.adapters import Agent, JournalReader, Observer, Place, StateStore, Tracker
     from capsule.catalog import Catalog
-    from capsule.core.briefing import Grounds
+    from capsule.core.briefing import SandboxPaths
     from capsule.core.budget import Budget
     from capsule.core.redaction import Redactor
-    from capsule.doors import Agent, Books, Observer, Tracker, Workspace
     from capsule.journals.papers import Papers
     from capsule.journals.sqlite import SqliteJournal
+    from capsule.services import Limits, Services
     from capsule.settings import Loaded, Settings
     from capsule.system.process import SupervisorClient
     from capsule.system.sandbox import Sandbox
     from capsule.system.stop import Stop
     from capsule.workspaces.provision import RunSetup
     from capsule.workspaces.shell import SupervisedShell
-    from capsule.world import Limits, World
 
 _FOLDERS = ("", "worktrees", "missions", "logs", "output", "results")
 _STATE_FOLDERS = ("", "git", "git/refs", "git/info", "keepers", "leaving", "locks", "places", "salvaged", "watched")
@@ -91,6 +91,10 @@ class Project:
         # The settings, with the secrets they name, are read only when there is something to write.
         redact = lambda event: self.redactor.event(event)  # noqa: E731, PLW0108
         return SqliteJournal(self.state_folder, read_only=read_only, redact=redact)
+
+    def journal_reader(self) -> JournalReader:
+        """Open the journal to look at it; nothing is made where there is none."""
+        return self.journal(read_only=True)
 
     def papers(self) -> Papers:
         from capsule.journals.papers import Papers
@@ -188,9 +192,9 @@ GET_BD = "https://github.com/steveyegge/beads"
 
 
 def _known_tracker(name: str) -> str:
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
 
-    known = [door for door in doors("trackers") if door != "memory"]
+    known = [adapter for adapter in adapters("trackers") if adapter != "memory"]
     if name in known:
         return name
     raise SettingsError(f"There is no tracker {name!r}.", f"There are: auto, {', '.join(known)}.")
@@ -212,14 +216,14 @@ def _beads_in(project: Project) -> list[str]:
     return ["beads-file"] if file else []
 
 
-def open_books(project: Project, tracker: Tracker) -> Books | None:
+def open_state_store(project: Project, tracker: Tracker) -> StateStore | None:
     """The commits that hold the tracker's state, where it keeps that in the project."""
     from capsule.trackers.backlog import BacklogTracker
-    from capsule.workspaces.books import GitBooks
+    from capsule.workspaces.state_store import GitStateStore
 
     if not isinstance(tracker, BacklogTracker):
         return None
-    return GitBooks(
+    return GitStateStore(
         project.git, tracker.rewrite, tracker.understood, tracker.own_files(), SystemClock().now, home=project.branch
     )
 
@@ -270,11 +274,11 @@ def _finds_skills(settings: Settings) -> bool:
 
 def _adapter(settings: Settings, name: str) -> str:
     """The module that runs an agent, by its `kind`, which by default is its own name."""
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
     from capsule.presets import described, presets
     from capsule.settings import PROJECT_YAML
 
-    available, (options, _) = doors("agents"), described(settings, name)
+    available, (options, _) = adapters("agents"), described(settings, name)
     kind = options.kind or ("command" if options.command and name not in available else name)
     if kind not in available:
         raise SettingsError(
@@ -333,7 +337,7 @@ def agent_maker(
     return make
 
 
-def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
+def find_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
     """What agents and the project's commands run in, where there is one. `shown` is what they may read of the home."""
     from capsule.system.sandbox import Sandbox, homes, level
 
@@ -352,7 +356,7 @@ def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Pat
 
 
 @contextmanager
-def open_world(
+def open_services(
     project: Project,
     tracker: Tracker,
     words: Catalog,
@@ -361,34 +365,34 @@ def open_world(
     *,
     model: str = "",
     dry: bool = False,
-) -> Iterator[World]:
-    """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
-    from capsule.reports.live import Discreet
+) -> Iterator[Services]:
+    """Every adapter, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
+    from capsule.reports.live import RedactingObserver
+    from capsule.services import Services
     from capsule.system.process import SupervisorClient, end_leftovers
     from capsule.workspaces.shell import SupervisedShell
     from capsule.workspaces.trunk import GitTrunk
-    from capsule.world import World
 
     settings = project.settings
     journal, papers, redactor = project.journal(), project.papers(), project.redactor
-    observer = Discreet(observer, redactor)
+    observer = RedactingObserver(observer, redactor)
     if not dry:
         end_leftovers(project.registry)
     with (
         _no_secrets_told(redactor),
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
     ):
-        sandbox = open_sandbox(settings, project.env, (project.root, project.git.common_dir))
+        sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
         at_checkout_path = settings.confinement.at_checkout_path
         allow = settings.environment.allow
         shell = SupervisedShell(supervisor, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
 
         agents = partial(agent_maker, settings, project.root, supervisor, stop, model=model, sandbox=sandbox)
-        yield World(
+        yield Services(
             tracker=tracker,
             journal=journal,
             agent=agents(tell=observer.activity, redact=redactor.text),
-            workspace=_workspaces(project, tracker, shell, confined=sandbox is not None),
+            place=_places(project, tracker, shell, confined=sandbox is not None),
             trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
@@ -396,7 +400,7 @@ def open_world(
             clock=SystemClock(stop),
             observer=observer,
             redact=redactor.text,
-            books=open_books(project, tracker),
+            state_store=open_state_store(project, tracker),
             skills=uses_skills(project),
             pid=os.getpid(),
             exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
@@ -405,9 +409,9 @@ def open_world(
     journal.close()
 
 
-def _workspaces(
+def _places(
     project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
-) -> Callable[[str, str], Workspace]:
+) -> Callable[[str, str], Place]:
     from capsule.core.documents import is_of_another_item
     from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
@@ -418,7 +422,7 @@ def _workspaces(
     dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
 
     @cache
-    def workspace(mission: str, into: str) -> Workspace:
+    def place(mission: str, into: str) -> Place:
         make = partial(StepwiseWorktree, into=into) if into else GitWorktree
         return make(
             project.git,
@@ -432,11 +436,11 @@ def _workspaces(
             not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
         )
 
-    return workspace
+    return place
 
 
 def _limits(settings: Settings) -> Limits:
-    from capsule.world import Limits
+    from capsule.services import Limits
 
     minutes = settings.execution
     return Limits(
@@ -447,18 +451,18 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-def recorded(world: World, project: Project, file: Path, *, start_over: bool = False) -> World:
-    """The same world, with somebody who writes down into a file what its agents are told and do."""
+def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
+    """The same services, with somebody who writes down into a file what its agents are told and do."""
     from dataclasses import replace
 
     from capsule.agents._recording import Recorder
 
-    scribe = Recorder(file, project.git, world.redact, base=project.git.resolve("HEAD"), start_over=start_over)
-    return replace(world, scribe=scribe)
+    scribe = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
+    return replace(services, scribe=scribe)
 
 
-def replayed(world: World, project: Project, file: Path) -> tuple[World, str]:
-    """The same world, with a recording in every agent's place; and what there is to say about that."""
+def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
+    """The same services, with a recording in every agent's place; and what there is to say about that."""
     from dataclasses import replace
 
     from capsule.agents._recording import about
@@ -466,7 +470,7 @@ def replayed(world: World, project: Project, file: Path) -> tuple[World, str]:
     base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
     note = f"recorded from {base[:12]}, and HEAD is {head[:12]}: it may go another way."
     note = note if base not in ("", head) else ""
-    return replace(world, agent=lambda _name, _model: world.agent("scripted", "")), note
+    return replace(services, agent=lambda _name, _model: services.agent("scripted", "")), note
 
 
 def budget_of(settings: Settings) -> Budget:
@@ -488,8 +492,8 @@ def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
 
 
 def _setup_runner(shell: SupervisedShell, timeout: float) -> RunSetup:
-    def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
-        ran = shell.run(command, cwd, log, timeout=timeout, env={}, grounds=grounds)
+    def run(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+        ran = shell.run(command, cwd, log, timeout=timeout, env={}, sandbox_paths=sandbox_paths)
         if ran.why != "exited" or ran.exit_code != 0:
             how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
             last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]

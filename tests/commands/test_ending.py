@@ -224,6 +224,6 @@ class _Locked(MemoryTracker):
 def test_a_claim_that_cannot_be_taken_back_is_told(
     tracker: MemoryTracker, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _release(SimpleNamespace(books=None, tracker=tracker), "demo-1")  # type: ignore[arg-type]
+    _release(SimpleNamespace(state_store=None, tracker=tracker), "demo-1")  # type: ignore[arg-type]
     err = capsys.readouterr().err
     assert (told in err) if told else (err == "")

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Agent
 from capsule.agents._cli import AgentPhaseOptions, Connection
-from capsule.catalog import doors
+from capsule.catalog import adapters
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.failure import Kind
-from capsule.doors import Agent
 from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from tests.costs import LONG, as_soon_as, given_time
@@ -26,7 +26,7 @@ from tests.costs import LONG, as_soon_as, given_time
 MISLEADING = {"GIT_DIR": "/misleading", "CAPSULE_VERIFY": "off", "CAPSULE_PHASE": "misleading", "UNASKED": "yes"}
 """What the user's shell may hold, and an agent must not take for its own, or is not to know."""
 RECORDED = Path(__file__).parent / "recorded"
-REPORTING = [name for name in doors("agents") if (RECORDED / name / "ok.jsonl").exists()]
+REPORTING = [name for name in adapters("agents") if (RECORDED / name / "ok.jsonl").exists()]
 """Agents that print events; how those look was recorded with the real CLI."""
 TOOLS = "/usr/local/bin:/usr/bin:/bin"
 
@@ -63,7 +63,7 @@ class Rig:
             stop=self.stop,
             **self.options(),  # type: ignore[arg-type]
         )
-        made: Agent = import_module(doors("agents")[self.name]).connect(connection)
+        made: Agent = import_module(adapters("agents")[self.name]).connect(connection)
         if self.quiet is not None:
             made.quiet_after_signal = made.quiet_after_event = self.quiet  # type: ignore[attr-defined]
         return made
@@ -119,7 +119,7 @@ def a_briefing(folder: Path, prompt: str = "Do it.\nNow.", **more: object) -> Br
     return Briefing(prompt=prompt, cwd=str(place), log=str(log), **{**about, **more})  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=doors("agents"))
+@pytest.fixture(params=adapters("agents"))
 def rig(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rig]:
     with Stop() as stop, SupervisorClient(grace=0.5) as supervisor:
         yield RIGS.get(request.param, Rig)(request.param, tmp_path, supervisor, stop)
@@ -326,7 +326,7 @@ def test_it_is_ended_when_it_falls_silent(rig: Rig) -> None:
 
 
 SIGNAL = '{"status":"PASS","feedback":"","files_changed":[],"summary":"done"}'
-PLAIN = [name for name in doors("agents") if name not in REPORTING]
+PLAIN = [name for name in adapters("agents") if name not in REPORTING]
 
 
 @pytest.mark.parametrize("rig", REPORTING, indirect=True)

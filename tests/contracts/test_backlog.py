@@ -746,7 +746,7 @@ def test_an_entry_is_there_once_and_loses_nothing(before: bytes) -> None:
     assert with_entry(with_entry(once, LATER), ENTRY).count(b"WRK-001") == 1
 
 
-# ---- the door
+# ---- the adapter
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from capsule.agents._cli import AgentPhaseOptions
 from capsule.agents._stream import Event, decoded
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.failure import Kind, Reaction
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Sandbox, level
@@ -347,7 +347,9 @@ def test_a_sandbox_that_fails_is_nobodys_answer(bench: Bench) -> None:
 def test_it_is_told_of_a_sandbox_only_where_there_is_one(bench: Bench, inside: bool, said: str) -> None:
     class Around:
         @contextmanager
-        def around(self, argv: tuple[str, ...], *, grounds: Grounds, **about: object) -> Iterator[tuple[str, ...]]:
+        def around(
+            self, argv: tuple[str, ...], *, sandbox_paths: SandboxPaths, **about: object
+        ) -> Iterator[tuple[str, ...]]:
             yield ("env", "INSIDE=yes", *argv)
 
     bench.does('echo "${IS_SANDBOX-unset} $CLAUDE_CODE_MAX_RETRIES"')
@@ -366,7 +368,7 @@ def test_what_its_users_next_session_would_obey_cannot_be_changed_from_inside(be
     tried = (*obeyed, folder / "commands" / "x", folder / "history")
     bench.does("; ".join(f"(echo planted > {file}) 2>/dev/null" for file in tried) + f"; cat {obeyed[1]}")
     sandbox = Sandbox(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
-    briefing = bench.briefing(grounds=Grounds(writable=(str(bench.place),)))
+    briefing = bench.briefing(sandbox_paths=SandboxPaths(writable=(str(bench.place),)))
     assert bench.agent(sandbox=sandbox).run(briefing).text == b"{}"
     assert [file.read_text() for file in obeyed] == ["{}", "{}"]
     assert sorted(file.name for file in folder.rglob("*")) == ["CLAUDE.md", "commands", "settings.json"]

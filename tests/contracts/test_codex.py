@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.briefing import Grounds, Transcript
+from capsule.core.briefing import SandboxPaths, Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import SupervisorClient
 from tests.contracts.recordings import Bench, Endings, recorded
@@ -176,7 +176,7 @@ def test_the_repository_takes_no_part_unless_it_is_trusted(bench: Bench, trusted
 
 
 def test_the_checkouts_path_is_not_trusted_either_where_the_place_is_seen_there(bench: Bench) -> None:
-    argv = bench.agent().describe(bench.briefing(cwd="/a/place", grounds=Grounds(place="/a/place", at="/a")))
+    argv = bench.agent().describe(bench.briefing(cwd="/a/place", sandbox_paths=SandboxPaths(place="/a/place", at="/a")))
     untrusted = '{trust_level="untrusted"}'
     assert f'projects={{"/a/place"={untrusted},"/a"={untrusted}}}' in argv
 

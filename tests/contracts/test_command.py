@@ -9,7 +9,7 @@ import pytest
 
 from capsule.agents._cli import Connection
 from capsule.agents.command import CommandAgent
-from capsule.catalog import doors
+from capsule.catalog import adapters
 from capsule.core.briefing import LONGEST_ARGUMENT
 from capsule.core.errors import PrerequisiteMissing, SettingsError
 from capsule.core.failure import Kind, Reaction
@@ -50,7 +50,7 @@ def test_a_preset_is_an_agent_by_its_name(name: str, tmp_path: Path, supervisor:
 
 def test_presets_are_complete_and_marked() -> None:
     assert set(presets()) == set(KNOWN)
-    assert not set(presets()) & set(doors("agents")), "an adapter of its own goes before"
+    assert not set(presets()) & set(adapters("agents")), "an adapter of its own goes before"
     assert {name for name, preset in presets().items() if preset.mark == "untested"} == {"kiro", "amp"}
     for preset in presets().values():
         assert preset.get

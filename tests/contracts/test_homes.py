@@ -10,7 +10,7 @@ import pytest
 
 from capsule.agents import command
 from capsule.agents._cli import Connection
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.presets import presets
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Sandbox, level
@@ -78,7 +78,7 @@ def _plays(name: str, folder: Path, supervisor: SupervisorClient, script: str) -
     bench = Bench(name, folder, supervisor) if not (folder / "home").exists() else _again(name, folder, supervisor)
     bench.does(script)
     sandbox = Sandbox(level("auto", os.environ), (str(bench.place),), (str(bench.home),))
-    briefing = bench.briefing(grounds=Grounds(writable=(str(bench.place),)))
+    briefing = bench.briefing(sandbox_paths=SandboxPaths(writable=(str(bench.place),)))
     preset = presets().get(name)
     if preset is None:
         return bench.agent(sandbox=sandbox).run(briefing).text

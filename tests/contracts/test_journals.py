@@ -17,13 +17,13 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Journal, JournalReader
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Event, Outcome, StepBegun, StepEnded, Warned
 from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
-from capsule.doors import Journal
 from capsule.journals.memory import MemoryJournal
 from capsule.journals.papers import Papers
 from capsule.journals.sqlite import SqliteJournal
@@ -67,6 +67,79 @@ def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Journal]
 
 def told(journal: Journal, stream: str = "m") -> list[Event]:
     return [event for _, event in journal.events(stream)]
+
+
+# ── readers: another handle on the same journal, which writes nothing
+
+
+@contextmanager
+def _sqlite_read_elsewhere(folder: Path) -> Iterator[tuple[Journal, JournalReader]]:
+    reader = SqliteJournal(folder, read_only=True)
+    with _sqlite(folder) as journal:
+        yield journal, reader
+    reader.close()
+
+
+@contextmanager
+def _memory_read_by_its_writer(_: Path) -> Iterator[tuple[Journal, JournalReader]]:
+    journal = MemoryJournal()
+    yield journal, journal
+
+
+Pair = tuple[Journal, JournalReader]
+READERS: dict[str, Callable[[Path], AbstractContextManager[Pair]]] = {
+    "memory": _memory_read_by_its_writer,
+    "sqlite": _sqlite_read_elsewhere,
+}
+
+
+@pytest.fixture(params=READERS)
+def written_and_read(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    with READERS[request.param](tmp_path / "capsule") as pair:
+        yield pair
+
+
+def test_a_reader_of_nothing_finds_nothing_and_makes_nothing(written_and_read: Pair, tmp_path: Path) -> None:
+    _, reader = written_and_read
+    assert (list(reader.streams()), list(reader.missions()), list(reader.events("m"))) == ([], [], [])
+    assert (dict(reader.epochs()), reader.holder("m")) == ({}, None)
+    reader.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reader_sees_streams_and_what_came_after_a_number(written_and_read: Pair) -> None:
+    journal, reader = written_and_read
+    with journal.claim("m"), journal.claim("_run-1"):
+        journal.note("m", warned("one"))
+        journal.note("_run-1", warned("of the run"))
+        assert list(reader.events("m")) == [(1, warned("one"))]
+        journal.note("m", warned("two"))
+    assert (list(reader.streams()), list(reader.missions())) == (["_run-1", "m"], ["m"])
+    assert list(reader.events("m", after=1)) == [(2, warned("two"))]
+
+
+def test_a_reader_knows_who_holds_a_stream_while_it_is_held(written_and_read: Pair) -> None:
+    journal, reader = written_and_read
+    with journal.claim("m"):
+        assert (reader.holder("m"), reader.holder("another")) == (os.getpid(), None)
+    assert reader.holder("m") is None
+
+
+def test_each_claim_raises_the_epoch_that_a_reader_sees(written_and_read: Pair) -> None:
+    journal, reader = written_and_read
+    for epoch in (1, 2):
+        with journal.claim("m"):
+            assert reader.epochs()["m"] == epoch
+
+
+def test_the_version_is_another_one_once_something_was_written_and_stands_otherwise(written_and_read: Pair) -> None:
+    journal, reader = written_and_read
+    with journal.claim("m"):
+        journal.note("m", warned("one"))
+        before = reader.version()
+        assert reader.version() == before
+        journal.note("m", warned("two"))
+        assert reader.version() != before
 
 
 # ── steps

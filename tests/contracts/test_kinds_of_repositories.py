@@ -7,17 +7,17 @@ from collections.abc import Callable
 
 import pytest
 
+from capsule.adapters import StateCommit
 from capsule.core.errors import Refused
-from capsule.doors import BookEntry
 from capsule.system.git import Git
-from capsule.workspaces.books import GitBooks
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.repository import exclude_artefacts
+from capsule.workspaces.state_store import GitStateStore
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from capsule.workspaces.trunk import GitTrunk
 
 from ..conftest import Repo
-from .test_books import OWN, now, rewrite, understand
+from .test_state_store import OWN, now, rewrite, understand
 
 
 def cloned(origin: Repo, *options: str) -> Repo:
@@ -95,10 +95,10 @@ class Case:
     def deliver(self) -> str:
         """To main, as this kind of place does it; the commit."""
         point = self.place.checkpoint("build#1")
-        work = self.place.hand_over(point, "the work", "x-1/build#1")
+        work = self.place.commit_step(point, "the work", "x-1/build#1")
         if work:
-            books = GitBooks(self.git, rewrite, understand, OWN, now)
-            return books.write(BookEntry("x-1/build#1", "the work", (), branch="main", work=work)).commit
+            state_store = GitStateStore(self.git, rewrite, understand, OWN, now)
+            return state_store.write(StateCommit("x-1/build#1", "the work", (), branch="main", work=work)).commit
         trunk = GitTrunk(self.git, "main")
         candidate = trunk.propose(self.place.head(), self.base, "Merge x-1")
         assert trunk.publish(candidate).moved
@@ -125,12 +125,12 @@ def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo]
     before = repo.status()
     case = Case(repo, stepwise)
     assert (case.agent.path / "src/app.py").read_text() == "print('one')\n"
-    case.place.let_in()
+    case.place.open_sandbox()
     case.agent.commit("by the agent", **{"src/app.py": "print('two')\n", "new.py": "new\n"})
     case.agent.write("docs/manual", "newer\n")
     assert case.agent.git("log", "--format=%s", "-1") == "by the agent"
-    case.place.see_out()
-    changed = [change.path for change in case.place.changes(case.base, case.place.tree())]
+    case.place.import_commits()
+    changed = [change.path for change in case.place.trees.changes(case.base, case.place.tree())]
     assert changed == ["docs/manual", "new.py", "src/app.py"]
     gate, _ = case.place.gate(case.place.tree())
     assert (gate / "src/app.py").read_text() == "print('two')\n"
@@ -148,9 +148,9 @@ def test_a_place_in_a_sparse_checkout_holds_all_files_and_the_checkout_stays_spa
     origin: Repo, stepwise: bool
 ) -> None:
     case = Case(sparse(origin), stepwise)
-    case.place.let_in()
+    case.place.open_sandbox()
     case.agent.commit("work", **{"src/app.py": "print('two')\n", "src/more.py": "more\n"})
-    case.place.see_out()
+    case.place.import_commits()
     case.deliver()
     assert case.repo.status() == ""
     assert not (case.repo.path / "src/app.py").exists()
@@ -161,11 +161,11 @@ def test_a_submodule_is_an_empty_folder_and_stays_at_its_commit(origin: Repo, st
     case = Case(of_submodules(origin), stepwise)
     assert list((case.agent.path / "lib").iterdir()) == []
     before = case.repo.head("main:lib")
-    case.place.let_in()
+    case.place.open_sandbox()
     case.agent.write("lib/planted", "x\n")
     case.agent.write("new.py", "new\n")
-    case.place.see_out()
-    assert [change.path for change in case.place.changes(case.base, case.place.tree())] == ["new.py"]
+    case.place.import_commits()
+    assert [change.path for change in case.place.trees.changes(case.base, case.place.tree())] == ["new.py"]
     commit = case.deliver()
     assert case.repo.head(f"{commit}:lib") == before
     assert (case.repo.path / "lib/code").exists()
@@ -177,15 +177,15 @@ def test_a_submodule_that_somebody_filled_in_a_phase_stays_filled_and_breaks_no_
 ) -> None:
     """Its git directory was inside the private one, which is gone."""
     case = Case(of_submodules(origin), stepwise)
-    case.place.let_in()
+    case.place.open_sandbox()
     case.agent.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
-    case.place.see_out()
+    case.place.import_commits()
     assert (case.agent.path / "lib/code").read_text() == "x\n"
     assert case.agent.status() == ""
-    case.place.let_in()
+    case.place.open_sandbox()
     case.agent.commit("work", new="new\n")
-    case.place.see_out()
-    assert [change.path for change in case.place.changes(case.base, case.place.tree())] == ["new"]
+    case.place.import_commits()
+    assert [change.path for change in case.place.trees.changes(case.base, case.place.tree())] == ["new"]
     case.deliver()
     assert (case.repo.path / "lib/.git").exists()
     assert case.repo.status() == ""
@@ -194,11 +194,11 @@ def test_a_submodule_that_somebody_filled_in_a_phase_stays_filled_and_breaks_no_
 def test_files_behind_a_filter_are_as_the_user_has_them(origin: Repo, stepwise: bool) -> None:
     case = Case(filtered(origin), stepwise)
     assert (case.agent.path / "data.bin").read_text() == "abc\n"
-    case.place.let_in()
+    case.place.open_sandbox()
     assert case.agent.status() == ""
     case.agent.commit("work", **{"data.bin": "abcabc\n"})
     case.agent.write("more.bin", "xyz\n")
-    case.place.see_out()
+    case.place.import_commits()
     commit = case.deliver()
     assert case.repo.git("show", f"{commit}:data.bin", f"{commit}:more.bin").split() == ["bcdbcd", "yza"]
     assert (case.repo.path / "data.bin").read_text() == "abcabc\n"
@@ -209,11 +209,11 @@ def test_history_that_a_partial_clone_lacks_is_not_fetched_for_anybody(origin: R
     """No git of ours reaches the network; what the newest commit holds is there, and that is enough."""
     case = Case(partial(origin), stepwise)
     origin.path.rename(origin.path.with_name("unreachable"))
-    case.place.let_in()
+    case.place.open_sandbox()
     asked = subprocess.run(["git", "show", "HEAD~1:old"], cwd=case.agent.path, capture_output=True, check=False)
     assert asked.returncode
     case.agent.commit("work", **{"new.py": "new\n"})
-    case.place.see_out()
+    case.place.import_commits()
     assert case.deliver() == case.repo.head("main") != case.base
 
 
@@ -231,6 +231,6 @@ def test_what_a_shared_clone_borrows_is_shown_in_a_sandbox(origin: Repo) -> None
     repo = shared(origin)
     place = GitWorktree(Git.find(repo.path), "x-1", confined=True)
     place.prepare(repo.head())
-    shown = [real for _, real in place.let_in().shown]
+    shown = [real for _, real in place.open_sandbox().shown]
     assert {str(repo.path / ".git/objects"), str(origin.path / ".git/objects")} <= set(shown)
-    place.see_out()
+    place.import_commits()

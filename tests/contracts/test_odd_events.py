@@ -15,11 +15,11 @@ import pytest
 
 from capsule.agents._cli import Connection
 from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, decoded
-from capsule.catalog import doors
+from capsule.catalog import adapters
 from capsule.system.process import Ended, SupervisorClient
 from tests.contracts.recordings import RECORDINGS, recorded
 
-STREAMS = [(name, recording) for name in doors("agents") for recording in recorded(name)]
+STREAMS = [(name, recording) for name in adapters("agents") for recording in recorded(name)]
 DEEP = json.loads("[" * 900 + "]" * 900)
 ODD: tuple[Any, ...] = ([], {}, 5, None, True, "", "\ud800", "x" * 100_000, 1e308, 10**4000, [[{}]], {"a": [5]}, DEEP)
 TRIES = 24

@@ -38,8 +38,8 @@ class Alone(Repo):
         self.place.prepare(self.base)
         super().__init__(self.place.path)
         self.place.restore(self.state)
-        self.grounds = self.place.let_in()
-        self.private = Path(self.grounds.stand_ins[0][1])
+        self.sandbox_paths = self.place.open_sandbox()
+        self.private = Path(self.sandbox_paths.stand_ins[0][1])
 
     def another(self) -> GitWorktree:
         """Another process: nothing remembered."""
@@ -59,7 +59,7 @@ class Alone(Repo):
 
     def leaves(self) -> str:
         """Where the mission's branch stands when it has gone."""
-        self.place.see_out()
+        self.place.import_commits()
         assert not self.private.exists()
         return self.repo.head(BRANCH)
 
@@ -218,7 +218,7 @@ def test_commits_that_are_not_sound_are_refused_and_kept_apart(
     agent = Alone(a_repo, KINDS[kind])
     spoil(agent)
     with pytest.raises(WorkspaceBroken, match="refused"):
-        agent.place.see_out()
+        agent.place.import_commits()
     assert agent.repo.head(BRANCH) == agent.base
     assert not agent.private.exists()
     assert [file.suffix for file in (agent.repo.path / ".git/capsule/salvaged").iterdir()] == [".git"]
@@ -291,18 +291,18 @@ def test_a_taking_over_that_was_cut_short_is_finished(agent: Alone, monkeypatch:
     with monkeypatch.context() as killed:
         killed.setattr("capsule.workspaces.private_git.PrivateGit.remove", lambda _: (_ for _ in ()).throw(SystemExit))
         with pytest.raises(SystemExit):
-            agent.place.see_out()
+            agent.place.import_commits()
     assert agent.private.exists()
     again = agent.another()
-    again.see_out()
+    again.import_commits()
     assert again.head() == done
     assert not agent.private.exists()
 
 
 def test_one_that_is_half_made_is_made_anew(agent: Alone) -> None:
     agent.private.rename(agent.private.with_name("half"))
-    agent.place.see_out()
-    agent.place.let_in()
+    agent.place.import_commits()
+    agent.place.open_sandbox()
     assert {"git", "was"} <= {file.name for file in agent.private.parent.iterdir()}
     assert not agent.private.with_name("half").exists()
     assert agent.leaves() == agent.base
@@ -319,10 +319,10 @@ def test_a_branch_that_somebody_moved_meanwhile_is_left_and_the_commits_are_kept
 def test_without_a_sandbox_the_agent_has_a_git_directory_of_its_own_too(a_repo: Repo, git: Git) -> None:
     place = GitWorktree(git, "x-1")
     place.prepare(a_repo.head())
-    place.let_in()
+    place.open_sandbox()
     done = Repo(place.path).commit("done", answer="42\n")
     assert a_repo.git("cat-file", "--batch-check", "--batch-all-objects").find(done) < 0
-    place.see_out()
+    place.import_commits()
     assert place.head() == done
     assert Repo(place.path).git("rev-parse", "--absolute-git-dir") == str(a_repo.path / ".git/worktrees/x-1")
 
@@ -342,11 +342,11 @@ def test_the_next_agent_is_let_in_whatever_stands_in_the_place_of_the_private_di
         os.mkfifo(folder)
     else:
         folder.symlink_to("/nowhere/at/all")
-    agent.place.see_out()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
-    agent.place.let_in()
+    agent.place.import_commits()
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
+    agent.place.open_sandbox()
     assert agent.git("status", "--porcelain") == "?? new.txt"
-    agent.place.see_out()
+    agent.place.import_commits()
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".gitattributes", "deep/er/.gitignore"])
@@ -357,8 +357,8 @@ def test_a_pipe_where_git_reads_keeps_nobody_waiting(a_repo: Repo, name: str, mo
     (agent.path / name).unlink(missing_ok=True)
     os.mkfifo(agent.path / name)
     (agent.path / "new.txt").write_text("work\n")
-    agent.place.see_out()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    agent.place.import_commits()
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
 
 
 def test_ignore_rules_that_no_memory_can_hold_do_not_stop_the_mission(a_repo: Repo) -> None:
@@ -366,8 +366,8 @@ def test_ignore_rules_that_no_memory_can_hold_do_not_stop_the_mission(a_repo: Re
     with (agent.path / ".gitignore").open("a") as rules:
         rules.truncate(1 << 40)
     (agent.path / "new.txt").write_text("work\n")
-    agent.place.see_out()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+    agent.place.import_commits()
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
 
 
 def test_a_pipe_that_an_interrupted_agent_left_where_git_reads_keeps_nobody_waiting(
@@ -386,6 +386,6 @@ def test_objects_in_folders_without_end_are_refused_and_the_files_stay(a_repo: R
     code = "import os\nfor _ in range(2500): os.mkdir('deep'); os.chdir('deep')"
     subprocess.run(["python3", "-c", code], cwd=agent.private / "objects", check=True)
     with pytest.raises(WorkspaceBroken, match="What the agent committed is refused"):
-        agent.place.see_out()
-    assert agent.place.read(agent.place.tree(), "new.txt") == b"work\n"
+        agent.place.import_commits()
+    assert agent.place.trees.read(agent.place.tree(), "new.txt") == b"work\n"
     remove_by_force(a_repo.path / ".git/capsule/salvaged")

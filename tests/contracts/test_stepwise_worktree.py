@@ -12,23 +12,23 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import StateCommit
 from capsule.core.assignment import Assign
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.documents import is_of_another_item
 from capsule.core.errors import CapsuleError, Refused
 from capsule.core.evidence import Checkpoint
-from capsule.doors import BookEntry
 from capsule.system.git import Git
 from capsule.system.process import SupervisorClient
-from capsule.workspaces.books import GitBooks
 from capsule.workspaces.provision import RunSetup
 from capsule.workspaces.repository import exclude_artefacts
 from capsule.workspaces.shell import SupervisedShell
+from capsule.workspaces.state_store import GitStateStore
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from tests.costs import LONG
 
 from ..conftest import Repo
-from .test_books import LINES, OWN, lines, now, rewrite, understand
+from .test_state_store import LINES, OWN, lines, now, rewrite, understand
 from .test_workspaces import NAMES
 
 BRANCH = "refs/heads/capsule-x-1"
@@ -45,7 +45,7 @@ class Desk:
         self.repo = repo
         git = Git.find(repo.path)
         exclude_artefacts(git, self.base)
-        self.books = GitBooks(git, rewrite, understand, OWN, now)
+        self.state_store = GitStateStore(git, rewrite, understand, OWN, now)
         self.place = self.again()
         self.place.prepare(self.base)
         self.path = self.place.path
@@ -71,9 +71,9 @@ class Desk:
 
     def book(self, work: Checkpoint | None, key: str = "build#1") -> str:
         """The step goes to the branch; the commit."""
-        handed = self.place.hand_over(work, "m", key) if work else None
-        entry = BookEntry(f"x-1/{key}", f"[X-1] {key}", (Assign("X-1", {"status": key}),), branch="main", work=handed)
-        return self.books.write(entry).commit
+        handed = self.place.commit_step(work, "m", key) if work else None
+        entry = StateCommit(f"x-1/{key}", f"[X-1] {key}", (Assign("X-1", {"status": key}),), branch="main", work=handed)
+        return self.state_store.write(entry).commit
 
     def files(self) -> dict[str, bytes]:
         paths = (path for path in self.path.rglob("*") if path != self.path / ".git")
@@ -82,7 +82,7 @@ class Desk:
     def changed(self, since: Checkpoint) -> set[str]:
         """What the phase that started from there has changed, as the engine asks."""
         place = self.place
-        return {change.path for change in place.changes(place.delivered(since), place.tree())}
+        return {change.path for change in place.trees.changes(place.delivered(since), place.tree())}
 
     def salvaged(self) -> list[str]:
         return self.repo.refs("refs/capsule/salvage")
@@ -123,8 +123,8 @@ def test_edits_in_the_users_checkout_are_no_part_of_the_work(desk: Desk) -> None
     desk.repo.git("add", "staged")
     before = desk.repo.status()
     point = desk.work()
-    assert {change.path for change in desk.place.changes(point.head, point.tree)} == WORK
-    desk.place.withdraw("failed")
+    assert {change.path for change in desk.place.trees.changes(point.head, point.tree)} == WORK
+    desk.place.salvage_and_reset("failed")
     assert desk.repo.status() == before
 
 
@@ -155,8 +155,8 @@ def booked_by_another_mission(desk: Desk) -> None:
     other = desk.again("x-2")
     other.prepare(desk.repo.head("main"))
     Repo(other.path).write("other.py", "x\n")
-    entry = BookEntry("x-2/build#1", "[X-2]", (), branch="main", work=other.checkpoint("build#1"))
-    desk.books.write(entry)
+    entry = StateCommit("x-2/build#1", "[X-2]", (), branch="main", work=other.checkpoint("build#1"))
+    desk.state_store.write(entry)
 
 
 MOVES = (committed, merged, undone, amended, booked_by_another_mission)
@@ -166,41 +166,41 @@ MOVES = (committed, merged, undone, amended, booked_by_another_mission)
 @pytest.mark.parametrize("later", [False, True])
 def test_a_phase_starts_from_where_the_branch_is(desk: Desk, move: Callable[[Desk], None], later: bool) -> None:
     desk.agent.write("done.py", "done\n")
-    settled = desk.place.settled(desk.book(desk.place.checkpoint("build#1")))
+    landed = desk.place.checkpoint_at(desk.book(desk.place.checkpoint("build#1")))
     move(desk)
     tip = desk.repo.head("main")
     if later:
         desk.place = desk.again()
-    assert desk.place.restore(settled) == ""
+    assert desk.place.restore(landed) == ""
     assert desk.place.head() == tip == desk.agent.head()
     assert desk.agent.status() == desk.repo.status() == ""
     assert desk.place.tree() == desk.repo.head(f"{tip}^{{tree}}")
-    assert desk.changed(settled) == set()
+    assert desk.changed(landed) == set()
     assert desk.place.notices() == desk.salvaged() == []
 
 
 @pytest.mark.parametrize("move", MOVES)
 def test_work_in_progress_follows_the_branch(desk: Desk, move: Callable[[Desk], None]) -> None:
-    settled = desk.place.settled(desk.book(None, "triage#1"))
+    landed = desk.place.checkpoint_at(desk.book(None, "triage#1"))
     point = desk.work()
     move(desk)
     tip = desk.repo.head("main")
     desk.place = desk.again()
     assert desk.place.restore(point) == ""
     assert desk.place.head() == tip
-    assert {change.path for change in desk.place.changes(tip, desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(tip, desk.place.tree())} == WORK
     assert desk.changed(point) == set()
     desk.agent.write("more.py", "more\n")
     assert desk.changed(point) == {"more.py"}
     assert desk.place.notices() == []
-    assert settled.head != tip
+    assert landed.head != tip
 
 
 def test_a_step_that_its_user_undid_does_not_come_back_with_later_work(desk: Desk) -> None:
     """Its commit is no longer on the branch, and no work of the phase either."""
     desk.agent.write("undone.py", "undone\n")
-    settled = desk.place.settled(desk.book(desk.place.checkpoint("build#1")))
-    desk.place.restore(settled)
+    landed = desk.place.checkpoint_at(desk.book(desk.place.checkpoint("build#1")))
+    desk.place.restore(landed)
     desk.agent.write("long", lines(at_1="the work's"))
     point = desk.place.checkpoint("build#2")
     undone(desk)
@@ -243,7 +243,7 @@ def test_following_cut_short_is_finished(desk: Desk, monkeypatch: pytest.MonkeyP
     desk.place = desk.again()
     desk.place.restore(point)
     assert desk.place.head() == desk.repo.head("main")
-    assert {change.path for change in desk.place.changes(desk.repo.head("main"), desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.repo.head("main"), desk.place.tree())} == WORK
     assert (desk.path / "long").read_text() == lines(at_3="mine")
 
 
@@ -252,7 +252,7 @@ def test_a_place_that_is_gone_follows_all_the_same(desk: Desk) -> None:
     committed(desk)
     shutil.rmtree(desk.path)
     desk.place.follow(point)
-    assert {change.path for change in desk.place.changes(desk.repo.head("main"), desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.repo.head("main"), desk.place.tree())} == WORK
 
 
 def test_a_branch_that_was_deleted_is_refused_with_a_way_back(desk: Desk) -> None:
@@ -271,7 +271,7 @@ def test_a_user_on_another_branch_changes_nothing_for_the_mission(desk: Desk) ->
     desk.repo.git("switch", "-q", "-c", "topic")
     topic = desk.repo.commit("topic", README="the topic's\n")
     desk.place.restore(point)
-    assert desk.place.settled(desk.book(point)).head == desk.repo.head("main")
+    assert desk.place.checkpoint_at(desk.book(point)).head == desk.repo.head("main")
     assert desk.repo.head() == topic
     assert desk.repo.status() == ""
 
@@ -281,10 +281,10 @@ def test_a_user_on_another_branch_changes_nothing_for_the_mission(desk: Desk) ->
 
 def test_commits_of_an_agent_become_one_with_the_trackers_state(desk: Desk) -> None:
     desk.place.restore(desk.start())
-    desk.place.let_in()
+    desk.place.open_sandbox()
     ours = [desk.agent.commit("one", one="1\n"), desk.agent.commit("two", two="2\n", one="1.1\n")]
     desk.agent.write("three", "3\n")
-    desk.place.see_out()
+    desk.place.import_commits()
     point = desk.place.checkpoint("build#1")
     assert point.head == desk.base
     assert desk.place.touched_outside_commit() == ["one", "three", "two"]
@@ -293,8 +293,8 @@ def test_commits_of_an_agent_become_one_with_the_trackers_state(desk: Desk) -> N
     assert desk.repo.git("show", "--format=", "--name-only", booked).split() == ["ITEMS", "one", "three", "two"]
     assert desk.show(booked, "one") == "1.1"
     assert desk.salvaged() == []
-    settled = desk.place.settled(booked)
-    assert settled == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))
+    landed = desk.place.checkpoint_at(booked)
+    assert landed == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))
     assert desk.agent.status() == ""
     assert desk.agent.head() == booked
     assert not set(ours) & set(desk.repo.git("rev-list", "main").split())
@@ -302,12 +302,12 @@ def test_commits_of_an_agent_become_one_with_the_trackers_state(desk: Desk) -> N
 
 def test_commits_whose_content_is_in_no_file_are_kept(desk: Desk) -> None:
     desk.place.restore(desk.start())
-    desk.place.let_in()
+    desk.place.open_sandbox()
     lost = desk.agent.commit("work", new="work\n")
     desk.agent.git("reset", "-q", "--hard", "HEAD~1")
     desk.agent.git("switch", "-q", "--detach", lost)
     (desk.path / "new").unlink()
-    desk.place.see_out()
+    desk.place.import_commits()
     [kept] = desk.salvaged()
     assert desk.show(kept, "new") == "work"
     assert desk.place.tree() == desk.repo.head("main^{tree}")
@@ -319,7 +319,7 @@ def test_commits_that_a_person_made_in_the_place_are_work(desk: Desk) -> None:
     desk.place = desk.again()
     point = desk.place.checkpoint("build#1")
     assert point.head == desk.base == desk.agent.head()
-    assert [change.path for change in desk.place.changes(desk.base, point.tree)] == ["mine"]
+    assert [change.path for change in desk.place.trees.changes(desk.base, point.tree)] == ["mine"]
     assert desk.agent.status() == "?? mine"
     assert desk.show(desk.book(point), "mine") == "mine"
     assert desk.salvaged() == []
@@ -328,11 +328,11 @@ def test_commits_that_a_person_made_in_the_place_are_work(desk: Desk) -> None:
 
 def test_commits_that_a_person_made_after_a_kill_are_work(desk: Desk) -> None:
     desk.place.restore(desk.start())
-    desk.place.let_in()
+    desk.place.open_sandbox()
     desk.place = desk.again()
     assert desk.agent.status() == ""
     desk.agent.commit("by hand", mine="mine\n")
-    desk.place.see_out()
+    desk.place.import_commits()
     assert desk.place.touched_outside_commit() == ["mine"]
     assert desk.agent.head() == desk.base
     assert desk.show(desk.book(desk.place.checkpoint("build#1")), "mine") == "mine"
@@ -340,13 +340,13 @@ def test_commits_that_a_person_made_after_a_kill_are_work(desk: Desk) -> None:
 
 def test_a_settled_place_is_as_the_commit(desk: Desk) -> None:
     booked = desk.book(desk.work())
-    assert desk.again().settled(booked) == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))
+    assert desk.again().checkpoint_at(booked) == Checkpoint(booked, booked, desk.repo.head(f"{booked}^{{tree}}"))
     assert desk.agent.status() == ""
     assert desk.repo.head(BASE) == desk.agent.head() == booked
 
 
 def test_work_that_is_committed_already_is_not_put_back(desk: Desk) -> None:
-    """Killed after the books were written and before that was journaled: the checkpoint is from before the commit."""
+    """Killed after the state was written and before that was journaled: the checkpoint is from before the commit."""
     point = desk.work()
     booked = desk.book(point)
     desk.place = desk.again()
@@ -376,14 +376,14 @@ def test_changes_that_are_no_part_of_the_work_are_dropped_and_told(desk: Desk, p
     )
     place.prepare(desk.base)
     agent = Repo(place.path)
-    place.let_in()
+    place.open_sandbox()
     agent.write(path, "bent\n")
     agent.write("changes/X-1_mine/PLAN.md", "mine\n")
     if committed:
         agent.git("add", "-f", path)
         agent.commit("all of it")
-    place.see_out()
-    assert [change.path for change in place.changes(desk.base, place.tree())] == ["changes/X-1_mine/PLAN.md"]
+    place.import_commits()
+    assert [change.path for change in place.trees.changes(desk.base, place.tree())] == ["changes/X-1_mine/PLAN.md"]
     [told] = place.notices()
     assert f"changes to {path} were dropped" in told
     assert place.notices() == []
@@ -408,16 +408,16 @@ def test_withdrawn_work_is_kept_and_the_place_is_as_before(desk: Desk) -> None:
     before = desk.files()
     desk.work()
     desk.agent.write("x.pyc", "ignored")
-    kept = desk.place.withdraw("build failed")
+    kept = desk.place.salvage_and_reset("build failed")
     assert desk.files() == before | {"x.pyc": b"ignored"}
     assert desk.agent.status() == ""
     assert desk.show(kept, "src/app.py") == "print('two')"
     assert desk.show(kept, "new/deep/file.py") == "new"
     assert "src/deep/old.py" not in desk.repo.git("ls-tree", "-r", "--name-only", kept)
-    assert desk.place.withdraw("again") == ""
+    assert desk.place.salvage_and_reset("again") == ""
     desk.place.restore(desk.start())
     desk.work()
-    assert desk.again().withdraw("build failed") == kept
+    assert desk.again().salvage_and_reset("build failed") == kept
     desk.repo.fsck()
 
 
@@ -441,13 +441,13 @@ def a_repository_inside(desk: Desk) -> None:
 
 
 def half_a_merge(desk: Desk) -> None:
-    desk.place.let_in()
+    desk.place.open_sandbox()
     desk.agent.git("switch", "-q", "-c", "side")
     desk.agent.commit("side", README="side\n")
     desk.agent.git("switch", "-q", "capsule-x-1")
     desk.agent.commit("mine", README="mine\n")
     assert subprocess.run(["git", "merge", "-q", "side"], cwd=desk.path, capture_output=True, check=False).returncode
-    desk.place.see_out()
+    desk.place.import_commits()
 
 
 def names_of_any_kind(desk: Desk) -> None:
@@ -461,7 +461,7 @@ def names_of_any_kind(desk: Desk) -> None:
 def test_whatever_a_failed_step_left_is_kept_and_goes(desk: Desk, spoil: Callable[[Desk], None]) -> None:
     before = desk.files()
     spoil(desk)
-    kept = desk.place.withdraw("failed")
+    kept = desk.place.salvage_and_reset("failed")
     assert desk.repo.head(f"{kept}^") == desk.base
     assert desk.files() == before
     assert desk.agent.status() == ""
@@ -478,8 +478,8 @@ def test_a_withdrawal_cut_short_is_finished(desk: Desk, monkeypatch: pytest.Monk
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(StepwiseWorktree, "_write_out", cut_short)
-        desk.place.withdraw("failed")
-    desk.again().withdraw("failed")
+        desk.place.salvage_and_reset("failed")
+    desk.again().salvage_and_reset("failed")
     assert desk.files() == before
     assert desk.show(desk.salvaged()[0], "new/deep/file.py") == "new"
 
@@ -487,7 +487,7 @@ def test_a_withdrawal_cut_short_is_finished(desk: Desk, monkeypatch: pytest.Monk
 def test_refuted_work_is_there_again_for_the_next_try(desk: Desk) -> None:
     point = desk.work()
     wanted = desk.files()
-    desk.place.withdraw("a pause")
+    desk.place.salvage_and_reset("a pause")
     assert desk.again().restore(point) == ""
     assert desk.files() == wanted
 
@@ -530,7 +530,7 @@ def test_a_place_and_a_checkpoint_that_are_lost_keep_nobody_from_starting_over(d
 
 
 def test_what_was_committed_is_not_salvaged(desk: Desk) -> None:
-    desk.place.settled(desk.book(desk.work()))
+    desk.place.checkpoint_at(desk.book(desk.work()))
     assert desk.again().salvage("done") == ""
     committed(desk)
     desk.place.restore(desk.place.base_checkpoint(desk.repo.head("main")))
@@ -566,7 +566,7 @@ def test_a_mission_of_the_version_before_goes_on_in_a_place_of_its_own(desk: Des
     if prepared:
         assert list(desk.place.prepare(desk.base)) == []
     assert desk.place.restore(point) == ""
-    assert {change.path for change in desk.place.changes(desk.base, desk.place.tree())} == WORK
+    assert {change.path for change in desk.place.trees.changes(desk.base, desk.place.tree())} == WORK
     assert desk.agent.git("branch", "--show-current") == "capsule-x-1"
     assert desk.repo.status() == ""
     assert desk.salvaged() == []
@@ -580,8 +580,8 @@ def ended_after(limit: float) -> Iterator[RunSetup]:
     with SupervisorClient() as supervisor:
         shell = SupervisedShell(supervisor)
 
-        def run(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
-            ran = shell.run(command, cwd, log, timeout=limit, env={}, grounds=grounds)
+        def run(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+            ran = shell.run(command, cwd, log, timeout=limit, env={}, sandbox_paths=sandbox_paths)
             if ran.why != "exited" or ran.exit_code:
                 raise CapsuleError(f"{ran.why} {ran.exit_code}")
 
@@ -706,7 +706,7 @@ def test_a_hook_that_hangs_is_a_no(desk: Desk) -> None:
 
 
 def test_nothing_that_an_agent_leaves_in_the_place_is_run_by_us(desk: Desk, tmp_path: Path) -> None:
-    desk.place.let_in()
+    desk.place.open_sandbox()
     marker = tmp_path / "ran"
     script = desk.agent.write("evil.sh", f"#!/bin/sh\ntouch {marker}\ncat\n")
     script.chmod(0o755)
@@ -716,10 +716,10 @@ def test_nothing_that_an_agent_leaves_in_the_place_is_run_by_us(desk: Desk, tmp_
     for name in ("reference-transaction", "post-index-change", "post-checkout"):
         shutil.copy(script, desk.path / name)
     marker.unlink(missing_ok=True)
-    desk.place.see_out()
+    desk.place.import_commits()
     point = desk.place.checkpoint("build#1")
     committed(desk)
     desk.again().restore(point)
-    desk.again().withdraw("failed")
+    desk.again().salvage_and_reset("failed")
     assert not marker.exists()
     assert os.path.lexists(desk.path / ".git")

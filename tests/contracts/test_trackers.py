@@ -19,9 +19,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from capsule.adapters import Tracker
 from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError
 from capsule.core.item import Item, NewItem, Status
-from capsule.doors import Tracker
 from capsule.system.lock import FileLock
 from capsule.trackers import backlog
 from capsule.trackers._beads import splice

@@ -35,9 +35,9 @@ def place(a_repo: Repo) -> Iterator[GitWorktree]:
         a_repo.write(f".git/modules/{module}/config", "[core]\n\tbare = false\n")
     place = GitWorktree(Git.find(a_repo.path), ITEM)
     place.prepare(a_repo.head())
-    place.snapshot()
+    place.guard.snapshot()
     yield place
-    place.stand_down()
+    place.guard.release()
 
 
 def shell(command: str, cwd: Path) -> None:
@@ -180,12 +180,12 @@ PLANTED = {
 def test_what_is_planted_is_named_and_taken_away(a_repo: Repo, place: GitWorktree, what: str) -> None:
     command, words = PLANTED[what]
     before = steering(a_repo)
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
     shell(f"export COMMON={a_repo.path}/.git; {command}", place.path)
-    told = place.put_right()
+    told = place.guard.restore()
     assert words in "; ".join(told), told
     assert steering(a_repo) == before
-    assert place.put_right() == told, "found a second time"
+    assert place.guard.restore() == told, "found a second time"
     a_repo.fsck()
     assert a_repo.head() == a_repo.head("main")
 
@@ -227,7 +227,7 @@ def test_what_the_user_does_meanwhile_stays_and_nobody_is_accused(a_repo: Repo, 
     main = a_repo.head("main")
     shell(USERS[what], a_repo.path)
     before = (steering(a_repo), a_repo.git("for-each-ref"), a_repo.status(), a_repo.git("config", "--list"))
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
     moved = a_repo.git("branch", "--show-current") == "main" and a_repo.head("main")
     noted = [f"main moved to {moved[:12]} while it ran"] if moved and moved != main else []
     assert place.notices() == noted
@@ -240,32 +240,32 @@ def test_another_mission_that_begins_meanwhile_is_nobodys_fault(a_repo: Repo, pl
     exclude_artefacts(git, a_repo.head())
     other = StepwiseWorktree(git, "x-2", into="main")
     other.prepare(a_repo.head())
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
     other.remove(branch=True)
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
 
 
 def test_what_the_user_sets_stays_where_something_dangerous_is_taken_out(a_repo: Repo, place: GitWorktree) -> None:
     shell("git config user.name Grace; git config core.pager evil; git config filter.lfs.clean evil", a_repo.path)
-    assert "core.pager" in place.put_right()[0]
+    assert "core.pager" in place.guard.restore()[0]
     assert a_repo.git("config", "user.name") == "Grace"
     assert a_repo.git("config", "filter.lfs.clean") == "git-lfs clean -- %f"
     assert "evil" not in (a_repo.path / ".git/config").read_text()
 
 
 def test_a_remote_that_was_bent_leads_where_it_led(a_repo: Repo, place: GitWorktree) -> None:
-    place.stand_down()
+    place.guard.release()
     a_repo.git("remote", "add", "origin", "https://example.org/x")
-    place.snapshot()
+    place.guard.snapshot()
     shell("git config user.name Grace; git remote set-url origin /tmp/evil", a_repo.path)
-    assert "remote.origin.url" in place.put_right()[0]
+    assert "remote.origin.url" in place.guard.restore()[0]
     assert a_repo.git("config", "remote.origin.url") == "https://example.org/x"
     assert a_repo.git("config", "user.name") == "Grace"
 
 
 def test_what_was_found_is_kept(a_repo: Repo, place: GitWorktree) -> None:
     shell("echo evil > .git/hooks/post-merge", a_repo.path)
-    told = place.put_right()
+    told = place.guard.restore()
     shelf = a_repo.path / ".git/capsule/salvaged"
     assert any("(kept as .git/capsule/salvaged/post-merge-" in words for words in told), told
     assert [file.read_text() for file in shelf.glob("post-merge-*")] == ["evil\n"]
@@ -273,39 +273,39 @@ def test_what_was_found_is_kept(a_repo: Repo, place: GitWorktree) -> None:
 
 def test_an_agent_that_stays_in_its_place_changes_nothing_here(a_repo: Repo, place: GitWorktree) -> None:
     before = steering(a_repo), a_repo.git("for-each-ref")
-    place.let_in()
+    place.open_sandbox()
     shell(
         "git config core.fsmonitor evil; git config core.hooksPath x; git config alias.st '!evil'; "
         "git update-ref refs/heads/main HEAD~1; git branch more; git replace HEAD HEAD~1; touch .git.lock; "
         'mkdir -p "$(git rev-parse --git-dir)/hooks"; echo evil > "$(git rev-parse --git-dir)/hooks/pre-commit"',
         place.path,
     )
-    assert place.put_right() == ()
-    place.see_out()
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
+    place.import_commits()
+    assert place.guard.restore() == ()
     assert (steering(a_repo), a_repo.git("for-each-ref")) == before
 
 
 def test_files_of_an_index_that_was_destroyed_are_still_known(a_repo: Repo, place: GitWorktree) -> None:
     shell("rm .git/index; mkfifo .git/index", a_repo.path)
-    assert place.put_right()
+    assert place.guard.restore()
     assert a_repo.status().split() == ["??", ".capsule/"]
 
 
 def test_a_repository_that_is_gone_for_good_is_said_with_a_way_out(a_repo: Repo, place: GitWorktree) -> None:
     shell("cp -r .git ../copy; rm -rf .git; cp -r ../copy .git", a_repo.path)
     with pytest.raises(WorkspaceBroken, match="was replaced") as broken:
-        place.put_right()
+        place.guard.restore()
     assert str(a_repo.path / ".git") in broken.value.hint
 
 
 def test_between_phases_everything_is_the_users(a_repo: Repo, place: GitWorktree) -> None:
-    place.stand_down()
+    place.guard.release()
     hook = a_repo.write(".git/hooks/post-merge", "echo mine\n")
     a_repo.git("config", "core.pager", "less")
-    assert place.put_right() == ()
-    place.snapshot()
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
+    place.guard.snapshot()
+    assert place.guard.restore() == ()
     assert hook.read_text() == "echo mine\n"
     assert a_repo.git("config", "core.pager") == "less"
 
@@ -313,19 +313,19 @@ def test_between_phases_everything_is_the_users(a_repo: Repo, place: GitWorktree
 def test_in_a_sandbox_nothing_is_looked_at(a_repo: Repo) -> None:
     place = GitWorktree(Git.find(a_repo.path), ITEM, confined=True)
     place.prepare(a_repo.head())
-    place.snapshot()
+    place.guard.snapshot()
     a_repo.git("config", "core.fsmonitor", "theirs")
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
     assert a_repo.git("config", "core.fsmonitor") == "theirs"
     assert not (a_repo.path / ".git/capsule/watched").exists()
-    place.stand_down()
+    place.guard.release()
 
 
 def test_looking_starts_no_program_where_nothing_changed(a_repo: Repo, place: GitWorktree) -> None:
     git = place._git
-    place.put_right()
+    place.guard.restore()
     calls = git.calls
-    place.put_right()
+    place.guard.restore()
     assert git.calls == calls
 
 
@@ -345,7 +345,7 @@ LOCKS = (
 @pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_that_nobody_holds_is_removed_and_told(a_repo: Repo, place: GitWorktree, lock: str) -> None:
     (a_repo.path / ".git" / lock).touch()
-    assert place.put_right() == ()
+    assert place.guard.restore() == ()
     assert place.notices() == [f".git/{lock} was left behind by no git at work, and removed"]
     assert place.notices() == []
     a_repo.commit("works", new="x\n")
@@ -362,7 +362,7 @@ def test_a_lock_of_a_git_at_work_stays(a_repo: Repo, place: GitWorktree) -> None
     lock = a_repo.path / ".git/index.lock"
     lock.touch()
     try:
-        assert place.put_right() == ()
+        assert place.guard.restore() == ()
         assert lock.exists()
         assert place.notices() == []
     finally:
@@ -370,11 +370,11 @@ def test_a_lock_of_a_git_at_work_stays(a_repo: Repo, place: GitWorktree) -> None
 
 
 def test_a_lock_that_was_there_before_stays(a_repo: Repo, place: GitWorktree) -> None:
-    place.stand_down()
+    place.guard.release()
     lock = a_repo.path / ".git/index.lock"
     lock.touch()
-    place.snapshot()
-    assert place.put_right() == ()
+    place.guard.snapshot()
+    assert place.guard.restore() == ()
     assert lock.exists()
 
 
@@ -386,8 +386,8 @@ from pathlib import Path
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
 place = GitWorktree(Git.find(Path(sys.argv[1])), "x-1")
-place.snapshot()
-place.let_in()
+place.guard.snapshot()
+place.open_sandbox()
 os.kill(os.getpid(), 9)
 """
 
@@ -395,16 +395,16 @@ os.kill(os.getpid(), 9)
 @pytest.fixture
 def killed(a_repo: Repo, place: GitWorktree) -> Repo:
     """An agent was let in, and nobody saw the end of it: what a kill leaves."""
-    place.stand_down()
+    place.guard.release()
     gone = GitWorktree(Git.find(a_repo.path), ITEM)
-    gone.snapshot()
-    gone.let_in()
+    gone.guard.snapshot()
+    gone.open_sandbox()
     return a_repo
 
 
 @pytest.fixture
 def really_killed(a_repo: Repo, place: GitWorktree) -> Repo:
-    place.stand_down()
+    place.guard.release()
     done = subprocess.run([sys.executable, "-c", WATCH_AND_DIE, str(a_repo.path)], check=False)
     assert done.returncode == -9
     return a_repo
@@ -413,9 +413,9 @@ def really_killed(a_repo: Repo, place: GitWorktree) -> Repo:
 def told_by(repo: Repo) -> str:
     """What the next run of the mission hears."""
     again = GitWorktree(Git.find(repo.path), ITEM)
-    again.snapshot()
-    told = "; ".join(again.put_right())
-    again.stand_down()
+    again.guard.snapshot()
+    told = "; ".join(again.guard.restore())
+    again.guard.release()
     return told
 
 
@@ -457,7 +457,7 @@ def test_a_mission_that_somebody_runs_is_left_to_them(a_repo: Repo, place: GitWo
     with FileLock(a_repo.path / ".git/capsule/locks/mission-x-1.lock"):
         check_after_a_crash(Git.find(a_repo.path))
     assert a_repo.git("config", "core.fsmonitor") == "evil"
-    assert place.put_right()
+    assert place.guard.restore()
 
 
 def test_after_a_kill_plain_git_works_in_the_place_before_anything_of_ours_runs(really_killed: Repo) -> None:
@@ -474,7 +474,7 @@ def test_after_a_kill_plain_git_works_in_the_place_before_anything_of_ours_runs(
 def test_commits_that_a_person_made_after_a_kill_are_taken_over(really_killed: Repo) -> None:
     mine = Repo(really_killed.path / ".capsule/worktrees/x-1").commit("by hand", mine="mine\n")
     place = GitWorktree(Git.find(really_killed.path), ITEM)
-    place.see_out()
+    place.import_commits()
     assert place.head() == mine == really_killed.head("capsule-x-1")
     assert really_killed.git("worktree", "list").count("\n") == 1
 
@@ -518,7 +518,7 @@ def test_a_project_that_was_moved_after_a_kill_goes_on_without_an_accusation(
 
 
 def test_a_project_that_was_moved_between_two_phases_goes_on(a_repo: Repo, place: GitWorktree) -> None:
-    place.stand_down()
+    place.guard.release()
     Repo(place.path).commit("done", answer="42\n")
     point = place.checkpoint("build#1")
     place.gate(point.tree)

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from capsule.adapters import Candidate, Published, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
-from capsule.doors import Candidate, Published, Trunk
 from capsule.system import git_locks
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import bring_along, places_on
@@ -79,9 +79,9 @@ def busy_merge(merge: Merge) -> Merge:
 
 
 def test_is_a_trunk(merge: Merge) -> None:
-    door: Trunk = merge.trunk
-    assert door.tip() == merge.base
-    assert door.holds(merge.base)
+    adapter: Trunk = merge.trunk
+    assert adapter.tip() == merge.base
+    assert adapter.holds(merge.base)
 
 
 def test_a_commit_that_was_thrown_away_is_not_held(merge: Merge) -> None:

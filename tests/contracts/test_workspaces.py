@@ -13,10 +13,10 @@ from typing import Generic, NoReturn, Self, TypeVar
 
 import pytest
 
-from capsule.core.briefing import Grounds
+from capsule.adapters import Place
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, Refused, SettingsError, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
-from capsule.doors import Workspace
 from capsule.settings import WorkspaceOptions
 from capsule.system.git import Git
 from capsule.workspaces.git_worktree import GitWorktree
@@ -30,17 +30,17 @@ BASE = "refs/capsule/base/x-1"
 NAMES = ("with space", "-dash", "new\nline", "ünï", "star*[x]", 'quo"te', "back\\slash", os.fsdecode(b"raw\xff"))
 
 
-Place = TypeVar("Place", bound=GitWorktree)
+AnyPlace = TypeVar("AnyPlace", bound=GitWorktree)
 KINDS: dict[str, Callable[..., GitWorktree]] = {
     "GitWorktree": GitWorktree,
     "StepwiseWorktree": partial(StepwiseWorktree, into="main"),
 }
 
 
-class Situation(Generic[Place]):
+class Situation(Generic[AnyPlace]):
     """A place of some kind, and the agent in it: plain git, plain files."""
 
-    def __init__(self, repo: Repo, git: Git, kind: Callable[..., Place]) -> None:
+    def __init__(self, repo: Repo, git: Git, kind: Callable[..., AnyPlace]) -> None:
         self.repo = repo
         self.git = git
         self.kind = kind
@@ -54,7 +54,7 @@ class Situation(Generic[Place]):
         assert list(self.place.prepare(self.base)) == []
         return self
 
-    def again(self) -> Place:
+    def again(self) -> AnyPlace:
         """Another process: nothing remembered."""
         return self.kind(Git.find(self.repo.path), "x-1")
 
@@ -90,10 +90,10 @@ def anywhere(request: pytest.FixtureRequest, a_repo: Repo, git: Git) -> Anywhere
 
 
 def test_is_a_workspace(anywhere: Anywhere) -> None:
-    door: Workspace = anywhere.place
-    assert door.path == anywhere.path
-    assert door.branch == anywhere.agent.git("branch", "--show-current")
-    assert door.head() == anywhere.base
+    adapter: Place = anywhere.place
+    assert adapter.path == anywhere.path
+    assert adapter.branch == anywhere.agent.git("branch", "--show-current")
+    assert adapter.head() == anywhere.base
 
 
 # Beginning
@@ -356,7 +356,7 @@ class SetUps:
     def __init__(self) -> None:
         self.places: list[str] = []
 
-    def __call__(self, command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+    def __call__(self, command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
         assert log.parent.is_dir()
         self.places.append(cwd.parent.name)
         (cwd / "build").mkdir(exist_ok=True)
@@ -385,7 +385,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
 
 def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
-    def fails(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+    def fails(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
         raise CapsuleError("npm ci failed")
 
     with pytest.raises(CapsuleError, match="npm ci failed"):
@@ -396,7 +396,7 @@ def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
 
 
 def test_a_setup_that_changes_the_work_is_reported(a_repo: Repo, git: Git) -> None:
-    def noisy(command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None:
+    def noisy(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
         (cwd / "oops.txt").write_text("x")
 
     warnings = GitWorktree(git, "x-1", setup="noisy", run_setup=noisy).prepare(a_repo.head())
@@ -417,7 +417,7 @@ def test_a_checkpoint_holds_everything_and_moves_nothing(mission: Mission) -> No
     assert {"new.py", "worklog.md", "README"} < set(listed)
     assert not {"x.pyc", ".capsule/output/a.log"} & set(listed)
     assert mission.repo.head(BRANCH) == mission.base == point.head
-    assert set(mission.place.files(point.tree)) == {*listed} - {"worklog.md"}
+    assert set(mission.place.trees.files(point.tree)) == {*listed} - {"worklog.md"}
     assert mission.agent.git("diff", "--cached", "--name-only") == ""
 
 
@@ -452,7 +452,7 @@ def test_the_worklog_is_named_even_where_the_project_ignores_it(a_repo: Repo, gi
     place = GitWorktree(git, "x-1")
     place.prepare(a_repo.head())
     (place.path / "worklog.md").write_text("log")
-    assert place.read(place.checkpoint("a").commit, "worklog.md") == b"log"
+    assert place.trees.read(place.checkpoint("a").commit, "worklog.md") == b"log"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -469,7 +469,7 @@ def test_artefacts_are_delivered_as_on_the_base(a_repo: Repo, git: Git, kind: st
     (place.path / "docs/items.yaml").write_text("b")
     (place.path / "worklog.md").write_text("log")
     assert place.tree() == a_repo.git("rev-parse", "HEAD^{tree}")
-    assert place.changes(base, place.checkpoint("a").commit) == []
+    assert place.trees.changes(base, place.checkpoint("a").commit) == []
 
 
 def test_changes_and_uncommitted_work_are_seen(mission: Mission) -> None:
@@ -478,7 +478,7 @@ def test_changes_and_uncommitted_work_are_seen(mission: Mission) -> None:
     (mission.path / "new.py").symlink_to("README")
     tree = mission.place.tree()
     expected = [Change("README", "D"), Change("new.py", "A"), Change("src/app.py", "M")]
-    assert list(mission.place.changes(mission.base, tree)) == expected
+    assert list(mission.place.trees.changes(mission.base, tree)) == expected
     assert list(mission.place.touched_outside_commit()) == ["README", "new.py", "src/app.py"]
     mission.agent.commit("done")
     assert list(mission.place.touched_outside_commit()) == []
@@ -489,7 +489,7 @@ def test_names_of_any_kind_survive(anywhere: Anywhere) -> None:
     for name in NAMES:
         (anywhere.path / name).write_text(name if name.isascii() else "x")
     point = anywhere.place.checkpoint("names")
-    files = anywhere.place.files(point.tree)
+    files = anywhere.place.trees.files(point.tree)
     assert len(files) == len(NAMES) + 3
     "".join(files).encode()  # fit for JSON, whatever the agent calls its files
     anywhere.place.restore(anywhere.base_state())
@@ -498,12 +498,12 @@ def test_names_of_any_kind_survive(anywhere: Anywhere) -> None:
     assert all((anywhere.path / name).exists() for name in NAMES)
     gate, _ = anywhere.place.gate(point.tree)
     assert all((gate / name).exists() for name in NAMES)
-    assert anywhere.place.read(point.tree, "-dash") == b"-dash"
+    assert anywhere.place.trees.read(point.tree, "-dash") == b"-dash"
 
 
 def test_reading_what_is_not_there(anywhere: Anywhere) -> None:
-    assert anywhere.place.read(anywhere.base, "nowhere") is None
-    assert anywhere.place.read(anywhere.base, "src") is None
+    assert anywhere.place.trees.read(anywhere.base, "nowhere") is None
+    assert anywhere.place.trees.read(anywhere.base, "src") is None
 
 
 # Going back
@@ -834,7 +834,9 @@ def test_a_worktree_turned_into_a_link_is_not_followed(anywhere: Anywhere, tmp_p
 def test_flags_in_the_agents_index_hide_nothing(anywhere: Anywhere, flag: str) -> None:
     anywhere.agent.git("update-index", flag, "src/app.py")
     (anywhere.path / "src/app.py").write_text("evil")
-    assert [change.path for change in anywhere.place.changes(anywhere.base, anywhere.place.tree())] == ["src/app.py"]
+    assert [change.path for change in anywhere.place.trees.changes(anywhere.base, anywhere.place.tree())] == [
+        "src/app.py"
+    ]
 
 
 def planted(mission: Mission, marker: Path) -> None:
@@ -960,7 +962,7 @@ def test_rebase_takes_the_work_to_another_base(mission: Mission) -> None:
     point, conflicts = mission.place.rebase(onto)
     assert list(conflicts) == []
     assert point.head == onto == mission.agent.head() == mission.repo.head(BASE)
-    assert [change.path for change in mission.place.changes(onto, point.tree)] == ["loose.py", "new.py"]
+    assert [change.path for change in mission.place.trees.changes(onto, point.tree)] == ["loose.py", "new.py"]
     assert (mission.path / "worklog.md").read_text() == "log"
     assert (mission.path / "other").exists()
     assert mission.place.tree() == point.tree
@@ -1002,7 +1004,7 @@ def test_a_file_is_written_where_it_belongs(anywhere: Anywhere) -> None:
     anywhere.place.write("README", b"more\n")
     assert (anywhere.path / "docs/deep/plan.md").read_bytes() == b"- [x] done\n"
     assert stat.S_IMODE((anywhere.path / "README").stat().st_mode) == 0o755
-    changed = [change.path for change in anywhere.place.changes(anywhere.base, anywhere.place.tree())]
+    changed = [change.path for change in anywhere.place.trees.changes(anywhere.base, anywhere.place.tree())]
     assert changed == ["README", "docs/deep/plan.md"]
 
 
@@ -1044,19 +1046,19 @@ def test_a_steps_work_is_committed_to_the_missions_branch_once(mission: Mission)
     (mission.path / "README").unlink()
     (mission.path / "BACKLOG.yaml").write_text("bent")
     point = mission.place.checkpoint("build#1")
-    assert mission.place.hand_over(point, "[X-1][BUILD] two", "x-1/build#1") is None
+    assert mission.place.commit_step(point, "[X-1][BUILD] two", "x-1/build#1") is None
     tip = mission.repo.head(BRANCH)
     assert mission.agent.status() == "?? BACKLOG.yaml"
     said = mission.repo.git("log", "-1", "--format=%an|%s|%(trailers:key=Capsule-Step,valueonly)", tip)
     assert said == "Ada|[X-1][BUILD] two|x-1/build#1"
     assert mission.repo.git("diff", "--name-status", f"{tip}^", tip).split() == ["D", "README", "A", "two.py"]
     assert mission.place.touched_outside_commit() == []
-    mission.again().hand_over(point, "[X-1][BUILD] two", "x-1/build#1")
+    mission.again().commit_step(point, "[X-1][BUILD] two", "x-1/build#1")
     assert mission.repo.head(BRANCH) == tip
-    settled = mission.place.settled("")
-    assert (settled.head, settled.tree) == (tip, mission.repo.head(f"{tip}^{{tree}}"))
+    landed = mission.place.checkpoint_at("")
+    assert (landed.head, landed.tree) == (tip, mission.repo.head(f"{tip}^{{tree}}"))
     (mission.path / "two.py").write_text("spoilt")
-    mission.again().restore(settled)
+    mission.again().restore(landed)
     assert (mission.path / "two.py").read_text() == "two"
     assert mission.repo.head(BRANCH) == tip
 
@@ -1066,11 +1068,11 @@ def test_a_hand_over_cut_short_after_the_commit_is_finished(mission: Mission, mo
     point = mission.place.checkpoint("build#1")
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(mission.place, "_unstage", interrupted)
-        mission.place.hand_over(point, "two", "x-1/build#1")
+        mission.place.commit_step(point, "two", "x-1/build#1")
     tip = mission.repo.head(BRANCH)
     assert tip != mission.base
     assert mission.agent.status() == "D  two.py\n?? two.py"
-    mission.again().hand_over(point, "two", "x-1/build#1")
+    mission.again().commit_step(point, "two", "x-1/build#1")
     assert mission.repo.head(BRANCH) == tip
     assert mission.agent.status() == ""
 
@@ -1082,19 +1084,19 @@ def interrupted(*_: object, **__: object) -> NoReturn:
 def test_a_trailer_that_an_agent_forged_keeps_no_work_out(mission: Mission) -> None:
     mission.agent.commit("mine\n\nCapsule-Step: x-1/build#1", **{"one.py": "one"})
     (mission.path / "two.py").write_text("two")
-    mission.place.hand_over(mission.place.checkpoint("build#1"), "two", "x-1/build#1")
+    mission.place.commit_step(mission.place.checkpoint("build#1"), "two", "x-1/build#1")
     assert mission.repo.git("show", f"{BRANCH}:two.py") == "two"
 
 
 def test_a_step_without_work_makes_no_commit(mission: Mission) -> None:
     point = mission.place.checkpoint("review#1")
-    mission.place.hand_over(point, "nothing", "x-1/review#1")
+    mission.place.commit_step(point, "nothing", "x-1/review#1")
     assert mission.repo.head(BRANCH) == mission.base
 
 
 def test_nothing_is_withdrawn_from_a_worktree(mission: Mission) -> None:
     (mission.path / "new.py").write_text("new")
-    assert mission.place.withdraw("failed") == ""
+    assert mission.place.salvage_and_reset("failed") == ""
     assert (mission.path / "new.py").exists()
 
 
@@ -1117,12 +1119,12 @@ def test_exactly_what_a_human_changed_is_adopted(anywhere: Anywhere) -> None:
     approved = tree_with(anywhere, tests="approved", gone="approved", kept="approved")
     left = tree_with(anywhere, tests="bent by the agent", agents="more")
     now = tree_with(anywhere, kept="by hand", gone=None, new__deep="by hand")
-    adopted = anywhere.place.adopted(approved, left, now)
-    changes = {change.path: change.kind for change in anywhere.place.changes(approved, adopted)}
+    adopted = anywhere.place.trees.adopted(approved, left, now)
+    changes = {change.path: change.kind for change in anywhere.place.trees.changes(approved, adopted)}
     assert changes == {"kept": "M", "gone": "D", "new/deep": "A"}
-    assert anywhere.place.read(adopted, "tests") == b"approved"
-    assert anywhere.place.read(adopted, "kept") == b"by hand"
-    assert anywhere.place.adopted(approved, left, left) == approved
+    assert anywhere.place.trees.read(adopted, "tests") == b"approved"
+    assert anywhere.place.trees.read(adopted, "kept") == b"by hand"
+    assert anywhere.place.trees.adopted(approved, left, left) == approved
     assert anywhere.agent.git("diff", "--cached") == ""
 
 
@@ -1130,28 +1132,28 @@ def test_a_file_that_a_human_turned_into_a_folder_is_adopted(anywhere: Anywhere)
     approved = left = tree_with(anywhere, thing="file")
     (anywhere.path / "thing").unlink()
     now = tree_with(anywhere, thing__inner="folder")
-    assert anywhere.place.adopted(approved, left, now) == now
-    assert anywhere.place.adopted(now, now, approved) == approved
+    assert anywhere.place.trees.adopted(approved, left, now) == now
+    assert anywhere.place.trees.adopted(now, now, approved) == approved
 
 
 def test_artefacts_are_never_adopted(anywhere: Anywhere) -> None:
     left = anywhere.place.tree()
     bent = anywhere.repo.commit("bent", BACKLOG__yaml="x", plain="x")
-    adopted = anywhere.place.adopted(left, left, anywhere.repo.head(f"{bent}^{{tree}}"))
-    assert [change.path for change in anywhere.place.changes(left, adopted)] == ["plain"]
-    assert anywhere.place.read(adopted, "BACKLOG.yaml") is None
+    adopted = anywhere.place.trees.adopted(left, left, anywhere.repo.head(f"{bent}^{{tree}}"))
+    assert [change.path for change in anywhere.place.trees.changes(left, adopted)] == ["plain"]
+    assert anywhere.place.trees.read(adopted, "BACKLOG.yaml") is None
 
 
 def test_an_approved_tree_is_rebuilt_as_the_work_is(mission: Mission) -> None:
     approved = tree_with(mission, README="work\n", tests="approved")
     tree_with(mission, tests="bent by the agent")
     onto = mission.repo.commit("main moved", README="main\n", other="x", BACKLOG__yaml="x")
-    rebuilt = mission.place.rebased_tree(approved, onto)
+    rebuilt = mission.place.trees.rebased_tree(approved, onto)
     point, _ = mission.place.rebase(onto)
-    assert [change.path for change in mission.place.changes(rebuilt, point.tree)] == ["tests"]
-    assert mission.place.read(rebuilt, "tests") == b"approved"
-    assert b"<<<<<<<" in (mission.place.read(rebuilt, "README") or b"")
-    assert mission.place.read(rebuilt, "BACKLOG.yaml") == b"x"
+    assert [change.path for change in mission.place.trees.changes(rebuilt, point.tree)] == ["tests"]
+    assert mission.place.trees.read(rebuilt, "tests") == b"approved"
+    assert b"<<<<<<<" in (mission.place.trees.read(rebuilt, "README") or b"")
+    assert mission.place.trees.read(rebuilt, "BACKLOG.yaml") == b"x"
 
 
 # Ending
@@ -1297,4 +1299,4 @@ def test_two_missions_do_not_meet(mission: Mission) -> None:
     (mission.path / "a").write_text("a")
     assert other.gate(other.tree())[0] != mission.place.gate(mission.place.tree())[0]
     mission.place.remove(branch=True)
-    assert [change.path for change in other.changes(mission.base, other.tree())] == ["b"]
+    assert [change.path for change in other.trees.changes(mission.base, other.tree())] == ["b"]

@@ -23,10 +23,10 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from capsule.catalog import doors
+from capsule.adapters import Tracker
+from capsule.catalog import adapters
 from capsule.core.errors import InvalidId, Refused, UnknownItem
 from capsule.core.item import Blocked, Item, NewItem, Status
-from capsule.doors import Tracker
 
 HOSTILE = "${HOME} {{TASK_ID}} $(id)\n\t[31m\u2028"
 
@@ -88,7 +88,7 @@ class TrackerContract:
     # ---- reading
 
     def test_its_name_is_that_of_its_file(self, tracker: Tracker) -> None:
-        assert tracker.name in doors("trackers") or not type(tracker).__module__.startswith("capsule.")
+        assert tracker.name in adapters("trackers") or not type(tracker).__module__.startswith("capsule.")
 
     def test_items_are_all_that_is_not_closed_in_order_as_they_were_given(self, tracker: Tracker) -> None:
         expected = [self.as_held(item) for item in given(ITEMS) if item.status is not Status.DONE]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from capsule.catalog import Catalog, doors
+from capsule.adapters import Words
+from capsule.catalog import Catalog, adapters
 from capsule.core.errors import SettingsError
-from capsule.doors import Words
 
 GATE = "phases: [{name: check, run: make}]"
 
@@ -157,6 +157,6 @@ def test_what_exists_is_asked_once_and_only_what_is_taken_is_read() -> None:
 
 
 def test_doors_are_the_files_that_are_there() -> None:
-    assert doors("trackers")["beads-file"] == "capsule.trackers.beads_file"
-    assert "memory" in doors("trackers") and "--init--" not in doors("trackers")
-    assert "agents" in fault(lambda: doors("windows"))
+    assert adapters("trackers")["beads-file"] == "capsule.trackers.beads_file"
+    assert "memory" in adapters("trackers") and "--init--" not in adapters("trackers")
+    assert "agents" in fault(lambda: adapters("windows"))

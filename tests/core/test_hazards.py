@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.hazards import GITLINK, LINK, Brought, hazards, leads_out
+from capsule.core.hazards import GITLINK, LINK, AddedFile, hazards, leads_out
 
 FILE = "100644"
 KEYS = {
@@ -21,12 +21,14 @@ KEYS = {
 
 @pytest.mark.parametrize("what", KEYS)
 def test_keys_of_well_known_forms_are_named_and_not_shown(what: str) -> None:
-    (words,) = hazards([Brought("src/settings.py", FILE, f"x = 1\nkey = {KEYS[what]}\n")])
+    (words,) = hazards([AddedFile("src/settings.py", FILE, f"x = 1\nkey = {KEYS[what]}\n")])
     assert words == f"src/settings.py holds {what}"
 
 
 def test_the_value_of_a_secret_is_found_and_not_shown() -> None:
-    (words,) = hazards([Brought("notes", FILE, "the password is hunter2hunter2")], lambda t: t.replace("hunter2", "…"))
+    (words,) = hazards(
+        [AddedFile("notes", FILE, "the password is hunter2hunter2")], lambda t: t.replace("hunter2", "…")
+    )
     assert words == "notes holds the value of a secret variable of this machine"
 
 
@@ -43,7 +45,7 @@ def test_the_value_of_a_secret_is_found_and_not_shown() -> None:
     ],
 )
 def test_what_only_looks_like_a_key_is_let_pass(text: str) -> None:
-    assert hazards([Brought("README.md", FILE, text)]) == []
+    assert hazards([AddedFile("README.md", FILE, text)]) == []
 
 
 @pytest.mark.parametrize(
@@ -60,14 +62,14 @@ def test_what_only_looks_like_a_key_is_let_pass(text: str) -> None:
     ],
 )
 def test_links_that_lead_out_are_told(path: str, target: str) -> None:
-    assert hazards([Brought(path, LINK, target)]) == [f"{path} is a symbolic link that leads out of the repository"]
+    assert hazards([AddedFile(path, LINK, target)]) == [f"{path} is a symbolic link that leads out of the repository"]
 
 
 @pytest.mark.parametrize(("path", "target"), [("a", "b"), ("deep/a", "../b"), ("deep/a", ".."), ("a", ".gitignore")])
 def test_links_inside_are_nobodys_business(path: str, target: str) -> None:
-    assert not leads_out(Brought(path, LINK, target))
+    assert not leads_out(AddedFile(path, LINK, target))
 
 
 def test_other_repositories_and_their_insides_are_told() -> None:
-    found = hazards([Brought("sub", GITLINK), Brought("a/.git/config", FILE), Brought("a/.Git/x", FILE)])
+    found = hazards([AddedFile("sub", GITLINK), AddedFile("a/.git/config", FILE), AddedFile("a/.Git/x", FILE)])
     assert [words.split()[0] for words in found] == ["sub", "a/.git/config", "a/.Git/x"]

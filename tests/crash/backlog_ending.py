@@ -13,14 +13,13 @@ from pathlib import Path
 from capsule.core.event import Event, Recorded, RunStarted, Spawned, StepBegun, StepEnded, kind
 from capsule.journals.sqlite import SqliteJournal
 
-from .ending import check_places, events_of, levelled, names_in, refs_of
+from .ending import check_places, events_of, kinds, left_outside, levelled, names_in, refs_of
 from .every_turn import QUEUE, BacklogProject
 
 BACKLOG, WORKLOG = _OWN = ("BACKLOG.yaml", "_worklog")
-_STAMPED_NAME = re.compile(r"\d{17}-\d+|\b[0-9a-f]{12}\b")
 _STAMPED_ENTRY = re.compile(r"\d{4}-\d\d-\d\d [\d:]+ UTC|# Worklog \d{4}-\d\d")
 _NOTE = ".git/capsule/books.json"
-"""What the books have committed and not saved yet."""
+"""What was committed and not saved yet."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,7 @@ class BacklogEnding:
     mission_worklogs: tuple[str, ...]
     left_in_project: tuple[str, ...]
     left_in_git: tuple[str, ...]
+    left_outside: tuple[str, ...]
 
 
 def backlog_ending_of(project: BacklogProject) -> BacklogEnding:
@@ -51,8 +51,9 @@ def backlog_ending_of(project: BacklogProject) -> BacklogEnding:
         worktrees=git("worktree", "list", "--porcelain").count("worktree "),
         ended=tuple(_ended(project, mission) for mission in streams_of(project)),
         mission_worklogs=tuple(levelled(path.read_text()) for path in _mission_worklogs(project)),
-        left_in_project=_kinds(names_in(project.path / ".capsule", but=())),
+        left_in_project=kinds(names_in(project.path / ".capsule", but=())),
         left_in_git=names_in(project.path / ".git", but=("objects/", "logs/", "refs/")),
+        left_outside=left_outside(project),
     )
 
 
@@ -120,7 +121,7 @@ def _worklog(project: BacklogProject, commit: str = "") -> str:
 
 
 def _ended(project: BacklogProject, mission: str) -> tuple[str, ...]:
-    """What was done, and what of it is in the books."""
+    """What was done, and what of it is in the tracker."""
     events = [event for event in events_of(project, mission) if isinstance(event, StepEnded | Recorded)]
     added = [f"{mission} added {new}" for event in events if isinstance(event, Recorded) for new in event.follow_ups]
     return (mission, *(f"{kind(event)} {event.key}" for event in events), *added)
@@ -128,8 +129,3 @@ def _ended(project: BacklogProject, mission: str) -> tuple[str, ...]:
 
 def _mission_worklogs(project: BacklogProject) -> list[Path]:
     return sorted((project.path / ".capsule" / "logs").glob("*/worklog.md"))
-
-
-def _kinds(names: tuple[str, ...]) -> tuple[str, ...]:
-    """An agent that was interrupted leaves one more output of its phase: what there is, not how many."""
-    return tuple(sorted({_STAMPED_NAME.sub("~", name) for name in names}))

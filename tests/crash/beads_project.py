@@ -24,7 +24,7 @@ from .ending import gone_soon
 from .project import ITEM, Project, make_project
 
 MOMENTS = ("before", "under", "within", "after")
-DOORS = ("claim", "close")
+ADAPTERS = ("claim", "close")
 WRITES = ("update", "close")
 """Of what bd is asked in a claim and a close."""
 _STAND_IN = """\
@@ -116,8 +116,8 @@ class BeadsProject(Project):
 
     def killed_at(self, point: str, mark: str) -> None:
         """At a call of bd, or at a point of the driver's."""
-        moment, door, *_ = point.split()
-        of_bd = moment in MOMENTS and door in DOORS
+        moment, adapter, *_ = point.split()
+        of_bd = moment in MOMENTS and adapter in ADAPTERS
         (self._here / "order").write_text(point if of_bd else "")
         killed = self.drive(**({} if of_bd else {"CRASH_AT": point}))
         (self._here / "order").unlink()

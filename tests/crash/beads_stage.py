@@ -61,7 +61,7 @@ def _told(line: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Stage:
-    door: str
+    adapter: str
     snapshot: Path
     place: Path
     bd: Path
@@ -75,7 +75,7 @@ class Stage:
 
     def kill_points(self) -> list[str]:
         """Around every call of bd; and while it runs, where it is told something."""
-        calls = [call.removeprefix("bd ") for call in self.points if call.startswith(f"bd {self.door} ")]
+        calls = [call.removeprefix("bd ") for call in self.points if call.startswith(f"bd {self.adapter} ")]
         return [
             f"{moment} {call}"
             for call in calls
@@ -84,21 +84,21 @@ class Stage:
         ]
 
 
-def make_stage(door: str, template: Path, folder: Path, mark: str, bd: Path, moment: float = 0.02) -> Stage:
+def make_stage(adapter: str, template: Path, folder: Path, mark: str, bd: Path, moment: float = 0.02) -> Stage:
     place, snapshot = folder / "project", folder / "snapshot"
     project = BeadsProject(template, place, mark, bd, moment)
-    if FROM[door]:
-        project.killed_at(FROM[door], mark)
+    if FROM[adapter]:
+        project.killed_at(FROM[adapter], mark)
     shutil.copytree(place, snapshot, symlinks=True)
-    points = go_on(project, door, mark)
+    points = go_on(project, adapter, mark)
     check_no_strays(project, mark)
-    return Stage(door, snapshot, place, bd, moment, points, beads_ending_of(project))
+    return Stage(adapter, snapshot, place, bd, moment, points, beads_ending_of(project))
 
 
-def go_on(project: BeadsProject, door: str, mark: str) -> tuple[str, ...]:
+def go_on(project: BeadsProject, adapter: str, mark: str) -> tuple[str, ...]:
     """To where the stretch ends; the points passed on the way."""
-    if UNTIL[door]:
-        project.killed_at(UNTIL[door], mark)
+    if UNTIL[adapter]:
+        project.killed_at(UNTIL[adapter], mark)
     else:
         project.finishes()
     return tuple(project.points())
@@ -108,9 +108,9 @@ def _check_killed_and_gone_on(stage: Stage, point: str, mark: str) -> None:
     project = stage.begin(mark)
     project.killed_at(point, mark)
     check_instant(project)
-    go_on(project, stage.door, mark)
+    go_on(project, stage.adapter, mark)
     check_same(beads_ending_of(project), stage.ending, point)
-    if stage.door == "close":
+    if stage.adapter == "close":
         check_closed_once(project, point)
     check_no_strays(project, mark)
 
@@ -136,9 +136,9 @@ def check_closed_once(project: BeadsProject, point: str) -> None:
 
 def check_complete(stages: Mapping[str, Stage]) -> None:
     """bd is told something once in a claim, once in a close, and nowhere else."""
-    for door, stage in stages.items():
+    for adapter, stage in stages.items():
         calls = [point.split() for point in stage.points if point.startswith("bd ")]
-        assert [call[1] for call in calls if call[-1] in WRITES] == [door], calls
+        assert [call[1] for call in calls if call[-1] in WRITES] == [adapter], calls
         assert len(stage.kill_points()) >= len(MOMENTS)
 
 

@@ -25,7 +25,7 @@ class Undisturbed:
     events: list[str]
     """The name of each event, by the journal."""
     points: list[str]
-    """Every point passed, by the driver: events, calls through doors, effects."""
+    """Every point passed, by the driver: events, calls through adapters, effects."""
 
 
 @pytest.fixture(scope="session")

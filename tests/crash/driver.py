@@ -1,14 +1,17 @@
 """`capsule run [ID]` as a process that kills itself at a named point: `python driver.py run ID`.
 
-It is the real command with the real doors. Each door is only watched, so a point is passed before and after every
-journaled event and every call through a door, in the order in which the mission does them:
+It is the real command with the real adapters. Each adapter is only watched, so a point is passed before and after every
+journaled event and every call through an adapter, in the order in which the mission does them:
 
     before step_begun mend-1/execute#2              the journal is about to write it
     after step_begun mend-1/execute#2               it is written, and beside it what its run is told of it
-    before mend-1/execute#2 workspace.restore 1     the first such call of this step
-    before mend-1/execute#2 books.write 1           the same, of the tracker's commits: named by the step they are for
+    before mend-1/execute#2 place.restore 1         the first such call of this step
+    before mend-1/execute#2 state_store.write 1     the same, of the tracker's commits: named by the step they are for
     before effect 41                                the runner is about to start a process that writes, or touch a file
     after effect 41                                 that process runs now, and may outlive us for a moment
+    before effect 42                                the supervisor is about to be asked to run a command
+    after effect 42                                 it has been asked
+    during effect 42                                the command has run for a moment: what it sees is mounted
 
 A journaled event is called the same in whichever process it is written, so a run can be killed at one after the other.
 
@@ -23,6 +26,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +37,11 @@ from typing import Any
 from capsule import wiring
 from capsule.cli import main
 from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
-from capsule.world import World
+from capsule.services import Services
+from capsule.system import process
+
+A_MOMENT = 0.1
+"""Seconds in which a sandbox has mounted everything."""
 
 
 class Passage:
@@ -45,10 +53,11 @@ class Passage:
         self._counts: Counter[str] = Counter()
         self.step = "outside"
 
-    def point(self, name: str, about: str = "") -> None:
+    def point(self, name: str, about: str = "", *, after: float = 0) -> None:
         if self._record is not None:
             os.write(self._record, f"{name}\t{about}\n".encode())
         if name == self._last:
+            time.sleep(after)
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
@@ -63,13 +72,15 @@ class Passage:
 
 
 class Watched:
-    """A door; every call through it is a point before and a point after."""
+    """An adapter; every call through it is a point before and a point after."""
 
-    def __init__(self, name: str, door: object, passage: Passage) -> None:
-        self._name, self._door, self._passage = name, door, passage
+    def __init__(self, name: str, adapter: object, passage: Passage) -> None:
+        self._name, self._adapter, self._passage = name, adapter, passage
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(self._door, attribute)
+        found = getattr(self._adapter, attribute)
+        if attribute in ("trees", "guard"):
+            return Watched(f"{self._name}.{attribute}", found, self._passage)
         if not callable(found):
             return found
 
@@ -82,23 +93,23 @@ class Watched:
         return call
 
 
-def watched(world: World, passage: Passage) -> World:
-    def door(name: str, found: object) -> Any:
+def watched(services: Services, passage: Passage) -> Services:
+    def adapter(name: str, found: object) -> Any:
         return Watched(name, found, passage)
 
     def made(name: str, make: Callable[..., object]) -> Any:
-        return lambda *args: door(name, make(*args))
+        return lambda *args: adapter(name, make(*args))
 
-    _watch_events(world.journal, passage)
+    _watch_events(services.journal, passage)
     return replace(
-        world,
-        tracker=door("tracker", world.tracker),
-        shell=door("shell", world.shell),
-        archive=door("archive", world.archive),
-        books=door("books", world.books) if world.books else None,
-        agent=made("agent", world.agent),
-        workspace=made("workspace", world.workspace),
-        trunk=made("trunk", world.trunk),
+        services,
+        tracker=adapter("tracker", services.tracker),
+        shell=adapter("shell", services.shell),
+        archive=adapter("archive", services.archive),
+        state_store=adapter("state_store", services.state_store) if services.state_store else None,
+        agent=made("agent", services.agent),
+        place=made("place", services.place),
+        trunk=made("trunk", services.trunk),
     )
 
 
@@ -135,7 +146,8 @@ def watch_effects(passage: Passage) -> None:
     runner = threading.get_ident()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        if threading.get_ident() == runner and (event in _EFFECTS or _opens_to_write(event, args)):
+        done = (event in _EFFECTS and not _fails(event, args)) or _opens_to_write(event, args)
+        if threading.get_ident() == runner and done:
             passage.point(f"before {passage.numbered('effect')}", f"{event} {Path(os.fsdecode(args[0])).name}")
 
     class Spawned(subprocess.Popen[Any]):
@@ -148,6 +160,46 @@ def watch_effects(passage: Passage) -> None:
 
     sys.addaudithook(hook)
     subprocess.Popen = Spawned  # type: ignore[misc]
+    _watch_keeper(passage, runner)
+
+
+def _watch_keeper(passage: Passage, runner: int) -> None:
+    """The supervisor starts every command, in its sandbox, as soon as it is asked to."""
+    send, hear = process._send, process.SupervisorClient._receive
+    asked = ""
+
+    def watched_send(supervisor: subprocess.Popen[bytes], *fields: str) -> None:
+        nonlocal asked
+        if threading.get_ident() != runner or fields[0] != "run":
+            send(supervisor, *fields)
+            return
+        asked = passage.numbered("effect")
+        with passage.around(asked, f"supervisor {'bwrap' if 'bwrap' in ' '.join(fields) else 'run'}"):
+            send(supervisor, *fields)
+
+    def watched_hear(self: process.SupervisorClient, *args: Any) -> str:
+        line = hear(self, *args)
+        if threading.get_ident() == runner and line.startswith("started"):
+            passage.point(f"during {asked}", "supervisor", after=A_MOMENT)
+        return line
+
+    vars(process)["_send"] = watched_send
+    setattr(process.SupervisorClient, hear.__name__, watched_hear)
+
+
+def _fails(event: str, args: tuple[Any, ...]) -> bool:
+    """Nothing to remove, nothing to make: before and after it the disk is the same."""
+    if event in ("os.remove", "os.rmdir"):
+        return not _is_there(args[0], args[1])
+    return event == "os.mkdir" and (_is_there(args[0], args[2]) or not _is_there(Path(args[0]).parent, args[2]))
+
+
+def _is_there(path: Any, folder: int) -> bool:
+    try:
+        os.lstat(path, dir_fd=None if folder == -1 else folder)
+    except OSError:
+        return False
+    return True
 
 
 def _opens_to_write(event: str, args: tuple[Any, ...]) -> bool:
@@ -158,14 +210,14 @@ def _opens_to_write(event: str, args: tuple[Any, ...]) -> bool:
 
 def watch() -> None:
     passage = Passage(os.environ.get("CRASH_AT", ""), os.environ.get("CRASH_RECORD", ""))
-    open_world = wiring.open_world
+    open_services = wiring.open_services
 
     @contextmanager
-    def open_watched_world(*args: Any, **options: Any) -> Iterator[World]:
-        with open_world(*args, **options) as world:
-            yield watched(world, passage)
+    def open_watched_services(*args: Any, **options: Any) -> Iterator[Services]:
+        with open_services(*args, **options) as services:
+            yield watched(services, passage)
 
-    wiring.open_world = open_watched_world
+    wiring.open_services = open_watched_services
     if "CRASH_EFFECTS" in os.environ:
         watch_effects(passage)
 

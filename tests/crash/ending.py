@@ -22,6 +22,7 @@ from .driver import event_name
 from .project import ITEM, Project
 
 _PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+\.\d+ s\b|\b[0-9a-f]{12,40}\b|\b\d+\.\d+ \|")
+_STAMPED_NAME = re.compile(r"\d{17}-\d+|\b[0-9a-f]{12}\b")
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,13 @@ class Ending:
     worklog: str
     left_in_project: tuple[str, ...]
     left_in_git: tuple[str, ...]
+    left_outside: tuple[str, ...]
 
 
 def ending_of(project: Project, item: str = ITEM) -> Ending:
-    logs = project.path / ".capsule" / "logs" / item
+    """Also of a mission that is under way: its worklog is in its place by then."""
+    logs, place = (project.path / ".capsule" / name / item for name in ("logs", "worktrees"))
+    worklogs = (folder / "worklog.md" for folder in (logs, place))
     return Ending(
         tree=project.git("rev-parse", "main^{tree}"),
         commits=tuple(project.git("log", "--format=%s", "main").splitlines()),
@@ -50,10 +54,17 @@ def ending_of(project: Project, item: str = ITEM) -> Ending:
         issues=tuple(map(levelled, (project.path / ".beads" / "issues.jsonl").read_text().splitlines())),
         ended=tuple(event.key for event in events_of(project, item) if isinstance(event, StepEnded)),
         papers=names_in(logs, but="phase-outputs/"),
-        worklog=levelled((logs / "worklog.md").read_text()),
-        left_in_project=names_in(project.path / ".capsule", but="logs/"),
+        worklog=levelled("".join(path.read_text() for path in worklogs if path.exists())),
+        left_in_project=kinds(names_in(project.path / ".capsule", but="logs/")),
         left_in_git=names_in(project.path / ".git", but=("objects/", "logs/", "refs/")),
+        left_outside=left_outside(project),
     )
+
+
+def left_outside(project: Project) -> tuple[str, ...]:
+    """Gates, and layers; the gates of a repository lie in a folder of its name."""
+    gates = (name.split("/", 3) for name in names_in(project.cache, but=()))
+    return (*sorted(parts[3] for parts in gates if len(parts) > 3), *names_in(project.temporary, but=()))
 
 
 def events_of(project: Project, item: str = ITEM) -> list[Event]:
@@ -71,11 +82,11 @@ def names_of(stream: str, events: Sequence[Event]) -> list[str]:
     ]
 
 
-def check_nothing_lost(project: Project, merged: Ending) -> None:
-    """At any instant: main is the old commit or the green merge, and every state that the journal names is there."""
+def check_nothing_lost(project: Project, merged: str) -> None:
+    """At any instant: main is the old commit or has the green tree, and every state that the journal names is there."""
     tree = project.git("rev-parse", "main^{tree}")
     first = project.git("rev-list", "--max-parents=0", "main")
-    assert project.git("rev-parse", "main") == first or tree == merged.tree
+    assert project.git("rev-parse", "main") == first or tree == merged
     ended = [event.outcome.checkpoint for event in events_of(project) if isinstance(event, StepEnded)]
     if named := [checkpoint.commit for checkpoint in ended if checkpoint]:
         project.git("rev-list", "--no-walk", "--quiet", *named)
@@ -105,8 +116,10 @@ def check_papers(project: Project, item: str = ITEM) -> None:
 
 
 def check_no_strays(project: Project, mark: str) -> None:
-    """No process, no lock held or left by git, and a repository that git finds sound."""
+    """No process, no mount, no lock held or left by git, and a repository that git finds sound."""
     assert gone_soon(mark), f"still running: {survivors(mark)}"
+    mounts = Path("/proc/self/mounts")
+    assert not mounts.exists() or str(project.path) not in mounts.read_text()
     for lock in (project.path / ".git").rglob("*.lock"):
         assert lock.parent.name == "locks", f"git left {lock}"
         assert holder(lock) is None, f"{lock} is held"
@@ -143,6 +156,11 @@ def refs_of(project: Project) -> list[str]:
 def names_in(folder: Path, but: str | tuple[str, ...]) -> tuple[str, ...]:
     paths = (path.relative_to(folder).as_posix() + "/" * path.is_dir() for path in folder.rglob("*"))
     return tuple(sorted(path for path in paths if not path.startswith(but)))
+
+
+def kinds(names: tuple[str, ...]) -> tuple[str, ...]:
+    """An agent that was interrupted leaves one more output of its phase: what there is, not how many."""
+    return tuple(sorted({_STAMPED_NAME.sub("~", name) for name in names}))
 
 
 def levelled(text: str) -> str:

@@ -1,7 +1,8 @@
 """A backlog whose one run meets every kind of turn, with agents and tests that take no time.
 
 WRK-001 is triaged to ready and walked through all phases: a document that is missing (refuted), a design that failed,
-a build that is red (refuted), one that is done in part and finds two things to do, of which the backlog knows one.
+a build that is red (refuted), one that is done in part and finds two things to do, of which the backlog knows one, and
+one that is done and commits.
 WRK-002 is blocked at triage, WRK-003 by a guardrail, and WRK-004, which was found on the way, is a duplicate.
 
 In the checkout, what an interrupted phase left stays: so agents write whole files. What they were started for they note
@@ -11,17 +12,15 @@ in a diary outside the project, where nothing is ever put back.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .project import STAMP, Project, cache_of
+from .project import DIARY, STAMP, Project, first_commit
 
 WALKED, BLOCKED, GUARDED, FOUND = "WRK-001", "WRK-002", "WRK-003", "WRK-004"
 QUEUE = "_queue"
-DIARY = "CRASH_DIARY"
 _FOLDER = f"changes/{WALKED}_say-hello/{WALKED}_say-hello"
 HALF_DONE = f"{_FOLDER}_HALF.md"
 _SPEC = "### Phase 1: hello\n\n- [{}] say it\n\n### Phase 2: bye\n\n- [{}] say it\n"
@@ -66,6 +65,11 @@ def _build(said: str, one: str, two: str, files: Mapping[str, str], **more: Any)
     return _turn(WALKED, "build", said, write=write, **more)
 
 
+def _committed(turn: dict[str, Any], name: str, text: str) -> dict[str, Any]:
+    """The same turn of an agent that commits some of its work."""
+    return turn | {"run": [*turn["run"], f"echo {text} > {name} && git add {name} && git commit -q -m more"]}
+
+
 def script() -> dict[str, dict[str, list[dict[str, Any]]]]:
     small = {"size": "small", "complexity": "low", "risk": "low", "impact": "high"}
     walked = {
@@ -80,7 +84,7 @@ def script() -> dict[str, dict[str, list[dict[str, Any]]]]:
         "build": [
             _build("SUBPHASE_COMPLETE", "x", " ", {"src/hello.txt": "broken\n"}),
             _build("SUBPHASE_COMPLETE", "x", " ", {"src/hello.txt": "hello\n"}, follow_ups=_FOLLOW_UPS),
-            _build("PHASE_COMPLETE", "x", "x", {"src/bye.txt": "bye\n"}),
+            _committed(_build("PHASE_COMPLETE", "x", "x", {}), "src/bye.txt", "bye"),
         ],
         "review": [_turn(WALKED, "review")],
     }
@@ -105,32 +109,16 @@ def make_backlog_project(path: Path) -> None:
         "tests/first.sh": "! grep -rq broken src\n",
         "src/app.txt": "app\n",
         "changes/README": "One folder for each item.\n",
-        ".gitignore": "/.capsule/*\n!/.capsule/config.yaml\n",
+        ".gitignore": "/.capsule/*\n!/.capsule/config.yaml\nnode_modules/\n",
         ".capsule/config.yaml": _CONFIG,
         "script.json": json.dumps(script(), indent=1),
         "BACKLOG.yaml": _BACKLOG,
     }
-    for name, text in files.items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text(text)
-    for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
-        subprocess.run(["git", *command], cwd=path, check=True)
+    first_commit(path, files)
 
 
 class BacklogProject(Project):
     """One copy of it, and the diary of its agents."""
-
-    def __init__(self, template: Path, path: Path, mark: str) -> None:
-        super().__init__(template, path, mark)
-        self.diary = _diary(path)
-        self.diary.write_text(_diary(template).read_text() if _diary(template).exists() else "")
-        self._environment |= {DIARY: str(self.diary)}
-
-    def moved_to(self, place: Path) -> None:
-        shutil.move(self.path, place)
-        shutil.move(self.diary, _diary(place))
-        if self.cache.exists():
-            shutil.move(self.cache, cache_of(place))
 
     def work(self) -> subprocess.CompletedProcess[str]:
         """`capsule run`, as people type it."""
@@ -149,7 +137,3 @@ class BacklogProject(Project):
             return shown.stdout.decode()
         path = self.path / name
         return path.read_text() if path.exists() else ""
-
-
-def _diary(project: Path) -> Path:
-    return project.with_name(f"{project.name}.diary")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import get_args
 
 from capsule.core.event import Event
@@ -21,7 +22,7 @@ def is_effect(point: str) -> bool:
 
 
 def between_effects(points: Iterable[str]) -> list[str]:
-    """One call through a door for each stretch in which nothing is written, unless an event stands there already."""
+    """One call through an adapter per stretch in which nothing is written, unless an event stands there."""
     stretches: list[list[str]] = [[]]
     for point in points:
         if is_effect(point):
@@ -29,6 +30,15 @@ def between_effects(points: Iterable[str]) -> list[str]:
         else:
             stretches[-1].append(point)
     return [stretch[-1] for stretch in stretches if stretch and not any(map(is_event, stretch))]
+
+
+def told_apart(effects: Mapping[str, str]) -> list[str]:
+    """Every effect; but of a removal, which is one for each file of a folder, the beginning, the middle and the end."""
+    found: list[str] = []
+    for removes, run in groupby(effects, lambda point: effects[point].startswith(("os.remove", "os.rmdir"))):
+        points = list(run)
+        found += sorted({points[0], points[len(points) // 2], points[-1]}, key=points.index) if removes else points
+    return found
 
 
 def sample(points: list[str], count: int) -> list[str]:

@@ -11,13 +11,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests import warm
+from tests.conftest import SANDBOXED
 from tests.costs import LONG
 
 ITEM, OTHER = "mend-1.1", "mend-1.2"
+DIARY = "CRASH_DIARY"
+"""Where agents note what they were started for: outside the project, where nothing is ever put back."""
 STAMP = "2026-01-05T09:00:00Z"
 _CONFIG = """\
 agent: scripted
@@ -87,12 +91,17 @@ def make_project(path: Path) -> None:
         "tests/first.sh": "test -f README\n",
         "README": "hello\n",
         "src/app.txt": "app\n",
-        ".gitignore": "build/\n",
+        ".gitignore": "build/\nnode_modules/\n",
         ".capsule/config.yaml": _CONFIG,
         "script.json": json.dumps({item: script_for(item) for item in (ITEM, OTHER)}, indent=1),
         ".beads/issues.jsonl": "".join(json.dumps(issue) + "\n" for issue in issues),
     }
-    for name, text in files.items():
+    first_commit(path, files)
+
+
+def first_commit(path: Path, files: Mapping[str, str]) -> None:
+    """A repository with these files, and with installed dependencies, which git ignores."""
+    for name, text in {**files, "node_modules/left-pad/index.js": "left\n"}.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(text)
     for command in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "first"]):
@@ -100,17 +109,22 @@ def make_project(path: Path) -> None:
 
 
 class Project:
-    """One copy of the project, and what a person can do with it."""
+    """One copy of the project, with what it has outside of itself, and what a person can do with it."""
 
-    def __init__(self, template: Path, path: Path, mark: str) -> None:
+    def __init__(self, template: Path, path: Path, mark: str, *, sandboxed: bool = False) -> None:
         shutil.copytree(template, path, symlinks=True)
-        self.path = path
-        self.cache = cache_of(path)
-        shutil.rmtree(self.cache, ignore_errors=True)
-        if cache_of(template).exists():
-            shutil.copytree(cache_of(template), self.cache, symlinks=True)
+        self.path, self.outside, self.diary = path, outside(path), outside(path) / "diary"
+        self.cache, self.temporary = self.outside / "cache", self.outside / "tmp"
+        shutil.rmtree(self.outside, ignore_errors=True)
+        if outside(template).exists():
+            shutil.copytree(outside(template), self.outside, symlinks=True)
+        for folder in (self.cache, self.temporary):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.diary.touch()
         ours = {"CRASH_MARK": mark, "CAPSULE_ENVIRONMENT__ALLOW": "[CRASH_*]", "XDG_CACHE_HOME": str(self.cache)}
-        self._environment = os.environ | ours | {"PYTHONDONTWRITEBYTECODE": "1"}
+        ours |= {"TMPDIR": str(self.temporary), DIARY: str(self.diary), "PYTHONDONTWRITEBYTECODE": "1"}
+        ours |= {"CAPSULE_CONFINEMENT__WRITABLE": f"[{self.diary}]"} | (SANDBOXED if sandboxed else {})
+        self._environment = os.environ | ours
 
     def git(self, *args: str) -> str:
         done = subprocess.run(["git", *args], cwd=self.path, capture_output=True, check=False, text=True)
@@ -144,14 +158,18 @@ class Project:
         said, explained = runner.communicate(timeout=5 * LONG)
         return subprocess.CompletedProcess(runner.args, runner.returncode, said, explained)
 
+    def moved_to(self, place: Path) -> None:
+        shutil.move(self.path, place)
+        shutil.move(self.outside, outside(place))
+
     def remove(self) -> None:
         shutil.rmtree(self.path)
-        shutil.rmtree(self.cache, ignore_errors=True)
+        shutil.rmtree(self.outside)
 
 
-def cache_of(project: Path) -> Path:
-    """Gates lie outside their project, and belong to the state that a crash leaves."""
-    return project.with_name(f"{project.name}.cache")
+def outside(project: Path) -> Path:
+    """Gates and layers lie outside their project, and belong to the state that a crash leaves."""
+    return project.with_name(f"{project.name}.outside")
 
 
 def _words(item: str) -> list[str]:

@@ -3,21 +3,19 @@
 The points come from the journal, and all of them are tried, always: a run is killed at one after the other, each time
 as soon as it gets there, every fourth point in one run. With CAPSULE_CRASH_ALL=1 each is also tried alone.
 
-What lies between two events, while an item is archived and while a step is committed, is tried from a project that was
-killed right before. At every kill: each item is in the backlog or in the archive, the files are as committed (or it is
-noted how they are to become so), and the run has counted every agent.
+What lies between two events is in test_stages. At every kill: each item is in the backlog or in the archive, the files
+are as committed (or it is noted how they are to become so), and the run has counted every agent.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from itertools import count, dropwhile, pairwise
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -28,16 +26,11 @@ from tests.shared import found_once
 from .backlog_ending import BacklogEnding, backlog_ending_of, check_backlog, check_count, streams_of
 from .ending import check_no_strays, events_of, gone_soon, names_of, survivors
 from .every_turn import HALF_DONE, WALKED, BacklogProject, make_backlog_project, waiting_script
-from .points import ALL, between_effects, is_effect, is_event, sample
+from .points import ALL, is_event
 
 EVENTS = ("run_started", "run_ended", "mission_started", "step_begun", "step_ended", "recorded", "observed", "salvaged")
 CHAINS = 4
 ALONE = 24
-EFFECTS_TRIED = 2
-STAGE_GROUPS = 8 if ALL else 1
-DOORS = ("workspace", "books", "archive", "tracker")
-MOVES_REFS = "git update-ref"
-ARCHIVE, RECORD = f"{WALKED}/archive#1", f"{WALKED}/build#2"
 
 MakeProject = Callable[..., BacklogProject]
 
@@ -185,106 +178,6 @@ def kills(walk: Walk, group: int) -> list[list[str]]:
 def test_killed_around_events_it_ends_the_same(group: int, walk: Walk, a_backlog: MakeProject, mark: str) -> None:
     for points in kills(walk, group):
         assert ending_after(a_backlog(), points, mark) == walk.ending, points
-
-
-# ---- between two events
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A project that was killed right before a step is archived or committed, to be begun from again and again."""
-
-    snapshot: Path
-    place: Path
-    """Where every copy of it is worked on: git and the journal know the project by its path."""
-    points: dict[str, str]
-    """What is passed from there to the event that ends it, effects included."""
-    until: str
-    ending: BacklogEnding
-
-    def begin(self, mark: str) -> BacklogProject:
-        shutil.rmtree(self.place, ignore_errors=True)
-        return BacklogProject(self.snapshot, self.place, mark)
-
-    def doors(self) -> list[str]:
-        """Calls through doors; of those that lie between the same two effects, one, unless all are tried."""
-        return list(filter(is_door, self.points if ALL else between_effects(self.points)))
-
-    def effects(self) -> list[str]:
-        """A sample; and always where a ref has moved and nothing else has followed yet."""
-        effects = list(filter(is_effect, self.points))
-        moved = [point for point in effects if point.startswith("after") and MOVES_REFS in self.points[point]]
-        chosen = {*sample(effects, EFFECTS_TRIED), *(now for before, now in pairwise(effects) if before in moved)}
-        return [point for point in effects if point in chosen]
-
-
-def is_door(point: str) -> bool:
-    return not is_event(point) and not is_effect(point) and point.split()[2].partition(".")[0] in DOORS
-
-
-STAGES = {
-    "archive": (f"before step_begun {ARCHIVE}", f"after recorded {ARCHIVE}"),
-    "record": (f"after step_ended {RECORD}", f"after recorded {RECORD}"),
-}
-"""Where the project is killed, and where it has come through."""
-MUST_PASS = {
-    "archive": ("archive.store", "workspace.salvage", "workspace.remove", "archive.drop_working_folder", "books.write"),
-    "record": ("workspace.hand_over", "books.write", "workspace.settled"),
-}
-
-
-@pytest.fixture(scope="session")
-def stages() -> dict[str, Stage]:
-    return {}
-
-
-@pytest.fixture
-def a_stage(
-    stages: dict[str, Stage],
-    backlog_template: Callable[[], Path],
-    tmp_path_factory: pytest.TempPathFactory,
-    mark: str,
-) -> Callable[[str], Stage]:
-    def make(name: str) -> Stage:
-        folder = tmp_path_factory.mktemp(name)
-        since, until = STAGES[name]
-        project = BacklogProject(backlog_template(), folder / "project", mark)
-        kill_at(project, since, mark)
-        project.moved_to(folder / "snapshot")
-        project = BacklogProject(folder / "snapshot", folder / "project", mark)
-        points = passed(project, folder / "points", until, CRASH_EFFECTS="1")
-        check_instant(project)
-        window = dict(dropwhile(lambda row: row[0] != since and "hand_over" not in row[0], points.items()))
-        return Stage(folder / "snapshot", folder / "project", window, until, backlog_ending_of(project))
-
-    def find(name: str) -> Stage:
-        if name not in stages:
-            stages[name] = make(name)
-        return stages[name]
-
-    return find
-
-
-def killed_and_gone_on(stage: Stage, point: str, mark: str, **told: str) -> None:
-    """Killed there, then run until the step is in the books: everything is as if nothing had happened."""
-    project = stage.begin(mark)
-    kill_at(project, point, mark, **told)
-    kill_at(project, stage.until, mark)
-    assert backlog_ending_of(project) == stage.ending, f"killed at {point}"
-    check_no_strays(project, mark)
-
-
-@pytest.mark.parametrize("group", range(STAGE_GROUPS))
-@pytest.mark.parametrize("name", STAGES)
-def test_killed_anywhere_in_archive_or_record_it_goes_on_the_same(
-    name: str, group: int, a_stage: Callable[[str], Stage], mark: str
-) -> None:
-    stage = a_stage(name)
-    doors, effects = stage.doors(), stage.effects()
-    assert {point.split()[2] for point in filter(is_door, stage.points)} >= set(MUST_PASS[name])
-    assert doors and effects
-    for point in [*doors, *effects][group::STAGE_GROUPS]:
-        killed_and_gone_on(stage, point, mark, **({"CRASH_EFFECTS": "1"} if is_effect(point) else {}))
 
 
 # ---- inside an agent, and the cap

@@ -11,7 +11,7 @@ import pytest
 
 from tests.contracts import fake_bd
 
-from .beads_project import DOORS, make_beads_project
+from .beads_project import ADAPTERS, make_beads_project
 from .beads_stage import Stage, check_complete, check_killed_alone, check_killed_in_a_row, make_stage
 
 
@@ -23,7 +23,10 @@ def beads_template(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stages(beads_template: Path, tmp_path: Path, mark: str) -> dict[str, Stage]:
-    return {door: make_stage(door, beads_template, tmp_path / door, mark, tmp_path / "bin/bd") for door in DOORS}
+    return {
+        adapter: make_stage(adapter, beads_template, tmp_path / adapter, mark, tmp_path / "bin/bd")
+        for adapter in ADAPTERS
+    }
 
 
 def test_killed_at_one_call_after_the_other_it_ends_the_same(

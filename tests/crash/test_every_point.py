@@ -1,7 +1,7 @@
 """A mission is killed before and after everything it journals and does, and resumed: the end is always the same.
 
 The points are those that an undisturbed run passes. Those of the journal are all tried, always: several of them on the
-way of one mission, or, with CAPSULE_CRASH_ALL=1, each in a mission of its own. Of the calls through doors, one stands
+way of one mission, or, with CAPSULE_CRASH_ALL=1, each in a mission of its own. Of calls through adapters, one stands
 for all that lie between the same two effects on the disk: there is nothing to tell them apart by. These, and the
 effects themselves, are sampled, evenly and always the same, unless CAPSULE_CRASH_ALL=1 is set.
 """
@@ -91,7 +91,7 @@ def ending_after(project: Project, points: list[str], undisturbed: Undisturbed, 
         killed = project.drive(CRASH_AT=point, **told)
         assert killed.returncode == -signal.SIGKILL, f"not killed at {point}: {killed.stderr}"
         assert gone_soon(mark), point
-        check_nothing_lost(project, undisturbed.ending)
+        check_nothing_lost(project, undisturbed.ending.tree)
     resumed = project.run()
     assert resumed.returncode == 0, f"killed at {points}: {resumed.stderr}"
     ending = ending_of(project)

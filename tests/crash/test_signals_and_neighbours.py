@@ -119,7 +119,7 @@ def check_both_merged(project: Project, mark: str) -> None:
 
 
 def resumes_to_the_same_end(project: Project, undisturbed: Undisturbed, mark: str) -> None:
-    check_nothing_lost(project, undisturbed.ending)
+    check_nothing_lost(project, undisturbed.ending.tree)
     resumed = project.run()
     assert resumed.returncode == 0, resumed.stderr
     assert ending_of(project) == undisturbed.ending

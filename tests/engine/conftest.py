@@ -19,13 +19,13 @@ from capsule.core.item import Item
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow, parse_workflow
 from capsule.engine.job import Order
-from capsule.engine.run_mission import pursue
+from capsule.engine.run_mission import run_until_halt
 from capsule.journals.memory import MemoryJournal
+from capsule.services import Services
 from capsule.system.git import Git
 from capsule.trackers.memory import MemoryTracker
-from capsule.wiring import Project, open_world
+from capsule.wiring import Project, open_services
 from capsule.workspaces.repository import exclude_artefacts
-from capsule.world import World
 
 PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
 GREEN_IF_CODE = "test ! -e tests.sh || sh tests.sh"
@@ -53,7 +53,7 @@ class Scene:
     root: Path
     script: Path
     tracker: MemoryTracker
-    world: World
+    services: Services
     journal: MemoryJournal
     watcher: Watcher
     policy: Policy = field(default_factory=lambda: Policy(test=GREEN_IF_CODE, test_globs=("tests.sh", "test_*")))
@@ -62,7 +62,7 @@ class Scene:
         self.script.write_text(json.dumps(script))
 
     def run(self, item: str, workflow: Workflow | str, **changes: Any) -> MissionState:
-        flow = self.world.words.workflow(workflow) if isinstance(workflow, str) else workflow
+        flow = self.services.words.workflow(workflow) if isinstance(workflow, str) else workflow
         order = Order(
             mission=item,
             item=self.tracker.item(item),
@@ -71,7 +71,7 @@ class Scene:
             into="main",
             policy=msgspec.structs.replace(self.policy, **changes),
         )
-        return pursue(order, self.world)
+        return run_until_halt(order, self.services)
 
     def git(self, *args: str) -> str:
         return subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
@@ -108,5 +108,5 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     tracker = MemoryTracker([Item(id="one", title="Say hello", description="A greeting.", acceptance="It greets.")])
     watcher, journal = Watcher(), MemoryJournal()
     with ExitStack() as stack:
-        world = stack.enter_context(open_world(project, tracker, Catalog.on_disk(root), watcher, None))
-        yield Scene(root, script, tracker, replace(world, journal=journal), journal, watcher)
+        services = stack.enter_context(open_services(project, tracker, Catalog.on_disk(root), watcher, None))
+        yield Scene(root, script, tracker, replace(services, journal=journal), journal, watcher)

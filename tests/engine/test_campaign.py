@@ -21,8 +21,8 @@ from capsule.core.workflow import Contract, Workflow
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import Errand, RunReport, work_through
 from capsule.engine.job import Order
+from capsule.services import Services
 from capsule.trackers.memory import MemoryTracker
-from capsule.world import World
 
 from .conftest import PASS, Scene, workflow
 
@@ -68,18 +68,18 @@ class Table:
     def workflow(self, item: Item) -> Workflow:
         return self.flow
 
-    def order(self, item: Item) -> tuple[Order, World]:
+    def order(self, item: Item) -> tuple[Order, Services]:
         base, earlier = self.scene.git("rev-parse", "main"), self.campaign.earlier(item)
         order = Order(item.id, self.scene.tracker.item(item.id), self.flow, base, "main", self.policy, earlier=earlier)
-        return order, self.scene.world
+        return order, self.scene.services
 
 
 def run(
     scene: Scene, root: str = "e", cap: int = 20, *, stop: bool = True, flow: Workflow = FLOW, **policy: Any
 ) -> RunReport:
-    campaign, report = Campaign(root, scene.world, STREAM), RunReport()
+    campaign, report = Campaign(root, scene.services, STREAM), RunReport()
     errand = Errand(STREAM, cap, to_the_end=True, undertaking=campaign, stops_at_failure=stop)
-    work_through(errand, Table(scene, campaign, Policy(**{"verify": "off", **policy}), flow), scene.world, report)
+    work_through(errand, Table(scene, campaign, Policy(**{"verify": "off", **policy}), flow), scene.services, report)
     return report
 
 
@@ -93,7 +93,7 @@ def counts(scene: Scene) -> list[str]:
 
 def holding(scene: Scene, *items: Item) -> None:
     scene.tracker = MemoryTracker(items)
-    scene.world = replace(scene.world, tracker=scene.tracker)
+    scene.services = replace(scene.services, tracker=scene.tracker)
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
             Item(id="f2", title="Handle", parent="f", status=Status.DONE),
         ]
     )
-    epic.tracker, epic.world = tracker, replace(epic.world, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
     report = run(epic, root="f")
     assert tracker.item("f").status is Status.READY
     assert [event.text.split(",")[0] for event in told(epic, Warned)] == ["f is not closed: the merge of f1"]
@@ -217,7 +217,7 @@ def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
 def test_a_tracker_that_does_not_let_a_parent_be_closed_is_asked_again(epic: Scene) -> None:
     tracker = Unwilling([Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e")])
     tracker.refuses = ("e",)
-    epic.tracker, epic.world = tracker, replace(epic.world, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
     epic.plays({"a": makes("a")})
     report = run(epic)
     assert [event.text for event in told(epic, Warned)] == ["e could not be closed in the tracker: e has a gate."]
@@ -233,7 +233,7 @@ def test_what_is_merged_is_closed_as_soon_as_its_tracker_lets_it(epic: Scene) ->
     items = [Item(id="e", title="E", type="epic"), *(Item(id=name, title=name, parent="e") for name in "ab")]
     tracker = Unwilling(items)
     tracker.refuses = ("a",)
-    epic.tracker, epic.world = tracker, replace(epic.world, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
     epic.plays({"a": makes("a"), "b": makes("b")})
     real = epic.watcher.event
 
@@ -327,7 +327,7 @@ def test_an_agent_that_answers_by_file_is_heard_where_the_settings_allow_it(epic
 def test_what_cannot_be_filed_is_a_warning_and_the_item_is_closed(epic: Scene) -> None:
     tracker = Unwilling([Item(id="e", title="E", type="epic"), Item(id="a", title="A", parent="e")])
     tracker.refuses = ("Sweep the floor",)
-    epic.tracker, epic.world = tracker, replace(epic.world, tracker=tracker)
+    epic.tracker, epic.services = tracker, replace(epic.services, tracker=tracker)
     epic.plays({"a": makes("a", follow_ups=NOTICED)})
     assert run(epic, file_discovered=True).done == ["a"]
     warnings = [warning for event in epic.ended("a") for warning in event.outcome.warnings]

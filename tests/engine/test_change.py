@@ -49,7 +49,7 @@ def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
 def with_item(scene: Scene, **fields: Any) -> None:
     item = Item(id="WRK-1", title="Say hello", status=Status.NEW)
     scene.tracker = MemoryTracker([msgspec.structs.replace(item, **fields), Item(id="WRK-9", title="The same")])
-    scene.world = replace(scene.world, tracker=scene.tracker)
+    scene.services = replace(scene.services, tracker=scene.tracker)
 
 
 def test_an_idea_walks_to_its_archive(scene: Scene) -> None:

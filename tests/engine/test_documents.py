@@ -12,23 +12,23 @@ from capsule.core.item import Item
 from capsule.core.state import MissionState, Step, apply
 from capsule.engine.brief import brief
 from capsule.engine.job import Job
-from capsule.engine.run_mission import pursue
-from capsule.world import World
+from capsule.engine.run_mission import run_until_halt
+from capsule.services import Services
 
 from .conftest import Scene
 
 OLD_SPEC = "changes/WRK-1_old-title/WRK-1_old-title_SPEC.md"
 
 
-def prompt_for(scene: Scene, phase: str, world: World | None = None) -> str:
+def prompt_for(scene: Scene, phase: str, services: Services | None = None) -> str:
     """What the agent of a mission that has not begun would be told."""
-    flow = msgspec.structs.replace(scene.world.words.workflow("change"), workspace="worktree")
+    flow = msgspec.structs.replace(scene.services.words.workflow("change"), workspace="worktree")
     item = Item(id="WRK-1", title="Say hello")
     base = scene.git("rev-parse", "HEAD")
     state = apply(
         MissionState(), MissionStarted(at="", mission="WRK-1", item=item, workflow=flow, base=base, into="main")
     )
-    job = Job(Step("WRK-1", phase, 1), state, flow.phase(phase), world or scene.world, pursue)
+    job = Job(Step("WRK-1", phase, 1), state, flow.phase(phase), services or scene.services, run_until_halt)
     return brief(job, "", dry=True).prompt
 
 
@@ -54,5 +54,5 @@ def test_a_new_item_is_given_a_folder_by_its_title(scene: Scene) -> None:
 
 def test_skills_are_invoked_only_where_the_world_has_them(scene: Scene) -> None:
     call = "/changes:2-design:design changes/WRK-1_say-hello autonomous medium"
-    assert call in prompt_for(scene, "design", replace(scene.world, skills=True))
+    assert call in prompt_for(scene, "design", replace(scene.services, skills=True))
     assert call not in prompt_for(scene, "design")

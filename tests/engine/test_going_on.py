@@ -9,7 +9,7 @@ import pytest
 
 from capsule.core.state import MissionState
 from capsule.engine.job import Order
-from capsule.engine.run_mission import move_to, pursue
+from capsule.engine.run_mission import move_to, run_until_halt
 
 from .conftest import PASS, Scene
 from .test_tdd import CODE, COMMIT, OK, story
@@ -46,7 +46,7 @@ def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None
         import shutil
 
         shutil.rmtree(worktree / "sub")
-    pursue(replace(order(state), rebase=how == "a rebase"), scene.world)
+    run_until_halt(replace(order(state), rebase=how == "a rebase"), scene.services)
     assert not bent_test_is_on_main(scene)
 
 
@@ -69,8 +69,8 @@ def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> No
 
 def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Scene) -> None:
     state = halted(scene, merge=[{**COMMIT_ALL, "write": {"tests.sh": "true\n"}}, OK])
-    move_to(order(state), scene.world, "merge")
-    assert pursue(order(state), scene.world).halt is not None
+    move_to(order(state), scene.services, "merge")
+    assert run_until_halt(order(state), scene.services).halt is not None
     assert not bent_test_is_on_main(scene)
 
 

@@ -33,7 +33,7 @@ def unregister(scene: Scene, tmp_path: Path) -> Iterator[Strike]:
         return f"{count}; {then}"
 
     with SupervisorClient(grace=0.5) as supervisor:
-        scene.world = replace(scene.world, shell=SupervisedShell(supervisor))
+        scene.services = replace(scene.services, shell=SupervisedShell(supervisor))
         yield struck
 
 

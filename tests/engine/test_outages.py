@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from capsule.core.briefing import Briefing, Grounds, Transcript
+from capsule.adapters import Agent, Ran
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import Allowance, Budget, as_facts, total
 from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
 from capsule.core.failure import REACTIONS, Failure, Kind, Reaction
 from capsule.core.state import MissionState, apply
-from capsule.doors import Agent, Ran
 from capsule.engine.job import note, standing
-from capsule.world import Limits
+from capsule.services import Limits
 
 from .conftest import PASS, Scene
 from .test_own_workflow import PREP, flow
@@ -76,9 +76,9 @@ class Clock:
 
 def put_in_a_mood(scene: Scene, *moods: Failure | None, **limits: Any) -> tuple[Moody, Clock]:
     scene.plays({"one": {"*": [{"write": {"note": "x"}, "signal": PASS}]}})
-    agent, clock = Moody(scene.world.agent("", ""), iter(moods)), Clock()
-    scene.world = replace(
-        scene.world, agent=lambda _name, _model: agent, clock=clock, limits=Limits(**limits) if limits else Limits()
+    agent, clock = Moody(scene.services.agent("", ""), iter(moods)), Clock()
+    scene.services = replace(
+        scene.services, agent=lambda _name, _model: agent, clock=clock, limits=Limits(**limits) if limits else Limits()
     )
     return agent, clock
 
@@ -120,7 +120,7 @@ def test_waiting_has_an_end_and_the_mission_goes_on_later(scene: Scene) -> None:
         scene.run("one", SHORT)
     assert caught.value.exit_code == 3
     assert sum(clock.waits) <= 60.0
-    assert standing(scene.world, "one").halt is None
+    assert standing(scene.services, "one").halt is None
     agent.moods = iter(())
     assert scene.run("one", SHORT).finished
 
@@ -163,7 +163,7 @@ def test_what_needs_a_person_stops_the_run_with_nothing_parked(scene: Scene, kin
     with pytest.raises(AgentUnavailable, match="No key") as caught:
         scene.run("one", SHORT)
     assert (caught.value.hint, caught.value.exit_code, clock.waits) == ("Log in.", 2, [])
-    assert standing(scene.world, "one").halt is None
+    assert standing(scene.services, "one").halt is None
     agent.moods = iter(())
     assert scene.run("one", SHORT).finished
 
@@ -218,7 +218,7 @@ def test_nothing_is_started_once_the_budget_is_spent(scene: Scene, budget: Budge
     with pytest.raises(BudgetSpent):  # it survives a restart: what was spent is in the journal
         scene.run("one", SHORT)
     assert len(agent.briefings) == starts
-    scene.world = replace(scene.world, limits=Limits())
+    scene.services = replace(scene.services, limits=Limits())
     assert scene.run("one", SHORT).finished
 
 
@@ -264,7 +264,7 @@ def test_an_agent_that_held_itself_to_the_budget_is_not_to_blame(scene: Scene) -
     )
     with pytest.raises(BudgetSpent):
         scene.run("one", SHORT)
-    assert standing(scene.world, "one").halt is None
+    assert standing(scene.services, "one").halt is None
     assert len(agent.briefings) == 1
 
 
@@ -284,7 +284,7 @@ def test_a_mission_that_is_started_over_has_not_been_given_its_money_back(scene:
     put_in_a_mood(scene)
     scene.run("one", SHORT)
     with scene.journal.claim("one"):
-        note(scene.world, "one", Abandoned(at="2026-01-01T00:00:00Z", how="started over"))
+        note(scene.services, "one", Abandoned(at="2026-01-01T00:00:00Z", how="started over"))
     assert scene.run("one", SHORT).spending.runs == 6
 
 
@@ -309,22 +309,22 @@ class Broken:
         *,
         timeout: float | None,
         env: Mapping[str, str],
-        grounds: Grounds | None = None,
+        sandbox_paths: SandboxPaths | None = None,
     ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 
 
 def test_tests_that_could_not_be_started_are_nobodys_fault(scene: Scene) -> None:
-    scene.world = replace(scene.world, shell=Broken())
+    scene.services = replace(scene.services, shell=Broken())
     with pytest.raises(CapsuleError, match="could not be started: bwrap: no namespace left"):
         scene.run("one", "tdd")
-    assert standing(scene.world, "one").halt is None
+    assert standing(scene.services, "one").halt is None
 
 
 def test_a_gate_that_could_not_be_started_sends_nothing_back(scene: Scene) -> None:
     scene.plays({"one": {"*": [{"signal": PASS}]}})
-    scene.world = replace(scene.world, shell=Broken())
+    scene.services = replace(scene.services, shell=Broken())
     gate = {"name": "gate", "role": "review", "run": "true", "rework": "work"}
     with pytest.raises(CapsuleError, match="gate could not be started"):
         scene.run("one", flow(PREP, {"name": "work", "prompt": "p"}, gate))
-    assert standing(scene.world, "one").used == {}
+    assert standing(scene.services, "one").used == {}

@@ -86,7 +86,7 @@ def agent_called(scene: Scene, name: str, script: str) -> Iterator[None]:
     }
     settings = load_settings(scene.root, env={}, flags=flags).settings
     with SupervisorClient() as supervisor:
-        scene.world = replace(scene.world, agent=agent_maker(settings, scene.root, supervisor, None))
+        scene.services = replace(scene.services, agent=agent_maker(settings, scene.root, supervisor, None))
         yield
 
 
@@ -95,7 +95,7 @@ def test_a_phase_can_be_child_missions_each_merged_into_the_parents_branch(scene
     scene.tracker.parts = lambda item, phase: parts  # type: ignore[method-assign]
     inner = flow(PREP, WORK, *PUBLISH, name="inner")
     outer = flow(PREP, {"name": "build", "role": "solo", "workflow": "inner"}, *PUBLISH[1:])
-    scene.world.words.workflow = lambda name: inner  # type: ignore[method-assign]
+    scene.services.words.workflow = lambda name: inner  # type: ignore[method-assign]
     scene.plays(
         {
             "one.build.1": {"work": [{"write": {"a": "1"}, "signal": PASS}]},
@@ -115,7 +115,7 @@ def test_a_child_that_is_parked_parks_its_parent_and_is_gone_on_with(scene: Scen
     work = {**WORK, "checks": ["changed"], "retries": 0, "role": "solo"}
     inner = flow(PREP, work, *PUBLISH, name="inner", contract="result")
     outer = flow(PREP, {"name": "build", "role": "solo", "workflow": "inner"}, *PUBLISH[1:])
-    scene.world.words.workflow = lambda name: inner  # type: ignore[method-assign]
+    scene.services.words.workflow = lambda name: inner  # type: ignore[method-assign]
     answer = {"item_id": "one.build.1", "phase": "work", "summary": "s"}
     blocked = {"result": {**answer, "result": "BLOCKED", "context": "which one?"}}
     done = {"write": {"a": "1"}, "result": {**answer, "result": "PHASE_COMPLETE"}}

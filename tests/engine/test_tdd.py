@@ -163,7 +163,7 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
 
 def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
     from capsule.engine.job import Order
-    from capsule.engine.run_mission import pursue
+    from capsule.engine.run_mission import run_until_halt
 
     clash = f"cd {scene.root} && echo other > hello && git add hello && git commit -q -m Other"
     scene.plays(story(sign_off=[{"run": [clash], "signal": PASS}, OK]))
@@ -172,7 +172,7 @@ def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: 
     assert state.halt.reason.startswith("conflict with main in hello")
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
     order = Order("one", state.item, state.workflow, state.base, "main", state.policy)
-    assert pursue(replace(order, rebase=True), scene.world).finished
+    assert run_until_halt(replace(order, rebase=True), scene.services).finished
     assert scene.git("show", "main:hello") == "hello"
 
 
@@ -192,7 +192,7 @@ def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None
     assert scene.run("one", "tdd").halt is not None
     scene.git("reflog", "expire", "--expire=now", "--all")
     scene.git("gc", "--quiet", "--prune=now")
-    scene.world.workspace.cache_clear()  # type: ignore[attr-defined]
+    scene.services.place.cache_clear()  # type: ignore[attr-defined]
     assert scene.run("one", "tdd").finished
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import capsule
-from capsule.catalog import Catalog, doors
+from capsule.catalog import Catalog, adapters
 from capsule.cli import VERBS
 
 from ..conftest import Repo
@@ -55,7 +55,7 @@ def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) ->
     loaded = modules_after(show, a_repo.path)
     assert "capsule.trackers.backlog" in loaded
     costly = {"dataclasses", "difflib", "json", "shutil", "sqlite3"}
-    others = {"catalog", "doors", "core.decide", "core.event", "journals", "trackers.beads_file", "workspaces"}
+    others = {"catalog", "adapters", "core.decide", "core.event", "journals", "trackers.beads_file", "workspaces"}
     writing = {"trackers._backlog_text", "trackers._backlog_cuts"}
     assert not loaded & {*costly, *(f"capsule.{name}" for name in others | writing)}
 
@@ -63,7 +63,7 @@ def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) ->
 @pytest.mark.parametrize("path", PURE, ids=lambda path: path.name)
 def test_core_and_engine_name_no_phase_workflow_or_agent(path: Path) -> None:
     words = {phase.name for name in ("tdd", "change") for phase in Catalog().workflow(name).phases if not phase.do}
-    words |= {"tdd", "change"} | set(doors("agents")) - {"command"}
+    words |= {"tdd", "change"} | set(adapters("agents")) - {"command"}
     literals = {
         n.value
         for n in ast.walk(ast.parse(path.read_text()))
@@ -117,5 +117,5 @@ def test_every_command_explains_itself(name: str) -> None:
 def test_every_agent_file_can_be_connected() -> None:
     from importlib import import_module
 
-    for module in doors("agents").values():
+    for module in adapters("agents").values():
         assert callable(import_module(module).connect)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from capsule.adapters import Tracker
 from capsule.core.item import Item
-from capsule.doors import Tracker
 from tests.contracts.bd_projects import real
 from tests.contracts.tracker_suite import TrackerContract
 from tests.live.conftest import real_bd

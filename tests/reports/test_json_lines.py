@@ -11,7 +11,7 @@ import pytest
 from capsule.core.event import Warned
 from capsule.reports import live
 from capsule.reports.json_lines import JsonReport
-from capsule.reports.live import LiveFile, Several
+from capsule.reports.live import FanOut, LiveFile
 
 AT = "2026-01-01T00:00:00Z"
 
@@ -61,5 +61,5 @@ def test_the_live_file_does_not_grow_without_end(folder: Path, monkeypatch: pyte
 
 def test_several_are_all_told() -> None:
     streams = [io.BytesIO(), io.BytesIO()]
-    Several(*map(JsonReport, streams)).event("x-1", Warned(at=AT, text="odd"))
+    FanOut(*map(JsonReport, streams)).event("x-1", Warned(at=AT, text="odd"))
     assert streams[0].getvalue() == streams[1].getvalue() != b""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.system.sandbox import PROGRAM, Sandbox, homes, level
 
 needs_bubblewrap = pytest.mark.sandboxed
@@ -32,7 +32,7 @@ class Room:
 
     def argv(self, *argv: str, **more: object) -> tuple[str, ...]:
         """A command line that can be run until the room is left."""
-        more = {"cwd": self.place, "env": self.env, "grounds": Grounds(writable=(str(self.place),)), **more}
+        more = {"cwd": self.place, "env": self.env, "sandbox_paths": SandboxPaths(writable=(str(self.place),)), **more}
         return self.entered.enter_context(self.sandbox.around(argv, **more))  # type: ignore[arg-type]
 
     def leave(self) -> None:
@@ -73,16 +73,16 @@ NOBODY = 65534
 
 
 def as_an_ordinary_user(
-    folder: Path, script: str, *, home: Path, grounds: str, cwd: str = "/", **env: str
+    folder: Path, script: str, *, home: Path, sandbox_paths: str, cwd: str = "/", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script in a sandbox that somebody without any rights makes; `grounds` is the expression that makes them."""
+    """Run a script in a sandbox that an unprivileged user makes; `sandbox_paths` is the expression for them."""
     code = (
         "import os, subprocess, sys\n"
-        "from capsule.core.briefing import Grounds\n"
+        "from capsule.core.briefing import SandboxPaths\n"
         "from capsule.system.sandbox import Sandbox, level\n"
         f"box = Sandbox(level('required', os.environ), ({str(home)!r},), ({str(home)!r},))\n"
         f"env = {{'PATH': os.environ['PATH'], 'HOME': {str(home)!r}}}\n"
-        f"with box.around(('sh', '-c', {script!r}), cwd={cwd!r}, env=env, grounds={grounds}) as argv:\n"
+        f"with box.around(('sh', '-c', {script!r}), cwd={cwd!r}, env=env, sandbox_paths={sandbox_paths}) as argv:\n"
         "    done = subprocess.run(argv, env=env)\n"
         "sys.exit(done.returncode)\n"
     )

@@ -158,8 +158,8 @@ def test_filters_that_were_there_first_are_used_and_later_ones_are_not(a_repo: R
     (place.path / "a.up").write_text("abc")
     (place.path / "a.later").write_text("abc")
     place = GitWorktree(Git.find(a_repo.path), "x-1")
-    assert place.read(place.tree(), "a.up") == b"ABC"
-    assert place.read(place.tree(), "a.later") == b"abc"
+    assert place.trees.read(place.tree(), "a.up") == b"ABC"
+    assert place.trees.read(place.tree(), "a.later") == b"abc"
 
 
 @pytest.mark.parametrize("command", ["python3 -m stripped", "sh tools/strip.sh", "sh ./tools/strip.sh %f"])
@@ -182,7 +182,7 @@ def test_a_filter_runs_in_the_checkout_and_nothing_that_an_agent_put_in_its_plac
     (place.path / "stripped.py").write_text(f"open({str(ran)!r}, 'w')\n")
     (place.path / "tools/strip.sh").write_text(f"touch '{ran}'\n")
     (place.path / "a.nb").write_text("words\n")
-    assert place.read(place.tree(), "a.nb") == b"clean\n"
+    assert place.trees.read(place.tree(), "a.nb") == b"clean\n"
     assert not ran.exists()
 
 

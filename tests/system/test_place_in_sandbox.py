@@ -16,7 +16,7 @@ from msgspec.structs import replace as with_fields
 
 from capsule.agents._cli import Connection
 from capsule.agents.command import connect
-from capsule.core.briefing import Briefing, Grounds
+from capsule.core.briefing import Briefing, SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
 from capsule.system.mounted_place import MountedPlace, at_its_own_path
@@ -36,7 +36,7 @@ class Project:
     """A repository with a tag, a worktree in it, and a git directory for whoever works there."""
 
     room: Room
-    grounds: Grounds
+    sandbox_paths: SandboxPaths
 
     @property
     def root(self) -> Path:
@@ -52,7 +52,7 @@ class Project:
         return done.stdout
 
     def sh(self, script: str, **more: object) -> str:
-        return self.room.sh(script, **{"grounds": self.grounds, **more})
+        return self.room.sh(script, **{"sandbox_paths": self.sandbox_paths, **more})
 
     def digest(self) -> dict[str, str]:
         """Every file of the user's `.git`, our own folder apart."""
@@ -66,7 +66,7 @@ def project(tmp_path: Path) -> Iterator[Project]:
     room = a_room(tmp_path)
     shutil.rmtree(room.root)
     room.root.mkdir()
-    made = Project(room, Grounds())
+    made = Project(room, SandboxPaths())
     made.git("init", "-q", "-b", "main")
     (room.root / "code").write_text("the checkout's")
     (room.root / ".gitignore").write_text(".capsule/\n.venv/\n")
@@ -77,13 +77,13 @@ def project(tmp_path: Path) -> Iterator[Project]:
     (room.place / "code").write_text("the place's")
     (room.root / "secret").write_text("only in the checkout")
     (room.root / ".capsule" / "results").mkdir()
-    made.grounds = _the_layout(room)
+    made.sandbox_paths = _the_layout(room)
     room.env |= {**SIGNED, "CAPSULE_WORKTREE": str(room.place)}
     yield made
     room.leave()
 
 
-def _the_layout(room: Room) -> Grounds:
+def _the_layout(room: Room) -> SandboxPaths:
     """As a worktree hands it in: git directory and objects elsewhere, and two files that name those paths."""
     private = room.root / ".git" / "capsule" / "private" / "x-1"
     fill_git_directory(
@@ -94,7 +94,7 @@ def _the_layout(room: Room) -> Grounds:
     )
     (private / "dot-git").write_text("gitdir: /run/capsule/git\n")
     (private / "alternates").write_text("/run/capsule/objects\n")
-    return Grounds(
+    return SandboxPaths(
         place=str(room.place),
         at=str(room.root),
         stand_ins=(("/run/capsule/git", str(private / "git")),),
@@ -135,7 +135,7 @@ def test_a_place_beside_the_checkout_is_not_seen_at_its_own_path(project: Projec
     beside = tmp_path / "gates" / "x-1"
     shutil.copytree(project.place, beside)
     said = project.sh(
-        f"pwd; cat {beside}/code code", cwd=beside, grounds=with_fields(project.grounds, place=str(beside))
+        f"pwd; cat {beside}/code code", cwd=beside, sandbox_paths=with_fields(project.sandbox_paths, place=str(beside))
     )
     assert said.startswith(f"{project.root}\nthe place's")
     assert "No such file" in said
@@ -147,8 +147,8 @@ def test_a_git_directory_that_lies_elsewhere_is_hidden_too(project: Project, tmp
     (project.root / ".git").write_text(f"gitdir: {elsewhere}\n")
     shown = (str(project.root), str(elsewhere))
     project.room.sandbox = replace(project.room.sandbox, shown=shown, readable=(str(tmp_path),))
-    grounds = Grounds(place=str(project.place), at=str(project.root))
-    assert "No such file" in project.sh(f"cat {elsewhere}/config", grounds=grounds)
+    sandbox_paths = SandboxPaths(place=str(project.place), at=str(project.root))
+    assert "No such file" in project.sh(f"cat {elsewhere}/config", sandbox_paths=sandbox_paths)
 
 
 def test_programs_and_variables_name_the_place_as_it_is_seen(project: Project) -> None:
@@ -160,7 +160,7 @@ def test_programs_and_variables_name_the_place_as_it_is_seen(project: Project) -
         "a tool of the place",
         f"/usr/lib:{project.root}/lib:{project.place}x",
     ]
-    argv = project.room.argv("./bin/tool", f"{project.place}/code", grounds=project.grounds)
+    argv = project.room.argv("./bin/tool", f"{project.place}/code", sandbox_paths=project.sandbox_paths)
     assert argv[-2:] == (f"{project.root}/bin/tool", f"{project.root}/code")
 
 
@@ -177,10 +177,10 @@ def test_a_checkout_that_is_reached_by_a_link_is_covered_by_its_real_name(projec
     link = tmp_path / "linked"
     link.symlink_to(project.room.home)
     at = link / "src" / "project"
-    pairs = tuple((path.replace(str(project.root), str(at)), source) for path, source in project.grounds.shown)
+    pairs = tuple((path.replace(str(project.root), str(at)), source) for path, source in project.sandbox_paths.shown)
     extra = (f"{at}/.venv/extra", str(project.root / "secret"))
-    grounds = with_fields(project.grounds, at=str(at), shown=(*pairs, extra))
-    said = project.sh("cat code .venv/extra; git status --short", grounds=grounds)
+    sandbox_paths = with_fields(project.sandbox_paths, at=str(at), shown=(*pairs, extra))
+    said = project.sh("cat code .venv/extra; git status --short", sandbox_paths=sandbox_paths)
     assert said == "the place'sonly in the checkout M code\n"
 
 
@@ -203,7 +203,7 @@ def test_git_works_inside_and_changes_nothing_of_the_users(project: Project) -> 
 
 def test_outside_the_place_is_a_valid_worktree_at_any_moment(project: Project) -> None:
     """Also while somebody is in it: nothing is rewritten, other files are only seen over its own."""
-    argv = project.room.argv("sh", "-c", "echo in; read x; echo out", grounds=project.grounds)
+    argv = project.room.argv("sh", "-c", "echo in; read x; echo out", sandbox_paths=project.sandbox_paths)
     with subprocess.Popen(argv, env=project.room.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as inside:
         assert inside.stdout and inside.stdout.readline() == b"in\n"
         assert project.git("status", "--short", cwd=project.place) == " M code\n"
@@ -227,22 +227,33 @@ def test_the_repositorys_objects_can_be_read_only(project: Project) -> None:
 
 def test_a_result_can_be_written_below_the_hidden_checkout(project: Project) -> None:
     results = project.root / ".capsule" / "results"
-    grounds = with_fields(project.grounds, writable=(str(results),))
-    assert project.sh(f"echo PASS > {results}/x.json; git status --short", grounds=grounds) == " M code\n"
+    sandbox_paths = with_fields(project.sandbox_paths, writable=(str(results),))
+    assert project.sh(f"echo PASS > {results}/x.json; git status --short", sandbox_paths=sandbox_paths) == " M code\n"
     assert (results / "x.json").read_text() == "PASS\n"
     assert sorted(path.name for path in project.place.iterdir()) == [".git", ".gitignore", "code"]
 
 
-def test_mount_points_that_were_there_stay(project: Project) -> None:
-    (project.place / ".capsule" / "results").mkdir(parents=True)
-    project.sh("true", grounds=with_fields(project.grounds, writable=(str(project.root / ".capsule" / "results"),)))
-    assert (project.place / ".capsule" / "results").is_dir()
+def test_mount_points_that_hold_something_stay(project: Project) -> None:
+    theirs = project.place / ".capsule" / "results" / "theirs"
+    theirs.parent.mkdir(parents=True)
+    theirs.touch()
+    project.sh(
+        "true", sandbox_paths=with_fields(project.sandbox_paths, writable=(str(project.root / ".capsule" / "results"),))
+    )
+    assert theirs.is_file()
+
+
+def test_a_writable_folder_of_the_place_stays_though_it_is_empty(project: Project) -> None:
+    own = project.place / "own"
+    own.mkdir()
+    project.sh("true", sandbox_paths=with_fields(project.sandbox_paths, writable=(str(own),)))
+    assert own.is_dir()
 
 
 def test_mount_points_are_not_removed_behind_a_link_that_was_put_on_the_way(tmp_path: Path) -> None:
     (tmp_path / "place/packages").mkdir(parents=True)
     (tmp_path / "theirs/node_modules").mkdir(parents=True)
-    view = MountedPlace.of(Grounds(place=str(tmp_path / "place"), at=str(tmp_path / "checkout")))
+    view = MountedPlace.of(SandboxPaths(place=str(tmp_path / "place"), at=str(tmp_path / "checkout")))
     with view.mount_points_removed([str(tmp_path / "checkout/packages/node_modules")]):
         (tmp_path / "place/packages").rmdir()
         (tmp_path / "place/packages").symlink_to(tmp_path / "theirs")
@@ -250,18 +261,22 @@ def test_mount_points_are_not_removed_behind_a_link_that_was_put_on_the_way(tmp_
     assert (tmp_path / "theirs/node_modules").is_dir()
 
 
-def test_mount_points_that_kill_9_leaves_are_nothing_to_git(project: Project) -> None:
+def test_mount_points_that_kill_9_leaves_are_nothing_to_git_and_removed_by_the_next_command(project: Project) -> None:
     (project.root / ".venv").mkdir()
-    grounds = with_fields(
-        project.grounds,
+    sandbox_paths = with_fields(
+        project.sandbox_paths,
         writable=(str(project.root / ".capsule" / "results"),),
         layers=((str(project.root / "unignored"), str(project.root / ".venv")),),
     )
-    project.room.sh("test -d unignored -a -d .capsule/results || exit 9", grounds=grounds)
-    argv = project.room.argv("sh", "-c", "kill -9 -1", grounds=grounds)
+    project.room.sh("test -d unignored -a -d .capsule/results || exit 9", sandbox_paths=sandbox_paths)
+    argv = project.room.argv("sh", "-c", "kill -9 -1", sandbox_paths=sandbox_paths)
     subprocess.run(argv, env=project.room.env, check=False)
     assert (project.place / "unignored").is_dir(), "nobody has tidied up yet"
     assert project.git("status", "--short", "--ignored", cwd=project.place) == " M code\n"
+    killed = project.room.entered.pop_all()  # it was to tidy up, and will not
+    project.sh("true", sandbox_paths=sandbox_paths)
+    assert sorted(path.name for path in project.place.iterdir()) == [".git", ".gitignore", "code"], "the next one has"
+    killed.close()
 
 
 @pytest.mark.parametrize("link", [".capsule", ".capsule/results", ".git"])
@@ -270,16 +285,16 @@ def test_a_link_in_the_place_does_not_lead_a_mount_elsewhere(project: Project, t
     planted.parent.mkdir(exist_ok=True)
     planted.unlink(missing_ok=True)
     planted.symlink_to(os.path.relpath(tmp_path, planted.parent))
-    grounds = with_fields(project.grounds, writable=(str(project.root / ".capsule" / "results"),))
+    sandbox_paths = with_fields(project.sandbox_paths, writable=(str(project.root / ".capsule" / "results"),))
     with pytest.raises(CapsuleError, match="symbolic link"):
-        project.sh("true", grounds=grounds)
+        project.sh("true", sandbox_paths=sandbox_paths)
 
 
 def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(
     project: Project, supervisor: SupervisorClient
 ) -> None:
     result = project.root / ".capsule" / "results" / "x.json"
-    grounds = with_fields(project.grounds, writable=(str(result.parent),))
+    sandbox_paths = with_fields(project.sandbox_paths, writable=(str(result.parent),))
     script = (
         'pwd; echo "$CAPSULE_WORKTREE"; echo PASS > "$CAPSULE_RESULT"; git commit -qam Work; git log --format=%s -1\n'
         'echo "$0"'
@@ -306,7 +321,7 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(
         idle_timeout=30,
         env={"CAPSULE_WORKTREE": str(project.place), "CAPSULE_RESULT": str(result)},
         result_path=str(result),
-        grounds=grounds,
+        sandbox_paths=sandbox_paths,
     )
     transcript = agent.run(briefing)
     told = [str(project.root), str(project.root), "Work", f"(full text: {project.root}/log)"]
@@ -318,7 +333,9 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(
 
 
 def test_a_place_without_a_checkouts_path_stays_where_it_is(project: Project) -> None:
-    said = project.sh(f"pwd; touch new; cat {project.root}/secret", grounds=Grounds(place=str(project.place)))
+    said = project.sh(
+        f"pwd; touch new; cat {project.root}/secret", sandbox_paths=SandboxPaths(place=str(project.place))
+    )
     assert said == f"{project.place}\nonly in the checkout"
     assert (project.place / "new").exists()
 
@@ -331,22 +348,22 @@ def test_commands_run_at_the_places_own_path_where_the_settings_say_so(
     shell = SupervisedShell(supervisor, base_env=env, sandbox=sandbox, at_checkout_path=at_checkout_path)
     log = project.room.home / "log"
     command = "pwd; git rev-parse --show-toplevel; git status --short"
-    ran = shell.run(command, project.place, log, timeout=30, env={}, grounds=project.grounds)
+    ran = shell.run(command, project.place, log, timeout=30, env={}, sandbox_paths=project.sandbox_paths)
     path = str(getattr(project, seen))
     assert (ran.exit_code, ran.tail.splitlines()) == (0, [path, path, " M code"])
 
 
 def test_at_its_own_path_only_what_lay_below_the_checkout_moves() -> None:
-    grounds = Grounds(
+    sandbox_paths = SandboxPaths(
         place="/p/.capsule/worktrees/x",
         at="/p",
         shown=(("/p/.git", "/s"), ("/run/capsule/git", "/g")),
         layers=(("/p/v", "/p/v"),),
     )
-    moved = at_its_own_path(grounds)
-    assert (moved.place, moved.at) == (grounds.place, "")
-    assert moved.shown == ((f"{grounds.place}/.git", "/s"), ("/run/capsule/git", "/g"))
-    assert moved.layers == ((f"{grounds.place}/v", "/p/v"),)
+    moved = at_its_own_path(sandbox_paths)
+    assert (moved.place, moved.at) == (sandbox_paths.place, "")
+    assert moved.shown == ((f"{sandbox_paths.place}/.git", "/s"), ("/run/capsule/git", "/g"))
+    assert moved.layers == ((f"{sandbox_paths.place}/v", "/p/v"),)
 
 
 def test_a_home_that_is_the_checkout_is_not_covered(project: Project) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Level, homes, level
@@ -74,14 +74,14 @@ def test_what_it_writes_elsewhere_is_gone_with_it(room: Room) -> None:
 @pytest.mark.sandboxed
 def test_what_is_protected_cannot_be_moved_out_of_the_way(room: Room) -> None:
     """A mount point stays where it is; without mounts on the way to it, its parents would not."""
-    grounds = Grounds(writable=(str(room.root),), protected=(str(room.root / ".git" / "config"),))
+    sandbox_paths = SandboxPaths(writable=(str(room.root),), protected=(str(room.root / ".git" / "config"),))
     room.sh(
         "cd ../../..; echo evil > .git/config; mv .git old && cp -r old .git && echo evil > .git/config",
-        grounds=grounds,
+        sandbox_paths=sandbox_paths,
     )
     assert (room.root / ".git/config").read_text() == "as it was"
     assert not (room.root / "old").exists()
-    room.sh("cd ../../..; rm -rf .git; mkdir .git; echo evil > .git/config", grounds=grounds)
+    room.sh("cd ../../..; rm -rf .git; mkdir .git; echo evil > .git/config", sandbox_paths=sandbox_paths)
     assert (room.root / ".git/config").read_text() == "as it was"
 
 
@@ -89,8 +89,10 @@ def test_what_is_protected_cannot_be_moved_out_of_the_way(room: Room) -> None:
 def test_a_narrower_rule_wins_over_a_wider_one(room: Room) -> None:
     results = room.root / ".capsule" / "results"
     results.mkdir()
-    grounds = Grounds(writable=(str(room.root), str(results)), protected=(str(room.root / ".capsule"),))
-    said = room.sh(f"cd {room.root}; touch code .capsule/results/x; touch .capsule/config.yaml", grounds=grounds)
+    sandbox_paths = SandboxPaths(writable=(str(room.root), str(results)), protected=(str(room.root / ".capsule"),))
+    said = room.sh(
+        f"cd {room.root}; touch code .capsule/results/x; touch .capsule/config.yaml", sandbox_paths=sandbox_paths
+    )
     assert "Read-only" in said
     assert (room.root / "code").exists()
     assert (results / "x").exists()
@@ -100,8 +102,8 @@ def test_a_narrower_rule_wins_over_a_wider_one(room: Room) -> None:
 def test_something_else_stands_in_its_place(room: Room, tmp_path: Path) -> None:
     instead = room.root / "instead"
     instead.mkdir()
-    grounds = Grounds(writable=(str(room.place),), stand_ins=((str(room.root / ".git"), str(instead)),))
-    room.sh(f"echo evil > {room.root}/.git/config", grounds=grounds)
+    sandbox_paths = SandboxPaths(writable=(str(room.place),), stand_ins=((str(room.root / ".git"), str(instead)),))
+    room.sh(f"echo evil > {room.root}/.git/config", sandbox_paths=sandbox_paths)
     assert (room.root / ".git/config").read_text() == "as it was"
     assert (instead / "config").read_text() == "evil\n"
 
@@ -110,7 +112,7 @@ def test_something_else_stands_in_its_place(room: Room, tmp_path: Path) -> None:
 def test_a_link_does_not_lead_a_permission_elsewhere(room: Room, tmp_path: Path) -> None:
     (room.root / "results").symlink_to(tmp_path)
     with pytest.raises(CapsuleError, match="symbolic link"):
-        room.argv("true", grounds=Grounds(writable=(str(room.root / "results"),)))
+        room.argv("true", sandbox_paths=SandboxPaths(writable=(str(room.root / "results"),)))
 
 
 @pytest.mark.sandboxed
@@ -139,7 +141,7 @@ def test_an_ordinary_user_gets_the_same(open_folder: Path) -> None:
     home = open_folder / "home"
     home.mkdir()
     script = "touch /tmp/mine; touch /etc/theirs; grep CapEff /proc/self/status; touch ~/x"
-    done = as_an_ordinary_user(open_folder, script, home=home, grounds="Grounds()")
+    done = as_an_ordinary_user(open_folder, script, home=home, sandbox_paths="SandboxPaths()")
     assert "CapEff:\t0000000000000000" in done.stdout, done.stderr
     assert done.stderr.count("Read-only file system") == 2, done.stderr
 

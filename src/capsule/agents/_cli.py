@@ -183,8 +183,9 @@ class CliAgent(ABC):
 
     def run(self, briefing: Briefing) -> Transcript:
         prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
-        if self.connection.sandbox and briefing.grounds.at:
-            prompt = prompt.replace(briefing.grounds.place, briefing.grounds.at)  # as it finds its place there
+        paths = briefing.sandbox_paths
+        if self.connection.sandbox and paths.at:
+            prompt = prompt.replace(paths.place, paths.at)  # as it finds its place there
         briefing = replace(briefing, prompt=prompt)
         log = Path(briefing.log)
         folder = Path(briefing.keep) if briefing.keep else log.parent
@@ -280,7 +281,7 @@ class CliAgent(ABC):
             invocation.argv,
             cwd=Path(briefing.cwd),
             env=env,
-            grounds=briefing.grounds,
+            sandbox_paths=briefing.sandbox_paths,
             home=self.home,
             readable=readable,
             copy_layers=True,

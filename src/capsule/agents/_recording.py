@@ -26,13 +26,13 @@ from typing import Any, NamedTuple
 import msgspec
 from yaml12 import format_yaml, parse_yaml
 
+from capsule.adapters import Place
 from capsule.agents._player import RECORDING
 from capsule.agents.scripted import portable
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.errors import CapsuleError, UsageError, WorkspaceBroken
 from capsule.core.event import Usage
 from capsule.core.failure import Reaction
-from capsule.doors import Workspace
 from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import GITLINK
@@ -74,10 +74,10 @@ class Recorder:
         self._turned_away: dict[tuple[str, str, int], list[Acts]] = {}
         self._save()  # whoever may not write there is told so before an agent is paid
 
-    def __call__(self, place: Workspace, before: str) -> Callable[[Briefing, Transcript], None]:
+    def __call__(self, place: Place, before: str) -> Callable[[Briefing, Transcript], None]:
         return partial(self._record, place, _Start(before, place.head(), place.worklog()))
 
-    def _record(self, place: Workspace, start: _Start, briefing: Briefing, transcript: Transcript) -> None:
+    def _record(self, place: Place, start: _Start, briefing: Briefing, transcript: Transcript) -> None:
         if transcript.why == "stopped":
             return
         run = (briefing.item, briefing.phase, briefing.run)
@@ -98,7 +98,7 @@ class Recorder:
         }
         self._keep(briefing, turn)
 
-    def _changes(self, place: Workspace, start: _Start) -> Acts:
+    def _changes(self, place: Place, start: _Start) -> Acts:
         try:
             acts = acts_between(self._git, start.tree, place.tree(), (start.head, place.head()), self._clean)
             # The worklog is not in the tree. Text added at its end also fits a worklog with other stamps.

@@ -80,7 +80,7 @@ class CodexAgent(StreamAgent):
         argv = (
             self.program(),
             *_HEADLESS,
-            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.grounds.at))),
+            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.sandbox_paths.at))),
             *(part for setting in retries for part in ("-c", f"{setting}={_OWN_RETRIES}")),
             *(("-m", model) if model else ()),
             *self.args(briefing),

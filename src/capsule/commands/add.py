@@ -13,7 +13,7 @@ from capsule.core.item import NewItem, Status, Value, check_id
 from capsule.core.text import one_line
 
 if TYPE_CHECKING:
-    from capsule.doors import Tracker
+    from capsule.adapters import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\

@@ -27,4 +27,4 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
     refuse_beads(tracker, "approve", f"Let a bead go on: capsule unblock {args.item}, or capsule run {args.item}")
-    return unblock.let_go(args, project, tracker, only_decisions=True)
+    return unblock.reopen(args, project, tracker, only_decisions=True)

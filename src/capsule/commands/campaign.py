@@ -16,15 +16,15 @@ from capsule.core.event import CAMPAIGN
 from capsule.core.item import Item, Status
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.commands.run import Plan
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
-    from capsule.doors import Tracker
     from capsule.engine.campaign import Campaign
     from capsule.engine.dispatch import Desk, Errand, RunReport
     from capsule.engine.job import Order
+    from capsule.services import Services
     from capsule.wiring import Project
-    from capsule.world import World
 
 _WIDEST_TITLE = 60
 _MOST_SHOWN = 100
@@ -56,10 +56,10 @@ def run_campaign(project: Project, tracker: Tracker, root: Item, args: argparse.
     cap, stream = cap_of(project, args), f"{CAMPAIGN}{root.id}"
     stops = (args.on_failure or project.settings.campaign.on_failure) == "stop"
 
-    def set_up(world: World) -> tuple[Errand, Desk]:
-        campaign = Campaign(root.id, world, stream)
+    def set_up(services: Services) -> tuple[Errand, Desk]:
+        campaign = Campaign(root.id, services, stream)
         errand = Errand(stream, cap, to_the_end=True, undertaking=campaign, stops_at_failure=stops)
-        return errand, CampaignDesk(campaign, into, project, tracker, world, args)
+        return errand, CampaignDesk(campaign, into, project, tracker, services, args)
 
     try:
         return go_through(set_up, project, tracker, args, lambda report: summary(report, cap, root)).exit_code
@@ -113,10 +113,10 @@ class CampaignDesk(ProjectDesk):
     def plan(self, item: Item) -> Plan:
         return _plan(self._project, self._tracker, item, self._args, self._into)
 
-    def order(self, item: Item) -> tuple[Order, World]:
+    def order(self, item: Item) -> tuple[Order, Services]:
         going_on = item.id in self._states and self._states[item.id].under_way
-        order, world = super().order(item)
-        return (order if going_on else replace(order, earlier=self._campaign.earlier(item))), world
+        order, services = super().order(item)
+        return (order if going_on else replace(order, earlier=self._campaign.earlier(item))), services
 
 
 def _plan(project: Project, tracker: Tracker, item: Item, args: argparse.Namespace, into: str) -> Plan:

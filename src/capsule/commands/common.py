@@ -11,8 +11,8 @@ from capsule.core.errors import CapsuleError, UsageError
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
+    from capsule.services import Services
     from capsule.wiring import Project
-    from capsule.world import World
 
 
 def root_of(args: argparse.Namespace) -> Path | None:
@@ -45,17 +45,17 @@ def replay_flags(args: argparse.Namespace) -> dict[str, object]:
     return {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
 
 
-def on_tape(world: World, project: Project, args: argparse.Namespace) -> World:
-    """The world as `--replay` and `--record` want it."""
+def on_tape(services: Services, project: Project, args: argparse.Namespace) -> Services:
+    """The services as `--replay` and `--record` want it."""
     from capsule.wiring import recorded, replayed
 
     if getattr(args, "replay", None):
-        world, note = replayed(world, project, Path(args.replay).absolute())
+        services, note = replayed(services, project, Path(args.replay).absolute())
         if note:
             print(f"note: {note}", file=sys.stderr)
     if getattr(args, "record", None):
-        world = recorded(world, project, Path(args.record).absolute(), start_over=args.fresh)
-    return world
+        services = recorded(services, project, Path(args.record).absolute(), start_over=args.fresh)
+    return services
 
 
 def mission_state(project: Project, mission: str) -> MissionState:

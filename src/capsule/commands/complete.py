@@ -11,9 +11,9 @@ from capsule.core.errors import Refused
 from capsule.core.item import Status
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.commands.moving import Grip
     from capsule.core.item import Item
-    from capsule.doors import Tracker
 
 DESCRIPTION = """\
 Say that an item is done, whatever its status. A mission that was under way ends; what it left uncommitted is salvaged

@@ -250,10 +250,10 @@ def _identity(patient: Patient) -> Iterator[Finding]:
 
 def _agents(patient: Patient) -> Iterator[Finding]:
     """The one that does the work is needed; the others are there to be chosen."""
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
 
     settings = patient.loaded.settings
-    others = sorted({*doors("agents"), *settings.agents} - {"command", "scripted", settings.agent})
+    others = sorted({*adapters("agents"), *settings.agents} - {"command", "scripted", settings.agent})
     for name in (settings.agent, *others):
         chosen = name == settings.agent
         try:
@@ -277,10 +277,12 @@ def _agent(patient: Patient, name: str) -> str:
 
 
 def _doors(_: Patient) -> Iterator[Finding]:
-    from capsule.catalog import doors
+    from capsule.catalog import adapters
     from capsule.presets import presets
 
-    agents, trackers = (", ".join(name for name in doors(kind) if name != "memory") for kind in ("agents", "trackers"))
+    agents, trackers = (
+        ", ".join(name for name in adapters(kind) if name != "memory") for kind in ("agents", "trackers")
+    )
     yield Finding("doors", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
     described = (f"{name} ({'tested' if preset.tested else 'untested'})" for name, preset in presets().items())
     yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")

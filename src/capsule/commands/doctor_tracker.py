@@ -15,8 +15,8 @@ from capsule.commands.doctor import Finding
 from capsule.core.errors import CapsuleError
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.core.item import Item
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 SLOW = 2.0

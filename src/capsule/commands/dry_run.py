@@ -17,8 +17,8 @@ def show_plan(plan: Plan, model: str) -> int:
     from capsule.core.state import Step
     from capsule.engine.brief import brief
     from capsule.engine.job import Job
-    from capsule.reports.live import Several
-    from capsule.wiring import open_world
+    from capsule.reports.live import FanOut
+    from capsule.wiring import open_services
 
     order = plan.order
     event = MissionStarted(
@@ -29,7 +29,7 @@ def show_plan(plan: Plan, model: str) -> int:
     print(f"{order.mission}: {' '.join(order.item.title.split())}")
     print(f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}")
     print(f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}")
-    with open_world(plan.project, plan.tracker, plan.words, Several(), None, model=model, dry=True) as world:
+    with open_services(plan.project, plan.tracker, plan.words, FanOut(), None, model=model, dry=True) as services:
         for name in state.to_do:
             phase = state.workflow.phase(name)
             print(f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})")
@@ -39,12 +39,12 @@ def show_plan(plan: Plan, model: str) -> int:
                 print(f"{'action' if phase.do else 'child missions by workflow'}: {phase.do or phase.workflow}")
             if not phase.prompt:
                 continue
-            job = Job(Step(state.mission, name, state.runs.get(name, 0) + 1), state, phase, world, _never)
+            job = Job(Step(state.mission, name, state.runs.get(name, 0) + 1), state, phase, services, _never)
             agent_name, phase_model = agent_for(state, phase)
             briefing = brief(job, phase_model, dry=True)
-            argv = world.agent(agent_name, phase_model).describe(briefing)
+            argv = services.agent(agent_name, phase_model).describe(briefing)
             print("$ " + shlex.join("PROMPT" if word == briefing.prompt else word for word in argv))
-            print(world.redact(briefing.prompt))
+            print(services.redact(briefing.prompt))
     return 0
 
 

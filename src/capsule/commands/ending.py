@@ -15,8 +15,8 @@ from capsule.core.item import check_id
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from capsule.services import Services
     from capsule.wiring import Project
-    from capsule.world import World
 
 _PATIENCE = 15.0
 """A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
@@ -43,45 +43,48 @@ def made_by_us(project: Project) -> set[str]:
 def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> str:
     """Salvage, remove, release, and write it down. What was kept, or '' where there was nothing to keep."""
     from capsule.engine.job import standing
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
-    from capsule.wiring import open_world, tracker_if_there
+    from capsule.wiring import open_services, tracker_if_there
 
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
-    with open_world(project, tracker, words_at(project, ""), Several(), None) as world, world.journal.claim(mission):
-        salvage = take_away(world, mission, why="abandoned", branch=branch)
-        _release(world, mission)
-        if standing(world, mission).under_way:
-            world.journal.note(mission, Abandoned(at=world.clock.now(), how=how, salvage=salvage))
+    with (
+        open_services(project, tracker, words_at(project, ""), FanOut(), None) as services,
+        services.journal.claim(mission),
+    ):
+        salvage = take_away(services, mission, why="abandoned", branch=branch)
+        _release(services, mission)
+        if standing(services, mission).under_way:
+            services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
     return salvage
 
 
-def take_away(world: World, mission: str, *, why: str, branch: bool) -> str:
+def take_away(services: Services, mission: str, *, why: str, branch: bool) -> str:
     """Its place, once all that was there is kept: files and commits under a ref, worklog and outputs in the logs."""
     from capsule.engine.actions import papers_of
     from capsule.engine.job import place_of, standing
 
-    workspace = place_of(standing(world, mission), world, mission)
-    world.archive.working_folder(mission)  # puts aside what an agent may have left in its place
+    workspace = place_of(standing(services, mission), services, mission)
+    services.archive.working_folder(mission)  # puts aside what an agent may have left in its place
     salvage = workspace.salvage(why)
     worklog = workspace.worklog()
-    if worklog or world.archive.has_outputs(mission):
-        world.archive.store(mission, papers_of(mission, world, worklog))
+    if worklog or services.archive.has_outputs(mission):
+        services.archive.store(mission, papers_of(mission, services, worklog))
     workspace.remove(branch=branch)
-    world.archive.drop_working_folder(mission)
+    services.archive.drop_working_folder(mission)
     return salvage
 
 
-def _release(world: World, mission: str) -> None:
-    if world.books:
+def _release(services: Services, mission: str) -> None:
+    if services.state_store:
         return  # nothing is claimed in a tracker that keeps the phase itself
     try:
-        world.tracker.release(mission)
+        services.tracker.release(mission)
     except (UnknownItem, InvalidId):
         return  # the item is gone from its tracker: nothing is claimed any more
     except CapsuleError as fault:
         print(f"warning: {mission} is still claimed in its tracker: {fault.message}", file=sys.stderr)
-        by_bd = f", such as with: bd update {mission} --status=open" if world.tracker.name == "beads" else "."
+        by_bd = f", such as with: bd update {mission} --status=open" if services.tracker.name == "beads" else "."
         print(f"  Take the claim back there{by_bd}", file=sys.stderr)
 
 

@@ -12,9 +12,9 @@ from capsule.core.campaign import is_container
 from capsule.core.item import HELD, Item, check_id
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\

@@ -212,12 +212,12 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
     """The commit that holds exactly these, or ''."""
     from capsule.system.clock import SystemClock
     from capsule.system.files import write_atomically
-    from capsule.workspaces.books import GitBooks, Rewrite
+    from capsule.workspaces.state_store import GitStateStore, Rewrite
 
     if commit and files:
         nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, ())  # noqa: E731
-        books = GitBooks(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
-        return books.commit_files(files, "[INIT] A backlog for Capsule")
+        state_store = GitStateStore(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
+        return state_store.commit_files(files, "[INIT] A backlog for Capsule")
     for path, content in files.items():
         (project.root / path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(project.root / path, content)

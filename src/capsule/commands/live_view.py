@@ -68,7 +68,7 @@ class HeldBack:
     def __exit__(self, *_: object) -> None:
         self._restore()
 
-    def let_go(self) -> None:
+    def reopen(self) -> None:
         """What was held back comes now."""
         self._restore()
         if self.presses:
@@ -120,7 +120,7 @@ def _watch_ours(project: Project, runner: Runner, subject: Subject, ctrl_c: Held
         return ""
 
     try:
-        ctrl_c.let_go()
+        ctrl_c.reopen()
         if _look(project, subject, runner.ended, stop, ours=True):
             return _goes_on(subject, sys.stdout)
         code = runner.wait()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from capsule.commands.run import Plan
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.world import World
+    from capsule.services import Services
 
 DESCRIPTION = """\
 Merge a mission whose sign-off has passed: an agent commits in the worktree, the merge result is built and tested, and
@@ -50,40 +50,40 @@ def run(args: argparse.Namespace) -> int:
 
 def _merge(plan: Plan, args: argparse.Namespace) -> MissionState:
     from capsule.commands.run import check_agents, observer_for
-    from capsule.engine.run_mission import move_to, pursue
+    from capsule.engine.run_mission import move_to, run_until_halt
     from capsule.system.stop import Stop
-    from capsule.wiring import open_world
+    from capsule.wiring import open_services
 
     observer = observer_for(plan, args)
     with (
         Stop() as stop,
-        open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as world,
+        open_services(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as services,
     ):
-        _check_signed_off(plan, world)
-        check_agents(plan, world)
-        if not _only_waits_to_be_published(plan, world):
-            move_to(plan.order, world, _after_last_review(plan.order.workflow))
-        return pursue(plan.order, world)
+        _check_signed_off(plan, services)
+        check_agents(plan, services)
+        if not _only_waits_to_be_published(plan, services):
+            move_to(plan.order, services, _after_last_review(plan.order.workflow))
+        return run_until_halt(plan.order, services)
 
 
-def _only_waits_to_be_published(plan: Plan, world: World) -> bool:
+def _only_waits_to_be_published(plan: Plan, services: Services) -> bool:
     """The merge agent has done its part, and nobody has changed the place since: no agent is needed again."""
     from capsule.engine.job import place_of
 
     state, names = plan.state, plan.order.workflow.names()
     if not (state.under_way and state.halt and state.checkpoint):
         return False
-    place = place_of(state, world)
+    place = place_of(state, services)
     past = names.index(state.to_do[0]) > names.index(_after_last_review(plan.order.workflow))
     return past and place.head() == state.checkpoint.head and not place.touched_outside_commit()
 
 
-def _check_signed_off(plan: Plan, world: World) -> None:
+def _check_signed_off(plan: Plan, services: Services) -> None:
     """By the journal where the mission has one, else by the last verdict in the worklog's own section."""
     from capsule.core.worklog import section_of, signed_off
 
     mission, workflow = plan.order.mission, plan.order.workflow
-    workspace = world.workspace(mission, plan.order.into if workflow.publishes_steps else "")
+    workspace = services.place(mission, plan.order.into if workflow.publishes_steps else "")
     if not workspace.path.is_dir():
         raise CapsuleError(f"{mission} has no worktree.", f"Make one with `capsule run {mission}`.")
     last = _last_review(plan.order.workflow)

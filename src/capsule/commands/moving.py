@@ -20,8 +20,8 @@ from capsule.core.errors import CapsuleError, LockHeld, Refused, UnknownItem, Us
 from capsule.core.item import Item, Value, check_id, stands_at, with_values
 
 if TYPE_CHECKING:
+    from capsule.adapters import StateStore, StateWritten, Tracker
     from capsule.core.state import MissionState
-    from capsule.doors import Booked, Books, Tracker
     from capsule.journals.sqlite import SqliteJournal
     from capsule.system.git import Git
     from capsule.wiring import Project
@@ -108,13 +108,13 @@ def move(held: Grip, tag: str, words: str, values: dict[str, Value], *, no_commi
 
 def record(
     project: Project, tracker: Tracker, message: str, assignments: Sequence[Assignment], *, no_commit: bool
-) -> Booked:
+) -> StateWritten:
     """Commit first, then save; only save where a commit would take along what is somebody else's."""
-    from capsule.doors import BookEntry
+    from capsule.adapters import StateCommit
 
     obstacle = "" if no_commit else why_not_committed(project.git, tracker.own_files())
-    entry = BookEntry(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
-    booked = books_of(project, tracker).write(entry, commit=not no_commit and not obstacle)
+    entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
+    booked = state_store_of(project, tracker).write(entry, commit=not no_commit and not obstacle)
     for warning in booked.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if obstacle:
@@ -135,16 +135,16 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
     return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""
 
 
-def books_of(project: Project, tracker: Tracker) -> Books:
-    from capsule.wiring import open_books
+def state_store_of(project: Project, tracker: Tracker) -> StateStore:
+    from capsule.wiring import open_state_store
 
-    books = open_books(project, tracker)
-    if books is None:
+    state_store = open_state_store(project, tracker)
+    if state_store is None:
         raise Refused(
             f"The items of this project are not in a backlog: {tracker.name} has them.",
             f"Change them there{', such as with `bd update` and `bd close`' if tracker.name == 'beads' else ''}.",
         )
-    return books
+    return state_store
 
 
 def text_of(option: str | None) -> str:
@@ -210,12 +210,12 @@ def _tell_what_is_untold(project: Project, tracker: Tracker, item_id: str) -> No
     state = mission_state(project, item_id)
     if not state.unrecorded:
         return
-    from capsule.engine.bookkeeping import set_right
+    from capsule.engine.bookkeeping import sync_tracker
     from capsule.engine.job import standing
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
-    from capsule.wiring import open_world
+    from capsule.wiring import open_services
 
     words = words_at(project, state.base)
-    with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):
-        set_right(standing(world, item_id), world)
+    with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
+        sync_tracker(standing(services, item_id), services)

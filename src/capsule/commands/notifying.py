@@ -12,7 +12,7 @@ from capsule.commands.common import mission_state
 from capsule.core.notification import BELL, channels
 
 if TYPE_CHECKING:
-    from capsule.doors import Observer
+    from capsule.adapters import Observer
     from capsule.wiring import Project
 
 
@@ -23,7 +23,7 @@ def notified(project: Project, observer: Observer) -> Iterator[Observer]:
     if not chosen:
         yield observer
         return
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.reports.notify import Notifier, Post
     from capsule.system.git_environment import absolute_entries
 
@@ -36,7 +36,7 @@ def notified(project: Project, observer: Observer) -> Iterator[Observer]:
     )
     name = redactor.text(project.root.name)
     with Notifier(name, post, partial(mission_state, project), bell=BELL in chosen) as notifier:
-        yield Several(observer, notifier)
+        yield FanOut(observer, notifier)
 
 
 def away_from_the_project(home: str) -> Path:

@@ -12,8 +12,8 @@ from capsule.core.item import Status, check_id
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from capsule.adapters import Tracker
     from capsule.core.item import Item
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\
@@ -47,10 +47,10 @@ def run(args: argparse.Namespace) -> int:
 
 def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     from capsule.core.worklog import open_worklog
-    from capsule.reports.live import Several
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
     from capsule.system.git import check_version
-    from capsule.wiring import open_project, open_tracker, open_world
+    from capsule.wiring import open_project, open_services, open_tracker
     from capsule.workspaces import repository
 
     item_id = check_id(args.item)
@@ -66,8 +66,8 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
     base = repository.base_of(project.git, "HEAD")
     repository.exclude_artefacts(project.git, base)
     words, ahead = words_at(project, base), _ahead(project, base)
-    with open_world(project, tracker, words, Several(), None) as world, world.journal.claim(item_id):
-        workspace = world.workspace(item_id, "")
+    with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
+        workspace = services.place(item_id, "")
         if workspace.path.exists():
             raise Refused(
                 f"{item_id} has a worktree already: {workspace.path}.",
@@ -75,8 +75,8 @@ def prepare(args: argparse.Namespace) -> tuple[Path, str, tuple[str, ...]]:
             )
         notes = (*ahead, *workspace.prepare(base))
         template = words.template("worklog.md.template")
-        worklog = open_worklog(template, item, tracker.lineage(item), world.clock.now())
-        workspace.write_worklog(world.redact(worklog))
+        worklog = open_worklog(template, item, tracker.lineage(item), services.clock.now())
+        workspace.write_worklog(services.redact(worklog))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
         return workspace.path, workspace.branch, notes
 

@@ -18,20 +18,20 @@ from capsule.core.event import RUN
 from capsule.core.item import HELD, Item
 
 if TYPE_CHECKING:
+    from capsule.adapters import Observer, Tracker
     from capsule.commands.run import Plan
     from capsule.core.decide import Guardrails
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import Observer, Tracker
     from capsule.engine.dispatch import Desk, Errand, RunReport
     from capsule.engine.job import Order
     from capsule.reports.queue_lines import QueueReport
+    from capsule.services import Services
     from capsule.wiring import Project
-    from capsule.world import World
 
-    SetUp = Callable[[World], tuple[Errand, Desk]]
-    """What is to be done, and where the queue lies, once the world is open."""
+    SetUp = Callable[[Services], tuple[Errand, Desk]]
+    """What is to be done, and where the queue lies, once the services are open."""
 
 QUEUE = f"{RUN}queue"
 """The stream of a run; no item can have this name."""
@@ -55,8 +55,8 @@ def run_queue(project: Project, tracker: Tracker, args: argparse.Namespace, only
 def carry_out(errand: Errand, project: Project, tracker: Tracker, args: argparse.Namespace) -> int:
     """Of those items, in this order, with a summary at the end."""
 
-    def set_up(world: World) -> tuple[Errand, Desk]:
-        return errand, ProjectDesk(project, tracker, world, args, errand.only or ())
+    def set_up(services: Services) -> tuple[Errand, Desk]:
+        return errand, ProjectDesk(project, tracker, services, args, errand.only or ())
 
     report = go_through(set_up, project, tracker, args, lambda report: summary(report, errand.cap, tracker))
     return max([report.exit_code, *report.halts]) if errand.only else report.exit_code
@@ -139,26 +139,26 @@ def _work(set_up: SetUp, project: Project, tracker: Tracker, args: argparse.Name
     from capsule.reports.queue_lines import QueueReport
     from capsule.rules import words_at
     from capsule.system.stop import Stop
-    from capsule.wiring import budget_of, open_world
+    from capsule.wiring import budget_of, open_services
     from capsule.workspaces.upgrade import put_away_old_work
 
     lines = QueueReport(standing=partial(mission_state, project), budget=budget_of(project.settings))
     with (
         Stop() as stop,
         notified(project, _observer(project, tracker, args, lines)) as observer,
-        open_world(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
+        open_services(project, tracker, words_at(project, ""), observer, stop, model=args.model or "") as opened,
     ):
-        world = on_tape(opened, project, args)
-        if world.books:
-            world.books.finish()
+        services = on_tape(opened, project, args)
+        if services.state_store:
+            services.state_store.finish()
             for kept in put_away_old_work(project.git):
                 print(f"note: what an earlier version's agent left in your checkout is kept as {kept}", file=sys.stderr)
-        work_through(*set_up(world), world, report)
+        work_through(*set_up(services), services, report)
 
 
 def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, lines: QueueReport) -> Observer:
     from capsule.commands.run import say_if_unconfined
-    from capsule.reports.live import LiveFile, Several
+    from capsule.reports.live import FanOut, LiveFile
     from capsule.system.clock import SystemClock
 
     tracker.items()  # what is odd about it shows when it is read
@@ -168,9 +168,9 @@ def _observer(project: Project, tracker: Tracker, args: argparse.Namespace, line
     if args.output == JSON:
         from capsule.reports.json_lines import JsonReport
 
-        return Several(JsonReport(), live)
+        return FanOut(JsonReport(), live)
     say_if_unconfined(project)
-    return live if args.output == NONE else Several(lines, live)
+    return live if args.output == NONE else FanOut(lines, live)
 
 
 class ProjectDesk:
@@ -180,14 +180,14 @@ class ProjectDesk:
         self,
         project: Project,
         tracker: Tracker,
-        world: World,
+        services: Services,
         args: argparse.Namespace,
         named: Collection[str] = (),
     ) -> None:
         from capsule.rules import guardrails_of
 
         self.guardrails: Guardrails = guardrails_of(project.settings)
-        self._project, self._tracker, self._world, self._args, self._named = project, tracker, world, args, named
+        self._project, self._tracker, self._services, self._args, self._named = project, tracker, services, args, named
         self._states = states_of(project, tracker.everything())
         self._told = set(project.loaded.warnings)  # by `_observer`
         self._taken: set[str] = set()
@@ -214,7 +214,7 @@ class ProjectDesk:
 
         return plan_mission(self._project, self._tracker, item.id, self._args)
 
-    def order(self, item: Item) -> tuple[Order, World]:
+    def order(self, item: Item) -> tuple[Order, Services]:
         from capsule.commands.run import check_agents, make_place_ready, refuse_dirty
 
         plan = self.plan(item)
@@ -227,14 +227,14 @@ class ProjectDesk:
             if note not in self._told:
                 self._told.add(note)
                 print(f"note: {note}", file=sys.stderr)
-        world = replace(self._world, words=plan.words)
-        check_agents(plan, world)
+        services = replace(self._services, words=plan.words)
+        check_agents(plan, services)
         make_place_ready(plan)
         interrupted = self._states.pop(item.id, None)
         self._taken.add(item.id)
         if interrupted and interrupted.under_way and not interrupted.halt and self._args.output not in (JSON, NONE):
             print(f"Resuming {item.id} at {interrupted.to_do[0]}", file=sys.stderr)
-        return plan.order, world
+        return plan.order, services
 
 
 def states_of(project: Project, items: Sequence[Item]) -> dict[str, MissionState]:

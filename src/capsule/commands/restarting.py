@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from capsule.core.errors import Refused
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.core.item import Item
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 

@@ -26,13 +26,13 @@ from capsule.core.item import Item, Status, check_id
 from capsule.core.text import nearest
 
 if TYPE_CHECKING:
+    from capsule.adapters import Observer, Tracker
     from capsule.catalog import Catalog
     from capsule.core.state import MissionState
     from capsule.core.workflow import Workflow
-    from capsule.doors import Observer, Tracker
     from capsule.engine.job import Order
+    from capsule.services import Services
     from capsule.wiring import Project
-    from capsule.world import World
 
 DESCRIPTION = """\
 Take an item through its workflow: each phase a fresh agent, each claim checked against evidence, and main moved only
@@ -321,29 +321,29 @@ def refuse_dirty(project: Project, tracker: Tracker, args: argparse.Namespace) -
 def pursue_plan(plan: Plan, args: argparse.Namespace) -> MissionState:
     from capsule.commands.notifying import notified
     from capsule.engine.job import standing
-    from capsule.engine.run_mission import close_what_is_merged, pursue
+    from capsule.engine.run_mission import close_what_is_merged, run_until_halt
     from capsule.system.stop import Stop
-    from capsule.wiring import open_world
+    from capsule.wiring import open_services
 
     with (
         Stop() as stop,
         notified(plan.project, observer_for(plan, args)) as observer,
-        open_world(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as opened,
+        open_services(plan.project, plan.tracker, plan.words, observer, stop, model=args.model or "") as opened,
     ):
-        world = on_tape(opened, plan.project, args)
-        check_agents(plan, world)
+        services = on_tape(opened, plan.project, args)
+        check_agents(plan, services)
         make_place_ready(plan)
-        for closed in close_what_is_merged(world):
+        for closed in close_what_is_merged(services):
             print(f"note: {closed} was merged earlier; its item is closed now", file=sys.stderr)
         if plan.merged_already:
-            return standing(world, plan.order.mission)
+            return standing(services, plan.order.mission)
         if plan.state.abandoned or (args.fresh and plan.began):
-            start_over(plan.order.mission, world)
-        return pursue(plan.order, world)
+            start_over(plan.order.mission, services)
+        return run_until_halt(plan.order, services)
 
 
 def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
-    from capsule.reports.live import LiveFile, Several
+    from capsule.reports.live import FanOut, LiveFile
     from capsule.system.clock import SystemClock
 
     for note in plan.notes:
@@ -352,7 +352,7 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     if args.output == JSON:
         from capsule.reports.json_lines import JsonReport
 
-        return Several(JsonReport(), live)
+        return FanOut(JsonReport(), live)
     say_if_unconfined(plan.project)
     if args.output == NONE:
         return live
@@ -360,7 +360,7 @@ def observer_for(plan: Plan, args: argparse.Namespace) -> Observer:
     from capsule.wiring import budget_of
 
     budget = budget_of(plan.project.settings)
-    return Several(PlainReport(standing=partial(mission_state, plan.project), budget=budget), live)
+    return FanOut(PlainReport(standing=partial(mission_state, plan.project), budget=budget), live)
 
 
 def say_if_unconfined(project: Project) -> None:
@@ -382,23 +382,23 @@ def make_place_ready(plan: Plan) -> None:
     repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
 
 
-def check_agents(plan: Plan, world: World) -> None:
+def check_agents(plan: Plan, services: Services) -> None:
     """Every agent that the workflow may call is there before the first is paid."""
     for phase in plan.order.workflow.phases:
         if phase.prompt:
-            world.agent(phase.agent, phase.model).check()
+            services.agent(phase.agent, phase.model).check()
         if phase.escalate and phase.escalate.agent:
-            world.agent(phase.escalate.agent, phase.escalate.model).check()
+            services.agent(phase.escalate.agent, phase.escalate.model).check()
 
 
-def start_over(mission: str, world: World) -> None:
+def start_over(mission: str, services: Services) -> None:
     from capsule.commands.ending import take_away
     from capsule.core.event import Abandoned
     from capsule.engine.job import note
 
-    with world.journal.claim(mission):
-        salvage = take_away(world, mission, why="started over", branch=True)
-        note(world, mission, Abandoned(at=world.clock.now(), how="started over", salvage=salvage))
+    with services.journal.claim(mission):
+        salvage = take_away(services, mission, why="started over", branch=True)
+        note(services, mission, Abandoned(at=services.clock.now(), how="started over", salvage=salvage))
     if salvage:
         print(f"note: what was there is kept as {salvage}", file=sys.stderr)
 

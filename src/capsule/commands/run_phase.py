@@ -71,7 +71,7 @@ def _run(args: argparse.Namespace) -> Signal | None:
     """None: a dry run."""
     from capsule.system.process import SupervisorClient
     from capsule.system.stop import Stop
-    from capsule.wiring import agent_maker, open_sandbox, redactor_of
+    from capsule.wiring import agent_maker, find_sandbox, redactor_of
 
     place = Path(args.worktree).absolute()
     if not place.is_dir():
@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace) -> Signal | None:
     briefing = _brief(args, place, words, loaded)
     redactor = redactor_of(loaded.settings, os.environ)
     with Stop() as stop, SupervisorClient(secrets=redactor.spellings) as supervisor:
-        sandbox = open_sandbox(loaded.settings, os.environ, (place,))
+        sandbox = find_sandbox(loaded.settings, os.environ, (place,))
         make = agent_maker(
             loaded.settings, place, supervisor, stop, model=args.model or "", sandbox=sandbox, redact=redactor.text
         )
@@ -109,7 +109,7 @@ def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
 
 
 def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded) -> Briefing:
-    from capsule.core.briefing import Briefing, Grounds, compose
+    from capsule.core.briefing import Briefing, SandboxPaths, compose
     from capsule.system.clock import SystemClock
 
     execution = loaded.settings.execution
@@ -133,7 +133,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
             "CAPSULE_PHASE": args.phase,
             "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1"),
         },
-        grounds=Grounds(writable=(str(place), *_repository_of(place))),
+        sandbox_paths=SandboxPaths(writable=(str(place), *_repository_of(place))),
     )
 
 

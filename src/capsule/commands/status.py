@@ -17,7 +17,7 @@ from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
 
 if TYPE_CHECKING:
-    from capsule.doors import Tracker
+    from capsule.adapters import Tracker
     from capsule.reports.style import Style
     from capsule.wiring import Project
 

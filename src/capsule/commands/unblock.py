@@ -11,8 +11,8 @@ from capsule.core.errors import Refused
 from capsule.core.item import Blocked, Item, Status, stands_at
 
 if TYPE_CHECKING:
+    from capsule.adapters import Tracker
     from capsule.commands.moving import Grip
-    from capsule.doors import Tracker
     from capsule.wiring import Project
 
 DESCRIPTION = """\
@@ -47,12 +47,12 @@ def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
     if tracker.keeps_phases:
-        return let_go(args, project, tracker)
+        return reopen(args, project, tracker)
     refuse_no_commit(tracker, args)
     return _let_bead_go(args, project, tracker)
 
 
-def let_go(args: argparse.Namespace, project: Project, tracker: Tracker, *, only_decisions: bool = False) -> int:
+def reopen(args: argparse.Namespace, project: Project, tracker: Tracker, *, only_decisions: bool = False) -> int:
     """An item of a backlog."""
     from capsule.commands.moving import grip, move, text_of
     from capsule.core.ledger import DECISION, unblocked
@@ -120,10 +120,10 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
     """Written into the journal now, so that whoever runs it next, the queue too, goes on with it."""
     from capsule.commands.common import mission_state
     from capsule.engine.job import Order
-    from capsule.engine.run_mission import let_go as let_mission_go
-    from capsule.reports.live import Several
+    from capsule.engine.run_mission import reopen as reopen_mission
+    from capsule.reports.live import FanOut
     from capsule.rules import words_at
-    from capsule.wiring import open_world
+    from capsule.wiring import open_services
 
     state = mission_state(project, item.id)
     order = Order(
@@ -135,5 +135,5 @@ def _reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) 
         policy=state.policy,
         notes=notes,
     )
-    with open_world(project, tracker, words_at(project, state.base), Several(), None) as world:
-        let_mission_go(order, world)
+    with open_services(project, tracker, words_at(project, state.base), FanOut(), None) as services:
+        reopen_mission(order, services)

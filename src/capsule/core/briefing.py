@@ -29,7 +29,7 @@ LONGEST_ARGUMENT = 100 * 1024
 """A prompt longer than this goes by stdin: the kernel refuses arguments over 128 KiB."""
 
 
-class Grounds(msgspec.Struct, frozen=True):
+class SandboxPaths(msgspec.Struct, frozen=True):
     """Paths that an agent may touch where a sandbox can enforce it; everything else it can at most read."""
 
     writable: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     env: dict[str, str] = {}
     result_path: str = ""
-    grounds: Grounds = Grounds()
+    sandbox_paths: SandboxPaths = SandboxPaths()
     most_usd: float | None = None
     """The most this run may cost, for CLIs that can enforce it."""
 

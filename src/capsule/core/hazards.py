@@ -27,7 +27,7 @@ _KEYS = {
 _KNOWN = {what: re.compile(pattern) for what, pattern in _KEYS.items()}
 
 
-class Brought(msgspec.Struct, frozen=True):
+class AddedFile(msgspec.Struct, frozen=True):
     """One file that a change brings: its mode, and the lines it adds; where a link leads is a line too."""
 
     path: str
@@ -35,7 +35,7 @@ class Brought(msgspec.Struct, frozen=True):
     added: str = ""
 
 
-def hazards(files: Iterable[Brought], redact: Callable[[str], str] = str) -> list[str]:
+def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str) -> list[str]:
     """Return the hazards in words, each once; `redact` knows the secrets of this machine."""
     found = []
     for file in files:
@@ -53,7 +53,7 @@ def hazards(files: Iterable[Brought], redact: Callable[[str], str] = str) -> lis
     return list(dict.fromkeys(found))
 
 
-def leads_out(link: Brought) -> bool:
+def leads_out(link: AddedFile) -> bool:
     """Tell whether a link leaves the repository; one that goes up again counts, for another link may decide where."""
     parts = [part for part in link.added.split("/") if part not in ("", ".")]
     ups = next((n for n, part in enumerate(parts) if part != ".."), len(parts))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from capsule.adapters import StateCommit, StateStore
 from capsule.core.assignment import Assign
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem
@@ -17,53 +18,52 @@ from capsule.core.item import Item, stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
-from capsule.doors import BookEntry, Books
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.hand_edits import approved_with_edits, edited_by_hand
-from capsule.engine.job import Job, books_of, note, place_of
-from capsule.engine.verify import Look
-from capsule.world import World
+from capsule.engine.job import Job, note, place_of, state_store_of
+from capsule.engine.verify import Verification
+from capsule.services import Services
 
 _MOST_ROUNDS = 8
 """How often the branch may move while work is judged together with it."""
 
 
-def told(job: Job, ended: StepEnded) -> StepEnded:
+def with_tracker_updates(job: Job, ended: StepEnded) -> StepEnded:
     """The outcome, with what the tracker is to be told of it."""
-    state, books = job.state, job.world.books
+    state, state_store = job.state, job.services.state_store
     ending = Ending(
         state.workflow, job.phase, job.step.key, state.item, ended.outcome.signal, ended.decision, state.closed_as
     )
     assignments = () if state.parent else assignments_of(ending, state.facts.get(ARCHIVED_AT, ended.at))
-    if books is None:  # nobody to tell, but the mission has to know where its item stands
+    if state_store is None:  # nobody to tell, but the mission has to know where its item stands
         assignments = tuple(each for each in assignments if isinstance(each, Assign))
-    message = subject(ending) if books and assignments else ""
+    message = subject(ending) if state_store and assignments else ""
     return msgspec.structs.replace(ended, assignments=assignments, message=message)
 
 
-def set_right(state: MissionState, world: World) -> bool:
+def sync_tracker(state: MissionState, services: Services) -> bool:
     """Tell the tracker what it has not heard, else ask it; whether there was anything to write down."""
-    books = books_of(state, world)
-    if books is None:
+    state_store = state_store_of(state, services)
+    if state_store is None:
         return False
     if state.unrecorded:
-        _record(state, state.unrecorded, world, books)
+        _record(state, state.unrecorded, services, state_store)
         return True
-    return state.under_way and _agree(state, world)
+    return state.under_way and _agree(state, services)
 
 
-def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -> None:
+def _record(state: MissionState, ended: StepEnded, services: Services, state_store: StateStore) -> None:
     """Put the step into one commit: state, documents, code, worklog and follow-ups together.
 
     The branch may have moved since the work was judged. Work that does not fit what came there goes back to its phase.
     """
-    place, held = place_of(state, world), ended.outcome.checkpoint
-    work = place.hand_over(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
+    place, held = place_of(state, services), ended.outcome.checkpoint
+    work = place.commit_step(held, ended.message, ended.key) if held and ended.decision.keeps_the_work else None
     for _ in range(_MOST_ROUNDS):
         try:
-            judged = _judged_with_the_branch(state, ended, work, world, books) if work else ""
-            booked = books.write(
-                BookEntry(
+            judged = _judged_with_the_branch(state, ended, work, services, state_store) if work else ""
+            booked = state_store.write(
+                StateCommit(
                     key=f"{state.mission}/{ended.key}",
                     message=ended.message,
                     assignments=ended.assignments,
@@ -79,90 +79,92 @@ def _record(state: MissionState, ended: StepEnded, world: World, books: Books) -
         except Conflicts as found:
             paths = ", ".join(found.paths)
             why = f"{state.into} changed the same lines meanwhile, and these files are as it has them: {paths}."
-            note(world, state.mission, _sent_back(state, ended, world, why))
+            note(services, state.mission, _sent_back(state, ended, services, why))
             return
         except _RedTogether as red:
-            note(world, state.mission, _sent_back(state, ended, world, str(red)))
+            note(services, state.mission, _sent_back(state, ended, services, str(red)))
             return
     else:
         hint = f"Let whoever commits there finish; then go on with `capsule run {state.mission}`."
         raise Refused(f"{state.into} moved {_MOST_ROUNDS} times while the work was judged together with it.", hint)
     for warning in booked.warnings:
-        note(world, state.mission, Warned(at=world.clock.now(), text=warning))
+        note(services, state.mission, Warned(at=services.clock.now(), text=warning))
     event = Recorded(
-        at=world.clock.now(),
+        at=services.clock.now(),
         key=ended.key,
         commit=booked.commit,
-        checkpoint=place.settled(booked.commit) if held and ended.decision.move not in SETBACKS else None,
+        checkpoint=place.checkpoint_at(booked.commit) if held and ended.decision.move not in SETBACKS else None,
         follow_ups=booked.added,
     )
-    note(world, state.mission, event)
+    note(services, state.mission, event)
 
 
 class _RedTogether(Exception):
     """The work was green where it was made, and is not together with what came to the branch since."""
 
 
-def _judged_with_the_branch(state: MissionState, ended: StepEnded, work: Checkpoint, world: World, books: Books) -> str:
+def _judged_with_the_branch(
+    state: MissionState, ended: StepEnded, work: Checkpoint, services: Services, state_store: StateStore
+) -> str:
     """Run the tests on the work as it will be on its branch, where the phase promised green; the tree that was judged.
 
     Where the branch has not moved, the result is in the journal already and nothing is run.
     """
     phase, policy, signal = state.workflow.phase(ended.phase), state.policy, ended.outcome.signal
-    place = place_of(state, world)
+    place = place_of(state, services)
     promised = "green" in phase.checks or ("green-when-done" in phase.checks and signal.verdict is Verdict.PASS)
     if not (place.publishes_to and promised and policy.test and policy.verify == "strict"):
         return ""
-    tree = books.combined(work, world.trunk(state.into).tip())
-    place.snapshot()
+    tree = state_store.combined(work, services.trunk(state.into).tip())
+    place.guard.snapshot()
     try:
-        seen = Look(state, phase, signal, place, world, tree, tree).observe(tree)
+        seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
     finally:
-        place.put_right()  # tests that were stopped may have planted something too
-        place.stand_down()
+        place.guard.restore()  # tests that were stopped may have planted something too
+        place.guard.release()
     if seen.colour is not Colour.GREEN:
         raise _RedTogether(_red_together(state.into, seen))
-    return place.essence(tree)
+    return place.trees.essence(tree)
 
 
 def _red_together(branch: str, seen: Observation) -> str:
     return f"`{seen.command}` is {seen.colour.value} together with what came to {branch} meanwhile.\n\n{seen.tail}"
 
 
-def _sent_back(state: MissionState, ended: StepEnded, world: World, why: str) -> Rebased:
+def _sent_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> Rebased:
     """The phase again, from its own work, on the branch as it is by now."""
     return Rebased(
-        at=world.clock.now(),
+        at=services.clock.now(),
         base=state.base,
         checkpoint=ended.outcome.checkpoint or Checkpoint(state.base, state.base, ""),
         re_enter=ended.phase,
         approved={name: held for name, held in state.approved.items() if name != ended.phase},
-        item=world.tracker.item(state.item.id),
+        item=services.tracker.item(state.item.id),
         why=why,
     )
 
 
-def _agree(state: MissionState, world: World) -> bool:
+def _agree(state: MissionState, services: Services) -> bool:
     try:
-        found = world.tracker.item(state.item.id)
+        found = services.tracker.item(state.item.id)
     except UnknownItem:
         if ARCHIVED_AT in state.facts:  # it left with the merge
             return False
-        note(world, state.mission, Abandoned(at=world.clock.now(), how="archived by hand"))
+        note(services, state.mission, Abandoned(at=services.clock.now(), how="archived by hand"))
         return True
     if _same(state.item, found):
         return False
-    now = edited_by_hand(state, world)
+    now = edited_by_hand(state, services)
     moved = MovedByHand(
-        at=world.clock.now(),
+        at=services.clock.now(),
         what="item",
         expected=stands_at(state.item),
         found=stands_at(found) if stands_at(found) != stands_at(state.item) else "edited",
         item=found,
         checkpoint=now,
-        approved=approved_with_edits(state, now, world) if now else {},
+        approved=approved_with_edits(state, now, services) if now else {},
     )
-    note(world, state.mission, moved)
+    note(services, state.mission, moved)
     return True
 
 

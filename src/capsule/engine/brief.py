@@ -13,9 +13,9 @@ from capsule.engine.job import Job, commit_message
 
 def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
     """Everything the agent needs; a dry one makes nothing on the way."""
-    world, state, phase = job.world, job.state, job.phase
-    cwd = job.workspace.path
-    result = str(world.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
+    services, state, phase = job.services, job.state, job.phase
+    cwd = job.place.path
+    result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
     return Briefing(
         mission=state.mission,
         item=state.item.id,
@@ -23,10 +23,10 @@ def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
         run=job.step.run,
         prompt=_prompt(job, result, dry=dry),
         cwd=str(cwd),
-        log=str(cwd / ".capsule" / "output" / log_name(phase.name, world.clock.now(), job.step.run, world.pid)),
-        keep="" if dry else str(world.archive.working_folder(state.mission) / "outputs"),
+        log=str(cwd / ".capsule" / "output" / log_name(phase.name, services.clock.now(), job.step.run, services.pid)),
+        keep="" if dry else str(services.archive.working_folder(state.mission) / "outputs"),
         timeout=timeout_of(job),
-        idle_timeout=(phase.idle_timeout_minutes or 0) * 60 or world.limits.idle_seconds,
+        idle_timeout=(phase.idle_timeout_minutes or 0) * 60 or services.limits.idle_seconds,
         model=model,
         env=exported(job, cwd) | ({"CAPSULE_RESULT": result} if result else {}),
         result_path=result,
@@ -39,17 +39,17 @@ def log_name(phase: str, at: str, run: int, pid: int) -> str:
 
 
 def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
-    words, state, phase = job.world.words, job.state, job.phase
+    words, state, phase = job.services.words, job.state, job.phase
     inline = state.workflow.prompts.get(phase.prompt)
     text = inline if inline is not None else words.prompt(phase.prompt)
-    values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.world.skills)
+    values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.services.skills)
     values["SIGNAL_CONTRACT"] = _signal_contract(job)
     if answers_by_file(job):
         parts = {"PREAMBLE": words.part("preamble"), "RESULT_CONTRACT": words.part("result")}
         values = with_parts(values, parts | _artefact_form(job, text))
     feedback = state.feedback.get(phase.name, "")
     if feedback and not dry:
-        full_text = job.world.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
+        full_text = job.services.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
     return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
 
@@ -58,31 +58,31 @@ def _signal_contract(job: Job) -> str:
     """How to answer; and how to report work that is not the item's, where somebody makes use of it."""
     heard = job.state.policy.file_discovered and not job.state.parent
     names = ("signal", "discovered") if heard else ("signal",)
-    return "\n\n".join(job.world.words.part(name).strip() for name in names)
+    return "\n\n".join(job.services.words.part(name).strip() for name in names)
 
 
 def _artefact_form(job: Job, prompt: str) -> dict[str, str]:
     """The form of the document to be written, where the prompt has a place for it."""
     if "{{TEMPLATE}}" not in prompt:
         return {}
-    return {"TEMPLATE": job.world.words.template(job.phase.form)}
+    return {"TEMPLATE": job.services.words.template(job.phase.form)}
 
 
 def _documents(job: Job) -> list[str]:
     """What there is of the item's documents when the phase begins; only agents that answer by file write any."""
     if not answers_by_file(job):
         return []
-    state, workspace = job.state, job.workspace
-    tree = workspace.delivered(state.checkpoint) if state.checkpoint else state.base
-    return own_documents(state.item.id, workspace.files(tree)) if tree else []
+    state, place = job.state, job.place
+    tree = place.delivered(state.checkpoint) if state.checkpoint else state.base
+    return own_documents(state.item.id, place.trees.files(tree)) if tree else []
 
 
 def exported(job: Job, cwd: Path) -> dict[str, str]:
     """What agents and commands are told by environment."""
     item = job.state.item
     return {
-        **job.workspace.variables(cwd),
-        **job.world.exported,
+        **job.place.variables(cwd),
+        **job.services.exported,
         "CAPSULE_MISSION": job.mission,
         "CAPSULE_ITEM": item.id,
         "CAPSULE_PHASE": job.phase.name,
@@ -93,7 +93,7 @@ def exported(job: Job, cwd: Path) -> dict[str, str]:
 
 
 def timeout_of(job: Job) -> float:
-    return (job.phase.timeout_minutes or 0) * 60 or job.world.limits.phase_seconds
+    return (job.phase.timeout_minutes or 0) * 60 or job.services.limits.phase_seconds
 
 
 def answers_by_file(job: Job) -> bool:

@@ -19,14 +19,14 @@ from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, replay
 from capsule.core.workflow import Role
 from capsule.engine.job import note, only_to_be_archived, standing
-from capsule.world import World
+from capsule.services import Services
 
 
 class Campaign:
     """What one item holds, worked through as an errand of the queue."""
 
-    def __init__(self, root: str, world: World, stream: str) -> None:
-        self.root, self._world, self._stream = root, world, stream
+    def __init__(self, root: str, services: Services, stream: str) -> None:
+        self.root, self._services, self._stream = root, services, stream
         self._read: dict[str, Item] = {}
         self._counted: dict[str, tuple[int, int]] = {}
         self._warned: set[str] = set()
@@ -41,14 +41,14 @@ class Campaign:
     def cut_short(self) -> list[Place]:
         """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
-        found = [each for each in closed if only_to_be_archived(standing(self._world, each.id))]
+        found = [each for each in closed if only_to_be_archived(standing(self._services, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
         return [Place(each, actionable=True, why="is merged and only has to be archived") for each in found]
 
     def settle(self) -> list[Advanced]:
         """How far everything is, as the tracker has it now, told where it is news; then close what can be closed."""
         self._read = {}
-        at = self._world.clock.now()
+        at = self._services.clock.now()
         found = [
             Advanced(at=at, item=row.item.id, title=row.item.title, done=row.done, of=row.of)
             for row in progress(self._family[self.root], self._members())
@@ -56,7 +56,7 @@ class Campaign:
         for event in found:
             seen = self._counted.get(event.item)
             if seen != (event.done, event.of) and (seen is not None or event.item == self.root):
-                note(self._world, self._stream, event)
+                note(self._services, self._stream, event)
         self._counted = {event.item: (event.done, event.of) for event in found}
         self._close_parents()
         return found
@@ -85,11 +85,11 @@ class Campaign:
         found = {each.id for each in done if self._deed(each)}
         # As they were found, one after the other: two that ended in the same second have the same stamp.
         deeds = [deed for name, deed in self._deeds.items() if name in found]
-        return self._world.redact(account(item, deeds, self._family))
+        return self._services.redact(account(item, deeds, self._family))
 
     def _deed(self, item: Item) -> Deed | None:
         if item.id not in self._deeds:
-            events = [event for _, event in self._world.journal.events(item.id)]
+            events = [event for _, event in self._services.journal.events(item.id)]
             state = replay(events)
             if state.finished and "merged" in state.facts:
                 self._deeds[item.id] = Deed(item, _what_was_done(state, events), state.facts["merged"], events[-1].at)
@@ -107,32 +107,32 @@ class Campaign:
                 refused.add(item.id)
 
     def _closed(self, item: Item, held: Sequence[Item]) -> bool:
-        world, reason = self._world, closing_words(item, held)
+        services, reason = self._services, closing_words(item, held)
         objection = next(filter(None, map(self._not_in_yet, (item, *held))), "")
         if objection:
             self._warn(f"{item.id} is not closed: {objection}")
             return False
         try:
-            world.tracker.close(item.id, reason)
+            services.tracker.close(item.id, reason)
         except CapsuleError as refusal:
             self._warn(f"{item.id} could not be closed in the tracker: {refusal.message}")
             return False
         self._read = {}
-        closed = ParentClosed(at=world.clock.now(), item=item.id, title=item.title, reason=reason)
-        note(world, self._stream, closed)
+        closed = ParentClosed(at=services.clock.now(), item=item.id, title=item.title, reason=reason)
+        note(services, self._stream, closed)
         return True
 
     def _not_in_yet(self, item: Item) -> str:
         """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
         if item.id in self._merged:
             return ""
-        state = standing(self._world, item.id)
+        state = standing(self._services, item.id)
         if state.under_way:
             return (
                 f"the mission of {item.id} has not come to its end (capsule run {item.id}, or capsule abort {item.id})"
             )
         merged = state.facts.get("merged", "") if state.finished else ""
-        if merged and not self._world.trunk(state.into).holds(merged):
+        if merged and not self._services.trunk(state.into).holds(merged):
             return f"the merge of {item.id}, {merged[:12]}, is not in {state.into}"
         self._merged.add(item.id)
         return ""
@@ -141,7 +141,7 @@ class Campaign:
         """Once: it is tried again after every item."""
         if text not in self._warned:
             self._warned.add(text)
-            note(self._world, self._stream, Warned(at=self._world.clock.now(), text=text))
+            note(self._services, self._stream, Warned(at=self._services.clock.now(), text=text))
 
     def _members(self) -> Sequence[Item]:
         return below(self.root, self._family)
@@ -150,9 +150,9 @@ class Campaign:
     def _family(self) -> Mapping[str, Item]:
         """Everything there is, read once a round and whenever something was closed: it may be a long way to ask."""
         if not self._read:
-            self._read = {item.id: item for item in self._world.tracker.under("")}
+            self._read = {item.id: item for item in self._services.tracker.under("")}
             if self.root not in self._read:  # deleted meanwhile: that is for the tracker to say
-                self._read[self.root] = self._world.tracker.item(self.root)
+                self._read[self.root] = self._services.tracker.item(self.root)
         return self._read
 
 

@@ -16,7 +16,7 @@ from capsule.core.errors import Paused
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
-from capsule.engine.exchange import first_checkpoint
+from capsule.engine.agent_run import first_checkpoint
 from capsule.engine.job import Job, Order, Report, passed, standing
 
 
@@ -33,17 +33,17 @@ class _Part:
 def run_child(job: Job) -> Report:
     """The next part, as child mission `<id>.<phase>.<n>`; a halted child is gone on with, a merged one is counted."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
-    job.workspace.follow(checkpoint)
+    job.place.follow(checkpoint)
     part = _next_part(job)
     if part is None:
         return Report(_nothing_left(job))
     child = f"{job.mission}.{job.phase.name}.{part.number}"
-    state = standing(job.world, child)
+    state = standing(job.services, child)
     if not state.finished or state.facts.get("merged") == job.state.facts.get(child):
-        state = job.pursue(_order(job, child, part), job.world)
+        state = job.run_until_halt(_order(job, child, part), job.services)
     if state.under_way and not state.halt:
         raise Paused(f"{child} is as far as this run may go.")
-    job.workspace.follow(checkpoint)  # to what the child has merged
+    job.place.follow(checkpoint)  # to what the child has merged
     if state.finished and part.document:
         _tick(job, part)
     facts = {child: state.facts.get("merged", ""), _count(job): str(part.number)} if state.finished else {}
@@ -54,9 +54,9 @@ def _order(job: Job, child: str, part: _Part) -> Order:
     return Order(
         mission=child,
         item=msgspec.structs.replace(part.item, id=child),
-        workflow=job.world.words.workflow(job.phase.workflow),
-        into=job.workspace.publishes_to or job.workspace.branch,
-        base=job.workspace.head(),
+        workflow=job.services.words.workflow(job.phase.workflow),
+        into=job.place.publishes_to or job.place.branch,
+        base=job.place.head(),
         policy=job.state.policy,
         parent=job.mission,
         notes=job.state.item.unblock_context,
@@ -71,7 +71,7 @@ def _next_part(job: Job) -> _Part | None:
     if job.phase.artefact:
         return _next_of_document(job)
     number = int(job.state.facts.get(_count(job), "0")) + 1
-    parts = job.world.tracker.parts(job.state.item, job.phase.name)
+    parts = job.services.tracker.parts(job.state.item, job.phase.name)
     return _Part(number, parts[min(number, len(parts)) - 1], last=number >= len(parts))
 
 
@@ -85,9 +85,9 @@ def _next_of_document(job: Job) -> _Part | None:
 
 def _document(job: Job) -> tuple[str, str]:
     """Where the SPEC is, and what it says."""
-    head = job.workspace.head()
-    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.workspace.files(head))
-    return (paths[0], (job.workspace.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
+    head = job.place.head()
+    paths = artefact_paths(job.state.item.id, job.phase.artefact, job.place.trees.files(head))
+    return (paths[0], (job.place.trees.read(head, paths[0]) or b"").decode(errors="replace")) if paths else ("", "")
 
 
 def _as_item(job: Job, phase: SpecPhase) -> Item:
@@ -99,7 +99,7 @@ def _as_item(job: Job, phase: SpecPhase) -> Item:
 def _tick(job: Job, part: _Part) -> None:
     path, text = _document(job)
     if any(phase.number == part.number and phase.open for phase in phases_of(text)):
-        job.workspace.write(path, ticked(text, part.number).encode())
+        job.place.write(path, ticked(text, part.number).encode())
 
 
 def _nothing_left(job: Job) -> Signal:

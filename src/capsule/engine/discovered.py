@@ -20,29 +20,29 @@ def file_discovered(job: Job) -> tuple[str, ...]:
 
     What cannot be put there is a warning: it is in the mission's papers all the same.
     """
-    state, world = job.state, job.world
-    if not state.policy.file_discovered or not claims_its_item(state, world):
+    state, services = job.state, job.services
+    if not state.policy.file_discovered or not claims_its_item(state, services):
         return ()
-    found = noticed(event for _, event in world.journal.events(state.mission))
+    found = noticed(event for _, event in services.journal.events(state.mission))
     filed: dict[str, str] = {}
     fault = ""
     for reference, follow_up in list(found.items())[:MOST_FOLLOW_UPS]:
-        title = world.redact(one_line(follow_up.title))[:_LONGEST_TITLE].rstrip()
+        title = services.redact(one_line(follow_up.title))[:_LONGEST_TITLE].rstrip()
         new = NewItem(
             title=title,
-            description=world.redact(follow_up.context)[:_LONGEST_CONTEXT],
+            description=services.redact(follow_up.context)[:_LONGEST_CONTEXT],
             found_in=state.item.id,
             reference=f"capsule/{state.mission}/{reference}",
         )
         try:
-            filed[world.tracker.add(new)] = title
+            filed[services.tracker.add(new)] = title
         except Refused as refused:
             fault = f": {refused.message}"
         except CapsuleError as trouble:  # whoever hangs is not asked for the others
             fault = f": {trouble.message}"
             break
     if filed:
-        job.note(Discovered(at=world.clock.now(), items=filed))
+        job.note(Discovered(at=services.clock.now(), items=filed))
     left = len(found) - len(filed)
     what = f"{left} follow-up{'s were' if left > 1 else ' was'} not put into the tracker"
     return (f"{what}{fault or f', after the first {MOST_FOLLOW_UPS}'}",) if left else ()

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from capsule.adapters import StateCommit
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
@@ -31,12 +32,11 @@ from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
 from capsule.core.schedule import Place, Tally, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
-from capsule.doors import BookEntry
-from capsule.engine.bookkeeping import set_right
+from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import Order, note, only_to_be_archived, only_to_be_closed, standing
-from capsule.engine.run_mission import closed_at_last, merged_and_open, pursue
+from capsule.engine.run_mission import closed_at_last, merged_and_open, run_until_halt
 from capsule.engine.run_mission import run as run_mission
-from capsule.world import World
+from capsule.services import Services
 
 _NOT_CLOSED = "is merged, and its tracker does not let it be closed"
 _FREE = (Status.SCOPED, Status.DONE)
@@ -51,8 +51,8 @@ class Desk(Protocol):
     def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
         """The queue as it stands now, without what this run is not to try again."""
 
-    def order(self, item: Item) -> tuple[Order, World]:
-        """What to start the item's mission with, and the world as that mission is to see it."""
+    def order(self, item: Item) -> tuple[Order, Services]:
+        """What to start the item's mission with, and the services as that mission is to see them."""
 
     def workflow(self, item: Item) -> Workflow: ...
 
@@ -134,7 +134,7 @@ class Meter:
     """The leash of a run: counts what is started, and holds before the first start too many."""
 
     stream: str
-    world: World
+    services: Services
     cap: int
     tally: Tally
     leaves_at: Status | None = None
@@ -154,34 +154,34 @@ class Meter:
     def beside(self, step: Step) -> tuple[str, Event] | None:
         self.tally = self.tally.spawned()
         self.unsettled.append((step.mission, step.key))
-        spawned = Spawned(at=self.world.clock.now(), mission=step.mission, key=step.key)
-        self.world.observer.event(self.stream, spawned)
+        spawned = Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
+        self.services.observer.event(self.stream, spawned)
         return self.stream, spawned
 
     def spending(self) -> Spending:
-        return self.spent + _spending(self.world, self.unsettled)
+        return self.spent + _spending(self.services, self.unsettled)
 
     def settle(self) -> None:
         """How what was started has ended."""
         self.spent = self.spending()
-        for decision in _decisions(self.world, self.unsettled):
+        for decision in _decisions(self.services, self.unsettled):
             self.tally = self.tally.ended(decision)
         self.unsettled.clear()
 
 
-def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) -> None:
+def work_through(errand: Errand, desk: Desk, services: Services, report: RunReport) -> None:
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
-    began = world.clock.seconds()
-    with world.journal.claim(errand.stream):
-        spawned = _started_before(errand, world)
-        meter = _meter(errand, world, spawned)
-        if world.books:
-            world.books.finish()
-            report.done += _recorded_at_last(spawned, world)
+    began = services.clock.seconds()
+    with services.journal.claim(errand.stream):
+        spawned = _started_before(errand, services)
+        meter = _meter(errand, services, spawned)
+        if services.state_store:
+            services.state_store.finish()
+            report.done += _recorded_at_last(spawned, services)
         else:
-            report.done += _archived_at_last(spawned, world)
-        unclosed = [] if world.books else merged_and_open(world)
-        run = _Run(errand, desk, replace(world, leash=meter), meter, report, unclosed)
+            report.done += _archived_at_last(spawned, services)
+        unclosed = [] if services.state_store else merged_and_open(services)
+        run = _Run(errand, desk, replace(services, leash=meter), meter, report, unclosed)
         try:
             run.settle()
             while item := run.next():
@@ -193,9 +193,9 @@ def work_through(errand: Errand, desk: Desk, world: World, report: RunReport) ->
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
         finally:
-            report.spawns, report.seconds = meter.tally.spawns, world.clock.seconds() - began
+            report.spawns, report.seconds = meter.tally.spawns, services.clock.seconds() - began
             report.spent = meter.spending()
-            note(world, errand.stream, _ended(report, world.clock.now()))
+            note(services, errand.stream, _ended(report, services.clock.now()))
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ class _Run:
 
     errand: Errand
     desk: Desk
-    world: World
+    services: Services
     meter: Meter
     report: RunReport
     unclosed: list[str]
@@ -227,7 +227,7 @@ class _Run:
 
     def settle(self) -> None:
         """After each item, and before the first: a run may have been killed in between."""
-        for item in [item for item in self.unclosed if closed_at_last(item, self.world)]:
+        for item in [item for item in self.unclosed if closed_at_last(item, self.services)]:
             self.unclosed.remove(item)
         if self.errand.undertaking:
             self.report.progress = self.errand.undertaking.settle()
@@ -270,11 +270,11 @@ class _Run:
         if self._settled_at_the_door(item):
             return
         self.meter.leaves_at = item.status if item.status in EARLY and not self.errand.to_the_end else None
-        spawns, known = self.meter.tally.spawns, len(self.world.journal.events(item.id))
+        spawns, known = self.meter.tally.spawns, len(self.services.journal.events(item.id))
         state = self._pursued(item)
         if state is None:
             return
-        events = [event for _, event in self.world.journal.events(item.id)]
+        events = [event for _, event in self.services.journal.events(item.id)]
         self.report.states[item.id] = state
         self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
         if only_to_be_closed(state):
@@ -284,8 +284,8 @@ class _Run:
 
     def _settled_at_the_door(self, item: Item) -> bool:
         """Whether all there was to do was to say how the item stands: asked about, or made ready."""
-        books, at = self.world.books, self.world.clock.now()
-        if not books or item.status not in AT_THE_DOOR:
+        state_store, at = self.services.state_store, self.services.clock.now()
+        if not state_store or item.status not in AT_THE_DOOR:
             return False
         values = at_the_door(item, self.desk.workflow(item), self.desk.guardrails)
         if not values:
@@ -295,15 +295,15 @@ class _Run:
         if reason:
             self.report.blocked[item.id] = reason
         message = tagged(item.id, after.status.value, reason or "Within the guardrails")
-        books.write(BookEntry(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
-        self.world.observer.event(self.errand.stream, Warned(at=at, text=message))
+        state_store.write(StateCommit(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
+        self.services.observer.event(self.errand.stream, Warned(at=at, text=message))
         return True
 
     def _pursued(self, item: Item) -> MissionState | None:
         """Where the mission stands now; None where nothing came of it, or nothing more."""
         try:
-            order, world = self.desk.order(item)
-            return pursue(order, replace(world, leash=self.meter))
+            order, services = self.desk.order(item)
+            return run_until_halt(order, replace(services, leash=self.meter))
         except Paused:
             return None
         except LockHeld as held:
@@ -354,61 +354,61 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def _started_before(errand: Errand, world: World) -> list[tuple[str, str]]:
+def _started_before(errand: Errand, services: Services) -> list[tuple[str, str]]:
     """Missions and steps that a run of this stream started agents for before it was killed."""
-    events = [event for _, event in world.journal.events(errand.stream)]
+    events = [event for _, event in services.journal.events(errand.stream)]
     ends = [n for n, event in enumerate(events) if isinstance(event, RunEnded)]
     open_run = events[ends[-1] + 1 :] if ends else events
     return [(event.mission, event.key) for event in open_run if isinstance(event, Spawned)]
 
 
-def _meter(errand: Errand, world: World, spawned: Sequence[tuple[str, str]]) -> Meter:
+def _meter(errand: Errand, services: Services, spawned: Sequence[tuple[str, str]]) -> Meter:
     """A run that was killed is gone on with, its count and all; any other begins at nothing."""
     tally = Tally(spawns=len(spawned))
-    for decision in _decisions(world, spawned):
+    for decision in _decisions(services, spawned):
         tally = tally.ended(decision)
-    note(world, errand.stream, RunStarted(at=world.clock.now(), cap=errand.cap, spawns=len(spawned)))
-    return Meter(errand.stream, world, errand.cap, tally, spent=_spending(world, spawned))
+    note(services, errand.stream, RunStarted(at=services.clock.now(), cap=errand.cap, spawns=len(spawned)))
+    return Meter(errand.stream, services, errand.cap, tally, spent=_spending(services, spawned))
 
 
-def _recorded_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[str]:
+def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
     """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
-    that the books have its last step. The ids of those that are done."""
-    states = [standing(world, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
+    that its last step is stored. The ids of those that are done."""
+    states = [standing(services, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
     due = [state for state in states if state.unrecorded and (state.finished or state.halt)]
     for state in due:
-        with world.journal.claim(state.mission):
-            set_right(state, world)
+        with services.journal.claim(state.mission):
+            sync_tracker(state, services)
     return [state.mission for state in due if state.finished]
 
 
-def _archived_at_last(spawned: Sequence[tuple[str, str]], world: World) -> list[str]:
+def _archived_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
     """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
     know yet that it has come to its end. The ids of those that have now."""
     missions = dict.fromkeys(name for name, _ in spawned)
-    due = [mission for mission in missions if only_to_be_archived(standing(world, mission))]
+    due = [mission for mission in missions if only_to_be_archived(standing(services, mission))]
     for mission in due:
-        with world.journal.claim(mission):
-            run_mission(mission, world)
+        with services.journal.claim(mission):
+            run_mission(mission, services)
     return due
 
 
-def _decisions(world: World, spawns: Sequence[tuple[str, str]]) -> list[Decision]:
+def _decisions(services: Services, spawns: Sequence[tuple[str, str]]) -> list[Decision]:
     """How the steps with these keys ended, in order; one that was interrupted has not."""
     found: dict[tuple[str, str], Decision] = {}
     for mission in dict.fromkeys(name for name, _ in spawns):
-        for _, event in world.journal.events(mission):
+        for _, event in services.journal.events(mission):
             if isinstance(event, StepEnded):
                 found[mission, event.key] = event.decision
     return [found[spawn] for spawn in dict.fromkeys(spawns) if spawn in found]
 
 
-def _spending(world: World, spawns: Sequence[tuple[str, str]]) -> Spending:
+def _spending(services: Services, spawns: Sequence[tuple[str, str]]) -> Spending:
     """What the steps with these keys have used up; nobody knows it of one that was interrupted."""
     found = Spending()
     for mission in dict.fromkeys(name for name, _ in spawns):
         keys = {key for name, key in spawns if name == mission}
-        heard = [event for _, event in world.journal.events(mission) if getattr(event, "key", "") in keys]
+        heard = [event for _, event in services.journal.events(mission) if getattr(event, "key", "") in keys]
         paid = [event for event in heard if isinstance(event, StepEnded | Spent)]
         for event in paid:
             found = found.plus(event.usage if isinstance(event, Spent) else event.outcome.usage)

@@ -9,12 +9,12 @@ from capsule.core.budget import Allowance, Budget, Spending, least, left, overdr
 from capsule.core.errors import BudgetSpent
 from capsule.core.state import MissionState, children_of
 from capsule.engine.job import standing
-from capsule.world import World
+from capsule.services import Services
 
 
-def require_funds(state: MissionState, phase: str, world: World) -> None:
+def require_funds(state: MissionState, phase: str, services: Services) -> None:
     """Raise where nothing is left for another agent; the mission stays where it is."""
-    for whose, (spent, allowed) in _accounts(state, phase, world).items():
+    for whose, (spent, allowed) in _accounts(state, phase, services).items():
         used = overdrawn(spent, allowed)
         if used:
             raise BudgetSpent(
@@ -24,19 +24,19 @@ def require_funds(state: MissionState, phase: str, world: World) -> None:
             )
 
 
-def funds(state: MissionState, phase: str, world: World) -> Allowance:
+def funds(state: MissionState, phase: str, services: Services) -> Allowance:
     """What the next agent may use up at most."""
-    rest = [left(spent, allowed) for spent, allowed in _accounts(state, phase, world).values()]
+    rest = [left(spent, allowed) for spent, allowed in _accounts(state, phase, services).values()]
     return Allowance(usd=least(*(each.usd for each in rest)), seconds=least(*(each.seconds for each in rest)))
 
 
-def _accounts(state: MissionState, phase: str, world: World) -> dict[str, tuple[Spending, Allowance]]:
+def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, tuple[Spending, Allowance]]:
     """Who has spent what, of what. A mission that is started by itself is a run of its own."""
-    budget = world.limits.budget
+    budget = services.limits.budget
     if budget == Budget():
         return {}
-    mission = total(_family(state, world))
-    run = world.leash.spending()
+    mission = total(_family(state, services))
+    run = services.leash.spending()
     return {
         "phase": (state.spent.get(phase, Spending()), budget.phase),
         "mission": (mission, budget.mission),
@@ -44,9 +44,9 @@ def _accounts(state: MissionState, phase: str, world: World) -> dict[str, tuple[
     }
 
 
-def _family(state: MissionState, world: World) -> Iterator[Spending]:
+def _family(state: MissionState, services: Services) -> Iterator[Spending]:
     """What a mission and its child missions have spent, whichever of them asks."""
-    root = standing(world, state.parent) if state.parent else state
+    root = standing(services, state.parent) if state.parent else state
     yield from root.spent.values()
-    for child in children_of(root, partial(standing, world)):
+    for child in children_of(root, partial(standing, services)):
         yield from (state if child.mission == state.mission else child).spent.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from capsule.adapters import Place, StateStore
 from capsule.core.event import Event, Policy, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
@@ -13,8 +14,7 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
-from capsule.doors import Books, Workspace
-from capsule.world import World
+from capsule.services import Services
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Order:
     """What was done before it in the same campaign."""
 
 
-Pursue = Callable[[Order, World], MissionState]
+RunUntilHalt = Callable[[Order, Services], MissionState]
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Job:
     step: Step
     state: MissionState
     phase: Phase
-    world: World
-    pursue: Pursue
+    services: Services
+    run_until_halt: RunUntilHalt
     """How a mission is run: a phase may be one."""
 
     @property
@@ -56,11 +56,11 @@ class Job:
         return self.state.mission
 
     @property
-    def workspace(self) -> Workspace:
-        return place_of(self.state, self.world)
+    def place(self) -> Place:
+        return place_of(self.state, self.services)
 
     def note(self, event: Event) -> None:
-        note(self.world, self.mission, event)
+        note(self.services, self.mission, event)
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,19 @@ class Report:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-def books_of(state: MissionState, world: World) -> Books | None:
+def state_store_of(state: MissionState, services: Services) -> StateStore | None:
     """Where this mission's steps are recorded; a child's are recorded by its parent."""
-    return None if state.parent else world.books
+    return None if state.parent else services.state_store
 
 
-def claims_its_item(state: MissionState, world: World) -> bool:
+def claims_its_item(state: MissionState, services: Services) -> bool:
     """Whether the tracker is told by claim and close, and by nothing in between."""
-    return not state.parent and world.books is None
+    return not state.parent and services.state_store is None
 
 
-def standing(world: World, mission: str) -> MissionState:
+def standing(services: Services, mission: str) -> MissionState:
     """Where a mission stands: its journal, replayed."""
-    return replay(event for _, event in world.journal.events(mission))
+    return replay(event for _, event in services.journal.events(mission))
 
 
 def only_to_be_archived(state: MissionState) -> bool:
@@ -104,15 +104,15 @@ def only_to_be_closed(state: MissionState) -> bool:
     return state.finished and not state.item_closed and "merged" in state.facts
 
 
-def place_of(state: MissionState, world: World, mission: str = "") -> Workspace:
+def place_of(state: MissionState, services: Services, mission: str = "") -> Place:
     """Where this mission's agents work."""
-    return world.workspace(mission or state.mission, state.into if state.workflow.publishes_steps else "")
+    return services.place(mission or state.mission, state.into if state.workflow.publishes_steps else "")
 
 
-def note(world: World, mission: str, event: Event) -> None:
+def note(services: Services, mission: str, event: Event) -> None:
     """Journal a fact, then tell whoever watches."""
-    world.journal.note(mission, event)
-    world.observer.event(mission, event)
+    services.journal.note(mission, event)
+    services.observer.event(mission, event)
 
 
 def passed(summary: str) -> Signal:

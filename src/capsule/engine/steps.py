@@ -22,28 +22,28 @@ from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
-from capsule.engine.bookkeeping import told
+from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.children import run_child
-from capsule.engine.job import Job, Pursue, Report, parked, passed, place_of
+from capsule.engine.job import Job, Report, RunUntilHalt, parked, passed, place_of
 from capsule.engine.verify import CHECKS
 from capsule.engine.work import run_agent, run_command
-from capsule.world import World
+from capsule.services import Services
 
 MOST_FILES = 200
 
 
-def perform(step: Step, state: MissionState, world: World, pursue: Pursue) -> StepEnded:
+def perform(step: Step, state: MissionState, services: Services, run_until_halt: RunUntilHalt) -> StepEnded:
     """Do it, judge it, and say how things stand."""
-    job = Job(step, state, state.workflow.phase(step.phase), world, pursue)
-    began = world.clock.seconds()
+    job = Job(step, state, state.workflow.phase(step.phase), services, run_until_halt)
+    began = services.clock.seconds()
     report = _watched(job)
-    outcome = _outcome(report, round(world.clock.seconds() - began, 3))
+    outcome = _outcome(report, round(services.clock.seconds() - began, 3))
     decision = _cleared_up(job, _judged(job, outcome))
-    at = world.clock.now()
+    at = services.clock.now()
     if job.phase.doer in _WRITTEN_DOWN and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _written_down(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
-    return told(job, ended)
+    return with_tracker_updates(job, ended)
 
 
 def unknown_names(workflow: Workflow) -> list[str]:
@@ -79,27 +79,27 @@ def _watched(job: Job) -> Report:
     """Do the step; around a phase that works in the place, check what an agent has no business to touch."""
     if not job.phase.works_in_place:
         return _done(job)
-    job.workspace.snapshot()
+    job.place.guard.snapshot()
     try:
         return _undisturbed(job)
     finally:
-        job.workspace.stand_down()
+        job.place.guard.release()
 
 
 def _undisturbed(job: Job) -> Report:
     """Do the step, and quarantine it where the repository itself was reached into, now or in a run that was killed."""
-    left = job.workspace.put_right()
+    left = job.place.guard.restore()
     if left:
         return _quarantined(Report(passed("")), left)
     try:
         report = _done(job)
     except CapsuleError:
-        breaches = job.workspace.put_right()
+        breaches = job.place.guard.restore()
         if not breaches:
             raise
         return _quarantined(Report(passed("")), breaches)
-    breaches = job.workspace.put_right()
-    report = replace(report, warnings=report.warnings + tuple(job.workspace.notices()))
+    breaches = job.place.guard.restore()
+    report = replace(report, warnings=report.warnings + tuple(job.place.notices()))
     return _quarantined(report, breaches) if breaches else report
 
 
@@ -115,29 +115,29 @@ def _cleared_up(job: Job, decision: Decision) -> Decision:
     nothing_done = decision.move is Move.SKIP or not job.phase.works_in_place
     if decision.keeps_the_work or at_it_again or nothing_done:
         return decision
-    ref = job.workspace.withdraw(f"left by {job.step.key}")
+    ref = job.place.salvage_and_reset(f"left by {job.step.key}")
     if not ref:
         return decision
-    job.note(Salvaged(at=job.world.clock.now(), ref=ref, why=f"left by {job.step.key}"))
+    job.note(Salvaged(at=job.services.clock.now(), ref=ref, why=f"left by {job.step.key}"))
     words = f"{decision.feedback}\n\nWhat that attempt left behind is kept as {ref}; the files are as they were before."
     return msgspec.structs.replace(decision, feedback=words.strip())
 
 
-def spawns(step: Step, state: MissionState, world: World) -> bool:
+def spawns(step: Step, state: MissionState, services: Services) -> bool:
     """Whether doing this step starts an agent."""
     phase = state.workflow.phase(step.phase)
-    return bool(phase.prompt) and _applies(phase, state, world)
+    return bool(phase.prompt) and _applies(phase, state, services)
 
 
-def _applies(phase: Phase, state: MissionState, world: World) -> bool:
+def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
     when = phase.when
     if when is None:
         return True
-    return when.suits(state.item) and (not when.changed or _any_changed(state, world, when.changed))
+    return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
 
 
 def _done(job: Job) -> Report:
-    if not _applies(job.phase, job.state, job.world):
+    if not _applies(job.phase, job.state, job.services):
         return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
     try:
         return _DOERS[job.phase.doer](job)
@@ -147,9 +147,9 @@ def _done(job: Job) -> Report:
         return Report(parked(none.message))
 
 
-def _any_changed(state: MissionState, world: World, globs: tuple[str, ...]) -> bool:
-    place, here = place_of(state, world), state.checkpoint
-    changes = place.changes(state.base, place.delivered(here)) if here else ()
+def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:
+    place, here = place_of(state, services), state.checkpoint
+    changes = place.trees.changes(state.base, place.delivered(here)) if here else ()
     return any(matches(change.path, glob) for change in changes for glob in globs)
 
 
@@ -199,12 +199,12 @@ def _judged(job: Job, outcome: Outcome) -> Decision:
 
 def _written_down(job: Job, outcome: Outcome, decision: Decision, at: str) -> Outcome:
     """Our entry in the worklog, then a checkpoint that holds it. A workspace that is gone keeps its last one."""
-    workspace, phase = job.workspace, job.phase.name
+    place, phase = job.place, job.phase.name
     text = entry(job.step.key, job.state.attempt(phase), outcome, decision, at)
     try:
-        worklog = with_entry(workspace.worklog(), section_of(job.state.workflow, phase), text)
-        workspace.write_worklog(job.world.redact(worklog))
-        checkpoint = workspace.checkpoint(job.step.key)
+        worklog = with_entry(place.worklog(), section_of(job.state.workflow, phase), text)
+        place.write_worklog(job.services.redact(worklog))
+        checkpoint = place.checkpoint(job.step.key)
     except WorkspaceBroken as broken:
         return msgspec.structs.replace(outcome, warnings=(*outcome.warnings, broken.message))
     return msgspec.structs.replace(outcome, checkpoint=checkpoint)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from capsule.adapters import Place, Ran
 from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_boxes
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
@@ -27,8 +28,7 @@ from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
-from capsule.doors import Ran, Workspace
-from capsule.world import World
+from capsule.services import Services
 
 TAIL = 6000
 TRIES = 2
@@ -37,14 +37,14 @@ _SHOWN = 12
 
 
 @dataclass
-class Look:
-    """One phase's claim, and the world to check it in."""
+class Verification:
+    """One phase's claim, and the services to check it with."""
 
     state: MissionState
     phase: Phase
     signal: Signal
-    workspace: Workspace
-    world: World
+    place: Place
+    services: Services
     tree: str
     """What would be delivered as things stand."""
     before: str
@@ -54,28 +54,28 @@ class Look:
     def observe(self, tree: str) -> Observation:
         """The test command on a tree: from the journal where it is known, else by running it."""
         policy = self.state.policy
-        key = observation_key(self.workspace.essence(tree), policy.test)
+        key = observation_key(self.place.trees.essence(tree), policy.test)
         known = self.seen.get(key) or self.state.observations.get(key)
         if known:
             return known
         observation = _run_tests(self, tree)
         if observation.colour in REUSABLE:
-            event = Observed(at=self.world.clock.now(), key=key, observation=observation)
-            self.world.journal.note(self.state.mission, event)
-            self.world.observer.event(self.state.mission, event)
+            event = Observed(at=self.services.clock.now(), key=key, observation=observation)
+            self.services.journal.note(self.state.mission, event)
+            self.services.observer.event(self.state.mission, event)
             self.seen[key] = observation
         return observation
 
     def since(self) -> str:
         """What the last review let pass; where there was none, the base."""
         approved = baseline(self.state, self.phase.name)
-        return self.workspace.delivered(approved) if approved else self.state.base
+        return self.place.delivered(approved) if approved else self.state.base
 
     def changes(self, since: str) -> Sequence[Change]:
-        return self.workspace.changes(since, self.tree)
+        return self.place.trees.changes(since, self.tree)
 
 
-def look(claim: Look) -> tuple[Evidence, ...]:
+def verify(claim: Verification) -> tuple[Evidence, ...]:
     """Every check the phase names, and those nobody need name, cheap ones first; none where nothing is claimed."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
@@ -104,7 +104,7 @@ def observation_key(tree: str, command: str) -> str:
     return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
 
 
-def _run_tests(claim: Look, tree: str) -> Observation:
+def _run_tests(claim: Verification, tree: str) -> Observation:
     """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
     for _ in range(TRIES):
         seen = _run_tests_once(claim, tree)
@@ -120,22 +120,22 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
     )
 
 
-def _run_tests_once(claim: Look, tree: str) -> Observation:
-    state, world = claim.state, claim.world
+def _run_tests_once(claim: Verification, tree: str) -> Observation:
+    state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
-    place, grounds = claim.workspace.gate(tree)
-    log = world.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    env = {**claim.workspace.variables(place), **world.exported}
-    run = partial(world.shell.run, env=env, grounds=grounds)
-    _require_own_code(claim, tree, place, run)
-    world.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = run(state.policy.test, place, log, timeout=state.policy.test_timeout_minutes * 60)
+    folder, sandbox_paths = claim.place.gate(tree)
+    log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
+    env = {**claim.place.variables(folder), **services.exported}
+    run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
+    _require_own_code(claim, tree, folder, run)
+    services.observer.activity(state.mission, f"running {state.policy.test}")
+    ran = run(state.policy.test, folder, log, timeout=state.policy.test_timeout_minutes * 60)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
-    touched = claim.workspace.put_right()  # tests are an agent's code: before any git of ours meets what they left
+    touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
     colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
     return Observation(
         tree=tree,
@@ -148,24 +148,24 @@ def _run_tests_once(claim: Look, tree: str) -> Observation:
     )
 
 
-def _require_dependencies(claim: Look, tree: str) -> None:
+def _require_dependencies(claim: Verification, tree: str) -> None:
     """Tests of a tree that asks for other dependencies say nothing with those that the checkout has installed."""
-    manifest, command = claim.workspace.missing_setup(tree)
+    manifest, command = claim.place.missing_setup(tree)
     if manifest:
         cause = f"{manifest} asks for other dependencies than are installed in your checkout."
         hint = f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim)}."
         raise NeedsPerson(cause, hint)
 
 
-def _require_own_code(claim: Look, tree: str, place: Path, run: Callable[..., Ran]) -> None:
+def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callable[..., Ran]) -> None:
     """Tests that load the checkout's code would judge that, and be green whatever the tree holds."""
-    state, world = claim.state, claim.world
+    state, services = claim.state, claim.services
 
     def ask(command: str) -> str:
-        log = world.archive.working_folder(state.mission) / "probe.log"
-        return run(command, place, log, timeout=_PROBE_SECONDS).tail
+        log = services.archive.working_folder(state.mission) / "probe.log"
+        return run(command, folder, log, timeout=_PROBE_SECONDS).tail
 
-    found = claim.workspace.strays(tree, place, state.policy.test, ask)
+    found = claim.place.strays(tree, folder, state.policy.test, ask)
     if found:
         name, path = found[0]
         cause = f"The tests would not test the change: `{name}` is loaded from {path}, in your checkout."
@@ -177,7 +177,7 @@ _PROBE_SECONDS = 60
 _INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
 
 
-def _then(claim: Look) -> str:
+def _then(claim: Verification) -> str:
     return f"then go on with `capsule run {claim.state.parent or claim.state.mission}`"
 
 
@@ -201,31 +201,31 @@ def _paths(changes: Sequence[Change]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _tests(claim: Look, changes: Sequence[Change], since: str) -> list[Change]:
+def _tests(claim: Verification, changes: Sequence[Change], since: str) -> list[Change]:
     """Test files, and files of other purposes whose words to the test runner differ."""
     globs = claim.state.policy.test_globs
     return [c for c in changes if is_test(c.path, globs) or _bends_the_runner(claim, c.path, since)]
 
 
-def _bends_the_runner(claim: Look, path: str, since: str) -> bool:
+def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
     """Dependencies may change; what a shared configuration file tells the test runner may not."""
     if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
         return False
-    before, after = (claim.workspace.read(tree, path) or b"" for tree in (since, claim.tree))
+    before, after = (claim.place.trees.read(tree, path) or b"" for tree in (since, claim.tree))
     parts = [runner_part(path, text.decode(errors="replace")) for text in (before, after)]
     return parts[0] != parts[1]
 
 
-def _base_green(claim: Look) -> Evidence:
+def _base_green(claim: Verification) -> Evidence:
     said = "the tests are green before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
-    observation = claim.observe(claim.workspace.base_checkpoint(claim.state.base).tree)
+    observation = claim.observe(claim.place.base_checkpoint(claim.state.base).tree)
     holds = observation.colour in (Colour.GREEN, Colour.EMPTY)
     return _evidence("base-green", said, _seen(observation), holds, observation.tail)
 
 
-def _red(claim: Look) -> Evidence:
+def _red(claim: Verification) -> Evidence:
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
         return _unverified("red", said)
@@ -234,7 +234,7 @@ def _red(claim: Look) -> Evidence:
     return _seems_done(piece) if observation.colour is Colour.GREEN else piece
 
 
-def _green(claim: Look) -> Evidence:
+def _green(claim: Verification) -> Evidence:
     said = "all tests pass"
     if not claim.state.policy.test:
         return _unverified("green", said)
@@ -242,11 +242,11 @@ def _green(claim: Look) -> Evidence:
     return _evidence("green", said, _seen(observation), observation.colour is Colour.GREEN, observation.tail)
 
 
-def _green_when_done(claim: Look) -> Evidence | None:
+def _green_when_done(claim: Verification) -> Evidence | None:
     return _green(claim) if claim.signal.verdict is Verdict.PASS else None
 
 
-def _changed(claim: Look) -> Evidence:
+def _changed(claim: Verification) -> Evidence:
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
     return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
@@ -257,7 +257,7 @@ def _seems_done(piece: Evidence) -> Evidence:
     return msgspec.structs.replace(piece, patience=1, instead="seems already done")
 
 
-def _changed_now(claim: Look) -> Evidence | None:
+def _changed_now(claim: Verification) -> Evidence | None:
     """MORE with nothing changed is no progress; PASS may find that nothing was left to do."""
     changes = claim.changes(claim.before)
     if not changes and claim.signal.verdict is Verdict.PASS and claim.changes(claim.state.base):
@@ -265,7 +265,7 @@ def _changed_now(claim: Look) -> Evidence | None:
     return _evidence("changed-now", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
 
 
-def _more_is_more(claim: Look) -> Evidence | None:
+def _more_is_more(claim: Verification) -> Evidence | None:
     """Whoever wants to be started again has to show something for this time."""
     return _changed_now(claim) if claim.signal.verdict is Verdict.MORE else None
 
@@ -274,7 +274,7 @@ def _claimed_files(signal: Signal) -> str:
     return f"changed {', '.join(signal.files_changed[:_SHOWN])}" if signal.files_changed else "something was done"
 
 
-def _only_tests(claim: Look) -> Evidence | None:
+def _only_tests(claim: Verification) -> Evidence | None:
     changes = claim.changes(claim.state.base)
     tests = _tests(claim, changes, claim.state.base)
     others = [change for change in changes if change not in tests]
@@ -282,7 +282,7 @@ def _only_tests(claim: Look) -> Evidence | None:
     return _or_warning(claim, _evidence("only-tests", "only test files were changed", observed, not others))
 
 
-def _untouched_tests(claim: Look) -> Evidence | None:
+def _untouched_tests(claim: Verification) -> Evidence | None:
     since = claim.since()
     touched = _tests(claim, claim.changes(since), since)
     observed = (
@@ -296,7 +296,7 @@ def _untouched_tests(claim: Look) -> Evidence | None:
 _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 
-def _or_warning(claim: Look, piece: Evidence) -> Evidence:
+def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
     """Where tests live inside source files, which files were touched says little: a warning, not a refutation."""
     policy = claim.state.policy
     why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
@@ -305,16 +305,16 @@ def _or_warning(claim: Look, piece: Evidence) -> Evidence:
     return piece
 
 
-def _no_debris(claim: Look) -> Evidence:
+def _no_debris(claim: Verification) -> Evidence:
     changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
     debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
     detail = "Remove these files."
     return _evidence("no-debris", "no temporary files are left", _paths(debris) or "none", not debris, detail)
 
 
-def _fit_for_main(claim: Look) -> Evidence | None:
+def _fit_for_main(claim: Verification) -> Evidence | None:
     """Whatever else a workflow asks for: some things are never merged."""
-    found = hazards(claim.workspace.brings(claim.tree), claim.world.redact)
+    found = hazards(claim.place.trees.added_files(claim.tree), claim.services.redact)
     if not found:
         return None
     said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
@@ -326,7 +326,7 @@ Take it out of the files. If a commit of this branch holds it, make the branch w
 (git reset --soft to where it began, then commit what is right): commits are merged with all they hold."""
 
 
-def _as_approved(claim: Look) -> Evidence:
+def _as_approved(claim: Verification) -> Evidence:
     """What is committed is what was signed off: nobody changes the code between the last review and the merge."""
     changes = claim.changes(claim.since())
     return _evidence(
@@ -334,75 +334,75 @@ def _as_approved(claim: Look) -> Evidence:
     )
 
 
-def _committed(claim: Look) -> Evidence:
-    left = claim.workspace.touched_outside_commit()
+def _committed(claim: Verification) -> Evidence:
+    left = claim.place.touched_outside_commit()
     detail = "Stage exactly these paths and commit them."
     shown = ", ".join(left[:_SHOWN])
     return _evidence("committed", "everything is committed", shown or "nothing is left uncommitted", not left, detail)
 
 
-def _artefact(claim: Look) -> Evidence:
+def _artefact(claim: Verification) -> Evidence:
     wanted = claim.phase.artefact
     found = _artefacts(claim, wanted)
-    written = [path for path in found if (claim.workspace.read(claim.tree, path) or b"").strip()]
+    written = [path for path in found if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     observed = ", ".join(written) or ("it is empty" if found else "there is no such file")
     return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
 
 
-def _spec_done(claim: Look) -> Evidence | None:
+def _spec_done(claim: Verification) -> Evidence | None:
     """A build that says it is finished has no open box left in its spec."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
-    texts = [claim.workspace.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
+    texts = [claim.place.trees.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
     boxes = sum(open_boxes(text.decode(errors="replace")) for text in texts)
     return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
 
 
-def _artefacts(claim: Look, kind: str) -> list[str]:
-    return artefact_paths(claim.state.item.id, kind, claim.workspace.files(claim.tree))
+def _artefacts(claim: Verification, kind: str) -> list[str]:
+    return artefact_paths(claim.state.item.id, kind, claim.place.trees.files(claim.tree))
 
 
-def _only_documents(claim: Look) -> Evidence:
+def _only_documents(claim: Verification) -> Evidence:
     """What is committed without the tests being run is paper, and this item's own."""
     changes = claim.changes(_last_commit(claim))
     item, globs = claim.state.item.id, claim.state.policy.test_globs
-    odd = claim.workspace.odd_files(claim.tree)
+    odd = claim.place.trees.odd_files(claim.tree)
     strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
     observed = f"also changed: {_paths(strays)}" if strays else "nothing else differs"
     detail = "Put these files back as they were: code is changed when it is built."
     return _evidence("only-documents", "only this item's documents were written", observed, not strays, detail)
 
 
-def _idea(claim: Look) -> Evidence | None:
+def _idea(claim: Verification) -> Evidence | None:
     """An item that is to be researched has its idea written down."""
     item, signal = claim.state.item, claim.signal
     route = claim.phase.route(with_values(item, dict(signal.assessments)))
     researched = route is not None and route.status is Status.RESEARCHING
     if signal.verdict is not Verdict.PASS or signal.closes or not researched:
         return None
-    ideas = idea_paths(item.id, claim.workspace.files(claim.tree))
-    written = [path for path in ideas if (claim.workspace.read(claim.tree, path) or b"").strip()]
+    ideas = idea_paths(item.id, claim.place.trees.files(claim.tree))
+    written = [path for path in ideas if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     return _evidence("idea", "the idea is written down", ", ".join(written) or "there is no idea file", bool(written))
 
 
-def _last_commit(claim: Look) -> str:
+def _last_commit(claim: Verification) -> str:
     """Where the branch stood when the phase began: what an agent commits meanwhile is its work like all the rest."""
     known = claim.state.checkpoint
     return known.head if known else claim.state.base
 
 
-def _known_duplicate(claim: Look) -> Evidence | None:
+def _known_duplicate(claim: Verification) -> Evidence | None:
     """An item that is closed as a duplicate has a twin somewhere."""
     twin = claim.signal.duplicate_of
     if not twin:
         return None
-    found = twin != claim.state.item.id and claim.world.tracker.knows(twin)
+    found = twin != claim.state.item.id and claim.services.tracker.knows(twin)
     observed = f"{twin} is in the tracker" if found else f"the tracker knows no other item {twin}"
     return _evidence("known-duplicate", f"it is a duplicate of {twin}", observed, found)
 
 
-def _hooks(claim: Look) -> Evidence | None:
-    answer = claim.workspace.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
+def _hooks(claim: Verification) -> Evidence | None:
+    answer = claim.place.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
     if answer is None:
         return None
     passed, said = answer
@@ -410,7 +410,7 @@ def _hooks(claim: Look) -> Evidence | None:
     return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
 
 
-CHECKS: dict[str, Callable[[Look], Evidence | None]] = {
+CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "base-green": _base_green,
     "red": _red,
     "green": _green,

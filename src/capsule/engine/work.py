@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from capsule.adapters import Ran
 from capsule.core.briefing import Transcript
 from capsule.core.errors import CapsuleError, Interrupted, NoResult
 from capsule.core.failure import Kind
@@ -11,11 +12,10 @@ from capsule.core.signal import Signal, Verdict, error_signal, no_result, read_r
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line
-from capsule.doors import Ran
+from capsule.engine.agent_run import run_with_backoff, start_from_checkpoint
 from capsule.engine.brief import answers_by_file, exported, timeout_of
-from capsule.engine.exchange import converse, start_from_checkpoint
 from capsule.engine.job import Job, Report, parked, passed, sent_back
-from capsule.engine.verify import TAIL, TRIES, Look, look, no_result_of
+from capsule.engine.verify import TAIL, TRIES, Verification, no_result_of, verify
 
 _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",
@@ -27,21 +27,21 @@ _STDERR_SHOWN = 2000
 def run_agent(job: Job) -> Report:
     """A fresh agent, from a named state; then what it says, beside what is to be seen."""
     name, model = agent_for(job.state, job.phase)
-    agent = job.world.agent(name, model)
-    exchange = converse(job, agent, model)
-    transcript, before = exchange.transcript, exchange.before
+    agent = job.services.agent(name, model)
+    agent_run = run_with_backoff(job, agent, model)
+    transcript, before = agent_run.transcript, agent_run.before
     signal = _signal(job, transcript)
-    tree = job.workspace.tree()
+    tree = job.place.tree()
     try:
-        evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
+        evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
     except NoResult as none:  # caught here, so that what the agent used is recorded
         signal, evidence = parked(none.message), ()
     return Report(
         signal,
         evidence,
-        files=tuple(change.path for change in job.workspace.changes(before, tree)),
+        files=tuple(change.path for change in job.place.trees.changes(before, tree)),
         agent=agent.name,
-        log=exchange.briefing.log,
+        log=agent_run.briefing.log,
         usage=transcript.usage,
         failure=transcript.failure,
         warnings=_warnings(job, transcript, signal),
@@ -62,19 +62,19 @@ def run_command(job: Job) -> Report:
     ok = ran.why == "exited" and ran.exit_code == 0
     how = f"`{job.phase.run}` exited with {ran.exit_code}" if ran.why == "exited" else f"`{job.phase.run}`: {ran.why}"
     signal = passed(how) if ok else sent_back(f"{how}\n\n{ran.tail[-TAIL:]}")
-    tree = job.workspace.tree()
-    evidence = look(Look(job.state, job.phase, signal, job.workspace, job.world, tree, before))
-    files = tuple(change.path for change in job.workspace.changes(before, tree))
+    tree = job.place.tree()
+    evidence = verify(Verification(job.state, job.phase, signal, job.place, job.services, tree, before))
+    files = tuple(change.path for change in job.place.trees.changes(before, tree))
     return Report(signal, evidence, files=files, log=str(log))
 
 
 def _run_gate(job: Job) -> Ran:
-    log = job.world.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
-    place = job.workspace.path
-    env, grounds = exported(job, place), job.workspace.let_in()
-    ran = job.world.shell.run(job.phase.run, place, log, timeout=timeout_of(job), env=env, grounds=grounds)
-    job.workspace.put_right()  # as after an agent
-    job.workspace.see_out()
+    log = job.services.archive.working_folder(job.mission) / f"{job.phase.name}-{job.step.run}.log"
+    cwd = job.place.path
+    env, sandbox_paths = exported(job, cwd), job.place.open_sandbox()
+    ran = job.services.shell.run(job.phase.run, cwd, log, timeout=timeout_of(job), env=env, sandbox_paths=sandbox_paths)
+    job.place.guard.restore()  # as after an agent
+    job.place.import_commits()
     if ran.why == "stopped":
         raise Interrupted(f"Stopped during {job.phase.name}.")
     if ran.why == "not-started":
@@ -90,7 +90,7 @@ def _signal(job: Job, transcript: Transcript) -> Signal:
         return signal if job.state.policy.file_discovered else replace(signal, follow_ups=())
     if transcript.why in _ENDINGS:
         return no_result(_ENDINGS[transcript.why].format(seconds=transcript.seconds))
-    written = job.world.archive.take_result(job.state.item.id, job.phase.name)
+    written = job.services.archive.take_result(job.state.item.id, job.phase.name)
     given = transcript.text if isinstance(written, str) or written is None else written
     signal = read_result(given, job.state.item.id, job.phase.name)
     if signal.synthetic:
@@ -124,14 +124,14 @@ def signal_of(transcript: Transcript) -> Signal:
 
 
 def _warnings(job: Job, transcript: Transcript, signal: Signal) -> tuple[str, ...]:
-    found = list(job.workspace.notices())
+    found = list(job.place.notices())
     if transcript.leftovers:
         found.append(f"{transcript.leftovers} processes were still running when the agent ended; they were ended too")
     if transcript.detail:
         found.append(f"about the agent: {transcript.detail}")
     if answers_by_file(job) and transcript.exit_code not in (0, None) and not signal.synthetic:
         found.append(f"the agent exited with {transcript.exit_code}, but left a valid result")
-    budget, usage = job.world.limits.budget, transcript.usage
+    budget, usage = job.services.limits.budget, transcript.usage
     limited = any(each.usd is not None for each in (budget.phase, budget.mission, budget.run))
     if limited and (usage is None or usage.usd is None):
         found.append("the agent does not say what it costs: this run does not count toward the budget in dollars")

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from capsule.adapters import Journal
 from capsule.core.errors import LockHeld
 from capsule.core.event import Event, StepBegun, StepEnded, decode, encode
 from capsule.core.state import Step
 
 
-class MemoryJournal:
+class MemoryJournal(Journal):
     def __init__(self) -> None:
         self._streams: dict[str, list[bytes]] = defaultdict(list)
         self._epochs: dict[str, int] = defaultdict(int)
@@ -57,3 +59,15 @@ class MemoryJournal:
 
     def streams(self) -> Sequence[str]:
         return sorted(self._streams)
+
+    def holder(self, stream: str) -> int | None:
+        return os.getpid() if stream in self._held else None
+
+    def epochs(self) -> Mapping[str, int]:
+        return dict(self._epochs)
+
+    def version(self) -> int:
+        return sum(map(len, self._streams.values())) + sum(self._epochs.values())
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
+from capsule.adapters import Journal
 from capsule.core.errors import CapsuleError, LockHeld
-from capsule.core.event import RUN, Event, StepBegun, StepEnded, decode, encode, is_mission, kind
+from capsule.core.event import RUN, Event, StepBegun, StepEnded, decode, encode, kind
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
@@ -30,7 +31,7 @@ CREATE TABLE IF NOT EXISTS claims (stream TEXT PRIMARY KEY, epoch INTEGER NOT NU
 _NEWEST_SCHEMA = 1
 
 
-class SqliteJournal:
+class SqliteJournal(Journal):
     """`folder` is `<git common dir>/capsule`. Opened read-only, it creates nothing.
 
     `redact` takes secrets out of an event before it is written, and before anybody is handed it.
@@ -67,8 +68,14 @@ class SqliteJournal:
     def lock_path(self, stream: str) -> Path:
         return self._folder / "locks" / f"mission-{stream}.lock"
 
+    def holder(self, stream: str) -> int | None:
+        try:
+            return self.running(stream)  # the lock says it, never what is written
+        except LockHeld:
+            return 0
+
     def running(self, stream: str) -> int | None:
-        """The pid of whoever holds the stream now: the lock says it, never the journal."""
+        """The same for a process that is to be signalled: raise LockHeld where it cannot be named from here."""
         return holder(self.lock_path(stream))
 
     def once(
@@ -113,20 +120,14 @@ class SqliteJournal:
         return [(seq, _decoded(self._file, data)) for seq, data in rows]
 
     def epochs(self) -> Mapping[str, int]:
-        """How often each stream was claimed: one whose number stands, and that nobody holds, has nothing new."""
         return dict(self._rows("SELECT stream, epoch FROM claims"))
 
     def version(self) -> int:
-        """Another number whenever somebody else has written since this connection was asked last."""
         rows = self._rows("PRAGMA data_version")
         return int(rows[0][0]) if rows else 0
 
     def streams(self) -> Sequence[str]:
         return [row[0] for row in self._rows("SELECT DISTINCT stream FROM events ORDER BY stream")]
-
-    def missions(self) -> Sequence[str]:
-        """Streams that tell of an item; what a run of the queue remembers of itself has a name no item can have."""
-        return [stream for stream in self.streams() if is_mission(stream)]
 
     def close(self) -> None:
         if self._connection:

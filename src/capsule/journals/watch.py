@@ -18,12 +18,11 @@ from typing import Annotated
 
 import msgspec
 
+from capsule.adapters import JournalReader
 from capsule.core.board import Board, MissionView, Presence, gathered, view, view_run
 from capsule.core.budget import UNLIMITED, Allowance
 from capsule.core.cards import Card, RunCard, see, see_run
-from capsule.core.errors import LockHeld
 from capsule.core.event import is_mission
-from capsule.journals.sqlite import SqliteJournal
 
 MOST_DOINGS = 8
 LONGEST = 500
@@ -33,7 +32,7 @@ _LONGEST_PIECE = 256 * 1024
 class Watch:
     """`folder` is where a mission's live file lies."""
 
-    def __init__(self, journal: SqliteJournal, folder: Callable[[str], Path], allowed: Allowance = UNLIMITED) -> None:
+    def __init__(self, journal: JournalReader, folder: Callable[[str], Path], allowed: Allowance = UNLIMITED) -> None:
         self._journal, self._folder, self._allowed = journal, folder, allowed
         self._version = -1
         self._epochs: dict[str, int] = {}
@@ -60,7 +59,7 @@ class Watch:
         return [name for name, epoch in self._epochs.items() if name in self._held or self._seen.get(name) != epoch]
 
     def _catch_up(self, stream: str) -> None:
-        epoch, pid = self._epochs[stream], self._holder(stream)
+        epoch, pid = self._epochs[stream], self._journal.holder(stream)
         for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
             self._read[stream] = seq
             if is_mission(stream):
@@ -74,12 +73,6 @@ class Watch:
             self._tails.pop(stream, None)
         else:
             self._held[stream] = pid
-
-    def _holder(self, stream: str) -> int | None:
-        try:
-            return self._journal.running(stream)
-        except LockHeld:
-            return 0
 
     def _view(self, name: str, now: str) -> MissionView:
         """What nobody holds looks the same until something happens to it."""

@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from capsule.adapters import Observer
 from capsule.core.event import Event, is_mission, kind
 from capsule.core.redaction import Redactor
-from capsule.doors import Observer
 from capsule.reports.style import clean
 from capsule.system.files import CannotWrite, append_line
 
@@ -49,7 +49,7 @@ def _start_afresh_if_large(path: Path) -> None:
             path.unlink()
 
 
-class Several:
+class FanOut:
     """Tell everybody."""
 
     def __init__(self, *observers: Observer) -> None:
@@ -64,7 +64,7 @@ class Several:
             observer.activity(mission, text)
 
 
-class Discreet:
+class RedactingObserver:
     """Tell somebody, but no secrets."""
 
     def __init__(self, observer: Observer, redactor: Redactor) -> None:

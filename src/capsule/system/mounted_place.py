@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class MountedPlace:
     """Both as they were given, perhaps by way of a link."""
 
     @classmethod
-    def of(cls, grounds: Grounds) -> MountedPlace:
-        place, at = (os.path.realpath(path) if path else "" for path in (grounds.place, grounds.at))
-        return cls(place, at if place else "", (grounds.place, grounds.at))
+    def of(cls, sandbox_paths: SandboxPaths) -> MountedPlace:
+        place, at = (os.path.realpath(path) if path else "" for path in (sandbox_paths.place, sandbox_paths.at))
+        return cls(place, at if place else "", (sandbox_paths.place, sandbox_paths.at))
 
     def inside(self, path: str) -> str:
         """Return the name inside of a path in the place; anything else keeps its own."""
@@ -53,9 +53,9 @@ class MountedPlace:
         """Tell whether only what is mounted on purpose may be seen there."""
         return bool(self.at) and is_below(path, [self.at, self.place])
 
-    def lacks(self, path: str, grounds: Grounds) -> bool:
+    def lacks(self, path: str, sandbox_paths: SandboxPaths) -> bool:
         """Tell whether it must be opened to be seen: neither the place nor a layer over it has such a thing."""
-        layers = [inside for inside, _ in grounds.layers]
+        layers = [inside for inside, _ in sandbox_paths.layers]
         there = is_below(path, [self.place, *layers]) or os.path.lexists(self.behind(path))
         return not (self.covers(path) and there)
 
@@ -68,37 +68,50 @@ class MountedPlace:
 
     @contextmanager
     def mount_points_removed(self, paths: Iterable[str]) -> Iterator[None]:
-        """Remove mount points that were made in the place and are still empty."""
+        """Remove mount points that were made in the place and are still empty.
+
+        `paths` are those where something else than the place's own is seen: an empty folder there is one that a command
+        left whose runner was killed.
+        """
         missing: set[Path] = set()
         for path in filter(None, map(self.behind, paths)):
-            ways = (way for way in (Path(path), *Path(path).parents) if way.is_relative_to(self.place))
+            ways = [way for way in (Path(path), *Path(path).parents) if way.is_relative_to(self.place)][:-1]
+            if Path(path).is_dir():
+                self._remove_empty(ways)
             missing.update(way for way in ways if not os.path.lexists(way))
         try:
             yield
         finally:
-            for way in sorted(missing, reverse=True):
-                with contextlib.suppress(OSError):
-                    if not is_below(os.path.realpath(way.parent), [self.place]):
-                        continue  # by a link that was put on the way meanwhile
-                    if way.is_dir():
-                        way.rmdir()
-                    elif not way.is_symlink() and not way.stat().st_size:
-                        way.unlink()
+            self._remove_empty(missing)
+
+    def _remove_empty(self, ways: Iterable[Path]) -> None:
+        for way in sorted(ways, reverse=True):
+            with contextlib.suppress(OSError):
+                if not is_below(os.path.realpath(way.parent), [self.place]):
+                    continue  # by a link that was put on the way meanwhile
+                if way.is_dir():
+                    way.rmdir()
+                elif not way.is_symlink() and not way.stat().st_size:
+                    way.unlink()
 
 
-def at_its_own_path(grounds: Grounds) -> Grounds:
+def at_its_own_path(sandbox_paths: SandboxPaths) -> SandboxPaths:
     """Leave the place where it is: show in the place itself what was to be seen at the checkout's path."""
-    if not (grounds.place and grounds.at):
-        return grounds
+    if not (sandbox_paths.place and sandbox_paths.at):
+        return sandbox_paths
 
     def in_place(path: str) -> str:
-        return moved(path, grounds.at, grounds.place) if is_below(path, [grounds.at]) else path
+        return moved(path, sandbox_paths.at, sandbox_paths.place) if is_below(path, [sandbox_paths.at]) else path
 
     def all_of(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         return tuple((in_place(path), source) for path, source in pairs)
 
-    stand_ins, shown, layers = all_of(grounds.stand_ins), all_of(grounds.shown), all_of(grounds.layers)
-    return replace(grounds, at="", stand_ins=stand_ins, shown=shown, layers=layers)
+    stand_ins, shown, layers = (
+        all_of(sandbox_paths.stand_ins),
+        all_of(sandbox_paths.shown),
+        all_of(sandbox_paths.layers),
+    )
+    return replace(sandbox_paths, at="", stand_ins=stand_ins, shown=shown, layers=layers)
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:

@@ -7,21 +7,21 @@ laid down from the outermost to the innermost, so that the narrower rule always 
     the home, /tmp, /run     empty folders in memory, gone with the command; sockets of daemons go with them
     tools, git's settings    read-only again, where they lie in what is hidden (`_needed`)
     the project              read-only
-    grounds.place            writable: the one place where work leaves a trace
-    grounds.writable         as it is
-    grounds.protected        read-only again
-    grounds.stand_ins        something else in its place
-    grounds.shown            something else in its place, read-only
-    grounds.layers           folders below a layer that is thrown away (`layers`)
+    paths.place              writable: the one place where work leaves a trace
+    paths.writable           as it is
+    paths.protected          read-only again
+    paths.stand_ins          something else in its place
+    paths.shown              something else in its place, read-only
+    paths.layers             folders below a layer that is thrown away (`layers`)
 
-**The place at the checkout's path.** Where `grounds.at` is set, the place is seen there and nowhere else. The checkout,
+**The place at the checkout's path.** Where `paths.at` is set, the place is seen there and nowhere else. The checkout,
 its `.git` and its `.capsule` are gone: no rule opens what lies below that path, but for what the settings or a command
 line name and the place lacks. Whatever is named by a path in the place (working directory, program, arguments,
 variables) is named by the path inside. A checkout that holds the home is not covered.
 
 **Mount points.** Bubblewrap makes those that are missing, on disk where they lie in the place: empty folders, which git
-does not see, and an empty file where a file is shown that the place lacks. They are removed after the command. What
-kill -9 leaves of them is removed with everything else that an interrupted phase left.
+does not see, and an empty file where a file is shown that the place lacks. They are removed after the command. Of what
+kill -9 leaves, the folders are removed by the next command, a file with everything else that an interrupted phase left.
 
 **A mount point cannot be moved away, its parents can.** `mv .git x && cp -r x .git` would leave a read-only
 `.git/config` behind in `x` and put a writable one in its place. So every folder between a writable place and what is
@@ -50,7 +50,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
 from capsule.system.git_environment import absolute_entries
 from capsule.system.layers import Laid, Mount, laid
@@ -142,7 +142,7 @@ class Sandbox:
         *,
         cwd: str | Path,
         env: Mapping[str, str],
-        grounds: Grounds,
+        sandbox_paths: SandboxPaths,
         home: Sequence[str] = (),
         readable: Sequence[str] = (),
         copy_layers: bool = False,
@@ -158,14 +158,19 @@ class Sandbox:
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
-        if grounds.at and any(is_below(top, _resolved([grounds.at])) for top in _resolved(self.homes)):
-            grounds = at_its_own_path(grounds)  # the tools of whoever keeps their home in git lie below that path
-        view = MountedPlace.of(grounds)
-        grounds = replace(grounds, layers=tuple(self._possible_layers(grounds.layers, view)))
-        with laid([lower for _, lower in grounds.layers], self.level.program, copy=copy_layers) as layers:
+        if sandbox_paths.at and any(is_below(top, _resolved([sandbox_paths.at])) for top in _resolved(self.homes)):
+            # The tools of somebody who keeps their home in git lie below that path.
+            sandbox_paths = at_its_own_path(sandbox_paths)
+        view = MountedPlace.of(sandbox_paths)
+        sandbox_paths = replace(sandbox_paths, layers=tuple(self._possible_layers(sandbox_paths.layers, view)))
+        with laid([lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers) as layers:
             opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
-            opened = {path: mount for path, mount in opened.items() if view.lacks(path, grounds)}
-            table = self._base_mounts(program, env, view, opened) | opened | self._ground_mounts(grounds, view, layers)
+            opened = {path: mount for path, mount in opened.items() if view.lacks(path, sandbox_paths)}
+            table = (
+                self._base_mounts(program, env, view, opened)
+                | opened
+                | self._ground_mounts(sandbox_paths, view, layers)
+            )
             mounts = [
                 word
                 for path, mount in _in_order(table)
@@ -174,7 +179,7 @@ class Sandbox:
             first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
             begins = _beginning(self.level, layers, network=self.network)
             ends = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
-            with view.mount_points_removed(table):
+            with view.mount_points_removed(path for path, mount in table.items() if mount.source != view.behind(path)):
                 yield (*begins, *mounts, *ends, *first)
 
     def _opened_mounts(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
@@ -243,17 +248,17 @@ class Sandbox:
             if Path(lower).is_dir() and view.has_room_for(inside):
                 yield inside, os.path.realpath(lower)
 
-    def _ground_mounts(self, grounds: Grounds, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
-        place = (grounds.place,) if grounds.place else ()
-        table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *grounds.writable))}
-        table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(grounds.protected)}
-        for how, pairs in (("--bind", grounds.stand_ins), ("--ro-bind", grounds.shown)):
+    def _ground_mounts(self, sandbox_paths: SandboxPaths, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
+        place = (sandbox_paths.place,) if sandbox_paths.place else ()
+        table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *sandbox_paths.writable))}
+        table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(sandbox_paths.protected)}
+        for how, pairs in (("--bind", sandbox_paths.stand_ins), ("--ro-bind", sandbox_paths.shown)):
             table |= {view.name(path): Mount(how, self._without_links(source)) for path, source in pairs}
         for path in table:
             behind = view.behind(path)
             if not view.has_room_for(str(Path(path).parent)) or (behind and Path(behind).is_symlink()):
                 raise CapsuleError(f"{behind} is a symbolic link, or lies behind one.", "Put a folder in its place.")
-        table |= {path: layers.sources[lower] for path, lower in grounds.layers}
+        table |= {path: layers.sources[lower] for path, lower in sandbox_paths.layers}
         return table | ({str(Path(layers.folder).parent): Mount("--tmpfs")} if layers.folder else {})
 
     def _existing(self, paths: Iterable[str]) -> list[str]:

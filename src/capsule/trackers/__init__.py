@@ -1,4 +1,4 @@
-"""Where work comes from: one file per tracker, each a class that keeps the promises of `capsule.doors.Tracker`.
+"""Where work comes from: one file per tracker, each a class that keeps the promises of `capsule.adapters.Tracker`.
 
 A provider's quirks end here: what leaves this folder is an `Item` with a checked id and a status of ours. Below stand
 the refusals that all trackers word alike.

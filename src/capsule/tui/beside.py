@@ -52,11 +52,11 @@ class Beside:
             return False
         self._busy.add(name)
 
-        def hand_over(got: object) -> None:
+        def commit_step(got: object) -> None:
             self._busy.discard(name)
             then(got)
 
-        threading.Thread(target=self._work, args=(work, hand_over), daemon=True).start()
+        threading.Thread(target=self._work, args=(work, commit_step), daemon=True).start()
         return True
 
     def _work(self, work: Callable[[], object], then: Callable[[Any], None]) -> None:

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
@@ -80,7 +80,7 @@ class Gate:
             self._make(tree, base)
         return self.path
 
-    def grounds(self, base: str) -> Grounds | None:
+    def sandbox_paths(self, base: str) -> SandboxPaths | None:
         """Say what a sandbox shows of it; None where there is no sandbox."""
         if not self._confined:
             return None
@@ -149,7 +149,7 @@ class Gate:
         write_atomically(link, pointer_to(self._private / "git"))
 
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
-        self._provisions.run(self.path, self._log, self.grounds(base))
+        self._provisions.run(self.path, self._log, self.sandbox_paths(base))
         listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
         apart = {*copied, *(os.fsencode(f"{path}/") for path in self._provisions.dependencies.paths(base))}
         made = {*listing.out.split(b"\0")} - {b""} - apart

@@ -29,7 +29,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
 from capsule.system.files import read_regular, write_atomically
@@ -55,7 +55,7 @@ _REBASED = "rebased onto "
 
 
 class GitWorktree(GitPlace):
-    """The Workspace door, for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
+    """A Place for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
 
     publishes_to = ""
 
@@ -72,7 +72,7 @@ class GitWorktree(GitPlace):
         confined: bool = False,
         not_ours: Callable[[str], bool] = lambda _path: False,
     ) -> None:
-        """`confined`: a sandbox keeps agents to the grounds they are given. `not_ours`: paths that are no part of this
+        """`confined`: a sandbox keeps agents to the paths they are given. `not_ours`: paths that are no part of this
         mission's work, whatever its agents do there."""
         path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
         provisions = Provisions(dependencies or Dependencies(git, detect=not setup), setup, copy, run_setup)
@@ -81,10 +81,10 @@ class GitWorktree(GitPlace):
         self._linked = LinkedWorktree(git, self.path, self.branch)
         self._private = PrivateGit(git, mission, branch)
         self._not_ours = not_ours
-        self._tripwire = Tripwire(git, mission)
+        self.guard = Tripwire(git, mission, idle=confined)
         self._dropped: list[str] = []
         self._occupied = False
-        """Between `let_in` and `see_out`: an agent or a command has a git directory of its own here."""
+        """Between `open_sandbox` and `import_commits`: an agent or a command has a git directory of its own here."""
         self._delivered: dict[tuple[str, str], str] = {}
         self._descendants: set[tuple[str, str]] = set()
         self._trees: dict[str, str] = {}
@@ -168,27 +168,27 @@ class GitWorktree(GitPlace):
         if not inputs or (note.exists() and note.read_text() == inputs):
             return []
         before = self.tree()
-        grounds = self.let_in()
+        sandbox_paths = self.open_sandbox()
         try:
-            self._provisions.run(self.path, self._logs / "setup.log", grounds if self._confined else None)
+            self._provisions.run(self.path, self._logs / "setup.log", sandbox_paths if self._confined else None)
         finally:
-            self.see_out()
+            self.import_commits()
         write_atomically(note, inputs)
-        changed = [change.path for change in self.changes(before, self.tree())]
+        changed = [change.path for change in self.trees.changes(before, self.tree())]
         return [f"workspace.setup changed files that git does not ignore: {', '.join(changed)}"] if changed else []
 
     # An agent comes and goes
 
-    def let_in(self) -> Grounds:
+    def open_sandbox(self) -> SandboxPaths:
         self._private.make(self._require_whole())
         self._judged, self._stands_at, self._occupied = "", "", True
         if self._confined:
             layers = self._provisions.dependencies.layers(self._base(), self._git.root)
             return mounted(self._git, self.path, self._private.path, layers)
         self._linked.point_at(self._private.path)
-        return Grounds()
+        return SandboxPaths()
 
-    def see_out(self) -> None:
+    def import_commits(self) -> None:
         self._take_over(self._require_whole())
 
     def _come_home(self) -> None:
@@ -221,21 +221,11 @@ class GitWorktree(GitPlace):
         if left.tips:
             self._unstage(left.tips[-1], entry)
 
-    def snapshot(self) -> None:
-        if not self._confined:
-            self._tripwire.snapshot()
-
-    def put_right(self) -> Sequence[str]:
-        return self._tripwire.restore()
-
-    def stand_down(self) -> None:
-        self._tripwire.release()
-
     def notices(self) -> Sequence[str]:
         dropped, self._dropped = self._dropped, []
         more = f" and {len(dropped) - _NAMED} more" if len(dropped) > _NAMED else ""
         told = [f"changes to {', '.join(dropped[:_NAMED])}{more} were dropped: they are no part of this work"]
-        return [*(told if dropped else ()), *self._tripwire.notices()]
+        return [*(told if dropped else ()), *self.guard.notices()]
 
     # Going back
 
@@ -347,7 +337,7 @@ class GitWorktree(GitPlace):
         return self._trees[checkpoint.commit]
 
     def touched_outside_commit(self) -> Sequence[str]:
-        return [change.path for change in self.changes(self.head(), self._judged or self.tree())]
+        return [change.path for change in self.trees.changes(self.head(), self._judged or self.tree())]
 
     def head(self) -> str:
         return self._settle_head(self._require_whole())[0]
@@ -359,7 +349,7 @@ class GitWorktree(GitPlace):
         self._judged, self._stands_at = "", ""
         super().write(path, content)
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
         entry = self._require_whole()
         head, _ = self._settle_head(entry)
         self._stands_at = ""
@@ -369,7 +359,7 @@ class GitWorktree(GitPlace):
     def _commit_work(self, checkpoint: Checkpoint, head: str, message: str) -> str:
         """Our branch with all that the checkpoint delivers; where it has that already, as it is."""
         git, held = self._git, self._git.tree_in(head)
-        tree = with_changes(git, held, self._work_between(held, self.delivered(checkpoint)), self._notes)
+        tree = with_changes(git, held, self.trees.work_between(held, self.delivered(checkpoint)), self._notes)
         if tree == held:
             return head
         commit = git.commit_tree(tree, [head], message, by=git.identity, date=f"@{int(time.time())} +0000")
@@ -379,15 +369,15 @@ class GitWorktree(GitPlace):
     def follow(self, checkpoint: Checkpoint) -> None:
         """Stay: work that is merged at the end stands on its own base until then."""
 
-    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the door's)
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the adapter's)
         """A merge runs no hooks."""
         return None
 
-    def settled(self, commit: str) -> Checkpoint:
+    def checkpoint_at(self, commit: str) -> Checkpoint:
         """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
         return self.checkpoint(f"settled at {commit[:12]}" if commit else "settled")
 
-    def withdraw(self, why: str) -> str:  # noqa: ARG002 (the door's)
+    def salvage_and_reset(self, why: str) -> str:  # noqa: ARG002 (the adapter's)
         """Leave everything: nothing gets to the user's branch before the merge."""
         return ""
 
@@ -407,9 +397,9 @@ class GitWorktree(GitPlace):
     def _merge_onto(self, onto: str) -> str:
         """All the work as one change, merged with the new base; the worklog and its like stay as they are."""
         before = self.checkpoint("before a rebase")
-        merged, conflicts = self._merged(before.tree, onto)
+        merged, conflicts = self.trees.merged(before.tree, onto)
         everything = graft(self._git, merged, before.commit, self._artefacts)
-        commit = self._commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
+        commit = self.trees.commit(everything, [onto, before.commit], f"{_REBASED}{onto}\n\n{json.dumps(conflicts)}")
         self._git.move_refs(RefMove(self._refs.checkpoint, commit, before.commit))
         return commit
 
@@ -455,7 +445,7 @@ class GitWorktree(GitPlace):
 
     def _is_only_the_base(self, base: str, tree: str, tips: Sequence[str]) -> bool:
         """Neither the files nor any commit or checkpoint hold anything but the base and artefacts."""
-        trees = {tree, *self._trees_between(base, *tips)}
+        trees = {tree, *self.trees.trees_between(base, *tips)}
         return all(self._deliverable(held) == self._git.tree_in(base) for held in trees)
 
     def remove(self, *, branch: bool) -> None:
@@ -465,7 +455,7 @@ class GitWorktree(GitPlace):
         self._linked.remove()
         self._private.remove()
         self._gate.remove()
-        self._tripwire.release()
+        self.guard.release()
         remove_tree(self._notes)
         gone = [self._refs.checkpoint, *([self._refs.branch, self._refs.base] if branch else [])]
         self._git.move_refs(*(RefMove(ref, "") for ref in gone), why="capsule: removed")

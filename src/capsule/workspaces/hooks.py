@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.files import tail_bytes
 from capsule.system.git import Git
@@ -64,17 +64,17 @@ class Hooks:
         return self.logs / f"{name}.log"
 
     @property
-    def _grounds(self) -> Grounds:
+    def _sandbox_paths(self) -> SandboxPaths:
         """At the place's own path, because the user's hooks lie in the repository; git locks the index it is given."""
         own = (str(self.place / ".git"), str(self.place / ".capsule"))
         layers = tuple(self.layers)
-        return Grounds(place=str(self.place), writable=(str(self.scratch),), protected=own, layers=layers)
+        return SandboxPaths(place=str(self.place), writable=(str(self.scratch),), protected=own, layers=layers)
 
     def _ask(self, hook: str, args: list[str], index: Path) -> tuple[bool, str]:
         log = self._log(f"hook-{hook}")
         asked = ("env", f"GIT_INDEX_FILE={index}", "GIT_EDITOR=:", "git", "hook", "run", "--ignore-missing", hook)
         try:
-            self.run(shlex.join((*asked, *(("--", *args) if args else ()))), self.place, log, self._grounds)
+            self.run(shlex.join((*asked, *(("--", *args) if args else ()))), self.place, log, self._sandbox_paths)
         except CapsuleError as error:
             return False, _end_of(log) or error.message
         return True, _end_of(log)

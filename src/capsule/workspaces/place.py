@@ -16,15 +16,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused
 from capsule.core.evidence import Change, Checkpoint
-from capsule.core.hazards import Brought
+from capsule.core.hazards import AddedFile
 from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import CAPSULE, Difference, RefMove, shown
-from capsule.workspaces.brought import brought
+from capsule.workspaces.added_files import added_files
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.mission_refs import RefReader
@@ -37,8 +37,95 @@ from capsule.workspaces.trees import ARTEFACTS, graft, is_artefact, with_changes
 PLAIN = "100644"
 
 
+class GitTrees:
+    """Answer from git's objects what trees hold and how they differ, without artefacts such as the tracker's files.
+
+    `base` and `head` say where the mission started and stands.
+    """
+
+    def __init__(
+        self,
+        git: Git,
+        branch: str,
+        artefacts: Sequence[str],
+        notes: Path,
+        *,
+        base: Callable[[], str],
+        head: Callable[[], str],
+    ) -> None:
+        self._git = git
+        self._branch = branch
+        self._artefacts = artefacts
+        self._notes = notes
+        self._base = base
+        self._head = head
+        self._added: tuple[tuple[str, ...], list[AddedFile]] = ((), [])
+        """What was asked about last: the same tree is judged by several phases."""
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        differences = self.work_between(self._git.tree_of(since), self._git.tree_of(until))
+        return [Change(shown(d.path), d.kind) for d in differences]
+
+    def files(self, tree: str) -> Sequence[str]:
+        return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
+
+    def odd_files(self, tree: str) -> set[str]:
+        return {shown(e.path) for e in self._git.list_tree(tree, recursive=True) if e.mode != PLAIN}
+
+    def added_files(self, tree: str) -> Sequence[AddedFile]:
+        """Commits of the mission's branch are merged with all they hold."""
+        head, onto = self._head(), self._base()
+        if self._added[0] != (onto, head, tree):
+            trees = dict.fromkeys((*self.trees_between(onto, head), tree))
+            files = [file for each in trees for file in added_files(self._git, onto, each)]
+            kept = [file for file in files if not is_artefact(file.path.encode(), self._artefacts)]
+            self._added = ((onto, head, tree), kept)
+        return self._added[1]
+
+    def trees_between(self, base: str, *tips: str) -> list[str]:
+        if tips == (base,):
+            return []
+        return self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        return self._git.read_file(tree, path)
+
+    def essence(self, tree: str) -> str:
+        return tree
+
+    def work_between(self, old: str, new: str) -> list[Difference]:
+        return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]
+
+    # What a human adds to what was approved
+
+    def adopted(self, approved: str, left: str, now: str) -> str:
+        return with_changes(self._git, approved, self.work_between(left, now), self._notes)
+
+    def rebased_tree(self, tree: str, onto: str) -> str:
+        merged, _ = self.merged(tree, onto)
+        return graft(self._git, merged, onto, self._artefacts)
+
+    def merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
+        base = self._base()
+        if not self._git.is_ancestor(base, onto):
+            # Rewritten: what the base held and `onto` does not was taken out there, and is no part of the work.
+            base = self.commit(self._git.tree_in(base), [], "base")
+            onto = self.commit(self._git.tree_in(onto), [base], "onto")
+        work = self.commit(tree, [base], "work")
+        return self._git.merge_trees(onto, work, called=self._branch)
+
+    # Commits of ours
+
+    def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
+        """By nobody in particular and as old as the base, so that the same state gives the same commit."""
+        date = self._git.commit(self._base()).committer_date
+        return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)
+
+
 class GitPlace(ABC):
-    """Names the states of a mission, and looks into trees."""
+    """Names the states of a mission, and makes its gate."""
+
+    _trees_type = GitTrees
 
     def __init__(
         self,
@@ -51,7 +138,7 @@ class GitPlace(ABC):
         provisions: Provisions,
         confined: bool,
     ) -> None:
-        """`confined`: a sandbox keeps agents to the grounds they are given."""
+        """`confined`: a sandbox keeps agents to the paths they are given."""
         self.path = path
         self.branch = branch
         self._git = git
@@ -63,100 +150,47 @@ class GitPlace(ABC):
         self._provisions = provisions
         self._snapshots = Snapshots(git, path, self._notes)
         self._confined = confined
+        self.trees = self._trees_type(git, branch, self._artefacts, self._notes, base=self._base, head=self.head)
         self._gate = Gate(git, mission, self._notes, provisions, confined=confined)
         self._gated = False
         """The gate was entered since the last checkpoint."""
         self._base_commit = ""
         self._named: dict[str, tuple[str, str]] = {}
-        self._brought: tuple[tuple[str, ...], list[Brought]] = ((), [])
-        """What was asked about last: the same tree is judged by several phases."""
-
-    # Looking
-
-    def base_checkpoint(self, base: str) -> Checkpoint:
-        return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
-
-    def changes(self, since: str, until: str) -> Sequence[Change]:
-        differences = self._work_between(self._git.tree_of(since), self._git.tree_of(until))
-        return [Change(shown(d.path), d.kind) for d in differences]
-
-    def files(self, tree: str) -> Sequence[str]:
-        return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
-
-    def odd_files(self, tree: str) -> set[str]:
-        return {shown(e.path) for e in self._git.list_tree(tree, recursive=True) if e.mode != PLAIN}
 
     @abstractmethod
     def head(self) -> str:
         """The commit the branch stands at, once it is where it belongs."""
 
-    def brings(self, tree: str) -> Sequence[Brought]:
-        """Commits of the mission's branch are merged with all they hold."""
-        head, onto = self.head(), self._base()
-        if self._brought[0] != (onto, head, tree):
-            trees = dict.fromkeys((*self._trees_between(onto, head), tree))
-            files = [file for each in trees for file in brought(self._git, onto, each)]
-            kept = [file for file in files if not is_artefact(file.path.encode(), self._artefacts)]
-            self._brought = ((onto, head, tree), kept)
-        return self._brought[1]
+    def base_checkpoint(self, base: str) -> Checkpoint:
+        return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
 
-    def _trees_between(self, base: str, *tips: str) -> list[str]:
-        if tips == (base,):
-            return []
-        return self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
+    # The gate
 
-    def read(self, tree: str, path: str) -> bytes | None:
-        return self._git.read_file(tree, path)
-
-    def essence(self, tree: str) -> str:
-        return tree
-
-    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
+    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
         self._gated = True
-        return self._gate.at(tree, self._base()), self._gate.grounds(self._base())
+        return self._gate.at(tree, self._base()), self._gate.sandbox_paths(self._base())
 
-    def variables(self, place: Path) -> Mapping[str, str]:
+    def variables(self, folder: Path) -> Mapping[str, str]:
         base = self._base_commit or self._refs.standing().base
-        at = self._git.root if self._confined else place
-        judged = place != self.path
-        return self._provisions.dependencies.variables(base, at, place, judged=judged) if base else {}
+        at = self._git.root if self._confined else folder
+        judged = folder != self.path
+        return self._provisions.dependencies.variables(base, at, folder, judged=judged) if base else {}
 
     def missing_setup(self, tree: str) -> tuple[str, str]:
         dependencies, base = self._provisions.dependencies, self._base()
         if self._provisions.setup:
             return "", ""
-        differing = [os.fsdecode(difference.path) for difference in self._work_between(base, tree)]
+        differing = [os.fsdecode(difference.path) for difference in self.trees.work_between(base, tree)]
         manifests = filter(is_manifest, differing)
         changed = [path for path in manifests if self._wanted_by(base, path) != self._wanted_by(tree, path)]
-        return how_to_install(changed, dependencies.paths(base), self.files(tree)) if changed else ("", "")
+        return how_to_install(changed, dependencies.paths(base), self.trees.files(tree)) if changed else ("", "")
 
     def _wanted_by(self, tree: str, path: str) -> str:
         return wanted_by(path, (self._git.read_file(tree, path) or b"").decode(errors="replace"))
 
-    def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+    def strays(self, tree: str, folder: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
         folders = self._provisions.dependencies.import_folders(self._base())
-        return strays(self._git.root, place, self.files(tree), folders=folders, test=test, ask=ask)
-
-    def _work_between(self, old: str, new: str) -> list[Difference]:
-        return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]
-
-    # What a human adds to what was approved
-
-    def adopted(self, approved: str, left: str, now: str) -> str:
-        return with_changes(self._git, approved, self._work_between(left, now), self._notes)
-
-    def rebased_tree(self, tree: str, onto: str) -> str:
-        merged, _ = self._merged(tree, onto)
-        return graft(self._git, merged, onto, self._artefacts)
-
-    def _merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
-        base = self._base()
-        if not self._git.is_ancestor(base, onto):
-            # Rewritten: what the base held and `onto` does not was taken out there, and is no part of the work.
-            base = self._commit(self._git.tree_in(base), [], "base")
-            onto = self._commit(self._git.tree_in(onto), [base], "onto")
-        work = self._commit(tree, [base], "work")
-        return self._git.merge_trees(onto, work, called=self.branch)
+        return strays(self._git.root, folder, self.trees.files(tree), folders=folders, test=test, ask=ask)
 
     # What we write ourselves
 
@@ -191,7 +225,7 @@ class GitPlace(ABC):
         """The newest checkpoint if it says the same, else a new one that has it for a parent."""
         if newest and self._said_by(newest) == (tree, head):
             return newest
-        commit = self._commit(tree, [head, newest], label)
+        commit = self.trees.commit(tree, [head, newest], label)
         self._git.move_refs(RefMove(self._refs.checkpoint, commit, newest))
         self._named[commit] = (tree, head)
         return commit
@@ -202,11 +236,6 @@ class GitPlace(ABC):
             known = self._git.commit(checkpoint)
             self._named[checkpoint] = (known.tree, known.parents[0])
         return self._named[checkpoint]
-
-    def _commit(self, tree: str, parents: Sequence[str], message: str) -> str:
-        """By nobody in particular and as old as the base, so that the same state gives the same commit."""
-        date = self._git.commit(self._base()).committer_date
-        return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)
 
     def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
         """Salvages files and commits that no commit in `held` has."""
@@ -220,7 +249,7 @@ class GitPlace(ABC):
 
     def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
         """A ref of its own for a state; the same state is kept once."""
-        return keep_commit(self._git, self._mission, self._commit(tree, parents, why), why)
+        return keep_commit(self._git, self._mission, self.trees.commit(tree, parents, why), why)
 
 
 def _make_folder(folder: Path) -> None:

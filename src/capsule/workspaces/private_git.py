@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
 from capsule.system.files import read_regular
@@ -240,7 +240,7 @@ def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None 
             shutil.copy2(source, target / name)  # with its age: see `Snapshots.copy_index`
 
 
-def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, str]] = ()) -> Grounds:
+def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, str]] = ()) -> SandboxPaths:
     """Say how a sandbox shows a place at the checkout's own path, with this git directory for its `.git`.
 
     Below that path lie the repository's objects and the private directory too, so both are shown elsewhere; a `.git`
@@ -259,7 +259,7 @@ def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, st
         for path, folder in objects
         if Path(folder, "info/alternates").exists()
     ]
-    return Grounds(
+    return SandboxPaths(
         place=str(place),
         at=str(git.root),
         stand_ins=((INSIDE_A_SANDBOX, str(private)),),

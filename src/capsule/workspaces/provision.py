@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Protocol
 
-from capsule.core.briefing import Grounds
+from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import SettingsError
 from capsule.core.manifests import is_manifest
 from capsule.system.files import write_atomically
@@ -28,7 +28,7 @@ from capsule.workspaces.dependencies import Dependencies
 class RunSetup(Protocol):
     """Run a shell command in a folder, its output in a log; raise CapsuleError where it fails."""
 
-    def __call__(self, command: str, cwd: Path, log: Path, grounds: Grounds | None = None) -> None: ...
+    def __call__(self, command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None: ...
 
 
 _NEVER_COPIED = (".git", ".capsule")
@@ -48,11 +48,11 @@ class Provisions:
         told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if is_manifest(os.fsdecode(e.path)))]
         return hashlib.sha256(b"\0".join(told)).hexdigest()
 
-    def run(self, place: Path, log: Path, grounds: Grounds | None) -> None:
+    def run(self, place: Path, log: Path, sandbox_paths: SandboxPaths | None) -> None:
         """Run the set-up as tests and agents will run there: what it installs may hold the path it was installed at."""
         if self.setup and self.run_setup:
             log.parent.mkdir(parents=True, exist_ok=True)
-            self.run_setup(self.setup, place, log, grounds)
+            self.run_setup(self.setup, place, log, sandbox_paths)
 
     def needs_listing(self, root: Path) -> bool:
         """Whether there is anything to copy or to set up, for which the files of the tree have to be known."""

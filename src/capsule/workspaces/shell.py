@@ -1,6 +1,6 @@
 """The project's own commands (tests, gates, set-up), run through `sh -c` and supervised like an agent.
 
-What they run is what an agent wrote, so they run in the same sandbox, on the grounds that they are given. Without any,
+What they run is what an agent wrote, so they run in the same sandbox, on the paths that they are given. Without any,
 the folder they run in is theirs, but for the repository and for what is Capsule's.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from capsule.core.briefing import Grounds
-from capsule.doors import Ran
+from capsule.adapters import Ran
+from capsule.core.briefing import SandboxPaths
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, tail_bytes
 from capsule.system.mounted_place import at_its_own_path
@@ -53,12 +53,12 @@ class SupervisedShell:
         *,
         timeout: float | None,
         env: Mapping[str, str],
-        grounds: Grounds | None = None,
+        sandbox_paths: SandboxPaths | None = None,
     ) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
         environment = {**self._env, **env}
-        with self._confined(("sh", "-c", command), cwd, environment, grounds) as argv:
+        with self._confined(("sh", "-c", command), cwd, environment, sandbox_paths) as argv:
             ended = self._supervisor.run(
                 Command(argv=argv, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout), stop=self._stop
             )
@@ -69,12 +69,12 @@ class SupervisedShell:
         return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=fault or tail or ended.detail, log=log)
 
     def _confined(
-        self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str], grounds: Grounds | None
+        self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str], sandbox_paths: SandboxPaths | None
     ) -> AbstractContextManager[tuple[str, ...]]:
         if self._sandbox is None:
             return nullcontext(argv)
-        if grounds is None:
-            grounds = Grounds(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
+        if sandbox_paths is None:
+            sandbox_paths = SandboxPaths(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
         elif not self._at_checkout_path:
-            grounds = at_its_own_path(grounds)
-        return self._sandbox.around(argv, cwd=cwd, env=env, grounds=grounds)
+            sandbox_paths = at_its_own_path(sandbox_paths)
+        return self._sandbox.around(argv, cwd=cwd, env=env, sandbox_paths=sandbox_paths)

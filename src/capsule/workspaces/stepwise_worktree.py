@@ -1,19 +1,20 @@
 """A mission's place whose steps go to the user's branch one by one, each in a commit with the tracker's state.
 
 The place stands on a commit of that branch, its base. What its agents do is work until the step is recorded
-(`books`): then the branch has it, and the place stands on that commit. Or until the step has failed: then it is kept
+(`state_store`): then the branch has it, and the place is on that commit. Or until the step failed: then it is kept
 under a ref, and the place is as before. Commits made in the place are not published as such: they are part of the work.
 
 The branch moves while the place is worked in, by its user and by other missions. A phase starts from where the branch
 is by then: the work of an attempt that goes on is merged with it, and a file that both changed in the same lines is as
-on the branch. What becomes of the user's checkout is the business of `books` and `checkouts`.
+on the branch. What becomes of the user's checkout is the business of `state_store` and `checkouts`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from capsule.core.errors import Refused, WorkspaceBroken
@@ -24,19 +25,36 @@ from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.git_worktree import LARGEST_WORKLOG, GitWorktree
 from capsule.workspaces.hooks import Hooks
+from capsule.workspaces.place import GitTrees
 from capsule.workspaces.private_git import Left
 from capsule.workspaces.trees import graft, merged_from
 
 
+class StepwiseTrees(GitTrees):
+    """Trees of work whose steps go to a branch that moves meanwhile."""
+
+    began: Mapping[str, str] = MappingProxyType({})
+    """Where the branch moved before the phase began: its checkpoint's commits, and what took their place."""
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        """Leave out what others committed before the phase began."""
+        return super().changes(self.began.get(since, since), until)
+
+    def essence(self, tree: str) -> str:
+        """Leave out the tracker's files, which change with every step."""
+        return graft(self._git, tree, self._git.make_tree(()), self._artefacts)
+
+
 class StepwiseWorktree(GitWorktree):
-    """The Workspace door, for work whose steps are committed to the branch `into` one by one."""
+    """A Place for work whose steps are committed to the branch `into` one by one."""
+
+    _trees_type = StepwiseTrees
+    trees: StepwiseTrees
 
     def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
         super().__init__(git, mission, **options)
         self.publishes_to = into
         self._worklog = self._logs / "worklog.md"
-        self._began: dict[str, str] = {}
-        """Where the branch moved before the phase began: its checkpoint's commits, and what took their place."""
         self._told: list[str] = []
 
     def notices(self) -> Sequence[str]:
@@ -46,7 +64,7 @@ class StepwiseWorktree(GitWorktree):
     # Where it stands
 
     def restore(self, checkpoint: Checkpoint) -> str:
-        self._began = {}
+        self.trees.began = {}
         self._stand_on(checkpoint.head)
         kept = super().restore(checkpoint)
         self.follow(checkpoint)
@@ -54,7 +72,7 @@ class StepwiseWorktree(GitWorktree):
 
     def follow(self, checkpoint: Checkpoint) -> None:
         """Move the place to where the branch is by now, with the work that the checkpoint holds."""
-        if checkpoint.commit not in self._began:
+        if checkpoint.commit not in self.trees.began:
             self._stand_on(checkpoint.head)
         if self._linked.whole() is None:
             super().restore(checkpoint)
@@ -68,7 +86,7 @@ class StepwiseWorktree(GitWorktree):
         self._write_out(merged)
         self._unstage(tip, entry)
         self._stands_at = ""
-        self._began = {checkpoint.head: tip, checkpoint.commit: merged}
+        self.trees.began = {checkpoint.head: tip, checkpoint.commit: merged}
         if conflicts:
             words = f"the work and {self.publishes_to} changed the same lines; as {self.publishes_to} has it now"
             self._told.append(f"{words}: {', '.join(conflicts)}")
@@ -114,15 +132,7 @@ class StepwiseWorktree(GitWorktree):
     # Looking
 
     def delivered(self, checkpoint: Checkpoint) -> str:
-        return self._began.get(checkpoint.commit) or super().delivered(checkpoint)
-
-    def changes(self, since: str, until: str) -> Sequence[Change]:
-        """Leave out what others committed before the phase began."""
-        return super().changes(self._began.get(since, since), until)
-
-    def essence(self, tree: str) -> str:
-        """Leave out the tracker's files, which change with every step."""
-        return graft(self._git, tree, self._git.make_tree(()), self._artefacts)
+        return self.trees.began.get(checkpoint.commit) or super().delivered(checkpoint)
 
     def worklog(self) -> str:
         with contextlib.suppress(OSError):
@@ -143,13 +153,13 @@ class StepwiseWorktree(GitWorktree):
         shared = self._provisions.dependencies
         layers = shared.layers(self._base(), self.path) if shared else ()
         hooks = Hooks(self._git, self.path, self._notes / "hooks", self._logs, self._provisions.run_setup, layers)
-        bent = hooks.among([change.path for change in self.changes(self._base(), tree)])
+        bent = hooks.among([change.path for change in self.trees.changes(self._base(), tree)])
         if bent:
             return False, f"The hooks themselves were changed: {', '.join(bent)}."
         before = self._snapshots.to_judge(self._base())
         passed, said = hooks.passed(tree, message)
         after = self._snapshots.to_judge(self._base())
-        changed = [shown(d.path) for d in self._work_between(before, after)]
+        changed = [shown(d.path) for d in self.trees.work_between(before, after)]
         if changed:
             self._judged = ""
             return False, f"A hook changed files: {', '.join(changed)}.\n{said}"
@@ -157,12 +167,12 @@ class StepwiseWorktree(GitWorktree):
 
     # Keeping a step's work, or not
 
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the door's)
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:  # noqa: ARG002 (the adapter's)
         """Return the work, for the commit that holds the tracker's state."""
         return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
 
-    def settled(self, commit: str) -> Checkpoint:
-        self._judged, self._stands_at, self._began = "", "", {}
+    def checkpoint_at(self, commit: str) -> Checkpoint:
+        self._judged, self._stands_at, self.trees.began = "", "", {}
         self._come_home()
         if commit:
             self._stand_on(commit)
@@ -173,7 +183,7 @@ class StepwiseWorktree(GitWorktree):
             self._unstage(base, entry)
         return self.base_checkpoint(base)
 
-    def withdraw(self, why: str) -> str:
+    def salvage_and_reset(self, why: str) -> str:
         self._judged, self._stands_at = "", ""
         try:
             entry = self._require_whole()
@@ -204,5 +214,5 @@ class StepwiseWorktree(GitWorktree):
             there = tree if head == base else self._git.tree_in(base)
         return self._keep(there, [base], why) if self._deliverable(there) != self._git.tree_in(base) else ""
 
-    def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the door's): what is done is on the user's branch
+    def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the adapter's): what is done is on the user's branch
         super().remove(branch=True)

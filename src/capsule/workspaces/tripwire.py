@@ -62,9 +62,10 @@ class Copy(msgspec.Struct, frozen=True):
 
 
 class Tripwire:
-    """Guards one repository on behalf of one mission."""
+    """Guards one repository on behalf of one mission; an idle one copies nothing, where a sandbox keeps agents away."""
 
-    def __init__(self, git: Git, mission: str) -> None:
+    def __init__(self, git: Git, mission: str, *, idle: bool = False) -> None:
+        self._idle = idle
         self._git = git
         self._common = git.common_dir
         self._folder = git.capsule_dir / "watched"
@@ -78,7 +79,7 @@ class Tripwire:
 
     def snapshot(self) -> None:
         """Copy what steers git; a second time changes nothing until `release`."""
-        if self._before is not None:
+        if self._idle or self._before is not None:
             return
         self._breaches = _found_after_a_crash(self._note)
         self._git.content("version")  # makes our own git directory where there is none yet

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from capsule.adapters import Candidate, Draft, Published
 from capsule.core.errors import Refused
-from capsule.doors import Candidate, Draft, Published
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
@@ -28,7 +28,7 @@ _LOCK_WAIT = 60.0
 
 
 class GitTrunk:
-    """The Trunk door on a git branch."""
+    """The Trunk adapter on a git branch."""
 
     def __init__(self, git: Git, branch: str, *, artefacts: Sequence[str] = ()) -> None:
         self.branch = branch

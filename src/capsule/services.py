@@ -1,4 +1,4 @@
-"""Every door, chosen, and the bounds of what happens behind them. `wiring` makes a World; the engine is handed it."""
+"""Every adapter, chosen, and its limits. `wiring` makes Services; the engine is handed it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from capsule.adapters import (
+    Agent,
+    Archive,
+    Clock,
+    Journal,
+    Observer,
+    Place,
+    Shell,
+    StateStore,
+    Tracker,
+    Trunk,
+    Words,
+)
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.budget import Budget, Spending
 from capsule.core.event import Event
 from capsule.core.state import MissionState, Step
-from capsule.doors import Agent, Archive, Books, Clock, Journal, Observer, Shell, Tracker, Trunk, Words, Workspace
 
 
 @dataclass(frozen=True)
@@ -24,11 +36,11 @@ class Limits:
     budget: Budget = field(default_factory=Budget)
 
 
-Scribe = Callable[[Workspace, str], Callable[[Briefing, Transcript], None]]
+Scribe = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 """Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""
 
 
-def unrecorded(_place: Workspace, _before: str) -> Callable[[Briefing, Transcript], None]:
+def unrecorded(_place: Place, _before: str) -> Callable[[Briefing, Transcript], None]:
     return lambda _briefing, _transcript: None
 
 
@@ -59,14 +71,14 @@ class Free:
 
 
 @dataclass(frozen=True)
-class World:
-    """Every door, chosen. `wiring` makes one; the engine is handed it."""
+class Services:
+    """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
     tracker: Tracker
     journal: Journal
     agent: Callable[[str, str], Agent]
     """By name and model; empty names mean the settings' default."""
-    workspace: Callable[[str, str], Workspace]
+    place: Callable[[str, str], Place]
     """By mission, and by the branch that its steps are published to ('' where it is merged at the end)."""
     trunk: Callable[[str], Trunk]
     shell: Shell
@@ -74,7 +86,7 @@ class World:
     archive: Archive
     clock: Clock
     observer: Observer
-    books: Books | None = None
+    state_store: StateStore | None = None
     """Where the tracker's state is kept in the project."""
     leash: Leash = field(default_factory=Free)
     redact: Callable[[str], str] = str

@@ -1,7 +1,7 @@
 """What the engine needs of the world, as small protocols. Each folder named in the comments holds the real ones.
 
-The engine sees nothing else: no path of git's, no process, no clock. Whatever stands behind a door is chosen in
-`wiring`, and every implementation of a door passes the same suite in tests/contracts.
+The engine sees nothing else: no path of git's, no process, no clock. Whatever stands behind an adapter is chosen in
+`wiring`, and every implementation of an adapter passes the same suite in tests/contracts.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Protocol
 
 from capsule.core.assignment import Assignment
-from capsule.core.briefing import Briefing, Grounds, Transcript
-from capsule.core.event import Event, StepBegun, StepEnded
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
+from capsule.core.event import Event, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
-from capsule.core.hazards import Brought
+from capsule.core.hazards import AddedFile
 from capsule.core.item import Item, Lineage, NewItem
 from capsule.core.state import Step
 from capsule.core.workflow import Workflow
 
 
 class Tracker(Protocol):
-    """Where work comes from (trackers/). A provider's quirks are normalised behind this door and nowhere else."""
+    """Where work comes from (trackers/). A provider's quirks are normalised behind this adapter and nowhere else."""
 
     name: str
     keeps_phases: bool
-    """It says at which phase an item stands, and is changed by what is committed (`Books`), not by claim and close."""
+    """It says at which phase an item stands; what is committed (`StateStore`) changes it, not claim and close."""
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -120,21 +120,68 @@ class Shell(Protocol):
         *,
         timeout: float | None,
         env: Mapping[str, str],
-        grounds: Grounds | None = None,
+        sandbox_paths: SandboxPaths | None = None,
     ) -> Ran:
         """One command line through `sh -c`, output to the log file, the whole tree ended when it ends.
 
-        `grounds` is what it may touch where there is a sandbox; without any, the folder it runs in.
+        `sandbox_paths` is what it may touch where there is a sandbox; without any, the folder it runs in.
         """
 
 
-class Workspace(Protocol):
+class Trees(Protocol):
+    """What git's objects say about a mission's work, by tree or commit. Artefacts are left out."""
+
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        """List the paths that differ between two trees or commits."""
+
+    def files(self, tree: str) -> Sequence[str]:
+        """List every path in a tree or commit."""
+
+    def odd_files(self, tree: str) -> Set[str]:
+        """Find the paths in a tree that are more than text to be read: programs, links, other repositories."""
+
+    def added_files(self, tree: str) -> Sequence[AddedFile]:
+        """List what delivering this tree adds to where it goes, earlier commits of the mission included."""
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        """Read a file of a tree or commit."""
+
+    def essence(self, tree: str) -> str:
+        """Reduce a tree to what tests look at: two with the same result are tested once."""
+
+    def adopted(self, approved: str, left: str, now: str) -> str:
+        """Return the tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
+
+    def rebased_tree(self, tree: str, onto: str) -> str:
+        """Rebuild a deliverable tree of ours on another commit, as `Place.rebase` rebuilds the work."""
+
+
+class Guard(Protocol):
+    """Keeps what steers git in the repository as it was, where no sandbox keeps agents away from it."""
+
+    def snapshot(self) -> None:
+        """Copy it, before anybody works in the place."""
+
+    def restore(self) -> Sequence[str]:
+        """Put back what was changed since; return one sentence for each breach. Call it before any git."""
+
+    def release(self) -> None:
+        """Forget the copy: until the next one all of it is the user's again."""
+
+
+class Place(Protocol):
     """Where a mission's agents work (workspaces/): one per mission."""
 
     path: Path
     branch: str
     publishes_to: str
     """The branch that each step is committed to; '' where the work is merged at the end."""
+
+    @property
+    def trees(self) -> Trees: ...
+
+    @property
+    def guard(self) -> Guard: ...
 
     def prepare(self, base: str) -> Sequence[str]:
         """Make the place, or complete it: it starts from `base` and is set up. Return warnings."""
@@ -145,108 +192,77 @@ class Workspace(Protocol):
     def follow(self, checkpoint: Checkpoint) -> None:
         """Move the place to where the branch is that its steps go to, with the work that the checkpoint holds."""
 
-    def worklog(self) -> str:
-        """The worklog as it stands; '' where there is none, or where it is no regular file."""
-
-    def write_worklog(self, text: str) -> None:
-        """Replace it, atomically; a link in its place is replaced too, never followed."""
-
-    def tree(self) -> str:
-        """The tree that would be delivered as things stand: everything but the pipeline's artefacts."""
-
-    def checkpoint(self, label: str) -> Checkpoint:
-        """Name the state of things, worklog and untracked files included. The branch does not move."""
-
-    def delivered(self, checkpoint: Checkpoint) -> str:
-        """A checkpoint's tree; made again where no commit holds it and git has thrown it away since."""
-
-    def base_checkpoint(self, base: str) -> Checkpoint:
-        """The base commit as a checkpoint: where a mission starts from."""
-
-    def changes(self, since: str, until: str) -> Sequence[Change]:
-        """Paths that differ between two trees or commits, artefacts left out."""
-
-    def touched_outside_commit(self) -> Sequence[str]:
-        """Deliverable paths whose changes are in no commit of the branch."""
-
-    def head(self) -> str:
-        """The commit the mission's branch stands at."""
-
-    def files(self, tree: str) -> Sequence[str]:
-        """Every path in a tree or commit."""
-
-    def odd_files(self, tree: str) -> Set[str]:
-        """Paths in a tree that are more than text to be read: programs, links, other repositories."""
-
-    def brings(self, tree: str) -> Sequence[Brought]:
-        """What delivering this tree adds to where it goes, earlier commits of the mission included."""
-
-    def read(self, tree: str, path: str) -> bytes | None:
-        """A file's content in a tree or commit."""
-
-    def essence(self, tree: str) -> str:
-        """A tree without what changes all the time and no test looks at: two with the same one are tested once."""
-
-    def gate(self, tree: str) -> tuple[Path, Grounds | None]:
-        """A clean place that holds exactly this tree, set up, and what a sandbox shows of it."""
-
-    def variables(self, place: Path) -> Mapping[str, str]:
-        """Environment variables by which commands in the place or in the gate find the installed dependencies."""
-
-    def missing_setup(self, tree: str) -> tuple[str, str]:
-        """A manifest of the tree that asks for more than is installed, and a command to install it; '' where none."""
-
-    def strays(self, tree: str, place: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
-        """Modules of the project that tests in the gate would load from the user's checkout: (name, path)."""
-
-    def adopted(self, approved: str, left: str, now: str) -> str:
-        """The tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
-
-    def rebased_tree(self, tree: str, onto: str) -> str:
-        """A deliverable tree of ours, rebuilt on another commit as `rebase` rebuilds the work."""
-
-    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
-        """Rebuild the work on another commit; the conflicting paths hold markers."""
-
-    def write(self, path: str, content: bytes) -> None:
-        """Replace one file of the work, atomically; a path that leads elsewhere is refused."""
-
-    def hand_over(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
-        """Commit the step's work to the mission's own branch and return None; or, where it goes into the same commit as
-        the tracker's state, return the checkpoint that holds it. Safe to repeat."""
-
-    def settled(self, commit: str) -> Checkpoint:
-        """Bring the place to a step's commit; return the checkpoint that the next step starts from."""
-
-    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:
-        """Whether the user's own commit hooks let this tree pass, and the end of what they said; None: not run here."""
-
-    def let_in(self) -> Grounds:
+    def open_sandbox(self) -> SandboxPaths:
         """Give the place a git directory of its own, for an agent or a command; return what a sandbox shows of it."""
 
-    def see_out(self) -> None:
+    def import_commits(self) -> None:
         """Import what was committed there, checked, and take that git directory away again."""
-
-    def snapshot(self) -> None:
-        """Copy what steers git in the repository, where no sandbox keeps agents away from it."""
-
-    def put_right(self) -> Sequence[str]:
-        """Put back what was changed since `snapshot`; return one sentence for each breach. Call it before any git."""
-
-    def stand_down(self) -> None:
-        """End the phase: until the next `snapshot` all of it is the user's again."""
 
     def notices(self) -> Sequence[str]:
         """Return what was dropped or tidied up, one line each; each is told once."""
 
-    def withdraw(self, why: str) -> str:
+    def worklog(self) -> str:
+        """Read the worklog; '' where there is none, or where it is no regular file."""
+
+    def write_worklog(self, text: str) -> None:
+        """Replace the worklog atomically; a link in its place is replaced too, never followed."""
+
+    def write(self, path: str, content: bytes) -> None:
+        """Replace one file of the work, atomically; a path that leads elsewhere is refused."""
+
+    def head(self) -> str:
+        """Return the commit that the mission's branch is at."""
+
+    def tree(self) -> str:
+        """Return the tree that would be delivered now: everything but the pipeline's artefacts."""
+
+    def touched_outside_commit(self) -> Sequence[str]:
+        """List deliverable paths whose changes are in no commit of the branch."""
+
+    def checkpoint(self, label: str) -> Checkpoint:
+        """Name the state of things, worklog and untracked files included. The branch does not move."""
+
+    def base_checkpoint(self, base: str) -> Checkpoint:
+        """Return the base commit as a checkpoint: where a mission starts from."""
+
+    def delivered(self, checkpoint: Checkpoint) -> str:
+        """Return a checkpoint's tree; made again where no commit holds it and git has thrown it away since."""
+
+    def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
+        """Commit the step's work to the mission's own branch and return None; or, where it goes into the same commit as
+        the tracker's state, return the checkpoint that holds it. Safe to repeat."""
+
+    def checkpoint_at(self, commit: str) -> Checkpoint:
+        """Bring the place to a step's commit; return the checkpoint that the next step starts from."""
+
+    def salvage_and_reset(self, why: str) -> str:
         """Take back what a failed step left, where steps are published one by one: its salvage ref, or ''."""
+
+    def rebase(self, onto: str) -> tuple[Checkpoint, Sequence[str]]:
+        """Rebuild the work on another commit; the conflicting paths hold markers."""
 
     def salvage(self, why: str) -> str:
         """Keep commits and uncommitted files under a ref of their own; the ref, or '' where there is nothing new."""
 
     def remove(self, *, branch: bool) -> None:
         """Take the place away, and the branch too where asked. Salvage first. Safe to repeat."""
+
+    # The gate, where claims are checked
+
+    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
+        """Make a clean folder that holds exactly this tree, set up; return it, and what a sandbox shows of it."""
+
+    def variables(self, folder: Path) -> Mapping[str, str]:
+        """Return the variables by which commands in the place or in the gate find the installed dependencies."""
+
+    def missing_setup(self, tree: str) -> tuple[str, str]:
+        """Name a manifest of the tree that asks for more than is installed, and a command to install it; '' if none."""
+
+    def strays(self, tree: str, folder: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+        """List modules of the project that tests in the gate would load from the user's checkout: (name, path)."""
+
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:
+        """Ask the user's own commit hooks about a tree: whether it passes, and what they said; None: not run here."""
 
 
 Draft = Callable[[str], Mapping[str, bytes]]
@@ -293,7 +309,7 @@ class Trunk(Protocol):
 
 
 @dataclass(frozen=True)
-class BookEntry:
+class StateCommit:
     """One commit of a tracker's state: what is assigned, and the work that goes along."""
 
     key: str
@@ -311,7 +327,7 @@ class BookEntry:
 
 
 @dataclass(frozen=True)
-class Booked:
+class StateWritten:
     """What came of it."""
 
     commit: str
@@ -321,10 +337,10 @@ class Booked:
     warnings: tuple[str, ...] = ()
 
 
-class Books(Protocol):
-    """The files of a tracker that keeps its state in the project, and their commits (workspaces/books.py)."""
+class StateStore(Protocol):
+    """The files of a tracker that keeps its state in the project, and their commits (workspaces/state_store.py)."""
 
-    def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
         """Commit first, then save: the branch moves by compare-and-swap, file and index follow. Safe to repeat."""
 
     def finish(self) -> None:
@@ -337,7 +353,36 @@ class Books(Protocol):
         """The tracker's files as a commit has them, with these assignments made: for a merge that is to hold them."""
 
 
-class Journal(Protocol):
+class JournalReader(Protocol):
+    """Read what is remembered, from any process, and change nothing: all that screens and reports ask of a journal.
+
+    Inherit it to borrow `missions`.
+    """
+
+    def streams(self) -> Sequence[str]:
+        """Name every stream: one for each mission and one for each run."""
+
+    def missions(self) -> Sequence[str]:
+        """Name the streams that tell of an item."""
+        return [stream for stream in self.streams() if is_mission(stream)]
+
+    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
+        """Return the numbered events of a stream in order, from the one that follows number `after`."""
+
+    def holder(self, stream: str) -> int | None:
+        """Return the pid that holds a stream now: 0 if it cannot be named from here, None if nobody does."""
+
+    def epochs(self) -> Mapping[str, int]:
+        """Return how often each stream was claimed: one that is not held, with the same number, has nothing new."""
+
+    def version(self) -> int:
+        """Return a number that is another one once somebody else has written: the cheapest way to poll."""
+
+    def close(self) -> None:
+        """Free what reading has opened. Safe to repeat."""
+
+
+class Journal(JournalReader, Protocol):
     """What is remembered (journals/). Only the holder of a stream's claim writes to it."""
 
     def claim(self, stream: str) -> AbstractContextManager[int]:
@@ -357,12 +402,6 @@ class Journal(Protocol):
 
     def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
         """Remember a fact that is not a step; with another of a second stream, both or neither."""
-
-    def events(self, stream: str, after: int = 0) -> Sequence[tuple[int, Event]]:
-        """What was remembered, numbered, in order."""
-
-    def streams(self) -> Sequence[str]:
-        """Every stream there is."""
 
 
 class Observer(Protocol):

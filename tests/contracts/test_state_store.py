@@ -11,19 +11,19 @@ from typing import Any, NoReturn
 
 import pytest
 
+from capsule.adapters import StateCommit, StateStore, StateWritten
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, Refused, TrackerError
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
-from capsule.doors import Booked, BookEntry, Books
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
-from capsule.wiring import open_books, open_project, open_tracker
-from capsule.workspaces import books as books_module
-from capsule.workspaces.books import GitBooks, Read
+from capsule.wiring import open_project, open_state_store, open_tracker
+from capsule.workspaces import state_store as store_module
 from capsule.workspaces.repository import exclude_artefacts
+from capsule.workspaces.state_store import GitStateStore, Read
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
 from ..conftest import Repo
@@ -87,11 +87,11 @@ class Office:
     def __init__(self, repo: Repo) -> None:
         self.repo = repo
         self.start = repo.commit("items", ITEMS=FIRST)
-        self.books = self.again()
+        self.state_store = self.again()
 
-    def again(self) -> GitBooks:
+    def again(self) -> GitStateStore:
         """Another process: nothing remembered."""
-        return GitBooks(Git.find(self.repo.path), rewrite, understand, OWN, now)
+        return GitStateStore(Git.find(self.repo.path), rewrite, understand, OWN, now)
 
     def items(self, ref: str = "") -> str:
         return self.repo.git("show", f"{ref}:ITEMS") + "\n" if ref else (self.repo.path / "ITEMS").read_text()
@@ -108,27 +108,27 @@ def office(a_repo: Repo) -> Office:
     return Office(a_repo)
 
 
-def entry(status: str = "ready", key: str = "x-1/triage#1", *more: Assignment, **facts: object) -> BookEntry:
+def entry(status: str = "ready", key: str = "x-1/triage#1", *more: Assignment, **facts: object) -> StateCommit:
     known = {"work", "branch", "since", "judged"} & set(facts)
     assert known == set(facts)
-    return BookEntry(key, f"[X-1][TRIAGE] {status}", (Assign("X-1", {"status": status}), *more), **facts)  # type: ignore[arg-type]
+    return StateCommit(key, f"[X-1][TRIAGE] {status}", (Assign("X-1", {"status": status}), *more), **facts)  # type: ignore[arg-type]
 
 
 LOG = LogEntry("2026-11", "## X-1 | triage\n")
 FOUND = Exists("x-1/triage#1/0", {"title": "found"})
 
 
-def test_is_the_books_door(office: Office) -> None:
-    door: Books = office.books
-    assert door.write(entry()).commit == office.repo.head()
+def test_is_the_state_store(office: Office) -> None:
+    adapter: StateStore = office.state_store
+    assert adapter.write(entry()).commit == office.repo.head()
 
 
 # One commit
 
 
 def test_state_worklog_and_follow_ups_are_one_commit(office: Office) -> None:
-    booked = office.books.write(entry("ready", "x-1/triage#1", FOUND, LOG))
-    assert booked == Booked(office.repo.head(), ("X-2",))
+    booked = office.state_store.write(entry("ready", "x-1/triage#1", FOUND, LOG))
+    assert booked == StateWritten(office.repo.head(), ("X-2",))
     assert office.commits() == ["[X-1][TRIAGE] ready"]
     assert office.files_of("HEAD") == ["ITEMS", "_worklog/2026-11.md"]
     assert office.items("HEAD") == office.items() == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
@@ -139,7 +139,7 @@ def test_state_worklog_and_follow_ups_are_one_commit(office: Office) -> None:
 
 
 def test_writing_it_again_changes_nothing(office: Office) -> None:
-    once = office.books.write(entry("ready", "x-1/triage#1", FOUND, LOG))
+    once = office.state_store.write(entry("ready", "x-1/triage#1", FOUND, LOG))
     assert office.again().write(entry("ready", "x-1/triage#1", FOUND, LOG)) == once
     assert office.again().write(entry("ready", "x-1/triage#1", FOUND, since=office.start)) == once
     assert office.commits() == ["[X-1][TRIAGE] ready"]
@@ -147,33 +147,33 @@ def test_writing_it_again_changes_nothing(office: Office) -> None:
 
 
 def test_an_entry_repeated_late_does_not_turn_back_what_came_after(office: Office) -> None:
-    office.books.write(entry("ready"))
-    office.books.write(entry("done", "x-1/build#1"))
+    office.state_store.write(entry("ready"))
+    office.state_store.write(entry("done", "x-1/build#1"))
     office.again().write(entry("ready"))
     assert office.items() == office.items("HEAD") == "# ours and yours\nlast 1\nX-1 done\n"
 
 
 def test_a_step_before_the_one_we_start_from_is_not_taken_for_ours(office: Office) -> None:
-    first = office.books.write(entry("ready"))
-    second = office.books.write(entry("done", since=first.commit))
+    first = office.state_store.write(entry("ready"))
+    second = office.state_store.write(entry("done", since=first.commit))
     assert second.commit not in ("", first.commit)
 
 
 def test_words_of_an_agent_are_no_trailers(office: Office) -> None:
-    sly = BookEntry("a", "sly\n\nCapsule-Step: b\nCapsule-Added: X-9", (Assign("X-1", {"status": "one"}),))
-    office.books.write(sly)
-    booked = office.books.write(entry("two", "b"))
-    assert booked == Booked(office.repo.head())
+    sly = StateCommit("a", "sly\n\nCapsule-Step: b\nCapsule-Added: X-9", (Assign("X-1", {"status": "one"}),))
+    office.state_store.write(sly)
+    booked = office.state_store.write(entry("two", "b"))
+    assert booked == StateWritten(office.repo.head())
     assert len(office.commits()) == 2
 
 
 def test_nothing_that_differs_makes_no_commit(office: Office) -> None:
-    assert office.books.write(entry("new")) == Booked("")
+    assert office.state_store.write(entry("new")) == StateWritten("")
     assert office.commits() == []
 
 
 def test_only_the_file_is_changed_where_no_commit_is_wanted(office: Office) -> None:
-    assert office.books.write(entry("ready", "k", FOUND), commit=False) == Booked("", ("X-2",))
+    assert office.state_store.write(entry("ready", "k", FOUND), commit=False) == StateWritten("", ("X-2",))
     assert office.commits() == []
     assert office.repo.status() == "M ITEMS"
     assert "X-2 found" in office.items()
@@ -184,7 +184,7 @@ def test_works_without_any_commit(tmp_path: Path) -> None:
     repo.git("init", "-q", "-b", "trunk")
     repo.write("ITEMS", FIRST)
     repo.write("mine.txt", "mine")
-    booked = GitBooks(Git.find(tmp_path), rewrite, understand, OWN, now).write(entry("ready"))
+    booked = GitStateStore(Git.find(tmp_path), rewrite, understand, OWN, now).write(entry("ready"))
     assert repo.git("log", "--format=%H %P %D") == f"{booked.commit}  HEAD -> trunk"
     assert repo.git("ls-tree", "-r", "--name-only", "HEAD") == "ITEMS"
     assert repo.status() == "?? mine.txt"
@@ -193,38 +193,38 @@ def test_works_without_any_commit(tmp_path: Path) -> None:
 def test_a_detached_head_is_refused_and_nothing_is_changed(office: Office) -> None:
     office.repo.git("switch", "-q", "--detach")
     with pytest.raises(Refused, match="detached") as refused:
-        office.books.write(entry())
+        office.state_store.write(entry())
     assert "git switch" in refused.value.hint
     assert office.items() == FIRST
 
 
 def test_a_branch_that_is_not_there_is_refused(office: Office) -> None:
     with pytest.raises(Refused, match="no branch nowhere"):
-        office.books.write(entry(branch="nowhere"))
+        office.state_store.write(entry(branch="nowhere"))
 
 
 def test_a_merge_under_way_is_not_disturbed(office: Office) -> None:
     (office.repo.path / ".git/MERGE_HEAD").write_text(office.start)
     with pytest.raises(Refused, match="merge is under way"):
-        office.books.write(entry())
+        office.state_store.write(entry())
     assert office.repo.head() == office.start
     assert office.items() == FIRST
     (office.repo.path / ".git/MERGE_HEAD").unlink()
-    office.books.write(entry())
+    office.state_store.write(entry())
     assert office.items() == office.items("HEAD")
 
 
-def test_somebody_who_has_the_books_is_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(books_module, "_LOCK_WAIT", 0.1)
+def test_somebody_who_has_the_store_is_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "_LOCK_WAIT", 0.1)
     with FileLock(office.repo.path / ".git/capsule/locks/backlog.lock"), pytest.raises(CapsuleError, match="locked"):
-        office.books.write(entry())
+        office.state_store.write(entry())
     assert office.items() == FIRST
 
 
 def test_writers_side_by_side_lose_nothing(office: Office) -> None:
     def add(number: int) -> None:
         found = Exists(f"k{number}", {"title": f"title-{number}"})
-        office.again().write(BookEntry(f"add/{number}", f"add {number}", (found,)))
+        office.again().write(StateCommit(f"add/{number}", f"add {number}", (found,)))
 
     threads = [threading.Thread(target=add, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -237,17 +237,17 @@ def test_writers_side_by_side_lose_nothing(office: Office) -> None:
 
 
 def test_somebody_quicker_on_the_branch_is_built_upon(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    build = GitBooks._build
+    build = GitStateStore._build
     rounds: list[str] = []
 
-    def overtaken(self: GitBooks, *args: object) -> object:
+    def overtaken(self: GitStateStore, *args: object) -> object:
         built = build(self, *args)  # type: ignore[arg-type]
         if not rounds:
             rounds.append(office.repo.commit("quicker", other="theirs"))
         return built
 
-    monkeypatch.setattr(GitBooks, "_build", overtaken)
-    booked = office.books.write(entry())
+    monkeypatch.setattr(GitStateStore, "_build", overtaken)
+    booked = office.state_store.write(entry())
     assert office.repo.head(f"{booked.commit}^") == rounds[0]
     assert office.files_of("HEAD") == ["ITEMS"]
 
@@ -282,13 +282,13 @@ class Worked:
             self.agent.write(name, text)
         return self.place.checkpoint("build#1")
 
-    def write(self, work: Checkpoint, **facts: object) -> Booked:
-        handed = self.place.hand_over(work, "m", "k")
-        return self.office.books.write(entry("done", "x-1/build#1", work=handed, branch="main", **facts))
+    def write(self, work: Checkpoint, **facts: object) -> StateWritten:
+        handed = self.place.commit_step(work, "m", "k")
+        return self.office.state_store.write(entry("done", "x-1/build#1", work=handed, branch="main", **facts))
 
     def judged(self, work: Checkpoint, tip: str) -> str:
         """What the work is judged as, together with what the branch holds at `tip`."""
-        return self.place.essence(self.office.books.combined(work, tip))
+        return self.place.trees.essence(self.office.state_store.combined(work, tip))
 
 
 @pytest.fixture
@@ -303,16 +303,16 @@ def test_work_and_state_are_one_commit_of_exactly_their_paths(worked: Worked) ->
     (place.path / "gone").unlink()
     point = place.checkpoint("build#1")
     worked.agent.write("later.txt", "after the checkpoint\n")
-    handed = place.hand_over(point, "m", "k")
-    booked = office.books.write(entry("done", "x-1/build#1", LOG, work=handed, branch="main"))
+    handed = place.commit_step(point, "m", "k")
+    booked = office.state_store.write(entry("done", "x-1/build#1", LOG, work=handed, branch="main"))
     listed = office.repo.git("-c", "core.quotePath=false", "diff", "--name-only", f"{booked.commit}^", booked.commit)
     assert listed.splitlines() == ["ITEMS", "_worklog/2026-11.md", "gone", "new dir/ü.py", "src/app.py"]
     assert office.repo.status() == ""
     assert (office.repo.path / "src/app.py").read_text() == "print('two')\n"
     assert not (office.repo.path / "gone").exists()
-    settled = place.settled(booked.commit)
-    assert settled == Checkpoint(booked.commit, booked.commit, office.repo.head("HEAD^{tree}"))
-    assert office.repo.git("show", f"{place.restore(settled)}:later.txt") == "after the checkpoint"
+    landed = place.checkpoint_at(booked.commit)
+    assert landed == Checkpoint(booked.commit, booked.commit, office.repo.head("HEAD^{tree}"))
+    assert office.repo.git("show", f"{place.restore(landed)}:later.txt") == "after the checkpoint"
     assert worked.agent.status() == ""
 
 
@@ -321,7 +321,7 @@ def test_own_files_and_artefacts_are_never_taken_from_the_work(office: Office) -
     office.repo.write("_worklog/2026-10.md", "bent")
     office.repo.git("add", "-f", "BACKLOG.yaml", "_worklog")
     tree = office.repo.git("write-tree")
-    booked = office.books.write(entry("done", work=Checkpoint(office.start, office.start, tree)))
+    booked = office.state_store.write(entry("done", work=Checkpoint(office.start, office.start, tree)))
     assert not {"BACKLOG.yaml", "_worklog/2026-10.md"} & set(office.files_of(booked.commit))
 
 
@@ -379,14 +379,14 @@ def test_a_branch_that_moves_between_the_judgement_and_the_swap_is_noticed(
 ) -> None:
     point = worked.work(new="new\n")
     judged = worked.judged(point, worked.office.start)
-    swap = GitBooks._swap
+    swap = GitStateStore._swap
 
     def overtaken(*args: Any) -> bool:
         if worked.repo.head() == worked.office.start:
             worked.repo.commit("quicker", README="theirs\n")
         return swap(*args)
 
-    monkeypatch.setattr(GitBooks, "_swap", overtaken)
+    monkeypatch.setattr(GitStateStore, "_swap", overtaken)
     with pytest.raises(BranchMoved):
         worked.write(point, judged=judged)
     assert worked.repo.git("log", "-1", "--format=%s") == "quicker"
@@ -395,7 +395,7 @@ def test_a_branch_that_moves_between_the_judgement_and_the_swap_is_noticed(
 def test_book_keeping_of_others_is_no_move_of_the_branch(worked: Worked) -> None:
     point = worked.work(new="new\n")
     judged = worked.judged(point, worked.office.start)
-    worked.office.again().write(BookEntry("add/1", "add", (Exists("k", {"title": "another"}),)))
+    worked.office.again().write(StateCommit("add/1", "add", (Exists("k", {"title": "another"}),)))
     assert worked.write(point, judged=judged).commit == worked.repo.head()
 
 
@@ -538,11 +538,11 @@ def test_a_backlog_is_read_from_its_branch_once_the_user_is_on_another(a_repo: R
     a_repo.commit("backlog", **{"BACKLOG.yaml": backlog("new")})
     project = open_project(str(a_repo.path))
     tracker = open_tracker(project)
-    books = open_books(project, tracker)
-    assert books and tracker.item("WRK-001").status is Status.NEW
+    state_store = open_state_store(project, tracker)
+    assert state_store and tracker.item("WRK-001").status is Status.NEW
     a_repo.git("switch", "-q", "topic")
     assert not (a_repo.path / "BACKLOG.yaml").exists()
-    books.write(BookEntry("k", "m", (Assign("WRK-001", {"status": "scoped"}),), branch="main"))
+    state_store.write(StateCommit("k", "m", (Assign("WRK-001", {"status": "scoped"}),), branch="main"))
     assert tracker.item("WRK-001").status is Status.SCOPED
     assert a_repo.status() == ""
     assert not (a_repo.path / "BACKLOG.yaml").exists()
@@ -559,7 +559,7 @@ def test_a_user_who_switches_between_the_swap_and_the_save_is_not_disturbed(
     dies_at(worked.office, monkeypatch, "after the swap", entry("done", work=point, branch="main"))
     worked.repo.git("checkout", "-q", "-f", "topic")
     before = (worked.repo.status(), worked.office.items())
-    GitBooks(Git.find(worked.repo.path), rewrite, understand, OWN, now).finish()
+    GitStateStore(Git.find(worked.repo.path), rewrite, understand, OWN, now).finish()
     assert (worked.repo.status(), worked.office.items()) == before
     worked.repo.git("switch", "-q", "main")
     assert worked.repo.status() == ""
@@ -571,7 +571,7 @@ def test_a_user_who_switches_between_the_swap_and_the_save_is_not_disturbed(
 
 def test_what_was_typed_and_not_committed_is_committed_along(office: Office) -> None:
     office.repo.write("ITEMS", FIRST + "# a thought\n")
-    office.books.write(entry("ready"))
+    office.state_store.write(entry("ready"))
     assert office.items() == office.items("HEAD") == "# ours and yours\nlast 1\nX-1 ready\n# a thought\n"
     assert office.repo.status() == ""
 
@@ -579,14 +579,14 @@ def test_what_was_typed_and_not_committed_is_committed_along(office: Office) -> 
 def test_what_was_typed_between_the_swap_and_the_save_stays_and_is_not_committed(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swap = GitBooks._swap
+    swap = GitStateStore._swap
 
     def swap_and_type(*args: Any) -> bool:
         office.repo.write("ITEMS", FIRST + "# just now\n")
         return swap(*args)
 
-    monkeypatch.setattr(GitBooks, "_swap", swap_and_type)
-    office.books.write(entry("ready", "k", FOUND))
+    monkeypatch.setattr(GitStateStore, "_swap", swap_and_type)
+    office.state_store.write(entry("ready", "k", FOUND))
     assert office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
     assert office.items() == "# ours and yours\nlast 2\nX-1 ready\n# just now\nX-2 found\n"
     assert office.repo.status() == "M ITEMS"
@@ -599,14 +599,14 @@ def test_what_nobody_touched_meanwhile_is_worked_out_once(office: Office) -> Non
         asked.append(ids)
         return rewrite(read, assignments, ids, last)
 
-    GitBooks(Git.find(office.repo.path), counted, understand, OWN, now).write(entry("ready", "k", FOUND))
+    GitStateStore(Git.find(office.repo.path), counted, understand, OWN, now).write(entry("ready", "k", FOUND))
     assert office.items() == office.items("HEAD") == "# ours and yours\nlast 2\nX-1 ready\nX-2 found\n"
     assert asked == [()]
 
 
 def test_what_somebody_did_by_hand_already_is_committed_all_the_same(office: Office) -> None:
     office.repo.write("ITEMS", FIRST.replace("new", "ready"))
-    booked = office.books.write(entry("ready"))
+    booked = office.state_store.write(entry("ready"))
     assert office.items("HEAD") == office.items() == "# ours and yours\nlast 1\nX-1 ready\n"
     assert office.repo.git("log", "-1", "--format=%H", "--grep=Capsule-Step: x-1/triage#1") == booked.commit
 
@@ -616,14 +616,14 @@ def test_other_edits_and_what_is_staged_stay_as_they_are(office: Office) -> None
     office.repo.write("staged", "staged\n")
     office.repo.git("add", "staged")
     office.repo.write("loose", "loose\n")
-    booked = office.books.write(entry("ready"))
+    booked = office.state_store.write(entry("ready"))
     assert office.files_of(booked.commit) == ["ITEMS"]
     assert office.repo.status().splitlines() == ["M README", "A  staged", "?? loose"]
 
 
 def test_the_files_mode_survives(office: Office) -> None:
     (office.repo.path / "ITEMS").chmod(0o600)
-    office.books.write(entry("ready"))
+    office.state_store.write(entry("ready"))
     assert stat.S_IMODE((office.repo.path / "ITEMS").stat().st_mode) == 0o600
     assert office.repo.git("ls-tree", "HEAD", "ITEMS").startswith("100644")
 
@@ -638,7 +638,7 @@ def test_line_ends_are_as_the_user_has_them(office: Office) -> None:
         contents, added = rewrite(lf, *rest)  # type: ignore[arg-type]
         return {path: content.replace(b"\n", b"\r\n") for path, content in contents.items()}, added
 
-    GitBooks(Git.find(office.repo.path), with_crlf, understand, OWN, now).write(entry("ready"))
+    GitStateStore(Git.find(office.repo.path), with_crlf, understand, OWN, now).write(entry("ready"))
     assert (office.repo.path / "ITEMS").read_bytes() == b"# ours and yours\r\nlast 1\r\nX-1 ready\r\n"
     assert office.repo.git("cat-file", "blob", "HEAD:ITEMS") == "# ours and yours\nlast 1\nX-1 ready"
     assert office.repo.status() == ""
@@ -668,7 +668,7 @@ def test_nothing_is_read_or_written_through_a_link(
     plant(office, outside)
     before = {path.name: path.read_bytes() for path in outside.iterdir()}
     with pytest.raises(Refused):
-        office.books.write(entry("ready", "k", LOG), commit=commit)
+        office.state_store.write(entry("ready", "k", LOG), commit=commit)
     assert office.repo.head() == office.start
     assert {path.name: path.read_bytes() for path in outside.iterdir()} == before
 
@@ -677,7 +677,7 @@ def test_a_link_is_refused_before_another_branch_moves(office: Office, tmp_path:
     office.repo.git("switch", "-q", "-c", "topic")
     a_link_for_the_file(office, tmp_path)
     with pytest.raises(Refused, match="link"):
-        office.books.write(entry("ready", branch="main"))
+        office.state_store.write(entry("ready", branch="main"))
     assert office.repo.head("main") == office.start
     assert (tmp_path / "ITEMS").read_text() == FIRST
 
@@ -688,15 +688,15 @@ def test_a_step_that_an_agent_claims_in_a_commit_that_was_merged_is_not_adopted(
     office.repo.git("switch", "-q", "main")
     office.repo.git("merge", "-q", "--no-ff", "-m", "Merge x-2", "capsule-x-2")
     merged = office.repo.head()
-    booked = office.books.write(entry("ready"))
+    booked = office.state_store.write(entry("ready"))
     assert office.repo.head(f"{booked.commit}^") == merged
     assert "X-1 ready" in office.items()
 
 
 def test_an_id_that_the_branch_knows_of_is_not_given_again(office: Office) -> None:
-    office.books.write(BookEntry("add/1", "add", (Exists("j", {"title": "new"}),)))
+    office.state_store.write(StateCommit("add/1", "add", (Exists("j", {"title": "new"}),)))
     office.repo.write("ITEMS", FIRST)  # as it was before, by an editor that was open all the time
-    assert office.books.write(BookEntry("add/2", "add", (Exists("k", {"title": "new"}),))).added == ("X-3",)
+    assert office.state_store.write(StateCommit("add/2", "add", (Exists("k", {"title": "new"}),))).added == ("X-3",)
 
 
 def test_an_id_that_a_worklog_names_is_not_given_again(a_repo: Repo) -> None:
@@ -705,20 +705,20 @@ def test_an_id_that_a_worklog_names_is_not_given_again(a_repo: Repo) -> None:
     )
     a_repo.commit("backlog", **{"BACKLOG.yaml": "schema_version: 1\nlast_id: 3\nitems: []\n"})
     tracker = BacklogTracker(a_repo.path)
-    books = GitBooks(Git.find(a_repo.path), tracker.rewrite, tracker.understood, tracker.own_files(), now)
-    assert books.write(BookEntry("add/1", "add", (Exists("k", {"title": "t"}),))).added == ("WRK-042",)
+    state_store = GitStateStore(Git.find(a_repo.path), tracker.rewrite, tracker.understood, tracker.own_files(), now)
+    assert state_store.write(StateCommit("add/1", "add", (Exists("k", {"title": "t"}),))).added == ("WRK-042",)
 
 
 @pytest.mark.parametrize("typed", ["# a thought\n", "X-7 new\n"])
 def test_what_was_staged_before_is_not_staged_backwards_after(office: Office, typed: str) -> None:
     office.repo.write("ITEMS", FIRST + typed)
     office.repo.git("add", "ITEMS")
-    office.books.write(entry("ready"))
+    office.state_store.write(entry("ready"))
     assert office.repo.status() == ""
 
 
 def test_a_draft_touches_nothing(office: Office) -> None:
-    drafted = office.books.drafted((Assign("X-1", {"status": "done"}),), office.start)
+    drafted = office.state_store.drafted((Assign("X-1", {"status": "done"}),), office.start)
     assert drafted == {"ITEMS": FIRST.replace("new", "done").encode()}
     assert office.items() == FIRST
     assert office.repo.head() == office.start
@@ -743,7 +743,7 @@ def test_a_linked_worktree_on_the_branch_comes_along(office: Office, tmp_path: P
     office.repo.git("switch", "-q", "-c", "topic")
     elsewhere = Repo(tmp_path / "elsewhere")
     office.repo.git("worktree", "add", "-q", str(elsewhere.path), "main")
-    office.books.write(entry("ready", branch="main"))
+    office.state_store.write(entry("ready", branch="main"))
     assert elsewhere.status() == ""
     assert "X-1 ready" in (elsewhere.path / "ITEMS").read_text()
 
@@ -759,20 +759,20 @@ def crash(*_: object, **__: object) -> NoReturn:
     raise Crash
 
 
-def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: BookEntry) -> None:
+def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: StateCommit) -> None:
     with monkeypatch.context() as patch, pytest.raises(Crash):
         if where == "before the swap":
-            patch.setattr(GitBooks, "_swap", crash)
+            patch.setattr(GitStateStore, "_swap", crash)
         elif where == "after the swap":
-            patch.setattr(GitBooks, "_save", crash)
+            patch.setattr(GitStateStore, "_save", crash)
         elif where == "between two files":
-            put = GitBooks._put
-            patch.setattr(GitBooks, "_put", lambda *args: (put(*args), crash()))
+            put = GitStateStore._put
+            patch.setattr(GitStateStore, "_put", lambda *args: (put(*args), crash()))
         elif where == "before the index":
-            patch.setattr(books_module, "bring_along", crash)
+            patch.setattr(store_module, "bring_along", crash)
         elif where == "before the note is gone":
-            patch.setattr(GitBooks, "_bring_along", lambda *_: crash())
-        office.books.write(what)
+            patch.setattr(GitStateStore, "_bring_along", lambda *_: crash())
+        office.state_store.write(what)
 
 
 MOMENTS = ("before the swap", "after the swap", "between two files", "before the index", "before the note is gone")
@@ -800,7 +800,7 @@ def test_whoever_writes_next_does_not_undo_what_a_killed_one_booked(
     """The disk is behind the branch then: who trusted it would commit the old state again, and give the id twice."""
     what = entry("ready", "x-1/triage#1", FOUND)
     dies_at(office, monkeypatch, where, what)
-    office.again().write(BookEntry("add/1", "add", (Exists("k", {"title": "another"}),)))
+    office.again().write(StateCommit("add/1", "add", (Exists("k", {"title": "another"}),)))
     office.again().write(what)
     lines = office.items("HEAD").splitlines()
     assert {line.split()[1] for line in lines[2:]} == {"ready", "found", "another"}
@@ -819,7 +819,7 @@ def test_what_was_typed_after_a_crash_is_spliced_into(office: Office, monkeypatc
 
 
 def test_a_note_that_is_not_ours_is_no_harm(office: Office) -> None:
-    office.books.write(entry("ready"))
+    office.state_store.write(entry("ready"))
     note = office.repo.path / ".git/capsule/books.json"
     for text in ("{", '{"branch": "main"}', ""):
         note.write_text(text)
@@ -831,12 +831,12 @@ def test_a_note_that_is_not_ours_is_no_harm(office: Office) -> None:
 def test_a_file_that_cannot_be_written_is_said_and_finished_later(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: GitBooks, path: str, content: bytes) -> NoReturn:
+    def full(self: GitStateStore, path: str, content: bytes) -> NoReturn:
         raise CannotWrite(Path(path), OSError(28, "No space left on device"))
 
     with monkeypatch.context() as patch, pytest.raises(CannotWrite, match="No space left"):
-        patch.setattr(GitBooks, "_put", full)
-        office.books.write(entry("ready"))
+        patch.setattr(GitStateStore, "_put", full)
+        office.state_store.write(entry("ready"))
     assert office.items() == FIRST
     assert office.again().write(entry("ready")).commit == office.repo.head()
     assert office.items() == office.items("HEAD")
@@ -849,14 +849,14 @@ def test_files_are_written_and_committed_without_any_commit_before(tmp_path: Pat
     repo = Repo(tmp_path)
     repo.git("init", "-q", "-b", "main")
     repo.write("mine.txt", "mine")
-    books = GitBooks(Git.find(tmp_path), rewrite, understand, OWN, now)
+    state_store = GitStateStore(Git.find(tmp_path), rewrite, understand, OWN, now)
     files = {"ITEMS": b"last 0\n", ".capsule/config.yaml": b"verify: strict\n", ".gitignore": b"/.capsule/*\n"}
-    commit = books.commit_files(files, "[CAPSULE][INIT] begin")
+    commit = state_store.commit_files(files, "[CAPSULE][INIT] begin")
     assert repo.head() == commit
     assert set(repo.git("ls-tree", "-r", "--name-only", "HEAD").split()) == set(files)
     assert repo.status() == "?? mine.txt"
-    assert books.commit_files(files, "[CAPSULE][INIT] begin") == ""
-    books.write(BookEntry("add/1", "add", (Exists("k", {"title": "t"}),)))
+    assert state_store.commit_files(files, "[CAPSULE][INIT] begin") == ""
+    state_store.write(StateCommit("add/1", "add", (Exists("k", {"title": "t"}),)))
     assert repo.git("log", "--format=%s").splitlines() == ["add", "[CAPSULE][INIT] begin"]
 
 
@@ -864,7 +864,7 @@ def test_files_are_committed_beside_other_edits(office: Office) -> None:
     office.repo.write("README", "my edit\n")
     office.repo.write("staged", "x")
     office.repo.git("add", "staged")
-    office.books.commit_files({".gitignore": b"*.pyc\n/.capsule/*\n"}, "init")
+    office.state_store.commit_files({".gitignore": b"*.pyc\n/.capsule/*\n"}, "init")
     assert office.files_of("HEAD") == [".gitignore"]
     assert office.repo.status().splitlines() == ["M README", "A  staged"]
 
@@ -874,5 +874,5 @@ def test_nobody_in_particular_cannot_commit(office: Office, monkeypatch: pytest.
         monkeypatch.delenv(f"GIT_{role}_NAME")
         monkeypatch.delenv(f"GIT_{role}_EMAIL")
     with pytest.raises(CapsuleError, match="who you are"):
-        office.books.write(entry("ready"))
+        office.state_store.write(entry("ready"))
     assert office.items() == FIRST

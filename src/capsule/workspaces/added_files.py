@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from capsule.core.hazards import LINK, Brought
+from capsule.core.hazards import LINK, AddedFile
 from capsule.system.git import Git
 from capsule.system.git_objects import Difference, shown
 from capsule.workspaces.trees import ABSENT
@@ -13,7 +13,7 @@ from capsule.workspaces.trees import ABSENT
 _FILE = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
-def brought(git: Git, old: str, new: str) -> list[Brought]:
+def added_files(git: Git, old: str, new: str) -> list[AddedFile]:
     """In the order of `differences`, which is that of the patch; what is only taken away brings nothing."""
     if git.tree_of(old) == git.tree_of(new):
         return []
@@ -30,8 +30,8 @@ def _paired(changes: list[Difference], pieces: list[bytes]) -> Iterator[tuple[Di
         yield change, next(rest, b"") if change.kind == "T" else piece
 
 
-def _one(change: Difference, piece: bytes) -> Brought:
+def _one(change: Difference, piece: bytes) -> AddedFile:
     _, _, hunks = piece.partition(b"\n@@")
     lines = [line[1:] for line in hunks.split(b"\n") if line.startswith(b"+")]
     end = "" if change.new[0] == LINK else "\n"
-    return Brought(shown(change.path), change.new[0], b"\n".join(lines).decode(errors="replace") + end * bool(lines))
+    return AddedFile(shown(change.path), change.new[0], b"\n".join(lines).decode(errors="replace") + end * bool(lines))

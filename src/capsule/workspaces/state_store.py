@@ -5,7 +5,7 @@
     save    the files on disk, then the index, follow
 
 Killed before the swap, nothing has happened. Killed after it, there is a note of what was to be saved, and whoever
-opens the books next saves it before anything else: the disk is never behind the branch when somebody reads it in order
+opens the store next saves it before anything else: the disk is never behind the branch when somebody reads it in order
 to write. The same entry, written again, finds its trailer on the branch and adopts that commit. So saving is the only
 half that is ever done twice, and it is made of things that may be: the assignments are applied to the file *as it is
 on disk*, whoever wrote it last, and the index follows path by path.
@@ -27,11 +27,11 @@ from pathlib import Path
 
 import msgspec
 
+from capsule.adapters import StateCommit, StateWritten
 from capsule.core.assignment import Assignment, Exists
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item
-from capsule.doors import Booked, BookEntry
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import Difference, RefMove
@@ -101,8 +101,8 @@ class _Pending(msgspec.Struct, frozen=True):
     """The branch that was checked out then; '' in notes of earlier versions."""
 
 
-class GitBooks:
-    """The Books door on files in a git checkout."""
+class GitStateStore:
+    """The StateStore of files in a git checkout."""
 
     def __init__(
         self,
@@ -126,10 +126,10 @@ class GitBooks:
         self._home = git.checked_out() if home is None else home
         """Where the user has switched away from it since, the files on disk are not touched."""
 
-    def write(self, entry: BookEntry, *, commit: bool = True) -> Booked:
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
         with self._open():
             if not commit:
-                return Booked("", self._save(entry.assignments, ()))
+                return StateWritten("", self._save(entry.assignments, ()))
             return self._commit_and_save(entry)
 
     def finish(self) -> None:
@@ -181,21 +181,21 @@ class GitBooks:
 
     # Commit
 
-    def _commit_and_save(self, entry: BookEntry) -> Booked:
+    def _commit_and_save(self, entry: StateCommit) -> StateWritten:
         for _ in range(_MOST_ROUNDS):
             branch = self._branch(entry.branch)
             found = find_step(self._git, entry.key, branch.tip, entry.since)
             if found:
-                return Booked(found.commit, found.added)
+                return StateWritten(found.commit, found.added)
             read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
             draft = self._draft(read, entry.assignments, ())
             commit = self._build(entry, branch, draft)
             if not commit:
-                return Booked("", self._save(entry.assignments, ()))
+                return StateWritten("", self._save(entry.assignments, ()))
             pending = _Pending(branch.name, commit, branch.tip, draft.added, tuple(entry.assignments), self._home)
             write_atomically(self._note, msgspec.json.encode(pending))
             if self._swap(branch, commit):
-                return Booked(commit, draft.added, self._settle(pending, draft))
+                return StateWritten(commit, draft.added, self._settle(pending, draft))
         raise _too_busy(branch.name)
 
     def _is_elsewhere(self) -> bool:
@@ -234,7 +234,7 @@ class GitBooks:
             return self._understand(held)[1]
         return 0
 
-    def _build(self, entry: BookEntry, branch: _Branch, draft: _Draft) -> str:
+    def _build(self, entry: StateCommit, branch: _Branch, draft: _Draft) -> str:
         """The commit, seen by nobody yet; '' where nothing differs."""
         git = self._git
         held = self._tree(branch)

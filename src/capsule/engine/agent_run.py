@@ -11,7 +11,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.core.briefing import Briefing, Grounds, Transcript
+from capsule.adapters import Agent
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import Allowance, duration, least
 from capsule.core.errors import AgentUnavailable, Interrupted, ProviderLimit
 from capsule.core.event import Salvaged, Spent, Waiting
@@ -19,7 +20,6 @@ from capsule.core.evidence import Checkpoint
 from capsule.core.failure import Failure, Kind, Reaction, pause
 from capsule.core.stamps import clock_time
 from capsule.core.text import sentence
-from capsule.doors import Agent
 from capsule.engine.brief import brief
 from capsule.engine.funds import funds, require_funds
 from capsule.engine.job import Job, standing
@@ -30,7 +30,7 @@ _LEAST_USD = 0.0001
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AgentRun:
     """What an agent was told and what it answered; `before` is the tree it started from."""
 
     briefing: Briefing
@@ -38,21 +38,21 @@ class Exchange:
     before: str
 
 
-def converse(job: Job, agent: Agent, model: str) -> Exchange:
+def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
     """Told and heard out, as often as it takes until there is something to judge."""
     tries, waited = 0, 0.0
     while True:
-        exchange = _start(job, agent, model)
-        transcript = exchange.transcript
-        if _is_to_be_judged(transcript) and not _stopped_by_its_budget(exchange):
-            return exchange
+        agent_run = _start(job, agent, model)
+        transcript = agent_run.transcript
+        if _is_to_be_judged(transcript) and not _stopped_by_its_budget(agent_run):
+            return agent_run
         _write_down_what_it_used(job, transcript)
         _require_funds_now(job)
         if _is_to_be_judged(transcript):
-            return exchange
+            return agent_run
         passing = _passing(job, transcript)
         waited += transcript.seconds  # a try that came to nothing is time lost as well
-        waited += _wait(job, passing, pause(tries, passing.resets_in, job.world.clock.chance()), waited)
+        waited += _wait(job, passing, pause(tries, passing.resets_in, job.services.clock.chance()), waited)
         tries += 1
 
 
@@ -60,62 +60,66 @@ def _is_to_be_judged(transcript: Transcript) -> bool:
     return transcript.why != "stopped" and (transcript.failure is None or transcript.failure.reaction is Reaction.JUDGE)
 
 
-def _stopped_by_its_budget(exchange: Exchange) -> bool:
+def _stopped_by_its_budget(agent_run: AgentRun) -> bool:
     """We told it what it may cost, and it held itself to that: no fault of its own, and nothing to judge."""
-    most, usage, failure = exchange.briefing.most_usd, exchange.transcript.usage, exchange.transcript.failure
+    most, usage, failure = agent_run.briefing.most_usd, agent_run.transcript.usage, agent_run.transcript.failure
     cut_short = failure is not None and failure.kind is Kind.CUT_SHORT
     return cut_short and most is not None and usage is not None and (usage.usd or 0.0) >= most
 
 
 def _require_funds_now(job: Job) -> None:
-    require_funds(standing(job.world, job.mission), job.phase.name, job.world)
+    require_funds(standing(job.services, job.mission), job.phase.name, job.services)
 
 
-def _start(job: Job, agent: Agent, model: str) -> Exchange:
+def _start(job: Job, agent: Agent, model: str) -> AgentRun:
     before = start_from_checkpoint(job)
-    write_down = job.world.scribe(job.workspace, before)
+    write_down = job.services.scribe(job.place, before)
     briefing = _within_its_means(job, brief(job, model))
-    briefing = replace(briefing, grounds=_with_result(job.workspace.let_in(), briefing.result_path))
-    job.world.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
+    briefing = replace(briefing, sandbox_paths=_with_result(job.place.open_sandbox(), briefing.result_path))
+    job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
     transcript = agent.run(briefing)
-    job.workspace.put_right()  # what was breached is told when the phase is over
-    job.workspace.see_out()
+    job.place.guard.restore()  # what was breached is told when the phase is over
+    job.place.import_commits()
     write_down(briefing, transcript)
-    return Exchange(briefing, transcript, before)
+    return AgentRun(briefing, transcript, before)
 
 
 def _within_its_means(job: Job, briefing: Briefing) -> Briefing:
-    rest = funds(job.state, job.phase.name, job.world)
+    rest = funds(job.state, job.phase.name, job.services)
     if rest == _UNLIMITED:
         return briefing
     most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
     return replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)
 
 
-def _with_result(grounds: Grounds, result_path: str) -> Grounds:
+def _with_result(sandbox_paths: SandboxPaths, result_path: str) -> SandboxPaths:
     """Where it answers by file, it must be able to write one."""
-    return replace(grounds, writable=(*grounds.writable, str(Path(result_path).parent))) if result_path else grounds
+    return (
+        replace(sandbox_paths, writable=(*sandbox_paths.writable, str(Path(result_path).parent)))
+        if result_path
+        else sandbox_paths
+    )
 
 
 def start_from_checkpoint(job: Job) -> str:
     """Make the workspace equal to the last recorded state; the tree it then holds."""
     checkpoint = job.state.checkpoint or first_checkpoint(job)
-    salvage = job.workspace.restore(checkpoint)
+    salvage = job.place.restore(checkpoint)
     if salvage:
         why = f"left behind by an interrupted {job.phase.name}"
-        job.note(Salvaged(at=job.world.clock.now(), ref=salvage, why=why))
-    return job.workspace.delivered(checkpoint)
+        job.note(Salvaged(at=job.services.clock.now(), ref=salvage, why=why))
+    return job.place.delivered(checkpoint)
 
 
 def first_checkpoint(job: Job) -> Checkpoint:
     """A workflow may begin with an agent: then nobody has made the workspace yet."""
-    job.workspace.prepare(job.state.base)
-    return job.workspace.base_checkpoint(job.state.base)
+    job.place.prepare(job.state.base)
+    return job.place.base_checkpoint(job.state.base)
 
 
 def _write_down_what_it_used(job: Job, transcript: Transcript) -> None:
     if transcript.usage:
-        job.note(Spent(at=job.world.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage))
+        job.note(Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage))
 
 
 def _passing(job: Job, transcript: Transcript) -> Failure:
@@ -129,15 +133,15 @@ def _passing(job: Job, transcript: Transcript) -> Failure:
 
 
 def _wait(job: Job, failure: Failure, seconds: float, waited: float) -> float:
-    if waited + seconds > job.world.limits.wait_seconds:
-        at = clock_time(job.world.clock.now(), seconds)
+    if waited + seconds > job.services.limits.wait_seconds:
+        at = clock_time(job.services.clock.now(), seconds)
         so_far = f", and it has waited {duration(waited)} already" if waited else ""
         raise ProviderLimit(
             f"{sentence(failure.reason)} The next try would be at {at}, in {duration(seconds)}{so_far}.",
             f"Run it again then: it goes on at {job.phase.name}. execution.max_wait_minutes says how long to wait.",
         )
-    job.note(Waiting(at=job.world.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
-    if not job.world.clock.wait(seconds):
+    job.note(Waiting(at=job.services.clock.now(), key=job.step.key, failure=failure, seconds=round(seconds, 1)))
+    if not job.services.clock.wait(seconds):
         raise _interrupted(job, f"Stopped while {job.phase.name} was waiting for its provider; nothing is lost.")
     return seconds
 
