@@ -1,4 +1,4 @@
-"""Finds workflows, prompts, templates and adapters by name: the project's first, then ours.
+"""Find workflows, prompts, templates and adapters by name: the project's first, then ours.
 
 The project's files are read through a function that is handed in, so that the words an agent is given and the workflow
 it is judged by come from the base commit, never from the worktree it can write to. What exists is asked once.
@@ -33,7 +33,7 @@ Listing = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True)
 class _Shelf:
-    """Where one kind of file lies: folders of the project in order, the folder of the package, and name endings."""
+    """The places of one kind of file: folders of the project in order, the folder of the package, and name endings."""
 
     kind: str
     project: tuple[str, ...]
@@ -41,7 +41,7 @@ class _Shelf:
     endings: tuple[str, ...]
 
     def name_of(self, path: str, folders: Iterable[str]) -> str:
-        """The name by which a file in one of these folders is asked for; empty for any other file."""
+        """Return the name by which a file in one of these folders is asked for; empty for any other file."""
         folder = next((folder for folder in folders if path.startswith(f"{folder}/")), None)
         ending = next((ending for ending in sorted(self.endings, key=len)[::-1] if path.endswith(ending)), None)
         if folder is None or ending is None:
@@ -75,7 +75,7 @@ class _File:
 
 
 class Catalog:
-    """The words and workflows of one project, as they stand in whatever `read` and `listing` look at."""
+    """Prompts, templates and workflows of one project, as `read` and `listing` see it."""
 
     def __init__(self, read: Read = lambda _: None, listing: Listing = tuple) -> None:
         self._read = read
@@ -83,7 +83,7 @@ class Catalog:
 
     @classmethod
     def on_disk(cls, root: Path) -> Catalog:
-        """The project's files as they lie in its folder now."""
+        """Read the project's files as they lie in its folder now."""
         return cls(lambda path: read_plain(root / path), lambda: listing(root))
 
     def prompt(self, name: str, workflow: str = "") -> str:
@@ -96,11 +96,15 @@ class Catalog:
         return self._text("template", name)
 
     def workflow(self, name: str) -> Workflow:
-        """Parsed and checked: everything it names exists."""
+        """Return a workflow, parsed and checked: everything it names exists."""
         file = self._find("workflow", name)
-        workflow = parse_workflow(
-            _as_stored(parse_yaml(file.data(), file.where), file.where), source=file.where, name=name
-        )
+        data = parse_yaml(file.data(), file.where)
+        if isinstance(data, dict) and "publish" in data:  # a file's word for what is stored as `workspace`
+            how = data.pop("publish")
+            if how not in PUBLISH:
+                raise SettingsError(f"{file.where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
+            data["workspace"] = PUBLISH[how]
+        workflow = parse_workflow(data, source=file.where, name=name)
         if workflow.name != name:
             hint = "A workflow has the name of its file: leave `name` out."
             raise SettingsError(f"{file.where} calls itself {workflow.name!r}.", hint)
@@ -108,11 +112,11 @@ class Catalog:
         return msgspec.structs.replace(workflow, phases=phases)
 
     def where(self, name: str, kind: str = "prompt", workflow: str = "") -> str:
-        """Which file a name means."""
+        """Return the file that a name means."""
         return self._find(kind, self._full_name(name, workflow) if kind == "prompt" else name).where
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """Every name of a kind that can be asked for."""
+        """Return every name of a kind that can be asked for."""
         shelf = _SHELVES[kind]
         theirs = {shelf.name_of(path, shelf.project) for path in self._paths}
         ours = {shelf.name_of(path, (shelf.ours,)) for path in _files_in(_PACKAGE, (shelf.ours,))}
@@ -135,7 +139,7 @@ class Catalog:
         raise SettingsError(f"There is no {kind} named {name!r}.", f"{meant}There are: {', '.join(choices)}.")
 
     def _seek(self, kind: str, name: str) -> _File | None:
-        """The first of the places where this may lie, in order. A plain `execute` also serves as `tdd/execute`."""
+        """Return the first file that this name may mean; a plain `execute` also serves as `tdd/execute`."""
         shelf = _SHELVES[kind]
         spellings = (name, name.rpartition("/")[2]) if kind == "prompt" else (name,)
         files = [spelling + ending for spelling in spellings for ending in shelf.endings]
@@ -171,7 +175,7 @@ class Catalog:
 
 
 def listing(root: Path) -> Iterator[str]:
-    """The files of a project that may hold words, as they lie on disk."""
+    """Yield the files of a project that may hold prompts, templates or workflows, as they lie on disk."""
     return _files_in(root, _PROJECT_FOLDERS)
 
 
@@ -183,7 +187,7 @@ def _checked(kind: str, name: str) -> str:
 
 
 def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
-    """Files in these folders and one level below; the rest of a project is none of our business."""
+    """Yield files in these folders and one level below."""
     for folder in folders:
         for pattern in ("*", "*/*"):
             files = (path for path in sorted((root / folder).glob(pattern)) if path.is_file())
@@ -194,18 +198,8 @@ _ADAPTERS = ("agents", "trackers")
 
 
 def adapters(kind: str) -> dict[str, str]:
-    """Return the adapters of a kind: the name that settings use, which is the file's own, and the module to import."""
+    """Return the modules of a kind of adapter, by the name the settings use: the file's own."""
     if kind not in _ADAPTERS:
         raise SettingsError(f"There is no kind of adapter called {kind!r}.", f"There are: {', '.join(_ADAPTERS)}.")
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
     return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}
-
-
-def _as_stored(data: object, where: str) -> object:
-    """A workflow file's content, with `publish` in the words that workflows are stored in."""
-    if not isinstance(data, dict) or "publish" not in data:
-        return data
-    how = data["publish"]
-    if how not in PUBLISH:
-        raise SettingsError(f"{where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
-    return {**{key: value for key, value in data.items() if key != "publish"}, "workspace": PUBLISH[how]}

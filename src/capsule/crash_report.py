@@ -1,4 +1,4 @@
-"""What is written down when we are wrong: enough for a bug report, nothing of the user's environment."""
+"""Write a crash report: enough for a bug report, nothing of the user's environment."""
 
 from __future__ import annotations
 

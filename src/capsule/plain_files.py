@@ -1,9 +1,9 @@
-"""Files that people write for us: settings and workflows, in YAML or TOML, read strictly.
+"""Read files that people write for us, settings and workflows in YAML or TOML, strictly.
 
 The YAML reader we use is fast and knows YAML 1.2, but forgives three things that a strict reader must not: it keeps the
-last of two equal keys, it drops every document after the first, and a few nested aliases make it fill the memory.
-Equal keys are found by reading the text a second time with every key made unique (its own place in the text is appended
-to it): two keys of one mapping that differ only in that were the same. What is no key may be changed by the marking as
+last of two equal keys, it drops every document after the first, and a few nested aliases make it fill the memory. Equal
+keys are found by reading the text a second time with every key made unique (its own place in the text is appended to
+it): two keys of one mapping that differ only in that were the same. What is no key may be changed by the marking as
 well, but only keys are looked at, so there are no false alarms.
 """
 
@@ -30,7 +30,7 @@ _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 
 
 def read_plain(path: Path) -> bytes | None:
-    """The content of a regular file (links are followed: people link their dotfiles), None where there is none."""
+    """Return the content of a regular file, following links (people link their dotfiles); None without a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
@@ -55,17 +55,26 @@ def as_text(data: bytes, source: str) -> str:
 
 
 def parse_yaml(data: bytes, source: str) -> object:
-    """The one document in the file, None where it is empty."""
+    """Return the one document in the file, None where it is empty."""
     text = as_text(data, source)
     _refuse_alias_bomb(text, source)
     _refuse_depth(text, source)
     try:
         documents = _documents(text)
     except ValueError as fault:
-        raise SettingsError(*_explained(fault, source)) from None
+        # The parser's words, with the position where people look for it.
+        words = str(fault).removeprefix("YAML parse error: ")
+        position = re.search(_POSITION, words)
+        where = f"{source}, line {position.group(1)}, column {position.group(2)}" if position else source
+        raise SettingsError(
+            *(
+                f"{where}: {re.sub(_POSITION, '', words)}.",
+                "That is no valid YAML: look at this line and the ones just before it.",
+            )
+        ) from None
     if len(documents) > 1:
         raise SettingsError(f"{source} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
-    for key, first, second in _twice(text):
+    for key, first, second in _duplicate_keys(text):
         raise SettingsError(
             f"{source}, line {second}: the key `{key}` was given on line {first} already.", "Keep one of the two."
         )
@@ -73,7 +82,7 @@ def parse_yaml(data: bytes, source: str) -> object:
 
 
 def parse_scalar(text: str) -> object:
-    """What a text means as YAML; where it means nothing, the text itself."""
+    """Return what a text means as YAML; where it means nothing, the text itself."""
     try:
         _refuse_alias_bomb(text, "value")
         _refuse_depth(text, "value")
@@ -98,19 +107,8 @@ def _documents(text: str) -> list[object]:
     return list(yaml12.parse_yaml(text, multi=True))
 
 
-def _explained(fault: ValueError, source: str) -> tuple[str, str]:
-    """The parser's words, with the position where people look for it."""
-    words = str(fault).removeprefix("YAML parse error: ")
-    position = re.search(_POSITION, words)
-    where = f"{source}, line {position.group(1)}, column {position.group(2)}" if position else source
-    return (
-        f"{where}: {re.sub(_POSITION, '', words)}.",
-        "That is no valid YAML: look at this line and the ones just before it.",
-    )
-
-
 def _refuse_depth(text: str, source: str) -> None:
-    """Some thousand dashes or brackets in one another end the whole process: the parser has one stack for us both."""
+    """Refuse thousands of nested dashes or brackets, which would overflow the parser's stack and end the process."""
     for number, line in enumerate(text.splitlines(), 1):
         deep = re.match(_DEEP, line) or line.startswith(" " * 10 * MOST_DEEP)
         if deep or max(line.count("["), line.count("{")) > MOST_DEEP:
@@ -125,8 +123,8 @@ def _refuse_alias_bomb(text: str, source: str) -> None:
         raise SettingsError(f"{source} uses {aliases} YAML aliases.", f"Write it out: {MOST_ALIASES} are the most.")
 
 
-def _twice(text: str) -> Iterator[tuple[str, int, int]]:
-    """Keys that occur twice in one mapping, with their lines."""
+def _duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield keys that occur twice in one mapping, with their lines."""
     marked = re.sub(_KEY_END, lambda found: f"\ue000{found.start()}\ue001", text)
     try:
         documents = _documents(marked)
@@ -137,12 +135,8 @@ def _twice(text: str) -> Iterator[tuple[str, int, int]]:
         for found in filter(None, (re.fullmatch(_MARKED, str(key)) for key in mapping)):
             name, place = found.group(1), int(found.group(2))
             if name in seen:
-                yield name, _line(text, seen[name]), _line(text, place)
+                yield name, text.count("\n", 0, seen[name]) + 1, text.count("\n", 0, place) + 1
             seen[name] = place
-
-
-def _line(text: str, place: int) -> int:
-    return text.count("\n", 0, place) + 1
 
 
 def _mappings(node: object) -> Iterator[dict[object, object]]:

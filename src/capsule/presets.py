@@ -1,7 +1,7 @@
-"""CLIs that are known without an adapter of their own: how each is called, as data (agents/presets.yaml).
+"""Describe CLIs that need no adapter of their own, as data (agents/presets.yaml).
 
 `agent: aider` in the settings then just works: the `command` adapter runs what the preset describes. What the settings
-say about the same name wins; whoever gives a `command` of their own describes the CLI alone.
+say about the same name wins; a `command` in the settings replaces the preset altogether.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One CLI."""
 
     about: str = ""
-    """What is known of it that a user should know too."""
+    """Notes for users."""
     tested: str = ""
     """Version, date and how; empty where nobody has tried."""
     get: str = ""
@@ -35,7 +35,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     home: Texts = ()
     """Paths below the user's home that it must read and write: its login."""
     home_read_only: dict[str, Texts] = {}
-    """What it reads there and its user's next session would obey; of each folder the names that are its own."""
+    """Paths there that it reads and its user's next session would obey; of each folder the names that are its own."""
     failures: dict[str, str] = {}
 
     @property
@@ -49,7 +49,7 @@ def presets() -> dict[str, Preset]:
 
 
 def described(settings: Settings, name: str) -> tuple[AgentOptions, Preset]:
-    """What the settings say about an agent, completed by the preset of its name or kind, where there is one."""
+    """Return the settings of an agent, completed by the preset of its name or kind, where there is one."""
     options = settings.agents.get(name, AgentOptions())
     preset = Preset() if options.command else presets().get(options.kind or name, Preset())
     if not preset.command:

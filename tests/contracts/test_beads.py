@@ -21,8 +21,7 @@ import pytest
 from capsule.core.errors import CapsuleError, LockHeld, PrerequisiteMissing, Refused, TrackerError, UnknownItem
 from capsule.core.item import HELD, Blocked, Item, NewItem, Status
 from capsule.system.lock import FileLock
-from capsule.trackers._bd import Bd, Patience
-from capsule.trackers._bd_answer import BdResult
+from capsule.trackers._bd import Bd, BdResult, Patience
 from capsule.trackers.beads import BeadsTracker
 from tests.contracts import fake_bd
 from tests.contracts.bd_projects import ACTOR, bead, environment, faked, opened

@@ -19,10 +19,10 @@ from capsule.agents._stream import (
     StreamAgent,
     StreamResult,
     amount,
-    called,
     count,
     decoded,
-    in_short,
+    name_of,
+    shortened,
 )
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Usage
@@ -268,8 +268,13 @@ def test_a_number_beyond_all_reason_is_unknown() -> None:
 
 
 def test_a_name_is_fit_for_the_journal() -> None:
-    assert [called("opus"), called("half \ud800 a\nname"), called([]), called(None)] == ["opus", "half a name", "", ""]
-    assert len(called("x" * 1000)) == 200
+    assert [name_of("opus"), name_of("half \ud800 a\nname"), name_of([]), name_of(None)] == [
+        "opus",
+        "half a name",
+        "",
+        "",
+    ]
+    assert len(name_of("x" * 1000)) == 200
 
 
 def test_a_type_that_is_no_word_makes_no_event() -> None:
@@ -278,5 +283,5 @@ def test_a_type_that_is_no_word_makes_no_event() -> None:
 
 
 def test_a_reason_is_one_line_of_sane_length() -> None:
-    assert in_short("first\nsecond\t\x1b third") == "first second third"
-    assert len(in_short("x" * 1000)) == 300
+    assert shortened("first\nsecond\t\x1b third") == "first second third"
+    assert len(shortened("x" * 1000)) == 300

@@ -26,7 +26,7 @@ from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError
 from capsule.core.item import Item, NewItem, Status
 from capsule.system.lock import FileLock
 from capsule.trackers import backlog
-from capsule.trackers._beads_rows import splice
+from capsule.trackers._beads import splice
 from capsule.trackers.beads_file import BeadsFileTracker, connect, find
 from capsule.trackers.memory import MemoryTracker
 from tests.contracts.bd_projects import ERAS, bead, faked, real

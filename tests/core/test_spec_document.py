@@ -8,7 +8,7 @@ import pytest
 from tests.costs import costs_below
 
 import capsule
-from capsule.core.spec_document import open_boxes, phases_of, ticked
+from capsule.core.documents import open_boxes, phases_of, ticked
 
 SPEC = """\
 # WRK-001: Greet (SPEC)

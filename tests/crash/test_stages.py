@@ -52,8 +52,8 @@ class Course:
     """What holds at any instant; told which tree main may have besides its first."""
 
     def standing(self, project: Project) -> Any:
-        """As the ending, of a run that was killed: its own supervisor, if it had one, is still on the roll, and drafts lie
-        in folders that go with the mission."""
+        """Tell how a killed run left things: its own supervisor may still be registered, and drafts lie in folders
+        that go with the mission."""
         assert len(list((project.path / ROLL).glob("*"))) <= 1, "a runner that was killed earlier is on the roll"
         found = self.ending(project)
         in_git = tuple(name for name in found.left_in_git if "keepers" not in name and not DRAFT.match(name))

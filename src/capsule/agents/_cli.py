@@ -1,4 +1,4 @@
-"""What every agent CLI has in common: it is started, watched, ended, and its output is read from files.
+"""Start, watch and end an agent CLI, and read its output from files.
 
 stdout and stderr go straight to files: an agent may print a gigabyte without our noticing. Where the briefing names a
 folder to keep outputs in, the files live there and are only linked into the agent's own directory, so that an agent
@@ -16,12 +16,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from capsule.agents._scratch import private_folder
-from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, SandboxPaths, Transcript
+from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -31,7 +30,7 @@ from capsule.core.text import without_controls
 from capsule.system.environment import for_agents
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
 from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
-from capsule.system.sandbox import fault_of_its_own
+from capsule.system.sandbox import Sandbox, fault_of_its_own
 from capsule.system.stop import Stop
 
 READ_FROM_THE_END = 16 * 1024 * 1024
@@ -53,25 +52,9 @@ _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
 }
 
 
-class SandboxWrapper(Protocol):
-    """Wraps a command line so that it can touch only what it may (system/sandbox.py)."""
-
-    def around(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        env: Mapping[str, str],
-        sandbox_paths: SandboxPaths,
-        home: Sequence[str] = (),
-        readable: Sequence[str] = (),
-        copy_layers: bool = False,
-    ) -> AbstractContextManager[tuple[str, ...]]: ...
-
-
 @dataclass(frozen=True)
 class AgentPhaseOptions:
-    """What the settings say about an agent in one phase."""
+    """Settings of an agent for one phase."""
 
     model: str = ""
     args: Sequence[str] = ()
@@ -80,7 +63,7 @@ class AgentPhaseOptions:
 
 @dataclass(frozen=True)
 class Connection:
-    """What an agent is made from: its settings, and the means to run a process."""
+    """Everything an agent is made from: its settings, and the means to run a process."""
 
     name: str
     supervisor: SupervisorClient
@@ -102,7 +85,7 @@ class Connection:
     prompt: str = "argument"
     env: Mapping[str, str] = field(default_factory=dict)
     phases: Mapping[str, AgentPhaseOptions] = field(default_factory=dict)
-    """What differs in single phases."""
+    """Options for single phases."""
     trust_project: bool = False
     """The repository's own agent settings, hooks and tool servers may take part."""
     allow: Sequence[str] = ()
@@ -113,8 +96,8 @@ class Connection:
     """Told what the agent is about while its output grows."""
     redact: Callable[[str], str] = lambda text: text
     """Takes secrets out of what an agent is told."""
-    sandbox: SandboxWrapper | None = None
-    """What keeps it in its place, where there is one."""
+    sandbox: Sandbox | None = None
+    """The sandbox it runs in, where there is one."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +111,7 @@ class Invocation:
 
 @dataclass(frozen=True)
 class Files:
-    """Where a run's words are kept. For a CLI that prints events, `printed` holds them and `log` only the last word."""
+    """Paths of a run's output; for a CLI that prints events, `printed` holds them and `log` only its final text."""
 
     log: Path
     printed: Path
@@ -140,11 +123,11 @@ class Files:
 
 
 class CliAgent(ABC):
-    """Everything but the command line. Children say `invocation`, and `how_to_get_it` for whoever lacks the CLI."""
+    """Run a CLI; subclasses give `invocation`, and `how_to_get_it` for users who lack the CLI."""
 
     how_to_get_it = "Install it, or name another agent with --agent."
     binary = ""
-    """What it is called on the search path, unless the settings give a command."""
+    """Its name on the search path, unless the settings give a command."""
     passes: tuple[str, ...] = ()
     """Names of variables (or patterns) of the user's environment that this CLI needs, its keys above all."""
     home: tuple[str, ...] = ()
@@ -158,7 +141,7 @@ class CliAgent(ABC):
     apart = False
     """It is started without the project's own agent settings, skills included, unless the project is trusted."""
     prints = ""
-    """What is added to the log's name for what it prints, where that is not the log itself."""
+    """Suffix of the file for its output, where that is not the log itself."""
     quiet_after_signal = 45.0
     """Seconds of silence after which it is ended, where its words end with a signal: it may be working all the same."""
 
@@ -168,15 +151,15 @@ class CliAgent(ABC):
 
     @abstractmethod
     def invocation(self, briefing: Briefing) -> Invocation:
-        """The command line for one run."""
+        """Return the command line for one run."""
 
     def defaults(self) -> Mapping[str, str]:
-        """Environment that this CLI should have, unless the user says otherwise."""
+        """Return the environment that this CLI should have, unless the user says otherwise."""
         return {}
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
-        """Whatever this run needs in its own folder, for as long as it lasts; yields the variables that say so."""
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
+        """Put what this run needs into its own folder while it lasts; yield the variables that name it."""
         yield {}
 
     def check(self) -> None:
@@ -200,16 +183,26 @@ class CliAgent(ABC):
 
     def run(self, briefing: Briefing) -> Transcript:
         prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
-        if self.connection.sandbox and briefing.sandbox_paths.at:
-            prompt = prompt.replace(
-                briefing.sandbox_paths.place, briefing.sandbox_paths.at
-            )  # as it finds its place there
+        paths = briefing.sandbox_paths
+        if self.connection.sandbox and paths.at:
+            prompt = prompt.replace(paths.place, paths.at)  # as it finds its place there
         briefing = replace(briefing, prompt=prompt)
-        files = Files.of(_log_file(briefing), self.prints)
+        log = Path(briefing.log)
+        folder = Path(briefing.keep) if briefing.keep else log.parent
+        if not briefing.keep:
+            _own_folders(Path(briefing.cwd), log.parent)
+        folder.mkdir(parents=True, exist_ok=True)
+        files = Files.of(folder / log.name, self.prints)
         temp = self.connection.base_env.get("TMPDIR", "")
         with private_folder(self.connection.root, briefing.mission, temp) as scratch:
             ended = self._supervised(briefing, files, scratch)
-            transcript = self._kept_out(ended, files) or self.conclude(ended, files)
+            fault = fault_of_its_own(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
+            if self.connection.sandbox and fault:  # it failed before the agent started: no answer of the agent's
+                reason = f"The sandbox could not be made: {fault}."
+                failure = Failure(Kind.CONFIGURATION, reason, "`capsule doctor` tries it.")
+                transcript = self.transcript(ended, files, b"", failure)
+            else:
+                transcript = self.conclude(ended, files)
             if transcript.usage and transcript.usage.tokens_in is None and transcript.usage.tokens_out is None:
                 used = self.recorded_usage(scratch)
                 usage = replace(transcript.usage, tokens_in=used.tokens_in, tokens_out=used.tokens_out)
@@ -219,8 +212,21 @@ class CliAgent(ABC):
 
     def _supervised(self, briefing: Briefing, files: Files, scratch: Path) -> Ended:
         invocation = self.invocation(briefing)
-        env = self._environment(briefing) | {"TMPDIR": str(scratch)}
-        with self.furnished(scratch, env) as more:
+        # Of CAPSULE_ variables the agent gets only what the briefing sets.
+        inherited = for_agents(self.connection.base_env, (*self.passes, *self.connection.allow))
+        env = {
+            **self.defaults(),
+            **inherited,
+            **self.connection.env,
+            **self._phase(briefing).env,
+            **briefing.env,
+            "TMPDIR": str(scratch),
+        }
+        stdin = None
+        if invocation.stdin:
+            stdin = files.log.with_name(f"{files.log.name}.prompt")
+            write_atomically(stdin, invocation.stdin)
+        with self.prepared_environment(scratch, env) as more:
             env |= more
             with self._confined(invocation, env, briefing) as argv:
                 command = Command(
@@ -229,14 +235,17 @@ class CliAgent(ABC):
                     env=env,
                     stdout=files.printed,
                     stderr=files.errors,
-                    stdin=_stdin_file(files.log, invocation),
+                    stdin=stdin,
                     timeout=briefing.timeout or None,
                     idle_timeout=briefing.idle_timeout or None,
                     last_word=partial(self.quiet_allowed, briefing, files),
                 )
-                tell = self.teller(briefing.mission, files)
+                tell = self.progress_reporter(briefing.mission, files)
                 ended = self.connection.supervisor.run(command, stop=self.connection.stop, on_output=tell)
-        return _exited(ended) if ended.why == "idle" and self.has_answered(briefing, files) else ended
+        if ended.why == "idle" and self.has_answered(briefing, files):  # ended after its answer: as if it had exited
+            detail = "; ".join(filter(None, (DID_NOT_EXIT, ended.detail)))
+            return dataclasses.replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
+        return ended
 
     def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
         """Return the seconds it may be silent now, having said its last word; None while it has not."""
@@ -244,7 +253,13 @@ class CliAgent(ABC):
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
         """Tell whether one that was silent until its idle time-out had given its answer, on stdout or by file."""
-        return self.quiet_allowed(briefing, files) is not None or _left_a_result(briefing)
+        if self.quiet_allowed(briefing, files) is not None:
+            return True
+        try:
+            written = read_regular(Path(briefing.result_path), _LONGEST_SIGNAL) if briefing.result_path else b""
+        except OSError:
+            return False
+        return not read_result(written, briefing.item, briefing.phase).synthetic
 
     def _confined(
         self, invocation: Invocation, env: Mapping[str, str], briefing: Briefing
@@ -253,7 +268,15 @@ class CliAgent(ABC):
         if sandbox is None:
             return nullcontext(invocation.argv)
         named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
-        readable = (*named, *invocation.reads, *self._read_only_at_home(env))
+        # Each entry of a folder is shown by itself, so that the folder is the sandbox's own and goes with it.
+        home = Path(env.get("HOME") or Path.home())
+        kept = {str(home / name) for name in self.home}
+        shown: list[str] = []
+        for name, own in self.home_read_only.items():
+            path = home / name
+            inside = [child for child in path.iterdir() if child.name not in own] if path.is_dir() else [path]
+            shown += [str(each) for each in inside if str(each) not in kept]
+        readable = (*named, *invocation.reads, *shown)
         return sandbox.around(
             invocation.argv,
             cwd=Path(briefing.cwd),
@@ -264,45 +287,20 @@ class CliAgent(ABC):
             copy_layers=True,
         )
 
-    def _read_only_at_home(self, env: Mapping[str, str]) -> list[str]:
-        """What lies in a folder, one by one: then the folder itself is the sandbox's own, and gone with it."""
-        home = Path(env.get("HOME") or Path.home())
-        kept = {str(home / name) for name in self.home}
-        shown: list[str] = []
-        for name, own in self.home_read_only.items():
-            path = home / name
-            inside = [child for child in path.iterdir() if child.name not in own] if path.is_dir() else [path]
-            shown += [str(each) for each in inside if str(each) not in kept]
-        return shown
-
-    def _kept_out(self, ended: Ended, files: Files) -> Transcript | None:
-        """The sandbox failed before the agent was there: that is the machine's fault, and nobody's answer."""
-        fault = fault_of_its_own(head_bytes(files.errors, _ONE_LINE), exit_code(ended))
-        if not self.connection.sandbox or not fault:
-            return None
-        failure = Failure(Kind.CONFIGURATION, f"The sandbox could not be made: {fault}.", "`capsule doctor` tries it.")
-        return self.transcript(ended, files, b"", failure)
-
-    def _environment(self, briefing: Briefing) -> dict[str, str]:
-        """Our own settings are none of the agent's business; of CAPSULE_ it knows what the briefing tells."""
-        inherited = for_agents(self.connection.base_env, (*self.passes, *self.connection.allow))
-        return {
-            **self.defaults(),
-            **inherited,
-            **self.connection.env,
-            **self._phase(briefing).env,
-            **briefing.env,
-        }
-
     def _phase(self, briefing: Briefing) -> AgentPhaseOptions:
         return self.connection.phases.get(briefing.phase, AgentPhaseOptions())
 
-    def teller(self, mission: str, files: Files) -> Callable[[], None]:
-        """What is told while it runs: here the last line it printed."""
-        return lambda: self.connection.tell(mission, _last_line(files.printed))
+    def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
+        """Return a function that reports progress while it runs: here the last line it printed."""
+
+        def tell() -> None:
+            lines = tail_of(files.printed, _ONE_LINE).decode(errors="replace").split("\n")
+            self.connection.tell(mission, next((line.strip() for line in reversed(lines) if line.strip()), ""))
+
+        return tell
 
     def conclude(self, ended: Ended, files: Files) -> Transcript:
-        """What has come of it: here just what was printed."""
+        """Return the transcript of a run that has ended: here just what was printed."""
         return self.transcript(ended, files, tail_of(files.log, READ_FROM_THE_END), self.how_it_was_ended(ended))
 
     def recorded_usage(self, scratch: Path) -> Usage:  # noqa: ARG002
@@ -325,41 +323,36 @@ class CliAgent(ABC):
         )
 
     def how_it_was_ended(self, ended: Ended) -> Failure | None:
-        """What we did to it, or could not do for it."""
+        """Return the failure where we ended the agent, or could not start it."""
         if ended.why == "not-started":
             reason = f"The agent `{self.name}` could not be started: {ended.detail}."
             return Failure(Kind.MISSING, reason, self.how_to_get_it)
-        kind, reason, hint = _ENDED_BY_US.get(ended.why, (None, "", ""))
-        reason = reason.format(name=self.name, seconds=ended.seconds)
-        return Failure(kind, reason, hint) if kind else None
+        if ended.why not in _ENDED_BY_US:
+            return None
+        kind, reason, hint = _ENDED_BY_US[ended.why]
+        return Failure(kind, reason.format(name=self.name, seconds=ended.seconds), hint)
 
 
 def not_started(failure: Failure) -> Transcript:
-    """The end of a run that did not even begin."""
+    """Return the transcript of a run that did not begin."""
     return Transcript(why="not-started", exit_code=None, seconds=0.0, text=b"", failure=failure)
 
 
 def exit_code(ended: Ended) -> int | None:
-    """An agent killed by a signal has an exit code as a shell would say it."""
+    """Return the exit code as a shell would: 128 plus the signal that killed it."""
     return ended.exit_code if ended.signal is None else 128 + ended.signal
 
 
 def tail_of(path: Path, limit: int) -> bytes:
-    """The end of what was printed, or nothing where the agent took the file away."""
+    """Return the end of a file, or nothing where the agent removed it."""
     try:
         return tail_bytes(path, limit)
     except OSError:
         return b""
 
 
-def _exited(ended: Ended) -> Ended:
-    """One that was ended although it had answered, as if it had exited by itself."""
-    detail = "; ".join(filter(None, (DID_NOT_EXIT, ended.detail)))
-    return dataclasses.replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
-
-
 def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
-    """Whether nothing stands behind a complete answer, and it is not the example in a prompt that it echoed."""
+    """Tell whether the output ends with a complete answer, other than an echo of the prompt's example."""
     text = tail_of(printed, _LONGEST_SIGNAL)
     found = object_at_the_end(text)
     if found is None or found == last_object(briefing.prompt.encode(errors="replace")):
@@ -368,43 +361,13 @@ def _ends_with_a_signal(briefing: Briefing, printed: Path) -> bool:
     return not answer.synthetic
 
 
-def _left_a_result(briefing: Briefing) -> bool:
-    try:
-        written = read_regular(Path(briefing.result_path), _LONGEST_SIGNAL) if briefing.result_path else b""
-    except OSError:
-        return False
-    return not read_result(written, briefing.item, briefing.phase).synthetic
-
-
-def _last_line(log: Path) -> str:
-    lines = tail_of(log, _ONE_LINE).decode(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
 def by_argument_or_stdin(prompt: str) -> tuple[str | None, str]:
-    """The prompt as an argument, or on stdin where the kernel would refuse so long an argument."""
+    """Return the prompt as an argument, or as stdin where the kernel would refuse so long an argument."""
     return (prompt, "") if len(prompt.encode()) <= LONGEST_ARGUMENT else (None, prompt)
 
 
-def _log_file(briefing: Briefing) -> Path:
-    log = Path(briefing.log)
-    folder = Path(briefing.keep) if briefing.keep else log.parent
-    if not briefing.keep:
-        _own_folders(Path(briefing.cwd), log.parent)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / log.name
-
-
-def _stdin_file(log: Path, invocation: Invocation) -> Path | None:
-    if not invocation.stdin:
-        return None
-    path = log.with_name(f"{log.name}.prompt")
-    write_atomically(path, invocation.stdin)
-    return path
-
-
 def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
-    """The outputs where readers of the output folder look for them. A worktree that is gone gets none."""
+    """Link the outputs into the worktree's output folder; do nothing where the worktree is gone."""
     target = Path(briefing.log).parent
     if not briefing.keep or not Path(briefing.cwd).is_dir():
         return
@@ -417,7 +380,7 @@ def _show_in_worktree(briefing: Briefing, files: Sequence[Path]) -> None:
 
 
 def _own_folders(cwd: Path, folder: Path) -> None:
-    """Make the folder inside the worktree; a link that an agent put in its place is removed, not followed."""
+    """Make the folder inside the worktree, removing any link an agent put in the way instead of following it."""
     place = cwd
     for part in folder.relative_to(cwd).parts:
         place = place / part

@@ -1,4 +1,4 @@
-"""Plays a script as if it were an agent: `python _player.py SCRIPT -p PROMPT`, in the worktree.
+"""Play a script as if it were an agent: `python _player.py SCRIPT -p PROMPT`, in the worktree.
 
 A script maps items to phases to runs, in order; the last run repeats, and `*` stands for any item or phase:
 
@@ -35,11 +35,11 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
 RECORDING = "_recording"
-"""What makes a script a recording. No item can be called so."""
+"""Marks a script as a recording. No item can have this name."""
 
 
 def main(argv: list[str]) -> int:
@@ -47,9 +47,7 @@ def main(argv: list[str]) -> int:
     if turn is None:
         print(f"The script says nothing about {os.environ.get('CAPSULE_PHASE')}.")  # noqa: T201
         return 3
-    for name, act in _ACTS.items():
-        if name in turn:
-            act(turn[name])
+    play(turn)
     return int(turn.get("exit", 0))
 
 
@@ -64,61 +62,62 @@ def load(path: str) -> Any:
 
 
 def turn_for(script: Any, env: Mapping[str, str]) -> Any:
-    """What to do this time."""
-    run = int(env.get("CAPSULE_RUN", "1"))
+    """Return the entry of the script for this run, or None."""
+    run, item = int(env.get("CAPSULE_RUN", "1")), env.get("CAPSULE_ITEM", "")
     for pattern, phases in script.items():
-        if pattern != RECORDING and _is_about(str(pattern), env.get("CAPSULE_ITEM", "")):
-            turns = phases.get(env.get("CAPSULE_PHASE", "")) or phases.get("*")
-            if turns:
-                return _of_run(turns, run, repeats=RECORDING not in script)
+        if pattern == RECORDING:
+            continue
+        if str(pattern) not in ("*", item):
+            from fnmatch import fnmatchcase  # noqa: PLC0415 - nearly every script does without
+
+            if not fnmatchcase(item, str(pattern)):
+                continue
+        turns = phases.get(env.get("CAPSULE_PHASE", "")) or phases.get("*")
+        if turns and run > len(turns):
+            return None if RECORDING in script else turns[-1]
+        if turns:
+            return turns[run - 1]
     return None
 
 
-def _is_about(pattern: str, item: str) -> bool:
-    if pattern in ("*", item):
-        return True
-    from fnmatch import fnmatchcase  # noqa: PLC0415 - nearly every script does without
-
-    return fnmatchcase(item, pattern)
-
-
-def _of_run(turns: list[Any], run: int, *, repeats: bool) -> Any:
-    if run > len(turns):
-        return turns[-1] if repeats else None
-    return turns[run - 1]
-
-
-def _say(words: str | list[str]) -> None:
-    text = words if isinstance(words, str) else "".join(f"{line}\n" for line in words)
-    sys.stdout.buffer.write(text.encode())
+def play(turn: dict[str, Any]) -> None:
+    """Do everything that the turn says: words first, then files, then the answer."""
+    if "left_out" in turn:
+        told = "; ".join(f"{path}: {why}" for path, why in turn["left_out"].items())
+        sys.exit(f"This run cannot be played: not everything was recorded. {told}. Without `left_out` it goes on.")
+    said = turn.get("say", "")
+    sys.stdout.buffer.write((said if isinstance(said, str) else "".join(f"{line}\n" for line in said)).encode())
     sys.stdout.buffer.flush()
-
-
-def _complain(text: str) -> None:
-    sys.stderr.buffer.write(text.encode())
+    sys.stderr.buffer.write(turn.get("stderr", "").encode())
     sys.stderr.buffer.flush()
-
-
-def _refuse(missing: dict[str, str]) -> None:
-    told = "; ".join(f"{path}: {why}" for path, why in missing.items())
-    sys.exit(
-        f"This run cannot be played: not everything was recorded. {told}. Without `left_out` it goes on regardless."
-    )
-
-
-def _uncommit(how_many: int) -> None:
-    _git("reset", "--soft", f"HEAD~{how_many}")
-
-
-def _commit(commits: list[dict[str, Any]]) -> None:
-    for commit in commits:
+    if "uncommit" in turn:
+        _git("reset", "--soft", f"HEAD~{turn['uncommit']}")
+    for commit in turn.get("commit", []):
         _remove(commit.get("remove", []))
         _write(commit.get("write", {}))
-        _commit_paths(commit.get("paths", []), commit["message"])
+        _commit(commit.get("paths", []), commit["message"])
+    _remove(turn.get("remove", []))
+    _write(turn.get("write", {}))
+    for name, text in turn.get("append", {}).items():
+        with open(name, "ab") as file:
+            file.write(text.encode())
+    for edit in turn.get("edit", []):
+        _replace(edit["file"], edit["find"], edit["replace"])
+    time.sleep(turn.get("sleep", 0))
+    for command in turn.get("run", []):
+        import subprocess  # noqa: PLC0415 - few turns start anything
+
+        subprocess.run(command, shell=True, check=True)  # noqa: S602 - the script's author runs their own commands
+    if "result" in turn:
+        result = turn["result"]
+        with open(os.environ["CAPSULE_RESULT"], "w", encoding="utf-8") as file:
+            file.write(result if isinstance(result, str) else json.dumps(result))
+    if "signal" in turn:
+        print(json.dumps(turn["signal"], ensure_ascii=False), flush=True)  # noqa: T201
 
 
-def _commit_paths(paths: list[str], message: str) -> None:
-    """Exactly these paths, as they are now, on top of HEAD, whatever else is staged; no hook has a say."""
+def _commit(paths: list[str], message: str) -> None:
+    """Commit exactly these paths as they are now on top of HEAD, whatever else is staged; run no hook."""
     index = f"{_git('rev-parse', '--absolute-git-dir').strip()}/index.replayed"
     listed = "".join(f"{path}\0" for path in paths)
     apart = {"GIT_INDEX_FILE": index}
@@ -146,7 +145,7 @@ def _git(*args: str, given: str = "", **env: str) -> str:
 
 
 def _remove(names: list[str]) -> None:
-    """With the folders that are empty then: something else may take their place."""
+    """Remove files, and folders that are then empty: something else may take their place."""
     for name in names:
         os.unlink(name)
         folder = os.path.dirname(name)
@@ -156,85 +155,34 @@ def _remove(names: list[str]) -> None:
 
 
 def _write(files: dict[str, Any]) -> None:
-    for name, content in files.items():
+    for name, given in files.items():
+        content = given if isinstance(given, dict) else {"text": given}
         os.makedirs(os.path.dirname(name) or ".", exist_ok=True)
-        if os.path.islink(name):
+        if os.path.islink(name) or ("link" in content and os.path.lexists(name)):
             os.unlink(name)
-        _fill(name, content if isinstance(content, dict) else {"text": content})
+        if "link" in content:
+            os.symlink(content["link"], name)
+            continue
+        if "base64" in content:
+            from base64 import b64decode  # noqa: PLC0415 - few files are binary
+
+            data = b64decode(content["base64"])
+        else:
+            data = str(content["text"]).encode()
+        with open(name, "wb") as file:
+            file.write(data)
+        if "executable" in content:
+            os.chmod(name, 0o755 if content["executable"] else 0o644)
 
 
-def _fill(name: str, content: dict[str, Any]) -> None:
-    if "link" in content:
-        if os.path.lexists(name):
-            os.unlink(name)
-        os.symlink(content["link"], name)
-        return
-    with open(name, "wb") as file:
-        file.write(_bytes_of(content))
-    if "executable" in content:
-        os.chmod(name, 0o755 if content["executable"] else 0o644)
+def _replace(name: str, find: str, replacement: str) -> None:
+    with open(name, encoding="utf-8") as file:
+        text = file.read()
+    if text.count(find) != 1:
+        sys.exit(f"{name}: the text to replace occurs {text.count(find)} times, not once.")
+    with open(name, "w", encoding="utf-8") as file:
+        file.write(text.replace(find, replacement))
 
-
-def _bytes_of(content: dict[str, Any]) -> bytes:
-    if "base64" not in content:
-        return str(content["text"]).encode()
-    from base64 import b64decode  # noqa: PLC0415 - few files are no text
-
-    return b64decode(content["base64"])
-
-
-def _append(files: dict[str, str]) -> None:
-    for name, text in files.items():
-        with open(name, "ab") as file:
-            file.write(text.encode())
-
-
-def _edit(edits: list[dict[str, str]]) -> None:
-    for edit in edits:
-        with open(edit["file"], encoding="utf-8") as file:
-            text = file.read()
-        if text.count(edit["find"]) != 1:
-            sys.exit(f"{edit['file']}: the text to replace occurs {text.count(edit['find'])} times, not once.")
-        with open(edit["file"], "w", encoding="utf-8") as file:
-            file.write(text.replace(edit["find"], edit["replace"]))
-
-
-def _run(commands: list[str]) -> None:
-    import subprocess  # noqa: PLC0415 - few turns start anything
-
-    for command in commands:
-        subprocess.run(command, shell=True, check=True)  # noqa: S602 - the script's author runs their own commands
-
-
-def _sleep(seconds: float) -> None:
-    time.sleep(seconds)
-
-
-def _result(answer: str | dict[str, Any]) -> None:
-    text = answer if isinstance(answer, str) else json.dumps(answer)
-    with open(os.environ["CAPSULE_RESULT"], "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def _signal(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer, ensure_ascii=False), flush=True)  # noqa: T201
-
-
-_ACTS: dict[str, Callable[[Any], None]] = {
-    "left_out": _refuse,
-    "say": _say,
-    "stderr": _complain,
-    "uncommit": _uncommit,
-    "commit": _commit,
-    "remove": _remove,
-    "write": _write,
-    "append": _append,
-    "edit": _edit,
-    "sleep": _sleep,
-    "run": _run,
-    "result": _result,
-    "signal": _signal,
-}
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv))

@@ -8,11 +8,16 @@ mission that is started over begins its part of the file anew, although its runs
 
 A run that its provider turned away is no run: it starts again from the same state, so only why it was turned away is
 kept, beside the run that came of it.
+
+What changed is read from git by id, through the helper that trusts nothing in the worktree: a tree from before, a tree
+from after, and the two commits that the branch stood at. Playing begins with the tree from before; each commit says
+only what the worktree does not hold yet at that point, so the usual commit of finished work is a message and paths.
 """
 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -22,7 +27,6 @@ import msgspec
 from yaml12 import format_yaml, parse_yaml
 
 from capsule.adapters import Place
-from capsule.agents._changes import Acts, acts_between
 from capsule.agents._player import RECORDING
 from capsule.agents.scripted import portable
 from capsule.core.briefing import Briefing, Transcript
@@ -31,6 +35,7 @@ from capsule.core.event import Usage
 from capsule.core.failure import Reaction
 from capsule.system.files import NotRegular, TooLarge, read_regular, write_atomically
 from capsule.system.git import Git
+from capsule.system.git_objects import GITLINK
 
 VERSION = 1
 LARGEST_FILE = 256 * 1024 * 1024
@@ -40,10 +45,17 @@ _ABOUT = """\
 # What agents were told and did, recorded by `capsule run --record`. To see the same again, without any agent:
 #   capsule run ID --replay FILE
 """
+_LARGEST_CONTENT = 8 * 1024 * 1024
+_EXECUTABLE, _LINK = "100755", "120000"
+
+Acts = dict[str, Any]
+Clean = Callable[[bytes], bytes]
+Side = tuple[str, str] | None
+"""Mode and object id of a file; None where there is none."""
 
 
-class Start(NamedTuple):
-    """How things stood when the agent was let in."""
+class _Start(NamedTuple):
+    """State of the place when the agent was started."""
 
     tree: str
     head: str
@@ -51,7 +63,7 @@ class Start(NamedTuple):
 
 
 class Recorder:
-    """Stands by while agents work; `redact` takes secrets out of every text."""
+    """Record what agents are told and do; `redact` removes secrets from every text."""
 
     def __init__(
         self, file: Path, git: Git, redact: Callable[[str], str], *, base: str, start_over: bool = False
@@ -63,9 +75,9 @@ class Recorder:
         self._save()  # whoever may not write there is told so before an agent is paid
 
     def __call__(self, place: Place, before: str) -> Callable[[Briefing, Transcript], None]:
-        return partial(self._write_down, place, Start(before, place.head(), place.worklog()))
+        return partial(self._record, place, _Start(before, place.head(), place.worklog()))
 
-    def _write_down(self, place: Place, start: Start, briefing: Briefing, transcript: Transcript) -> None:
+    def _record(self, place: Place, start: _Start, briefing: Briefing, transcript: Transcript) -> None:
         if transcript.why == "stopped":
             return
         run = (briefing.item, briefing.phase, briefing.run)
@@ -75,25 +87,32 @@ class Recorder:
             turned_away.append(ending)
             self._keep(briefing, {"turned_away": list(turned_away)})
             return
+        said, complaint = _cut(transcript.text), _cut(transcript.stderr)
         turn = {
             **({"turned_away": list(turned_away)} if turned_away else {}),
             "prompt": portable(briefing.prompt, briefing.cwd, str(self._git.root)),
-            **_words(transcript),
+            **{name: text for name, text in (("say", said), ("stderr", complaint)) if text},
             **self._changes(place, start),
             **_result(briefing.result_path),
             **ending,
         }
         self._keep(briefing, turn)
 
-    def _changes(self, place: Place, start: Start) -> Acts:
+    def _changes(self, place: Place, start: _Start) -> Acts:
         try:
             acts = acts_between(self._git, start.tree, place.tree(), (start.head, place.head()), self._clean)
-            return _with_worklog(acts, start.worklog, place.worklog())
+            # The worklog is not in the tree. Text added at its end also fits a worklog with other stamps.
+            after = place.worklog()
+            if after == start.worklog:
+                return acts
+            if after.startswith(start.worklog):
+                return {**acts, "append": {"worklog.md": after.removeprefix(start.worklog)}}
+            return {**acts, "write": {**acts.get("write", {}), "worklog.md": after}}
         except WorkspaceBroken as broken:
             return {"left_out": {"everything": broken.message}}
 
     def _clean(self, data: bytes) -> bytes:
-        """Secrets are as secret in a file that is no text."""
+        """Remove secrets from the content of a file, binary or not."""
         return self._redact(data.decode("latin-1")).encode("latin-1", errors="replace")
 
     def _keep(self, briefing: Briefing, turn: Acts) -> None:
@@ -104,7 +123,7 @@ class Recorder:
         turns = phases.get(briefing.phase, [])
         kept = [old for place, old in enumerate(turns, 1) if old.get("number", place) < briefing.run]
         number = {} if briefing.run == len(kept) + 1 else {"number": briefing.run}
-        phases[briefing.phase] = [*kept, {**number, **_each_text(turn, self._redact)}]
+        phases[briefing.phase] = [*kept, {**number, **_map_texts(turn, self._redact)}]
         self._save()
 
     def _save(self) -> None:
@@ -112,7 +131,7 @@ class Recorder:
 
 
 def opened(file: Path) -> dict[str, Any] | None:
-    """The recording to go on with; None where there is none yet. Nothing else is ever overwritten."""
+    """Return the recording to continue, or None where there is none yet; refuse any other file."""
     try:
         data = read_regular(file, LARGEST_FILE)
     except FileNotFoundError:
@@ -134,7 +153,7 @@ def opened(file: Path) -> dict[str, Any] | None:
 
 
 def as_script(script: dict[str, Any]) -> str:
-    """YAML that reads back as the same; where some strange text does not, JSON, which is YAML too."""
+    """Return YAML that reads back as the same, or JSON (which is YAML too) where some text would not."""
     text = _ABOUT + format_yaml(script) + "\n"
     try:
         same = parse_yaml(text) == script
@@ -143,21 +162,15 @@ def as_script(script: dict[str, Any]) -> str:
     return text if same else _ABOUT + json.dumps(script, indent=1) + "\n"
 
 
-def _words(transcript: Transcript) -> Acts:
-    """What it said, and what it complained of."""
-    said, complaint = _cut(transcript.text), _cut(transcript.stderr)
-    return {name: text for name, text in (("say", said), ("stderr", complaint)) if text}
-
-
 def _cut(data: bytes) -> str:
-    """The end of it, where a signal stands."""
+    """Return the end of a text, which is where a signal stands."""
     left_out = len(data) - _LONGEST_ANSWER
     note = f"[the first {left_out} bytes were not recorded]\n" if left_out > 0 else ""
     return note + data[-_LONGEST_ANSWER:].decode(errors="replace")
 
 
 def _ending(transcript: Transcript) -> Acts:
-    """How it ended, as far as that is worth a word."""
+    """Describe how the agent ended, leaving out what is usual."""
     ending: Acts = {"exit": transcript.exit_code} if transcript.exit_code else {}
     if transcript.why != "exited":
         ending["ended"] = transcript.why
@@ -177,27 +190,96 @@ def _result(path: str) -> Acts:
         return {}
 
 
-def _with_worklog(acts: Acts, before: str, after: str) -> Acts:
-    """The worklog is no part of the tree. What is added at its end fits one with other stamps, too."""
-    if after == before:
-        return acts
-    if after.startswith(before):
-        return {**acts, "append": {"worklog.md": after.removeprefix(before)}}
-    return {**acts, "write": {**acts.get("write", {}), "worklog.md": after}}
-
-
-def _each_text(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(key): _each_text(part, change) for key, part in value.items()}
-    return [_each_text(part, change) for part in value] if isinstance(value, list) else value
+        return {change(key): _map_texts(part, change) for key, part in value.items()}
+    return [_map_texts(part, change) for part in value] if isinstance(value, list) else value
 
 
 def about(file: Path) -> dict[str, Any]:
-    """What a recording says about itself, for whoever is to replay it."""
+    """Return what a recording says about itself."""
     script = opened(file)
     if script is None:
         raise CapsuleError(f"{file} holds no recording.", "Make one: capsule run ID --record FILE")
     head = script[RECORDING]
     return head if isinstance(head, dict) else {}
+
+
+def acts_between(git: Git, before: str, after: str, heads: tuple[str, str], clean: Clean) -> Acts:
+    """Describe the way from one tree to the other through the commits between the two heads, without secrets."""
+    played = _Played(git, before, clean)
+    old, new = heads
+    shared = git.merge_base(old, new) if old and new and old != new else ""
+    acts: Acts = {}
+    if shared:
+        if taken_back := int(git.content("rev-list", "--first-parent", "--count", f"{shared}..{old}").out):
+            acts["uncommit"] = taken_back
+        commits = git.content("rev-list", "--first-parent", "--reverse", f"{shared}..{new}").out.decode().split()
+        if commits:
+            acts["commit"] = [played.commit(oid) for oid in commits]
+    acts |= played.become(_files(git, after))
+    return acts | ({"left_out": played.left_out} if played.left_out else {})
+
+
+class _Played:
+    """Track the worktree while the acts said so far are played."""
+
+    def __init__(self, git: Git, tree: str, clean: Clean) -> None:
+        self._git, self._clean = git, clean
+        self._files = _files(git, tree)
+        self.left_out: dict[str, str] = {}
+
+    def commit(self, oid: str) -> Acts:
+        commit = self._git.commit(oid)
+        parent = self._git.commit(commit.parents[0]).tree
+        changed = {d.path: None if d.kind == "D" else d.new for d in self._git.differences(parent, commit.tree)}
+        acts = self._put(changed)
+        named = [path for path in map(self._name, sorted(changed)) if path]
+        return {**acts, **({"paths": named} if named else {}), "message": commit.message}
+
+    def become(self, wanted: dict[bytes, Side]) -> Acts:
+        gone: dict[bytes, Side] = {path: None for path in self._files if path not in wanted}
+        return self._put(gone | wanted)
+
+    def _put(self, wanted: dict[bytes, Side]) -> Acts:
+        differing = {path: side for path, side in sorted(wanted.items()) if side != self._files.get(path)}
+        removed = [name for path, side in differing.items() if side is None and (name := self._name(path))]
+        written = {
+            name: content
+            for path, side in differing.items()
+            if side and (name := self._name(path)) and (content := self._content(name, path, side)) is not None
+        }
+        self._files = {path: side for path, side in (self._files | differing).items() if side}
+        return ({"remove": removed} if removed else {}) | ({"write": written} if written else {})
+
+    def _name(self, path: bytes) -> str:
+        try:
+            return path.decode()
+        except UnicodeDecodeError:
+            self.left_out[path.decode(errors="backslashreplace")] = "its name is no UTF-8"
+            return ""
+
+    def _content(self, name: str, path: bytes, side: tuple[str, str]) -> str | Acts | None:
+        mode, oid = side
+        if mode == GITLINK:
+            self.left_out[name] = "it is a repository of its own"
+            return None
+        data = self._clean(self._git.content("cat-file", "blob", oid).out)
+        if len(data) > _LARGEST_CONTENT:
+            self.left_out[name] = f"it is larger than {_LARGEST_CONTENT // 1024**2} MiB"
+            return None
+        if mode == _LINK:
+            return {"link": data.decode(errors="replace")}
+        was = self._files.get(path)
+        executable = {"executable": mode == _EXECUTABLE} if _EXECUTABLE in (mode, was[0] if was else "") else {}
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            return {"base64": b64encode(data).decode(), **executable}
+        return {"text": text, **executable} if executable else text
+
+
+def _files(git: Git, tree: str) -> dict[bytes, Side]:
+    return {entry.path: (entry.mode, entry.oid) for entry in git.list_tree(tree, recursive=True)}

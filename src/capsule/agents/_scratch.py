@@ -1,7 +1,8 @@
-"""A folder for one agent run, and only for it: where it keeps its temporary files, and settings that it litters.
+"""Make a folder for one agent run only: for its temporary files, and for settings that it litters.
 
 Its name follows from the project and the mission, so that the next run finds what a killed one left, and removes it.
-The system's temp folder is everybody's: a folder of that name that is not ours is left alone, and another is used.
+Other users can write to the system's temporary folder: a folder of that name that is not ours is left alone, and
+another one is used.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -18,16 +18,21 @@ from pathlib import Path
 
 from capsule.core.errors import CapsuleError
 from capsule.system.files import read_regular, write_atomically
+from capsule.system.folders import remove_tree
 
 _LARGEST_BORROWED = 4 * 1024 * 1024
 
 
 @contextmanager
 def private_folder(project: Path, mission: str, temp: str = "") -> Iterator[Path]:
-    """Only ours to enter, gone at the end."""
+    """Make a folder that only we can enter; remove it at the end."""
     digest = hashlib.sha256(os.fsencode(f"{project.absolute()}\0{mission}")).hexdigest()[:12]
+    name, place = f"capsule-{os.getuid()}-{digest}", None
+    if Path(temp).is_absolute():
+        with contextlib.suppress(OSError):  # one that cannot be used is no reason not to work
+            place = _make(Path(temp) / name)
     try:
-        place = _placed(temp, f"capsule-{os.getuid()}-{digest}")
+        place = place or _make(Path(tempfile.gettempdir()).absolute() / name)
     except OSError as fault:
         hint = "Set TMPDIR to one that can be written."
         raise CapsuleError(f"No folder for temporary files: {fault}.", hint) from None
@@ -37,15 +42,7 @@ def private_folder(project: Path, mission: str, temp: str = "") -> Iterator[Path
         remove(place)
 
 
-def _placed(temp: str, name: str) -> Path:
-    """Where the user's environment says; a place that cannot be used is no reason not to work."""
-    if Path(temp).is_absolute():
-        with contextlib.suppress(OSError):
-            return _made(Path(temp) / name)
-    return _made(Path(tempfile.gettempdir()).absolute() / name)
-
-
-def _made(place: Path) -> Path:
+def _make(place: Path) -> Path:
     remove(place)
     try:
         place.mkdir(mode=0o700)
@@ -55,21 +52,16 @@ def _made(place: Path) -> Path:
 
 
 def remove(place: Path) -> None:
-    """A folder of ours with all that an agent put there, whatever rights it gave it; nobody else's, and no link."""
+    """Remove a folder of ours whatever permissions an agent set in it, but no link and nobody else's folder."""
     with contextlib.suppress(OSError):
         found = place.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            return
-        for folder, names, _ in os.walk(place):
-            for child in (Path(folder, name) for name in names):
-                if not child.is_symlink():
-                    child.chmod(0o700)
-        shutil.rmtree(place)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid():
+            remove_tree(place)
 
 
 @contextmanager
 def borrowed(source: Path, target: Path, names: Sequence[str], *, returned: Sequence[str] = ()) -> Iterator[Path]:
-    """The user's files in a folder of the run's own. Those to be returned go back where the agent has changed them."""
+    """Copy the user's files into a folder of the run's own; copy those in `returned` back where they changed."""
     target.mkdir(parents=True, exist_ok=True, mode=0o700)
     seeds = {name: content for name in names if (content := _content((source / name).resolve())) is not None}
     for name, content in seeds.items():

@@ -1,4 +1,4 @@
-"""What agent CLIs have in common that print events, one JSON object a line, instead of plain words.
+"""Run agent CLIs that print events, one JSON object a line, instead of plain text.
 
 The events go to `<log>.events` as they are; when the agent has ended, its final text is written to `<log>`. Such a
 stream may be a gigabyte long, hold single lines of many megabytes, or break off in the middle of one, so nobody here
@@ -49,7 +49,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class StreamResult:
-    """What the events come to. No failure means that the CLI said it went well, or said nothing about it."""
+    """Result read from the events; no failure means that the CLI reported success, or nothing."""
 
     text: str
     failure: Failure | None = None
@@ -57,42 +57,44 @@ class StreamResult:
 
 
 class Events:
-    """The events a CLI has printed. Lines that are no JSON object, or are cut, do not exist."""
+    """Events that a CLI has printed; lines that are no JSON object, or are cut, do not count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @cached_property
     def head(self) -> list[Event]:
-        """Those at the very beginning: what the CLI says about itself."""
+        """Return the events at the very beginning, where the CLI describes itself."""
         with self._opened() as file:
             lines = file.read(HEAD).split(b"\n")
         return [event for line in lines if (event := decoded(line)) is not None]
 
     def backwards(self, mark: bytes = b"") -> Iterator[Event]:
-        """From the last one on, as far back as we agreed to read. Lines without the mark are not even decoded."""
+        """Yield events from the last one on, within the read limit; lines without the mark are not decoded."""
         for line in self._lines_backwards():
             if mark in line and (event := decoded(line)) is not None:
                 yield event
 
     def last(self, kind: str) -> Event | None:
-        """The last event of a type, by its top-level `type`."""
+        """Return the last event with this top-level `type`."""
         mark = f'"{kind}"'.encode()
         return next((event for event in self.backwards(mark) if event.get("type") == kind), None)
 
     def marked(self, mark: bytes) -> Iterator[Event]:
-        """All that hold the mark, in order, at the cost of a search through the file. A mark holds no line end."""
+        """Yield all events that hold the mark, in order, by a search through the file; a mark holds no line end."""
         with self._opened() as file:
             carried = b""
             while block := file.read(_BLOCK):
                 lines, _, carried = (carried + block).rpartition(b"\n")
                 yield from _decoded_with(mark, lines)
-                if len(carried) > _BLOCK:
-                    carried = _end_of_line(file)
+                while len(carried) > _BLOCK:  # too long to be one of those that are counted: pass over its end
+                    block = file.read(_BLOCK)
+                    _, newline, rest = block.partition(b"\n")
+                    carried = rest if newline or not block else carried
             yield from _decoded_with(mark, carried)
 
     def _lines_backwards(self) -> Iterator[bytes]:
-        """Each step reads twice as much as the one before: a line of any length is joined in linear time."""
+        """Yield lines from the end; each read is twice the last, so a line of any length is joined in linear time."""
         with self._opened() as file:
             end = file.seek(0, os.SEEK_END)
             floor, reach, rest = max(0, end - READ_FROM_THE_END), HEAD, b""
@@ -106,7 +108,7 @@ class Events:
                 yield rest
 
     def _opened(self) -> BinaryIO:
-        """A file that the agent took away reads as an empty one; a link in its place is not followed."""
+        """Open the file without following a link; a file that the agent removed reads as empty."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             return os.fdopen(os.open(self.path, flags), "rb")
@@ -115,7 +117,7 @@ class Events:
 
 
 def decoded(line: bytes) -> Event | None:
-    """One line as an event, or None: text, half a line, other JSON, nested too deep, of a type that is no word."""
+    """Decode one line as an event; None for text, half a line, other JSON or a `type` that is no text."""
     if not line.startswith(b"{") or len(line) > LONGEST_EVENT:
         return None
     try:
@@ -135,17 +137,8 @@ def _decoded_with(mark: bytes, lines: bytes) -> Iterator[Event]:
         at = lines.find(mark, end) if end >= 0 else -1
 
 
-def _end_of_line(file: BinaryIO) -> bytes:
-    """Passes over the rest of a line too long to be one of those that are counted; what follows it."""
-    while block := file.read(_BLOCK):
-        _, newline, rest = block.partition(b"\n")
-        if newline:
-            return rest
-    return b""
-
-
 class Follower:
-    """Looks at what has been added since the last look, and at no more than the end of that."""
+    """Read what was added since the last call, and only the end of that."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -165,7 +158,7 @@ class Follower:
 
 
 class StreamAgent(CliAgent):
-    """An adapter says the command line, how to read the events, and what one of them shows a person who watches."""
+    """Run a CLI that prints events; adapters give the command line and say what the events mean."""
 
     prints = ".events"
     quiet_after_event = 10.0
@@ -174,7 +167,7 @@ class StreamAgent(CliAgent):
     """The types of event by which its output is known for its own."""
 
     def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:
-        """By its final event alone; the words of whatever stands in the CLI's place are read as plain ones."""
+        """Go by its final event alone; output that is no events is read as plain text."""
         events = Events(files.printed)
         if not self.prints_events(events):
             return super().quiet_allowed(briefing, files)
@@ -185,22 +178,22 @@ class StreamAgent(CliAgent):
         return any(event.get("type") in self.kinds for event in events.head)
 
     def has_answered(self, briefing: Briefing, files: Files) -> bool:
-        """A result file is no last word where the CLI has a way to say that it is done."""
+        """Go by the final event: a result file is no last word where the CLI says itself when it is done."""
         return self.quiet_allowed(briefing, files) is not None
 
     @abstractmethod
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
-        """What the events say; None where they are not this CLI's and stderr does not explain it either."""
+        """Read the events; None where they are not this CLI's and stderr does not explain it either."""
 
     def is_final(self, event: Event) -> bool:  # noqa: ARG002
         """Tell whether the CLI prints this event when it is done, and never before."""
         return False
 
     def activity(self, event: Event) -> str:  # noqa: ARG002
-        """One line for the live view, such as `Bash: pytest -q`, or nothing."""
+        """Return one line for the live view, such as `Bash: pytest -q`, or nothing."""
         return ""
 
-    def teller(self, mission: str, files: Files) -> Callable[[], None]:
+    def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
         follower = Follower(files.printed)
 
         def tell() -> None:
@@ -216,70 +209,65 @@ class StreamAgent(CliAgent):
         stderr = tail_of(files.errors, _STDERR_READ).decode(errors="replace")
         reading = self.read(Events(files.printed), ended, stderr)
         if reading is None:
-            return self._as_plain_text(ended, files)
-        text = _last_words(reading.text)
+            # Not this CLI's events: what was printed is the log.
+            if files.printed.exists():
+                files.printed.replace(files.log)
+            return super().conclude(ended, files)
+        # As a CLI would have printed it: with a line end, and no more than we read of plain text.
+        words = reading.text.encode(errors="replace")[-READ_FROM_THE_END:]
+        text = words if words.endswith(b"\n") or not words else words + b"\n"
         if files.printed.exists():
             write_atomically(files.log, text)
-        failure = reading.failure or self.how_it_was_ended(ended) or self._badly_ended(ended, reading)
+        failure = reading.failure or self.how_it_was_ended(ended)
+        if failure is None and ended.why == "exited":
+            if code := exit_code(ended):
+                reason = f"The agent `{self.name}` ended with exit code {code}, and did not say why."
+                failure = Failure(Kind.CRASH, reason)
+            elif not reading.text.strip():
+                failure = Failure(Kind.SILENT, f"The agent `{self.name}` ended without a word.")
         return self.transcript(ended, files, text, failure, reading.usage)
-
-    def _as_plain_text(self, ended: Ended, files: Files) -> Transcript:
-        """What was printed is the log."""
-        if files.printed.exists():
-            files.printed.replace(files.log)
-        return super().conclude(ended, files)
-
-    def _badly_ended(self, ended: Ended, reading: StreamResult) -> Failure | None:
-        """It has not said that anything went wrong, and yet."""
-        if ended.why != "exited":
-            return None
-        if code := exit_code(ended):
-            return Failure(Kind.CRASH, f"The agent `{self.name}` ended with exit code {code}, and did not say why.")
-        if not reading.text.strip():
-            return Failure(Kind.SILENT, f"The agent `{self.name}` ended without a word.")
-        return None
 
 
 def table(value: object) -> dict[str, Any]:
-    """A part of an event that should be a JSON object; an empty one where it is something else."""
+    """Return a part of an event that should be a JSON object; an empty one where it is not."""
     return value if isinstance(value, dict) else {}
 
 
 def tables(value: object) -> list[dict[str, Any]]:
-    """A part that should be a list of JSON objects: those of them that are."""
+    """Return the JSON objects in a part of an event that should be a list of them."""
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
 
 
-def word(value: object) -> str:
-    """A part that should be text; none where it is something else, which `str` might be unable to say."""
+def text_of(value: object) -> str:
+    """Return a part of an event that should be text; empty where it is not."""
     return value if isinstance(value, str) else ""
 
 
-def called(value: object) -> str:
-    """A model, a session or a tool by its name, fit for the journal: printable, and of sane length."""
-    return one_line(word(value)[:_LONGEST_NAME])
+def name_of(value: object) -> str:
+    """Return the name of a model, session or tool, fit for the journal: printable, and of sane length."""
+    return one_line(text_of(value)[:_LONGEST_NAME])
 
 
 def tool_line(name: object, given: object, telling: Sequence[str]) -> str:
-    """`Bash: pytest -q`: a tool, and the first of the telling parts of its input that it has."""
-    about = next((word(table(given)[part]) for part in telling if part in table(given)), "")
-    return f"{called(name)}: {about}" if about else called(name)
+    """Return a tool and the first telling part of its input, such as `Bash: pytest -q`."""
+    about = next((text_of(table(given)[part]) for part in telling if part in table(given)), "")
+    return f"{name_of(name)}: {about}" if about else name_of(name)
 
 
 def count(value: object) -> int | None:
-    """A number of tokens as a CLI reports it; anything else is unknown."""
+    """Return a number of tokens as a CLI reports it; None for anything else."""
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _ENDLESS
     return value if known else None  # type: ignore[return-value]
 
 
 def amount(value: object) -> float | None:
-    """Money or seconds as a CLI reports them; anything else is unknown."""
+    """Return money or seconds as a CLI reports them; None for anything else."""
     known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _ENDLESS
     return float(value) if known else None  # type: ignore[arg-type]
 
 
 def added_up(usages: Iterable[Usage]) -> Usage:
-    """The tokens of several messages together; unknown where none of them says."""
+    """Add up the tokens of several messages; unknown where none of them says."""
     each = list(usages)
     read, written = (
         [known for usage in each if (known := getattr(usage, name)) is not None] for name in ("tokens_in", "tokens_out")
@@ -287,13 +275,7 @@ def added_up(usages: Iterable[Usage]) -> Usage:
     return Usage(tokens_in=count(sum(read)) if read else None, tokens_out=count(sum(written)) if written else None)
 
 
-def in_short(text: str) -> str:
-    """A CLI's own words about what went wrong, fit for one line."""
+def shortened(text: str) -> str:
+    """Shorten a CLI's error message to one line."""
     words = one_line(text)
     return words if len(words) <= _LONGEST_REASON else f"{words[: _LONGEST_REASON - 1]}…"
-
-
-def _last_words(text: str) -> bytes:
-    """As a CLI would have printed it: with a line end, and at most what we read of plain text too."""
-    words = text.encode(errors="replace")[-READ_FROM_THE_END:]
-    return words if words.endswith(b"\n") or not words else words + b"\n"

@@ -9,9 +9,8 @@ how long a provider wants us to wait is told only in the retries (`api_retry`), 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,13 +22,13 @@ from capsule.agents._stream import (
     StreamResult,
     added_up,
     amount,
-    called,
     count,
-    in_short,
+    name_of,
+    shortened,
     table,
     tables,
+    text_of,
     tool_line,
-    word,
 )
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
@@ -38,7 +37,6 @@ from capsule.system.process import Ended
 
 _HEADLESS = ("--dangerously-skip-permissions", "--output-format", "stream-json", "--verbose")
 _NOTHING_OF_THE_PROJECTS = ("--setting-sources", "user", "--strict-mcp-config")
-Number = TypeVar("Number", int, float)
 OWN_RETRIES = 2
 _LONGEST_OWN_PAUSE = 2.0
 """Its own back-off between so few retries stays below this: a longer pause is what the provider asked for."""
@@ -144,99 +142,92 @@ class ClaudeAgent(StreamAgent):
             false_start = _false_start(stderr) if ended.exit_code else None
             return StreamResult("", false_start) if false_start else None
         if result is None:
-            return StreamResult(
-                _last_said(events), _still_waiting(events), _identified(_used_so_far(events), events, {})
+            # Ended in the middle: its last words.
+            said = (
+                "\n".join(text_of(block.get("text")) for block in _content(event) if block.get("type") == "text")
+                for event in events.backwards(b'"assistant"')
+                if event.get("type") == "assistant"
             )
-        return StreamResult(_final_text(result), _worst_failure(events), _usage(events, result))
+            usage = _identified(_used_so_far(events), events, {})
+            return StreamResult(next(filter(None, said), ""), _still_waiting(events), usage)
+        # A process that the CLI started may print a `result` too, to make another end of it: the worst one counts,
+        # and the largest usage.
+        results = [event for event in events.backwards(b'"result"') if event.get("type") == "result"]
+        brought = text_of(next(events.backwards(b'"is_api_error_message"'), {}).get("error"))
+        resets_in = _resets_in(events)
+        failures = filter(None, (_failure(each, brought, resets_in) for each in results))
+        worst = min(failures, key=lambda failure: _WORST_FIRST.index(failure.reaction), default=None)
+        usages = [_spent(each) for each in results]
+        largest = Usage(
+            tokens_in=max((used.tokens_in for used in usages if used.tokens_in is not None), default=None),
+            tokens_out=max((used.tokens_out for used in usages if used.tokens_out is not None), default=None),
+            usd=max((used.usd for used in usages if used.usd is not None), default=None),
+        )
+        return StreamResult(text_of(result.get("result")), worst, _identified(largest, events, result))
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("subtype") == "api_retry":
-            return f"{called(event.get('error'))}: it tries again in {_retry_pause(event) or 0:.0f} s"
-        if event.get("type") != "assistant":
-            return ""
-        return next(filter(None, map(_shown, reversed(_content(event)))), "")
-
-
-def _final_text(result: Event) -> str:
-    return word(result.get("result"))
-
-
-def _last_said(events: Events) -> str:
-    """Of an agent that was ended in the middle: the last words it had."""
-    said = (_text(event) for event in events.backwards(b'"assistant"') if event.get("type") == "assistant")
-    return next(filter(None, said), "")
-
-
-def _results(events: Events) -> Iterator[Event]:
-    """It prints one, at its very end; but whoever it has started may print there too, to make another end of it."""
-    return (event for event in events.backwards(b'"result"') if event.get("type") == "result")
-
-
-def _worst_failure(events: Events) -> Failure | None:
-    """Of all results, however many: what the last of them says does not undo what another one has said."""
-    brought = word(next(events.backwards(b'"is_api_error_message"'), {}).get("error"))
-    resets_in = _resets_in(events)
-    failures = (_failure(result, brought, resets_in) for result in _results(events))
-    return min(filter(None, failures), key=lambda failure: _WORST_FIRST.index(failure.reaction), default=None)
+            return f"{name_of(event.get('error'))}: it tries again in {_retry_pause(event) or 0:.0f} s"
+        blocks = reversed(_content(event)) if event.get("type") == "assistant" else ()
+        lines = (
+            tool_line(block.get("name"), block.get("input"), _TELLING)
+            if block.get("type") == "tool_use"
+            else text_of(block.get("text"))
+            for block in blocks
+        )
+        return next(filter(None, lines), "")
 
 
 def _failure(result: Event, brought: str, resets_in: float | None) -> Failure | None:
-    """An error's words are in the result and in the message that brought it."""
+    """Read what went wrong from a result and from the message that brought it."""
     if not result.get("is_error"):
         denials = result.get("permission_denials")
-        return _denied(denials) if isinstance(denials, list) and denials else None
+        if not isinstance(denials, list) or not denials:
+            return None
+        tools = dict.fromkeys(name_of(denial.get("tool_name")) for denial in tables(denials))
+        named = ", ".join(list(filter(None, tools))[:_MOST_DENIALS_NAMED]) or "a tool"
+        return Failure(
+            Kind.PERMISSION,
+            f"claude was not allowed to use {named}, and went on without.",
+            "Look at the permissions in its user settings (~/.claude/settings.json) and in agents.claude.args.",
+        )
     fields = ("subtype", "api_error", "terminal_reason", "stop_reason", "api_error_type")
-    errors = result.get("errors")
-    said = "; ".join(map(word, errors)) if isinstance(errors, list) else ""
-    words = {brought, *(word(result.get(name)) for name in fields), _by_status(result.get("api_error_status"))}
-    return _failed(words, _final_text(result) or said or word(result.get("subtype")), resets_in)
-
-
-def _by_status(status: object) -> str:
-    """The word for an HTTP status, for answers that have no other."""
-    if isinstance(status, int) and status >= _SERVERS_FAULT:
-        return "overloaded"
-    return _STATUSES.get(status, "") if isinstance(status, int) else ""
+    errors, status = result.get("errors"), result.get("api_error_status")
+    said = "; ".join(map(text_of, errors)) if isinstance(errors, list) else ""
+    words = {brought, *(text_of(result.get(name)) for name in fields)}
+    if isinstance(status, int):  # for errors that have no other word
+        words.add("overloaded" if status >= _SERVERS_FAULT else _STATUSES.get(status, ""))
+    return _failed(words, text_of(result.get("result")) or said or text_of(result.get("subtype")), resets_in)
 
 
 def _failed(words: set[str], said: str, resets_in: float | None = None) -> Failure:
     kind, hint = next(((kind, hint) for word, kind, hint in _FAILURES if word in words), (Kind.CRASH, ""))
     waits = kind in (Kind.RATE_LIMIT, Kind.OVERLOAD)
-    return Failure(kind, f"claude: {in_short(said)}", hint, resets_in if waits else None)
-
-
-def _denied(denials: list[Any]) -> Failure:
-    tools = dict.fromkeys(called(denial.get("tool_name")) for denial in tables(denials))
-    named = ", ".join(list(filter(None, tools))[:_MOST_DENIALS_NAMED]) or "a tool"
-    return Failure(
-        Kind.PERMISSION,
-        f"claude was not allowed to use {named}, and went on without.",
-        "Look at the permissions in its user settings (~/.claude/settings.json) and in agents.claude.args.",
-    )
+    return Failure(kind, f"claude: {shortened(said)}", hint, resets_in if waits else None)
 
 
 def _false_start(stderr: str) -> Failure | None:
     for words, kind, hint in _FALSE_STARTS:
         if words in stderr:
             line = next(line for line in stderr.splitlines() if words in line)
-            return Failure(kind, f"claude: {in_short(line)}", hint)
+            return Failure(kind, f"claude: {shortened(line)}", hint)
     return None
 
 
 def _still_waiting(events: Events) -> Failure | None:
-    """It was ended while it waited for its provider: that is not the agent's fault."""
+    """Blame the provider where the CLI was ended while it waited to retry."""
     last = next(events.backwards(), {})
     if last.get("subtype") != "api_retry":
         return None
-    why = (word(last.get("error")) or "unknown") if last.get("error_status") else "connection_failed"
+    why = (text_of(last.get("error")) or "unknown") if last.get("error_status") else "connection_failed"
     return _failed({why}, f"ended while it waited for its provider ({why})", _pause_asked_for(last))
 
 
 def _resets_in(events: Events) -> float | None:
-    """As told by a subscription's limit, unless that has been lifted since, or by the pause it was asked to make."""
+    """Return seconds until a subscription's limit is lifted, or else the pause its provider asked for."""
     info = table((events.last("rate_limit_event") or {}).get("rate_limit_info"))
     resets_at = amount(info.get("resetsAt")) if info.get("status") == "rejected" else None  # others are not reached yet
     left = (resets_at or 0.0) - time.time()
@@ -256,21 +247,17 @@ def _retry_pause(event: Event) -> float | None:
     return delay / 1000 if delay is not None else None
 
 
-def _usage(events: Events, result: Event) -> Usage:
-    return _identified(reduce(_larger, map(_spent, _results(events)), Usage()), events, result)
-
-
 def _used_so_far(events: Events) -> Usage:
-    """Add up what single messages took, for one that was ended before its result told the sum; it knows no price.
+    """Add up the usage of single messages, for a run that ended before its result told the sum; no price is known.
 
-    A message is printed once for each of its parts, with its usage each time: of one message the last counts. What it
-    wrote is counted low, because that usage stems from when the answer began.
+    A message is printed once for each of its parts, with its usage each time: of one message the last counts. Output
+    is counted low, because that usage stems from when the answer began.
     """
     said = (event for event in events.marked(b'"assistant"') if event.get("type") == "assistant")
     last: dict[tuple[str, str], Usage] = {}
     for event in said:
         message = table(event.get("message"))
-        last[word(message.get("id")), word(event.get("request_id"))] = _spent({"usage": message.get("usage")})
+        last[text_of(message.get("id")), text_of(event.get("request_id"))] = _spent({"usage": message.get("usage")})
     return added_up(last.values())
 
 
@@ -284,37 +271,15 @@ def _spent(result: Event) -> Usage:
     )
 
 
-def _larger(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        tokens_in=_most((one.tokens_in, other.tokens_in)),
-        tokens_out=_most((one.tokens_out, other.tokens_out)),
-        usd=_most((one.usd, other.usd)),
-    )
-
-
-def _most(amounts: Iterable[Number | None]) -> Number | None:
-    return max((known for known in amounts if known is not None), default=None)
-
-
 def _identified(usage: Usage, events: Events, result: Event) -> Usage:
     started = next((event for event in events.head if event.get("subtype") == "init"), {})
-    session = called(result.get("session_id")) or called(started.get("session_id"))
-    model = called(started.get("model")) or called(next(iter(table(result.get("modelUsage"))), ""))
+    session = name_of(result.get("session_id")) or name_of(started.get("session_id"))
+    model = name_of(started.get("model")) or name_of(next(iter(table(result.get("modelUsage"))), ""))
     return replace(usage, model=model, session=session)
 
 
 def _content(event: Event) -> list[dict[str, Any]]:
     return tables(table(event.get("message")).get("content"))
-
-
-def _text(event: Event) -> str:
-    return "\n".join(word(block.get("text")) for block in _content(event) if block.get("type") == "text")
-
-
-def _shown(block: dict[str, Any]) -> str:
-    if block.get("type") != "tool_use":
-        return word(block.get("text"))
-    return tool_line(block.get("name"), block.get("input"), _TELLING)
 
 
 connect = ClaudeAgent

@@ -23,8 +23,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from capsule.agents import _words
 from capsule.agents._cli import Invocation, by_argument_or_stdin
+from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
 from capsule.agents._stream import (
     Event,
@@ -32,15 +32,15 @@ from capsule.agents._stream import (
     StreamAgent,
     StreamResult,
     added_up,
-    called,
     count,
+    name_of,
     table,
     tables,
-    word,
+    text_of,
 )
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
-from capsule.core.failure import Failure, Kind
+from capsule.core.failure import Kind
 from capsule.system.process import Ended
 
 _HEADLESS = (
@@ -74,11 +74,14 @@ class CodexAgent(StreamAgent):
     def invocation(self, briefing: Briefing) -> Invocation:
         argument, stdin = by_argument_or_stdin(briefing.prompt)
         model = self.model(briefing)
+        own = [name for name in self._providers() if _PLAIN_KEY.fullmatch(name)]
+        names = ("request_max_retries", "stream_max_retries")
+        retries = [f"model_providers.{provider}.{name}" for provider in own for name in names]
         argv = (
             self.program(),
             *_HEADLESS,
             *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.sandbox_paths.at))),
-            *(part for name in self._providers() for part in _few_retries(name)),
+            *(part for setting in retries for part in ("-c", f"{setting}={_OWN_RETRIES}")),
             *(("-m", model) if model else ()),
             *self.args(briefing),
             *(("--", argument) if argument is not None else ("-",)),
@@ -86,8 +89,8 @@ class CodexAgent(StreamAgent):
         return Invocation(argv, stdin)
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """A home of its own, unless the settings name one; the keys that the user's own providers ask for."""
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        """Give it a home of its own, unless the settings name one, and the keys of the user's own providers."""
         if "CODEX_HOME" in self.connection.env:
             yield {}
             return
@@ -95,36 +98,52 @@ class CodexAgent(StreamAgent):
         with borrowed(theirs, ours, _SEEDS):
             if (theirs / _LOGIN).is_file():
                 (ours / _LOGIN).symlink_to(theirs / _LOGIN)
-            keys = {str(provider.get("env_key")) for provider in self._providers().values()}
-            yield {"CODEX_HOME": str(ours), **_known(keys - env.keys(), self.connection.base_env)}
+            keys = {str(provider.get("env_key")) for provider in self._providers().values()} - env.keys()
+            given = {name: value for name, value in self.connection.base_env.items() if name in keys}
+            yield {"CODEX_HOME": str(ours), **given}
 
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         thread = next((event for event in events.head if event.get("type") == "thread.started"), None)
         if thread is None:
-            false_start = _words.false_start("codex", stderr, ended, _HINTS)
+            false_start = startup_failure("codex", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
-        usage = _usage(events.last("turn.completed") or {}, called(thread.get("thread_id")))
-        return StreamResult(_last_message(events), _failure(events), usage)
+        usage = _usage(events.last("turn.completed") or {}, name_of(thread.get("thread_id")))
+        completed = (e for e in events.backwards(b'"agent_message"') if e.get("type") == "item.completed")
+        messages = (_item(event) for event in completed if _item(event).get("type") == "agent_message")
+        failed, last = events.last("turn.failed"), next(events.backwards(), {})
+        failure, said = None, text_of(last.get("message"))
+        if failed is not None:
+            error = failed.get("error")
+            failure = classify("codex", text_of(error) or text_of(table(error).get("message")), _HINTS)
+        elif last.get("type") == "error" and _WAITING in said:
+            failure = classify("codex", said, _HINTS)
+        return StreamResult(text_of(next(messages, {}).get("text")), failure, usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
-        """By the record of each thread: the last count in it is that of the whole thread."""
+        """Add up the last count in the record of each thread, which is that of the whole thread."""
         records = islice((scratch / _OWN_HOME).glob("sessions/*/*/*/rollout-*.jsonl"), _MOST_RECORDS)
-        return added_up(_last_count(Events(record)) for record in records)
+        found = []
+        for record in records:
+            payloads = (table(event.get("payload")) for event in Events(record).backwards(b'"token_count"'))
+            counts = (table(each.get("info")) for each in payloads if each.get("type") == "token_count")
+            used = next((total for each in counts if (total := table(each.get("total_token_usage")))), {})
+            found.append(_usage({"usage": used}, ""))
+        return added_up(found)
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") in ("turn.completed", "turn.failed")
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "error":
-            return word(event.get("message"))
-        return _shown(_item(event)) if word(event.get("type")).startswith("item.") else ""
+            return text_of(event.get("message"))
+        return _shown(_item(event)) if text_of(event.get("type")).startswith("item.") else ""
 
     def _home(self) -> Path:
         env = {**self.connection.base_env, **self.connection.env}
         return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex").absolute()
 
     def _providers(self) -> dict[str, dict[str, Any]]:
-        """Those of the user's own."""
+        """Return the model providers in the user's own settings."""
         try:
             found = tomllib.loads((self._home() / "config.toml").read_text(encoding="utf-8")).get("model_providers")
         except (OSError, ValueError):
@@ -134,53 +153,18 @@ class CodexAgent(StreamAgent):
 
 
 def _untrusted(*paths: str) -> str:
-    """A path is a quoted key here: codex takes a dotted one apart."""
+    """Return the setting that marks folders as untrusted; each path is a quoted key, codex splits dotted ones."""
     places = dict.fromkeys(name for path in paths if path for name in (path, str(Path(path).resolve())))
     entries = (json.dumps(place, ensure_ascii=False) + '={trust_level="untrusted"}' for place in places)
     return f"projects={{{','.join(entries)}}}"
 
 
-def _few_retries(provider: str) -> tuple[str, ...]:
-    if not _PLAIN_KEY.fullmatch(provider):
-        return ()
-    names = ("request_max_retries", "stream_max_retries")
-    return tuple(part for name in names for part in ("-c", f"model_providers.{provider}.{name}={_OWN_RETRIES}"))
-
-
-def _known(names: set[str], env: Mapping[str, str]) -> dict[str, str]:
-    return {name: env[name] for name in names if name in env}
-
-
-def _last_message(events: Events) -> str:
-    items = (_item(event) for event in events.backwards(b'"agent_message"') if event.get("type") == "item.completed")
-    return next((word(item.get("text")) for item in items if item.get("type") == "agent_message"), "")
-
-
-def _failure(events: Events) -> Failure | None:
-    failed = events.last("turn.failed")
-    if failed is not None:
-        error = failed.get("error")
-        return _words.failure("codex", word(error) or word(table(error).get("message")), _HINTS)
-    last = next(events.backwards(), {})
-    said = word(last.get("message"))
-    return _words.failure("codex", said, _HINTS) if last.get("type") == "error" and _WAITING in said else None
-
-
 def _usage(completed: Event, session: str) -> Usage:
-    """What was read includes what came from a cache; what was thought is part of what was written."""
+    """Read token counts; tokens read include cached ones, tokens written include thoughts."""
     used = table(completed.get("usage"))
     return Usage(
         tokens_in=count(used.get("input_tokens")), tokens_out=count(used.get("output_tokens")), session=session
     )
-
-
-def _last_count(events: Events) -> Usage:
-    for event in events.backwards(b'"token_count"'):
-        payload = table(event.get("payload"))
-        used = table(table(payload.get("info")).get("total_token_usage"))
-        if payload.get("type") == "token_count" and used:
-            return _usage({"usage": used}, "")
-    return Usage()
 
 
 def _item(event: Event) -> dict[str, Any]:
@@ -190,15 +174,15 @@ def _item(event: Event) -> dict[str, Any]:
 def _shown(item: dict[str, Any]) -> str:
     match item.get("type"):
         case "command_execution":
-            return "Bash: " + _SHELL.sub(r"\2", word(item.get("command")))
+            return "Bash: " + _SHELL.sub(r"\2", text_of(item.get("command")))
         case "file_change":
-            return f"Edit {', '.join(word(change.get('path')) for change in tables(item.get('changes')))}"
+            return f"Edit {', '.join(text_of(change.get('path')) for change in tables(item.get('changes')))}"
         case "mcp_tool_call":
-            return f"{called(item.get('server'))}: {called(item.get('tool'))}"
+            return f"{name_of(item.get('server'))}: {name_of(item.get('tool'))}"
         case "web_search":
-            return f"Search: {word(item.get('query'))}"
+            return f"Search: {text_of(item.get('query'))}"
         case "agent_message":
-            return word(item.get("text"))
+            return text_of(item.get("text"))
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Any CLI that the settings describe. No Python is needed to add an agent:
+"""Run any CLI that the settings describe. No Python is needed to add an agent:
 
     agents:
       tiny:
@@ -42,9 +42,16 @@ class CommandAgent(CliAgent):
         self.home = tuple(connection.home)
         self.home_read_only = connection.home_read_only
         self.how_to_get_it = connection.how_to_get_it or self.how_to_get_it
-        self._failures = {
-            _kind(self.name, kind): _pattern(self.name, text) for kind, text in connection.failures.items()
-        }
+        self._failures: dict[Kind, re.Pattern[str]] = {}
+        for kind, pattern in connection.failures.items():
+            try:
+                self._failures[Kind(kind)] = re.compile(pattern)
+            except re.error as fault:
+                hint = "A regular expression is wanted."
+                raise SettingsError(f"agents.{self.name}.failures: {pattern!r}: {fault}.", hint) from None
+            except ValueError:
+                hint = f"There are: {', '.join(known.value for known in Kind)}."
+                raise SettingsError(f"agents.{self.name}.failures: there is no kind {kind!r}.", hint) from None
 
     def program(self) -> str:
         if not self.connection.command:
@@ -55,7 +62,7 @@ class CommandAgent(CliAgent):
         return self.connection.command[0]
 
     def describe(self, briefing: Briefing) -> Sequence[str]:
-        """Whoever only wants to know gets no file."""
+        """Return the command line without writing a prompt file."""
         return self._invocation(briefing, _prompt_path(briefing)).argv
 
     def invocation(self, briefing: Briefing) -> Invocation:
@@ -70,7 +77,9 @@ class CommandAgent(CliAgent):
     def _invocation(self, briefing: Briefing, path: Path) -> Invocation:
         self.program()
         model = self.connection.model_args if self.model(briefing) else ()
-        argv, how = (*self.connection.command, *model, *self.args(briefing)), self._how(briefing)
+        too_long = len(briefing.prompt.encode()) > LONGEST_ARGUMENT
+        how = "file" if too_long and self.connection.prompt == "argument" else self.connection.prompt
+        argv = (*self.connection.command, *model, *self.args(briefing))
         if how != "stdin" and not any("{prompt}" in arg or "{prompt_file}" in arg for arg in argv):
             argv = (*argv, "{prompt_file}" if how == "file" else "{prompt}")
         words = briefing.prompt if how == self.connection.prompt else _POINTER.format(path=path)
@@ -80,49 +89,18 @@ class CommandAgent(CliAgent):
 
     def run(self, briefing: Briefing) -> Transcript:
         transcript = super().run(briefing)
-        if transcript.failure or transcript.why != "exited" or _answered(briefing, transcript):
+        answered = bool(briefing.result_path) and Path(briefing.result_path).exists()
+        if transcript.failure or transcript.why != "exited" or answered or not read_signal(transcript.text).synthetic:
             return transcript
-        return replace(transcript, failure=self._failure(transcript))
-
-    def _failure(self, transcript: Transcript) -> Failure | None:
         ends = (data[-_LOOKED_AT:].decode(errors="replace") for data in (transcript.stderr, transcript.text))
         words = "\n".join(ends)
         for kind, pattern in self._failures.items():
             if found := pattern.search(words):
-                reason = f"The agent `{self.name}` ended with {kind.value}: {_line_around(words, found.start())}"
-                return Failure(kind, reason, _HINTS.get(kind, _ANY_HINT).format(name=self.name))
-        return None
-
-    def _how(self, briefing: Briefing) -> str:
-        too_long = len(briefing.prompt.encode()) > LONGEST_ARGUMENT
-        return "file" if too_long and self.connection.prompt == "argument" else self.connection.prompt
-
-
-def _kind(agent: str, name: str) -> Kind:
-    try:
-        return Kind(name)
-    except ValueError:
-        known = ", ".join(kind.value for kind in Kind)
-        raise SettingsError(f"agents.{agent}.failures: there is no kind {name!r}.", f"There are: {known}.") from None
-
-
-def _pattern(agent: str, text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as fault:
-        hint = "A regular expression is wanted."
-        raise SettingsError(f"agents.{agent}.failures: {text!r}: {fault}.", hint) from None
-
-
-def _answered(briefing: Briefing, transcript: Transcript) -> bool:
-    if briefing.result_path and Path(briefing.result_path).exists():
-        return True
-    return not read_signal(transcript.text).synthetic
-
-
-def _line_around(text: str, place: int) -> str:
-    start = text.rfind("\n", 0, place) + 1
-    return text[start:].partition("\n")[0].strip()[:200]
+                line = words[words.rfind("\n", 0, found.start()) + 1 :].partition("\n")[0].strip()[:200]
+                reason = f"The agent `{self.name}` ended with {kind.value}: {line}"
+                hint = _HINTS.get(kind, _ANY_HINT).format(name=self.name)
+                return replace(transcript, failure=Failure(kind, reason, hint))
+        return transcript
 
 
 def _prompt_path(briefing: Briefing) -> Path:

@@ -18,13 +18,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from capsule.agents import _words
 from capsule.agents._cli import Invocation, by_argument_or_stdin, exit_code
+from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
 from capsule.agents._stream import (
     Event,
@@ -32,11 +32,11 @@ from capsule.agents._stream import (
     StreamAgent,
     StreamResult,
     added_up,
-    called,
     count,
+    name_of,
     table,
+    text_of,
     tool_line,
-    word,
 )
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
@@ -87,53 +87,78 @@ class GeminiAgent(StreamAgent):
         return {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1", **trust}
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-        """A home of its own, unless the settings name one; the user's login, settings and keys are taken along."""
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+        """Give it a home of its own, unless the settings name one, with the user's login, settings and keys."""
         if "GEMINI_CLI_HOME" in self.connection.env:
             yield {}
             return
         theirs = Path(env.get("GEMINI_CLI_HOME") or env.get("HOME") or Path.home()).absolute()
         ours = scratch / _OWN_HOME
         with borrowed(theirs / _FOLDER, ours / _FOLDER, _SEEDS, returned=_LOGINS) as folder:
-            keys = _keys_on_file(theirs, env)
-            settings = self._settings(folder / "settings.json", has_key="GEMINI_API_KEY" in {*env, *keys})
+            # The environment goes before the user's files; of these, the nearer one (read last) counts.
+            assigned: list[tuple[str, str, str]] = []
+            for path in (theirs / ".env", theirs / _FOLDER / ".env"):
+                with suppress(OSError, ValueError):
+                    assigned = _ASSIGNMENT.findall(path.read_text(encoding="utf-8"))
+            keys = {name: value for name, _, value in assigned if name not in env}
+            settings = _loaded(folder / "settings.json")
+            if "GEMINI_API_KEY" in {*env, *keys}:  # else it would look for a gateway's login
+                _section(_section(settings, "security"), "auth").setdefault("selectedType", "gemini-api-key")
+            general = {"maxAttempts": _OWN_ATTEMPTS, "disableAutoUpdate": True, "enableAutoUpdate": False}
+            _section(settings, "general").update(general)
+            if not self.connection.trust_project:
+                _section(settings, "advanced")["ignoreLocalEnv"] = True
+                _section(_section(settings, "security"), "auth")["useExternal"] = True
             write_atomically(folder / "settings.json", json.dumps(settings))
             yield {"GEMINI_CLI_HOME": str(ours), **keys}
-
-    def _settings(self, path: Path, *, has_key: bool) -> dict[str, Any]:
-        """The user's, with few retries, no updates, and nothing of the repository's unless it is trusted."""
-        settings = _loaded(path)
-        if has_key:  # with another address for the API it would look for a gateway's login
-            _section(_section(settings, "security"), "auth").setdefault("selectedType", "gemini-api-key")
-        general = {"maxAttempts": _OWN_ATTEMPTS, "disableAutoUpdate": True, "enableAutoUpdate": False}
-        _section(settings, "general").update(general)
-        if not self.connection.trust_project:
-            _section(settings, "advanced")["ignoreLocalEnv"] = True
-            _section(_section(settings, "security"), "auth")["useExternal"] = True
-        return settings
 
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
         result = events.last("result")
         if result is None and not self.prints_events(events):
-            false_start = _words.false_start("gemini", stderr, ended, _HINTS)
+            false_start = startup_failure("gemini", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
-        return StreamResult(_final_text(events), _failure(events, result or {}, ended), _usage(events, result or {}))
+        # It counts from zero: a run that never reached a model reports nothing.
+        started = next((event for event in events.head if event.get("type") == "init"), {})
+        stats = table((result or {}).get("stats"))
+        used = stats if stats.get("total_tokens") else {}
+        usage = Usage(
+            tokens_in=count(used.get("input_tokens")),
+            tokens_out=count(used.get("output_tokens")),
+            model=name_of(started.get("model")),
+            session=name_of(started.get("session_id")),
+        )
+        pieces: list[str] = []  # what it said after its last tool
+        for event in events.backwards():
+            if event.get("type") in ("tool_use", "tool_result"):
+                break
+            if event.get("type") == "message" and event.get("role") == "assistant":
+                pieces.append(text_of(event.get("content")))
+        return StreamResult("".join(reversed(pieces)), _failure(events, result or {}, ended), usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
-        """By the record of each chat, in which a message stands again when it has grown: the last of each counts."""
+        """Add up tokens from the record of each chat; a message that grew stands there again, the last one counts."""
         chats = islice((scratch / _OWN_HOME / _FOLDER).glob("tmp/*/chats/session-*.jsonl"), _MOST_RECORDS)
         said = (event for chat in chats for event in Events(chat).marked(b'"tokens"') if event.get("type") == "gemini")
-        return added_up({word(event.get("id")): _tokens(table(event.get("tokens"))) for event in said}.values())
+        last: dict[str, Usage] = {}
+        for event in said:
+            used = table(event.get("tokens"))
+            # Thoughts are paid for like output.
+            written = [tokens for name in ("output", "thoughts") if (tokens := count(used.get(name))) is not None]
+            tokens_out = count(sum(written)) if written else None
+            last[text_of(event.get("id"))] = Usage(tokens_in=count(used.get("input")), tokens_out=tokens_out)
+        return added_up(last.values())
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "message":
-            return word(event.get("content")) if event.get("role") == "assistant" else ""
+            return text_of(event.get("content")) if event.get("role") == "assistant" else ""
         if event.get("type") == "error":
-            return word(event.get("message"))
-        return _shown(event) if event.get("type") == "tool_use" else ""
+            return text_of(event.get("message"))
+        if event.get("type") == "tool_use":
+            return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
+        return ""
 
 
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
@@ -144,39 +169,14 @@ def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _loaded(path: Path) -> dict[str, Any]:
-    """Settings that we cannot read (they may hold comments) are those of a new user: the login may still be known."""
+    """Read settings as JSON with comments; unreadable ones count as empty, the login may still be known."""
+    strings_or_comments = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
     try:
-        found = json.loads(_without_comments(path.read_text(encoding="utf-8")))
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(re.sub(strings_or_comments, lambda part: part[1] or "", text, flags=re.DOTALL))
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _without_comments(text: str) -> str:
-    strings_or_comments = r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/'
-    return re.sub(strings_or_comments, lambda found: found[1] or "", text, flags=re.DOTALL)
-
-
-def _keys_on_file(home: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """What the user keeps in `~/.gemini/.env`, or else in `~/.env`; what is set already stays as it is."""
-    for path in (home / _FOLDER / ".env", home / ".env"):
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            continue
-        return {name: value for name, _, value in _ASSIGNMENT.findall(text) if name not in env}
-    return {}
-
-
-def _final_text(events: Events) -> str:
-    """What it said after its last tool, piece by piece."""
-    pieces: list[str] = []
-    for event in events.backwards():
-        if event.get("type") in ("tool_use", "tool_result"):
-            break
-        if event.get("type") == "message" and event.get("role") == "assistant":
-            pieces.append(word(event.get("content")))
-    return "".join(reversed(pieces))
 
 
 def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
@@ -185,46 +185,14 @@ def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
     if result.get("status") != "error":
         return None
     error = result.get("error")
-    said = word((error if isinstance(error, dict) else events.last("error") or {}).get("message"))
+    said = text_of((error if isinstance(error, dict) else events.last("error") or {}).get("message"))
     if "empty response" in said:
         return Failure(Kind.SILENT, "gemini: the model gave an empty answer.")
-    found = _API_ERROR.search(said)
-    return _words.failure("gemini", _message(found[1]) if found else said, _HINTS, status=_status(ended))
-
-
-def _status(ended: Ended) -> int | None:
-    return _HTTP_ERRORS.get(exit_code(ended) or 0)
-
-
-def _message(said: str) -> str:
-    """A provider's error is handed on as it came, or as its message alone."""
-    try:
-        return word(json.loads(said)["error"]["message"]) or said
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return said
-
-
-def _usage(events: Events, result: Event) -> Usage:
-    """It counts from zero: a run that never reached a model reports nothing."""
-    started = next((event for event in events.head if event.get("type") == "init"), {})
-    stats = table(result.get("stats"))
-    used = stats if stats.get("total_tokens") else {}
-    return Usage(
-        tokens_in=count(used.get("input_tokens")),
-        tokens_out=count(used.get("output_tokens")),
-        model=called(started.get("model")),
-        session=called(started.get("session_id")),
-    )
-
-
-def _tokens(used: dict[str, Any]) -> Usage:
-    """What it thought is paid for like what it wrote."""
-    written = [tokens for name in ("output", "thoughts") if (tokens := count(used.get(name))) is not None]
-    return Usage(tokens_in=count(used.get("input")), tokens_out=count(sum(written)) if written else None)
-
-
-def _shown(event: Event) -> str:
-    return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
+    if found := _API_ERROR.search(said):  # a provider's error as it came, or its message alone
+        said = found[1]
+        with suppress(ValueError, LookupError, TypeError, RecursionError):
+            said = text_of(json.loads(said)["error"]["message"]) or said
+    return classify("gemini", said, _HINTS, status=_HTTP_ERRORS.get(exit_code(ended) or 0))
 
 
 connect = GeminiAgent

@@ -22,19 +22,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from capsule.agents import _words
 from capsule.agents._cli import Invocation, not_started
+from capsule.agents._provider_errors import classify
 from capsule.agents._stream import (
     Event,
     Events,
     StreamAgent,
     StreamResult,
     amount,
-    called,
     count,
+    name_of,
     table,
+    text_of,
     tool_line,
-    word,
 )
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.event import Usage
@@ -93,12 +93,16 @@ class OpencodeAgent(StreamAgent):
         return {"NO_COLOR": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", **ours}
 
     @contextmanager
-    def furnished(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
-        """Nobody is there to be asked. What else the user's settings say, in files or by this variable, stays."""
-        yield {_CONTENT: json.dumps({**_loaded(env.get(_CONTENT, "")), **_UNATTENDED})}
+    def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
+        """Set permissions for an unattended run; keep the rest of the user's settings."""
+        try:
+            given = table(json.loads(env.get(_CONTENT, "")))
+        except ValueError:
+            given = {}
+        yield {_CONTENT: json.dumps({**given, **_UNATTENDED})}
 
     def run(self, briefing: Briefing) -> Transcript:
-        """Not where it would run the repository's own code inside itself, keys and all."""
+        """Refuse to start where it would run the repository's own code inside itself, keys and all."""
         plugin = None if self.connection.trust_project else _plugin_of_the_project(Path(briefing.cwd))
         if plugin is None:
             return super().run(briefing)
@@ -110,11 +114,31 @@ class OpencodeAgent(StreamAgent):
         return not_started(failure)
 
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
-        known = self.prints_events(events)
         failure = _failure(events, ended, _last_logged(stderr))
-        if not known and failure is None:
+        if failure is None and not self.prints_events(events):
             return None
-        return StreamResult(_final_text(events), failure, _usage(events))
+        # It reports step by step. A price of zero means that it knows none.
+        steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
+        used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
+        session = next((name_of(event["sessionID"]) for event in events.head if "sessionID" in event), "")
+        caches = [table(tokens.get("cache")) for tokens in used]
+        read = [tokens.get("input") for tokens in used] + [
+            cache.get(part) for cache in caches for part in ("read", "write")
+        ]
+        written = [tokens.get(part) for tokens in used for part in ("output", "reasoning")]
+        usage = Usage(
+            tokens_in=count(sum(count(part) or 0 for part in read)) if used else None,
+            tokens_out=count(sum(count(part) or 0 for part in written)) if used else None,
+            usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
+            session=session,
+        )
+        parts: list[str] = []  # what it said after its last tool
+        for event in events.backwards():
+            if event.get("type") in ("tool_use", "step_start"):
+                break
+            if event.get("type") == "text":
+                parts.append(text_of(_part(event).get("text")))
+        return StreamResult("\n".join(reversed(parts)), failure, usage)
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS
@@ -122,24 +146,17 @@ class OpencodeAgent(StreamAgent):
     def activity(self, event: Event) -> str:
         match event.get("type"):
             case "tool_use":
-                return _shown(_part(event))
+                part = _part(event)
+                return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
             case "text":
-                return word(_part(event).get("text"))
+                return text_of(_part(event).get("text"))
             case "error":
                 return _said(event)
         return ""
 
 
-def _loaded(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _plugin_of_the_project(cwd: Path) -> str | None:
-    """The first file that would bring code along; settings with escapes in them might name one, and count as such."""
+    """Return the first file that would bring code along; settings with escapes might name one, and count."""
     for pattern in _PLUGINS:
         for found in (cwd / ".opencode").glob(pattern):
             return str(found.relative_to(cwd))
@@ -157,41 +174,41 @@ def _plugin_of_the_project(cwd: Path) -> str | None:
 def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), {})
     if last.get("type") == "error":
-        return _by_error(last, logged)
-    kind, said = _ENDINGS.get(word(_part(last).get("reason")), (None, ""))
+        code, message = count(table(table(last.get("error")).get("data")).get("statusCode")), _said(last)
+        whole = f"{message} {logged}" if "server logs" in message else message  # some say only: see the log
+        return classify("opencode", whole, _HINTS, status=code)
+    kind, said = _ENDINGS.get(text_of(_part(last).get("reason")), (None, ""))
     if kind:
-        return _words.failure("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
+        return classify("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
     if ended.why in ("timeout", "idle") and logged:
-        return _still_trying(logged)
+        # Ended while it retried, which it does only when its provider is to blame.
+        status = _UNAVAILABLE if logged.startswith("AI_") else None
+        found = classify("opencode", logged, _HINTS, status=status)
+        return None if found.kind is Kind.CRASH else found
     if ended.why == "exited" and ended.exit_code and logged:
-        return _words.failure("opencode", logged, _HINTS)
-    return _rejected(events)
-
-
-def _by_error(event: Event, logged: str) -> Failure:
-    """Some errors say only that more stands in the log."""
-    status = count(table(table(event.get("error")).get("data")).get("statusCode"))
-    said = _said(event)
-    return _words.failure("opencode", f"{said} {logged}" if "server logs" in said else said, _HINTS, status=status)
-
-
-def _still_trying(logged: str) -> Failure | None:
-    """It was ended while it tried again and again, which it does only with what its provider is to blame for."""
-    status = _UNAVAILABLE if logged.startswith("AI_") else None
-    found = _words.failure("opencode", logged, _HINTS, status=status)
-    return None if found.kind is Kind.CRASH else found
+        return classify("opencode", logged, _HINTS)
+    # Nobody was there to grant a tool permission; the run itself ends as if all were well.
+    for asked in events.backwards(b"permission"):
+        part = _part(asked)
+        if _REJECTED.search(text_of(table(part.get("state")).get("error"))):
+            return Failure(
+                Kind.PERMISSION,
+                f"opencode was not allowed to use {name_of(part.get('tool'))}, and went on without.",
+                "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
+            )
+    return None
 
 
 def _said(event: Event) -> str:
     error = event.get("error")
     if not isinstance(error, dict):
-        return word(error)
-    name, message = word(error.get("name")), word(table(error.get("data")).get("message"))
+        return text_of(error)
+    name, message = text_of(error.get("name")), text_of(table(error.get("data")).get("message"))
     return message or name if name in ("APIError", "UnknownError") else f"{name}: {message}"
 
 
 def _last_logged(stderr: str) -> str:
-    """The last error of the main conversation in its log; titles and summaries are asked for on the side."""
+    """Return the last error of the main conversation in its log; titles and summaries are asked for on the side."""
     for line in reversed(stderr.splitlines()):
         found = _LOGGED.search(line) if "level=ERROR" in line and "small=true" not in line else None
         if found:
@@ -199,58 +216,8 @@ def _last_logged(stderr: str) -> str:
     return ""
 
 
-def _rejected(events: Events) -> Failure | None:
-    """A tool that asked for leave, with nobody there to give it; the run itself ends as if all were well."""
-    for event in events.backwards(b"permission"):
-        part = _part(event)
-        if _REJECTED.search(word(table(part.get("state")).get("error"))):
-            return Failure(
-                Kind.PERMISSION,
-                f"opencode was not allowed to use {called(part.get('tool'))}, and went on without.",
-                "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
-            )
-    return None
-
-
-def _final_text(events: Events) -> str:
-    """What it said after its last tool."""
-    parts: list[str] = []
-    for event in events.backwards():
-        if event.get("type") in ("tool_use", "step_start"):
-            break
-        if event.get("type") == "text":
-            parts.append(word(_part(event).get("text")))
-    return "\n".join(reversed(parts))
-
-
-def _usage(events: Events) -> Usage:
-    """It reports step by step. A price of nothing means that it knows none."""
-    steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
-    used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
-    session = next((called(event["sessionID"]) for event in events.head if "sessionID" in event), "")
-    return Usage(
-        tokens_in=count(sum(map(_tokens_read, used))) if used else None,
-        tokens_out=count(sum(map(_tokens_written, used))) if used else None,
-        usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
-        session=session,
-    )
-
-
-def _tokens_read(tokens: dict[str, Any]) -> int:
-    cache = table(tokens.get("cache"))
-    return sum(count(part) or 0 for part in (tokens.get("input"), cache.get("read"), cache.get("write")))
-
-
-def _tokens_written(tokens: dict[str, Any]) -> int:
-    return sum(count(tokens.get(part)) or 0 for part in ("output", "reasoning"))
-
-
 def _part(event: Event) -> dict[str, Any]:
     return table(event.get("part"))
-
-
-def _shown(part: dict[str, Any]) -> str:
-    return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
 
 
 connect = OpencodeAgent

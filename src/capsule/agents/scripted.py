@@ -1,7 +1,7 @@
-"""An agent that follows a script instead of thinking: for demos, tests and bug reports, without a key or a cent.
+"""Follow a script instead of thinking: for demos, tests and bug reports, without a key or a cent.
 
-It is a process of its own (`_player.py`), started and supervised by the same code as any other agent.
-The script is the first of its `args`; see `_player.py` for what a script may say.
+It is a process of its own (`_player.py`), started and supervised by the same code as any other agent. The script is the
+first of its `args`; see `_player.py` for what a script may say.
 
 A recording (`_recording.py`) is a script that also knows how the agent ended. A process cannot act that out (a lost
 connection, half an hour of silence, a dollar spent), so it is said here, in place of what was seen of the player.
@@ -29,7 +29,7 @@ from capsule.core.failure import Failure, Kind
 T = TypeVar("T")
 _PLAYER = Path(__file__).with_name("_player.py")
 _SHIFTING = re.compile(r"\d+(?:\.\d+)?(?= ?m?s\b| (?:second|minute)s?\b)|\b[0-9a-f]{7,64}\b|\d{4}-\d\d-\d\dT[\d:]+Z")
-"""What differs from one run to the next: durations, ids of commits, stamps."""
+"""Matches what differs from one run to the next: durations, ids of commits, stamps."""
 
 
 class ScriptedAgent(CliAgent):
@@ -43,10 +43,10 @@ class ScriptedAgent(CliAgent):
         self._loaded()
 
     def run(self, briefing: Briefing) -> Transcript:
-        """The interpreter is always there; a script that has gone is this agent's absence."""
+        """Play the script; a script that cannot be read is a failure like a missing CLI."""
         try:
             turn = self._recorded(briefing)
-            return self._next_turned_away(briefing, turn) or _as_recorded(super().run(briefing), turn)
+            return self._recorded_refusal(briefing, turn) or _as_recorded(super().run(briefing), turn)
         except PrerequisiteMissing as missing:
             return not_started(Failure(Kind.MISSING, missing.message, missing.hint))
         except SettingsError as fault:
@@ -79,7 +79,7 @@ class ScriptedAgent(CliAgent):
         return script
 
     def _recorded(self, briefing: Briefing) -> dict[str, Any]:
-        """What the script knows about this run beyond what is played; nothing, where it is written by hand."""
+        """Return what a recording knows about this run beyond what is played; empty for a script written by hand."""
         script = self._loaded()
         if RECORDING not in script:
             return {}
@@ -90,21 +90,20 @@ class ScriptedAgent(CliAgent):
                 "The mission went another way than when it was recorded, or the recording was cut short there.",
             )
         if (script[RECORDING] or {}).get("check_prompts") and "prompt" in turn:
-            self._compare(turn["prompt"], briefing)
+            given = portable(self.connection.redact(briefing.prompt), briefing.cwd, str(self.connection.root))
+            for number, (old, new) in enumerate(
+                zip_longest(turn["prompt"].splitlines(), given.splitlines(), fillvalue=""), 1
+            ):
+                if _SHIFTING.sub("#", old) != _SHIFTING.sub("#", new):
+                    raise SettingsError(
+                        f"The prompt of {briefing.phase}, run {briefing.run}, is not the recorded one. "
+                        f"Line {number} was {old!r} and is {new!r}.",
+                        "Record it anew if that is meant; `check_prompts: false` in the recording lets it pass.",
+                    )
         return turn
 
-    def _compare(self, recorded: str, briefing: Briefing) -> None:
-        given = portable(self.connection.redact(briefing.prompt), briefing.cwd, str(self.connection.root))
-        for number, (old, new) in enumerate(zip_longest(recorded.splitlines(), given.splitlines(), fillvalue=""), 1):
-            if _SHIFTING.sub("#", old) != _SHIFTING.sub("#", new):
-                raise SettingsError(
-                    f"The prompt of {briefing.phase}, run {briefing.run}, is not the recorded one. "
-                    f"Line {number} was {old!r} and is {new!r}.",
-                    "Record it anew if that is meant; `check_prompts: false` in the recording lets it pass.",
-                )
-
-    def _next_turned_away(self, briefing: Briefing, turn: dict[str, Any]) -> Transcript | None:
-        """What its provider said, once for each time that it was asked. Nobody waits for one that is not there."""
+    def _recorded_refusal(self, briefing: Briefing, turn: dict[str, Any]) -> Transcript | None:
+        """Return what the provider said at this attempt, without waiting for it again."""
         turned_away, run = turn.get("turned_away", ()), (briefing.item, briefing.phase, briefing.run)
         self._tries[run] += 1
         if self._tries[run] <= len(turned_away):
@@ -118,12 +117,12 @@ class ScriptedAgent(CliAgent):
 
 
 def portable(text: str, cwd: str, root: str) -> str:
-    """Without the folders of this machine: the same project lies elsewhere on another."""
+    """Replace this machine's folders: the project lies elsewhere on another."""
     return text.replace(cwd, "{worktree}").replace(root, "{project}")
 
 
 def _as_recorded(played: Transcript, turn: dict[str, Any]) -> Transcript:
-    """What was said and done is the player's; the rest is as it was then, unless the player itself failed."""
+    """Put the recorded ending in place of the player's, unless the player itself failed."""
     if played.why != "exited" or played.exit_code != turn.get("exit", 0):
         return played
     ended = turn.get("ended", "exited")

@@ -1,4 +1,4 @@
-"""Changes to a tracker's files, as data. Each may be applied twice: whoever finds half of them done does the rest."""
+"""Describe changes to a tracker's files as data. Each may be applied twice: after a crash all are applied again."""
 
 from __future__ import annotations
 

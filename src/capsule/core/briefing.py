@@ -1,4 +1,4 @@
-"""What an agent is told, and what it answered.
+"""Compose what an agent is told; describe what it answered.
 
 Templates know two forms: `{{NAME}}`, and `{{#NAME}} ... {{/NAME}}` which is kept only where NAME has a value.
 Substitution is one pass by a function: a value is never expanded again, so `{{TASK_ID}}` in an item's title stays text.
@@ -16,7 +16,7 @@ from capsule.core.documents import artefact_path, change_folder, idea_path
 from capsule.core.errors import SettingsError
 from capsule.core.event import Usage, cut
 from capsule.core.failure import Failure
-from capsule.core.item import Assessment, Item
+from capsule.core.item import Assessment
 from capsule.core.state import MissionState
 from capsule.core.text import without_controls
 
@@ -30,7 +30,7 @@ LONGEST_ARGUMENT = 100 * 1024
 
 
 class SandboxPaths(msgspec.Struct, frozen=True):
-    """What an agent may touch where a sandbox can see to it; everything else it can at most read."""
+    """Paths that an agent may touch where a sandbox can enforce it; everything else it can at most read."""
 
     writable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
@@ -67,14 +67,14 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
     result_path: str = ""
     sandbox_paths: SandboxPaths = SandboxPaths()
     most_usd: float | None = None
-    """What this run may cost at most, for CLIs that can hold themselves to it."""
+    """The most this run may cost, for CLIs that can enforce it."""
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent run ended. `text` is what it said at last: enough to hold any signal.
+    """How an agent run ended; `text` is its last output, enough to hold any signal.
 
-    No failure means that the CLI reported success, or that it does not report in a form we can read: then the exit code
-    and the text are all there is.
+    No failure means that the CLI reported success, or that it does not report in a form we can read: then the exit
+    code and the text are all there is.
     """
 
     why: str
@@ -91,7 +91,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fill(template: str, values: Mapping[str, str], *, source: str = "template") -> str:
-    """Substitute once. A name without a value is an error: it would otherwise reach an agent as is."""
+    """Substitute once; a name without a value is an error, since it would otherwise reach an agent as is."""
     kept = template
     for block in (_BLOCK, _INLINE_BLOCK):
         kept = block.sub(lambda found: found.group(2) if _value(values, found.group(1), source) else "", kept)
@@ -108,18 +108,18 @@ def _value(values: Mapping[str, str], name: str, source: str) -> str:
 def compose(
     prompt: str, values: Mapping[str, str], feedback_part: str, feedback: str, *, source: str = "prompt"
 ) -> str:
-    """The prompt, and at its very end what the last review had to say."""
+    """Return the prompt with the last review's feedback at its very end."""
     text = fill(prompt, values, source=source).rstrip() + "\n"
     return f"{text}\n{fill(feedback_part, {'FEEDBACK': fenced(feedback)}).strip()}\n" if feedback else text
 
 
 def fitting(feedback: str, full_text_at: str) -> str:
-    """Feedback that an agent can read in one go; the rest is in the file named."""
+    """Cut feedback to what an agent can read in one go; the rest is in the file named."""
     return cut(feedback, LONGEST_FEEDBACK, full_text_at)
 
 
 def with_parts(values: Mapping[str, str], parts: Mapping[str, str]) -> dict[str, str]:
-    """The values, and each part as a value of its own, filled in with them."""
+    """Add each part as a value of its own, filled in with the values."""
     filled = {name: fill(text, values, source=f"the part {name}").strip() for name, text in parts.items()}
     return {**values, **filled}
 
@@ -127,10 +127,18 @@ def with_parts(values: Mapping[str, str], parts: Mapping[str, str]) -> dict[str,
 def prompt_values(
     state: MissionState, phase: str, result_path: str, *, paths: Sequence[str] = (), skills: bool = False
 ) -> dict[str, str]:
-    """Every name a prompt may use. `paths` are the item's documents as they are found in the tree."""
+    """Return every name a prompt may use; `paths` are the item's documents as they are found in the tree."""
     item, plan = state.item, state.workflow.phase(phase)
+    levels = {name: getattr(item.assessment, name) for name in item.assessment.__struct_fields__}
     values = {
-        **_item_values(item),
+        "ITEM_ID": item.id,
+        "ITEM_TITLE": without_controls(" ".join(item.title.split())),
+        "ITEM_ORIGIN": without_controls(" ".join(item.origin.split())),
+        "ITEM_DESCRIPTION": fenced(item.description),
+        "ITEM_ACCEPTANCE": fenced(item.acceptance),
+        "ASSESSMENTS": ", ".join(f"{name} {value}" for name, value in levels.items() if value),
+        "DEPTH": depth(item.assessment),
+        "UNBLOCK_NOTES": fenced(item.unblock_context),
         "PREVIOUS_SUMMARY": fenced(state.summary),
         "EARLIER_WORK": fenced(state.earlier),
         "FAILURE_CONTEXT": fenced(cut(state.feedback.get(phase, ""), LONGEST_FEEDBACK)),
@@ -144,39 +152,21 @@ def prompt_values(
     return {**values, "SKILL": fill(plan.skill, values, source=f"skill of {phase}") if skills else ""}
 
 
-def _item_values(item: Item) -> dict[str, str]:
-    levels = {name: getattr(item.assessment, name) for name in item.assessment.__struct_fields__}
-    return {
-        "ITEM_ID": item.id,
-        "ITEM_TITLE": _one_line(item.title),
-        "ITEM_ORIGIN": _one_line(item.origin),
-        "ITEM_DESCRIPTION": fenced(item.description),
-        "ITEM_ACCEPTANCE": fenced(item.acceptance),
-        "ASSESSMENTS": ", ".join(f"{name} {value}" for name, value in levels.items() if value),
-        "DEPTH": depth(item.assessment),
-        "UNBLOCK_NOTES": fenced(item.unblock_context),
-    }
-
-
 DEPTHS = ("light", "medium", "deep")
 _UNKNOWN = 1
 _DEPTH_OF = {"small": 0, "low": 0, "medium": 1, "large": 2, "high": 2}
 
 
 def depth(assessment: Assessment) -> str:
-    """How far research and design should go: as far as the size or the complexity asks for, whichever is more."""
+    """Return how far research and design should go: by size or complexity, whichever asks for more."""
     return DEPTHS[max(_DEPTH_OF.get(level, _UNKNOWN) for level in (assessment.size, assessment.complexity))]
 
 
 def fenced(text: str) -> str:
-    """A stranger's words as data: in a fence longer than any that they hold. Nothing stays nothing."""
+    """Put untrusted words in a fence longer than any that they hold; nothing stays nothing."""
     words = without_controls(text).strip("\n")
     if not words.strip():
         return ""
     longest = max(map(len, re.findall(r"`+|~+", words)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{words}\n{fence}"
-
-
-def _one_line(text: str) -> str:
-    return without_controls(" ".join(text.split()))

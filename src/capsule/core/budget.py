@@ -1,7 +1,7 @@
-"""What agents have used up, and what they may: money, tokens and time, by phase, by mission and by run.
+"""Add up what agents used, and compare it with what they may: money, tokens and time.
 
-Not every CLI says what it costs, and one that was ended says less. Such runs are counted apart: a sum with
-some of them in it is a lower bound, a sum of nothing else is unknown, and neither is ever shown as zero.
+Not every CLI says what it costs, and one that was ended says less. Such runs are counted apart: a sum with some of them
+in it is a lower bound, a sum of nothing else is unknown, and neither is ever shown as zero.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from capsule.core.event import Usage
 
 
 class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What may be used up; None is no limit."""
+    """Limits of money, tokens and seconds; None is no limit."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -31,7 +31,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What some runs of agents have used up together, as far as it is known."""
+    """The sum of what some runs of agents used, as far as it is known."""
 
     runs: int = 0
     usd: float = 0.0
@@ -43,7 +43,7 @@ class Spending(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
 
     def plus(self, usage: Usage | None) -> Spending:
-        """One more run; of one that nobody has heard the end of, nothing is known."""
+        """Add one run; nothing is known of one whose end was never reported."""
         usage = usage or Usage()
         known = [count for count in (usage.tokens_in, usage.tokens_out) if count is not None]
         return Spending(
@@ -64,7 +64,7 @@ def total(parts: Iterable[Spending]) -> Spending:
 
 
 def overdrawn(spent: Spending, allowed: Allowance) -> str:
-    """What is used up, in words; '' where there is something left of everything."""
+    """Return what is used up, in words; '' where there is something left of everything."""
     if allowed.usd is not None and spent.usd >= allowed.usd:
         return f"{_usd(spent.usd)} of {_usd(allowed.usd)}"
     if allowed.tokens is not None and spent.tokens >= allowed.tokens:
@@ -75,7 +75,7 @@ def overdrawn(spent: Spending, allowed: Allowance) -> str:
 
 
 def left(spent: Spending, allowed: Allowance) -> Allowance:
-    """What may still be used up."""
+    """Return what may still be used."""
     return Allowance(
         usd=None if allowed.usd is None else max(0.0, allowed.usd - spent.usd),
         tokens=None if allowed.tokens is None else max(0, allowed.tokens - spent.tokens),
@@ -84,26 +84,26 @@ def left(spent: Spending, allowed: Allowance) -> Allowance:
 
 
 def least(*amounts: float | None) -> float | None:
-    """The tightest of several limits."""
+    """Return the tightest of several limits."""
     return min((amount for amount in amounts if amount is not None), default=None)
 
 
 def in_words(spent: Spending) -> str:
-    """`$0.12, 12,300 tokens, 3 min 2 s`; what nobody reported is said to be unknown."""
+    """Describe spending as `$0.12, 12,300 tokens, 3 min 2 s`; what nobody reported is said to be unknown."""
     money = _lower_bound(spent, spent.priced, _usd(spent.usd)) or "cost unknown"
     tokens = _lower_bound(spent, spent.counted, f"{spent.tokens:,} tokens") or "tokens unknown"
     return f"{money}, {tokens}, {duration(spent.seconds)}" if spent.runs else "nothing"
 
 
 def price(usage: Usage | None) -> str:
-    """What one run cost, as far as it said: `$0.12, 12,300 tokens`."""
+    """Describe what one run cost, as far as it said: `$0.12, 12,300 tokens`."""
     spent = Spending().plus(usage)
     known = [_usd(spent.usd)] if spent.priced else []
     return ", ".join(known + ([f"{spent.tokens:,} tokens"] if spent.counted else []))
 
 
 def as_facts(spent: Spending) -> dict[str, float | None]:
-    """For programs. None is unknown; runs that did not say what they cost, or took, make the sum a lower bound."""
+    """Return numbers for programs; None is unknown, and unreported runs make the sum a lower bound."""
     return {
         "runs": spent.runs,
         "usd": round(spent.usd, 6) if spent.priced or not spent.runs else None,

@@ -1,7 +1,7 @@
-"""An epic or a feature as one undertaking: what it holds, what is left to do, how far it is, what can be closed.
+"""Treat an epic or a feature as one: what it holds, what is left to do, how far it is, what can be closed.
 
-Items point to their parents and know whom they hold; everything here is worked out from that, each time anew. A family
-that is drawn in a circle ends where it began.
+Items point to their parents and know whom they hold; everything here is worked out from that, each time anew. A cycle
+of parents ends where it began.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_LINE = 600
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How much of what an item holds is done, at any depth: what is worked on is counted, not what holds it."""
+    """How much of what an item holds is done, at any depth, counting work items and not their containers."""
 
     item: Item
     done: int
@@ -27,7 +27,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Deed(msgspec.Struct, frozen=True):
-    """What a finished mission did, in one line, and the merge that brought it."""
+    """The work of a finished mission, in one line, and the merge that brought it."""
 
     item: Item
     summary: str
@@ -37,12 +37,12 @@ class Deed(msgspec.Struct, frozen=True):
 
 
 def is_container(item: Item) -> bool:
-    """Done when what it holds is done: an epic, and everything else that holds something."""
+    """Tell whether it is done when what it holds is done: an epic, or anything that holds items."""
     return bool(item.holds) or item.type == "epic"
 
 
 def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
-    """Whoever holds it, the nearest first."""
+    """Yield the items that hold it, the nearest first."""
     seen = {item.id}
     above = known.get(item.parent)
     while above and above.id not in seen:
@@ -52,12 +52,12 @@ def ancestors(item: Item, known: Mapping[str, Item]) -> Iterator[Item]:
 
 
 def to_do(members: Iterable[Item]) -> list[Item]:
-    """What is still to be worked on."""
+    """Return what is still to be worked on."""
     return [item for item in members if item.status is not Status.DONE and not is_container(item)]
 
 
 def progress(root: Item, members: Sequence[Item]) -> list[Progress]:
-    """Of each that holds something, the outermost first."""
+    """Return the progress of each container, the outermost first."""
     done: dict[str, int] = {}
     of: dict[str, int] = {}
     known = {item.id: item for item in (root, *members)}
@@ -70,7 +70,7 @@ def progress(root: Item, members: Sequence[Item]) -> list[Progress]:
 
 
 def to_close(root: Item, members: Sequence[Item]) -> list[Item]:
-    """What holds only what is done, at any depth, and is not closed itself: the innermost first, as it can be done."""
+    """Return containers that hold only what is done and are not closed themselves, the innermost first."""
     below_it: dict[str, list[str]] = {}
     for item in members:
         below_it.setdefault(item.parent, []).append(item.id)
@@ -88,7 +88,7 @@ def to_close(root: Item, members: Sequence[Item]) -> list[Item]:
 
 
 def closing_words(item: Item, members: Sequence[Item]) -> str:
-    """Why something that holds others is closed: `all 2 items it holds are done`."""
+    """Return why a container is closed: `all 2 items it holds are done`."""
     held = sum(other.parent == item.id for other in members)
     return "the one item it holds is done" if held == 1 else f"all {held} items it holds are done"
 
@@ -97,12 +97,17 @@ def closing_words(item: Item, members: Sequence[Item]) -> str:
 
 
 def account(item: Item, deeds: Iterable[Deed], family: Mapping[str, Item], limit: int = LONGEST_ACCOUNT) -> str:
-    """What was done before this item, a line each: the nearest family first, in each the newest last.
+    """List what was done before this item, a line each: the nearest family first, in each the newest last.
 
     What there is no room for is left out: of the family farthest away first, and there the oldest first.
     """
     ranked = sorted(deeds, key=lambda deed: (_distance(item, deed.item, family), deed.at))
-    lines = {deed.item.id: _line(deed) for deed in ranked}
+    lines = {}
+    for deed in ranked:
+        merge = f" (merged as {deed.merged[:12]})" if deed.merged else ""
+        did = one_line(deed.summary) or "no summary was given"
+        line = f"- {deed.item.id} {one_line(deed.item.title)}{merge}: {did}"
+        lines[deed.item.id] = line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
     nearest_and_newest = sorted(ranked, key=lambda deed: deed.at, reverse=True)
     nearest_and_newest.sort(key=lambda deed: _distance(item, deed.item, family))
     kept, room = set(), limit - len(_left_out(len(ranked)).encode())
@@ -119,14 +124,7 @@ def _left_out(number: int) -> str:
     return f"({number} more {'was' if number == 1 else 'were'} finished before; left out here)"
 
 
-def _line(deed: Deed) -> str:
-    merge = f" (merged as {deed.merged[:12]})" if deed.merged else ""
-    did = one_line(deed.summary) or "no summary was given"
-    line = f"- {deed.item.id} {one_line(deed.item.title)}{merge}: {did}"
-    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
-
-
 def _distance(one: Item, other: Item, family: Mapping[str, Item]) -> int:
-    """How far up the first is that holds both."""
+    """Return how far up the first common holder is."""
     above = {each.id for each in ancestors(other, family)}
     return next((steps for steps, each in enumerate(ancestors(one, family)) if each.id in above), len(family))

@@ -40,55 +40,21 @@ PROGRESS = (Move.ADVANCE, Move.REPEAT, Move.CLOSE)
 SETBACKS = (Move.RETRY, Move.REWORK)
 HALTS = (Move.PARK, Move.ABORT)
 
+_VERDICTS = (
+    *(Verdict.PASS, Verdict.MORE, Verdict.NEEDS_WORK, Verdict.FAILED, Verdict.BLOCKED, Verdict.ERROR, Verdict.REFUTED),
+    Verdict.SKIPPED,
+)
 REACTIONS: dict[Role, dict[Verdict, Move]] = {
-    Role.WORKER: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.ABORT,
-        Verdict.NEEDS_WORK: Move.ABORT,
-        Verdict.FAILED: Move.ABORT,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.ABORT,
-        Verdict.REFUTED: Move.RETRY,
-        Verdict.SKIPPED: Move.SKIP,
-    },
-    Role.REVIEW: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.ABORT,
-        Verdict.NEEDS_WORK: Move.REWORK,
-        Verdict.FAILED: Move.ABORT,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.ABORT,
-        Verdict.REFUTED: Move.REWORK,
-        Verdict.SKIPPED: Move.SKIP,
-    },
-    Role.SOLO: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.REPEAT,
-        Verdict.NEEDS_WORK: Move.RETRY,
-        Verdict.FAILED: Move.RETRY,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.RETRY,
-        Verdict.REFUTED: Move.RETRY,
-        Verdict.SKIPPED: Move.SKIP,
-    },
-    Role.ACTION: {
-        Verdict.PASS: Move.ADVANCE,
-        Verdict.MORE: Move.ABORT,
-        Verdict.NEEDS_WORK: Move.REWORK,
-        Verdict.FAILED: Move.PARK,
-        Verdict.BLOCKED: Move.PARK,
-        Verdict.ERROR: Move.ABORT,
-        Verdict.REFUTED: Move.REWORK,
-        Verdict.SKIPPED: Move.SKIP,
-    },
+    role: dict(zip(_VERDICTS, map(Move, moves.split()), strict=True))
+    for role, moves in {
+        Role.WORKER: "advance abort  abort  abort park abort retry  skip",
+        Role.REVIEW: "advance abort  rework abort park abort rework skip",
+        Role.SOLO: "advance repeat retry  retry park retry retry  skip",
+        Role.ACTION: "advance abort  rework park  park abort rework skip",
+    }.items()
 }
 
-EXHAUSTED: dict[Role, Move] = {
-    Role.WORKER: Move.ABORT,
-    Role.REVIEW: Move.ABORT,
-    Role.SOLO: Move.PARK,
-    Role.ACTION: Move.PARK,
-}
+EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.PARK, Role.ACTION: Move.PARK}
 
 
 _LONGEST_QUESTION = 2000
@@ -120,18 +86,18 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def keeps_the_work(self) -> bool:
-        """Also where a human has to decide: the phase itself passed."""
+        """Tell whether the phase itself passed, also where a human has to decide."""
         return self.vetoed or self.move in PROGRESS
 
 
 def verdict_of(signal: Signal, evidence: tuple[Evidence, ...], *, strict: bool = True) -> Verdict:
-    """A claim of success stands only where no evidence refutes it."""
+    """Return the verdict; a claim of success stands only where no evidence refutes it."""
     claims_success = signal.verdict in (Verdict.PASS, Verdict.MORE)
     return Verdict.REFUTED if strict and claims_success and refuted(evidence) else signal.verdict
 
 
 def above(assessment: Assessment, guardrails: Guardrails) -> dict[str, str]:
-    """What is assessed higher than goes on without a human, and how high. Impact is no guardrail."""
+    """Return the assessments above the guardrails; impact has none."""
     found = {}
     for dimension in ("size", "complexity", "risk"):
         level, limit = getattr(assessment, dimension), getattr(guardrails, f"max_{dimension}")
@@ -141,7 +107,7 @@ def above(assessment: Assessment, guardrails: Guardrails) -> dict[str, str]:
 
 
 def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...]:
-    """Why a human must decide before this item goes on. Equal to the maximum passes; unknown passes."""
+    """Return why a human must decide before this item goes on; equal to the maximum passes, unknown passes."""
     assessment = item.assessment.updated(signal.assessments)
     found = [
         f"{dimension} is {level}, above the guardrail {getattr(guardrails, f'max_{dimension}')}"
@@ -154,7 +120,7 @@ def vetoes(item: Item, signal: Signal, guardrails: Guardrails) -> tuple[str, ...
 
 
 def objections(item: Item, guardrails: Guardrails) -> tuple[str, ...]:
-    """Why an item is not ready by itself; nothing where it is."""
+    """Return why an item is not ready by itself; nothing where it is."""
     return vetoes(item, Signal(verdict=Verdict.PASS), guardrails)
 
 
@@ -169,12 +135,14 @@ def decide(
     refutations: Mapping[str, int] | None = None,
     vetoed: tuple[str, ...] = (),
 ) -> Decision:
-    """Phase, signal, evidence and retries used in; the one thing to do next out."""
+    """Turn phase, signal, evidence and retries used into the one thing to do next."""
     phase = workflow.phase(name)
     verdict = verdict_of(signal, evidence, strict=strict)
     if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
-        return Decision(move=Move.CLOSE, verdict=verdict, reason=_close_reason(signal))
-    move = _reaction(phase, verdict)
+        reason = f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"
+        return Decision(move=Move.CLOSE, verdict=verdict, reason=reason)
+    planned = REACTIONS[phase.role][verdict]
+    move = Move.PARK if planned is Move.REWORK and not phase.rework else planned
     if move in SETBACKS:
         return _setback(
             workflow,
@@ -189,17 +157,16 @@ def decide(
     if move in (Move.ADVANCE, Move.REPEAT) and vetoed:
         return Decision(Move.PARK, verdict, "; ".join(vetoed), exit_code=1, vetoed=True, block_type="decision")
     if move in HALTS:
-        return _halt(move, verdict, signal, evidence)
+        reason = _reason(verdict, signal, evidence)
+        if verdict is Verdict.BLOCKED:  # the whole question: whoever answers may have nothing but the tracker to read
+            reason = " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
+        feedback, code = _feedback(verdict, signal, evidence), 1 if move is Move.PARK else 2
+        return Decision(move, verdict, reason, feedback, exit_code=code, block_type=signal.block_type)
     return Decision(move=move, verdict=verdict, reason=signal.summary)
 
 
 def refutation_key(phase: str, check: str) -> str:
     return f"{phase}/{check}"
-
-
-def _reaction(phase: Phase, verdict: Verdict) -> Move:
-    move = REACTIONS[phase.role][verdict]
-    return Move.PARK if move is Move.REWORK and not phase.rework else move
 
 
 def _setback(
@@ -230,33 +197,13 @@ def _setback(
     return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, back_to=back_to, counter=counter)
 
 
-def _halt(move: Move, verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> Decision:
-    return Decision(
-        move=move,
-        verdict=verdict,
-        reason=_question(signal) if verdict is Verdict.BLOCKED else _reason(verdict, signal, evidence),
-        feedback=_feedback(verdict, signal, evidence),
-        exit_code=1 if move is Move.PARK else 2,
-        block_type=signal.block_type,
-    )
-
-
 def _feedback(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
     return as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
 
 
 def _reason(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
-    """One line: the claim that did not hold, or the first thing that was said."""
+    """Return one line: the claim that did not hold, or the first thing that was said."""
     for piece in refuted(evidence) if verdict is Verdict.REFUTED else ():
         return f"it claimed that {piece.claimed}, and {piece.observed}"
     lines = [line.strip() for line in (signal.feedback or signal.summary).splitlines() if line.strip()]
     return lines[0] if lines else "no reason was given"
-
-
-def _question(signal: Signal) -> str:
-    """What a human is asked, all of it: whoever answers may have nothing but the tracker to read."""
-    return " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
-
-
-def _close_reason(signal: Signal) -> str:
-    return f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"

@@ -1,9 +1,13 @@
-"""Where an item's documents lie, and what they are called.
+"""Name and find an item's documents, and read the phases of a SPEC from its headings.
 
     changes/{ID}_{slug}/{ID}_{slug}_{KIND}.md        _ideas/{ID}_{slug}.md
 
 They are found by the item's id. A slug is made of the title only where nothing is found: a retitled item keeps the
 folder it has, and whatever is added to that folder takes the folder's own name.
+
+    ### Phase 2: name
+    **Phase Status:** not_started
+    - [ ] a task
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from capsule.core.item import Item
 from capsule.core.test_runs import matches
@@ -21,33 +27,43 @@ PAPER = (".md", ".txt", ".svg", ".png", ".jpg")
 _LONGEST_SLUG = 50
 
 
+_HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
+_PHASE = re.compile(r"phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)", re.IGNORECASE)
+_STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
+_OPEN_BOX = re.compile(r"^([ \t]*[-*] \[) (\] )", re.MULTILINE)
+LARGEST = 1024 * 1024
+"""Longer documents are read no further: nobody writes one by hand."""
+_FENCE = re.compile(r"^\s*(```|~~~)")
+COMPLETE = "complete"
+
+
 def own_documents(item_id: str, paths: Iterable[str]) -> list[str]:
-    """The paths that belong to an item's documents, in order. Planning an item changes nothing else."""
+    """Return the paths that belong to an item's documents, in order. Planning an item changes nothing else."""
     folder, idea = f"changes/{item_id}_", f"_ideas/{item_id}_"
     return sorted(p for p in paths if p.startswith(idea) or (p.startswith(folder) and "/" in p[len(folder) :]))
 
 
 def is_of_another_item(mission: str, path: str) -> bool:
-    """Whether a path belongs to the documents of an item that this mission is not about."""
+    """Tell whether a path belongs to the documents of an item that this mission is not about."""
     item = re.match(r"([A-Za-z]+-)[0-9]+", mission)
     found = re.match(r"(?:changes|_ideas)/(([A-Za-z]+-)[0-9]+)_", path)
     return item is not None and found is not None and found[2] == item[1] and found[1] != item[0]
 
 
 def is_paper(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
-    """Whether a path is one that planning an item may write: text that nothing runs and no test runner looks at."""
+    """Tell whether planning an item may write this path: text that nothing runs and no test runner looks at."""
     text = path.lower().endswith(PAPER) and not any(matches(path, glob) for glob in test_globs)
     return text and bool(own_documents(item_id, [path]))
 
 
 def change_folder(item: Item, paths: Iterable[str] = ()) -> str:
-    """The item's folder: the first there is, else the one its title asks for."""
+    """Return the item's folder: the first there is, else the one its title asks for."""
     there = (p.split("/")[1] for p in own_documents(item.id, paths) if p.startswith("changes/"))
     return f"changes/{next(filter(_quotable, there), named(item))}"
 
 
 def idea_path(item: Item, paths: Iterable[str] = ()) -> str:
-    """The item's idea file, likewise."""
+    """Return the item's idea file: the first there is, else the one its title asks for."""
     return next(filter(_quotable, idea_paths(item.id, paths)), f"_ideas/{named(item)}.md")
 
 
@@ -56,7 +72,7 @@ def idea_paths(item_id: str, paths: Iterable[str]) -> list[str]:
 
 
 def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
-    """A document of the item: where it is, else where it is to be written."""
+    """Return a document of the item: where it is, else where it is to be written."""
     paths = own_documents(item.id, paths)
     folder = change_folder(item, paths)
     there = filter(_quotable, artefact_paths(item.id, kind, paths))
@@ -64,7 +80,7 @@ def artefact_path(item: Item, kind: str, paths: Iterable[str] = ()) -> str:
 
 
 def artefact_paths(item_id: str, kind: str, paths: Iterable[str]) -> list[str]:
-    """Every document of a kind in the item's folders, in order; under another name only if there is none of this."""
+    """Return every document of a kind in the item's folders; other names count only if there is none of this."""
     paths = own_documents(item_id, paths)
     for name in (kind, *ALSO_READ.get(kind, ())):
         found = [p for p in paths if re.fullmatch(rf"changes/[^/]+/[^/]*_{re.escape(name)}\.md", p)]
@@ -78,12 +94,78 @@ def named(item: Item) -> str:
 
 
 def slug(title: str) -> str:
-    """ASCII lower case and hyphens, at most 50 characters; `item` where nothing is left."""
+    """Return the title in ASCII lower case and hyphens, at most 50 characters; `item` where nothing is left."""
     letters = unicodedata.normalize("NFKD", title.casefold()).lower()
     bare = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return "-".join(re.findall(r"[a-z0-9]+", bare))[:_LONGEST_SLUG].strip("-") or "item"
 
 
 def _quotable(path: str) -> bool:
-    """Names are a stranger's words too: one that could leave the backticks of a prompt is not shown in it."""
+    """Tell whether a path can be shown in a prompt: it must not end the backticks around it."""
     return path.isprintable() and "`" not in path
+
+
+class SpecPhase(msgspec.Struct, frozen=True):
+    number: int
+    name: str
+    text: str
+    first_line: int
+    last_line: int
+
+    @property
+    def open(self) -> bool:
+        """Tell whether it is not marked complete, or has tasks left."""
+        status = _STATUS.search(self.text)
+        return bool(_OPEN_BOX.search(self.text)) or status is None or status.group(2).lower() != COMPLETE
+
+
+def phases_of(spec: str) -> list[SpecPhase]:
+    """Return every phase of the document, in order; a number that occurs twice counts once."""
+    lines = spec[:LARGEST].splitlines()
+    headings = _headings(lines)
+    found: dict[int, SpecPhase] = {}
+    for (line, _, title), end in zip(headings, _ends(headings, len(lines)), strict=True):
+        match = _PHASE.fullmatch(title)
+        if match and int(match.group(1)) not in found:
+            number, name = int(match.group(1)), match.group(2).strip()
+            found[number] = SpecPhase(number, name, "\n".join(lines[line + 1 : end]).strip(), line + 1, end)
+    return list(found.values())
+
+
+def open_boxes(document: str) -> int:
+    """Count the tasks that are not ticked."""
+    return len(_OPEN_BOX.findall(document))
+
+
+def ticked(spec: str, number: int) -> str:
+    """Return the document with all tasks of one phase done, and its status complete."""
+    phase = next(phase for phase in phases_of(spec) if phase.number == number)
+    lines = spec.splitlines(keepends=True)
+    body = "".join(lines[phase.first_line : phase.last_line])
+    done = _OPEN_BOX.sub(r"\1x\2", _STATUS.sub(rf"\g<1>{COMPLETE}", body))
+    if not _STATUS.search(done):
+        done = f"\n**Phase Status:** {COMPLETE}\n{done}"
+    return "".join([*lines[: phase.first_line], done, *lines[phase.last_line :]])
+
+
+def _ends(headings: list[tuple[int, int, str]], last: int) -> list[int]:
+    """Return where each section ends: at the next heading that is not below its own. In one pass, from the back."""
+    ends: list[int] = []
+    open_at: dict[int, int] = {}
+    for line, level, _ in reversed(headings):
+        ends.append(min((at for deep, at in open_at.items() if deep <= level), default=last))
+        open_at = {deep: at for deep, at in open_at.items() if deep < level} | {level: line}
+    return ends[::-1]
+
+
+def _headings(lines: list[str]) -> list[tuple[int, int, str]]:
+    """Return line, level and title of each heading that is not inside a fence."""
+    found, fence = [], ""
+    for number, line in enumerate(lines):
+        mark = _FENCE.match(line)
+        if mark:
+            fence = "" if fence == mark.group(1) else fence or mark.group(1)
+        heading = _HEADING.match(line)
+        if heading and not fence:
+            found.append((number, len(heading.group(1)), heading.group(2).strip().rstrip("#").rstrip()))
+    return found

@@ -1,4 +1,4 @@
-"""What a user can fix. Everything else is data (the world misbehaved) or a bug (we are wrong)."""
+"""Errors that a user can fix. Everything else is data (the world misbehaved) or a bug (we are wrong)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Events: everything that can happen to a mission or a run, with one versioned encoding.
 
-A mission's state is these events replayed (`core.state`); screens, worklogs, JSON lines and reports render them.
-Stamps are data: the engine puts them in, the core never asks for the time.
+A mission's state is these events replayed (`core.state`); screens, worklogs, JSON lines and reports render them. Stamps
+are data: the engine puts them in, the core never asks for the time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What we saw for ourselves, and what it does to a claim.
+"""Compare what agents claim with what was observed.
 
-An **observation** is a fact about a tree: the test command was green on it, these files differ.
-**Evidence** sets one claim beside one observation and says whether it stands.
+An **observation** is a fact about a tree: the test command was green on it, these files differ. **Evidence** sets one
+claim beside one observation and says whether it stands.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Colour(StrEnum):
-    """How the test command ended. Only green and red are facts about a tree that may be used again."""
+    """How the test command ended; only green and red are facts about a tree that may be used again."""
 
     GREEN = "green"
     RED = "red"
@@ -82,17 +82,13 @@ def refuted(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
 
 
 def as_feedback(evidence: tuple[Evidence, ...]) -> str:
-    """What the agent is told when its PASS did not hold: the claim, what was seen, and the proof."""
+    """Tell the agent why its PASS did not hold: the claim, what was seen, and the proof."""
     parts = ["You reported PASS, but Capsule checked and the claim does not hold:"]
     for piece in refuted(evidence):
         parts.append(f"- Claimed: {piece.claimed}\n  Observed: {piece.observed}")
         if piece.detail:
-            parts.append(_fenced(piece.detail))
+            fence = "```"
+            while fence in piece.detail:
+                fence += "`"
+            parts.append(f"{fence}\n{piece.detail.rstrip()}\n{fence}")
     return "\n\n".join(parts)
-
-
-def _fenced(text: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text.rstrip()}\n{fence}"

@@ -1,4 +1,4 @@
-"""What goes wrong with an agent, in one vocabulary, and what is done about it.
+"""Name what goes wrong with an agent, in one vocabulary, and what is done about it.
 
 Agents report API errors as success, deny themselves permissions and still say PASS, and fall silent. Each adapter
 translates its CLI's way of saying so into one of these kinds; the table says what follows from it. Only what the agent
@@ -42,20 +42,9 @@ class Reaction(StrEnum):
 
 
 REACTIONS: dict[Kind, Reaction] = {
-    Kind.RATE_LIMIT: Reaction.WAIT,
-    Kind.OVERLOAD: Reaction.WAIT,
-    Kind.CONNECTION: Reaction.WAIT,
-    Kind.AUTH: Reaction.STOP,
-    Kind.QUOTA: Reaction.STOP,
-    Kind.CONFIGURATION: Reaction.STOP,
-    Kind.MISSING: Reaction.STOP,
-    Kind.CONTEXT: Reaction.JUDGE,
-    Kind.REFUSAL: Reaction.JUDGE,
-    Kind.PERMISSION: Reaction.JUDGE,
-    Kind.CUT_SHORT: Reaction.JUDGE,
-    Kind.CRASH: Reaction.JUDGE,
-    Kind.TIMEOUT: Reaction.JUDGE,
-    Kind.SILENT: Reaction.JUDGE,
+    **dict.fromkeys(Kind, Reaction.JUDGE),
+    **dict.fromkeys((Kind.RATE_LIMIT, Kind.OVERLOAD, Kind.CONNECTION), Reaction.WAIT),
+    **dict.fromkeys((Kind.AUTH, Kind.QUOTA, Kind.CONFIGURATION, Kind.MISSING), Reaction.STOP),
 }
 
 FIRST_PAUSE = 5.0
@@ -78,10 +67,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def pause(tries: int, resets_in: float | None, chance: float) -> float:
-    """Seconds to wait after so many tries: as the provider says, else twice as long each time, up to a cap.
+    """Return seconds to wait after so many tries: as the provider says, else doubling, up to a cap.
 
-    A provider that was taken at its word and turned us away again is not asked sooner than that. `chance` lies between
-    0 and 1 and keeps many that were turned away together from coming back together.
+    A provider that was taken at its word and turned us away again is not asked sooner than that. `chance` lies
+    between 0 and 1 and keeps many that were turned away together from coming back together.
     """
     grown = min(FIRST_PAUSE * float(2 ** min(tries, 20)), LONGEST_PAUSE) * (1 - _JITTER + 2 * _JITTER * chance)
     if resets_in is None:

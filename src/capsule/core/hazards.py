@@ -1,4 +1,4 @@
-"""What must not reach anybody's main branch, whoever says that it is fine: told from what a change brings.
+"""Find in a change what must never reach a main branch, whoever approves it.
 
 Each hazard is a sentence about one file. It never holds what was found there: it is read by agents and kept in logs.
 """
@@ -36,26 +36,25 @@ class AddedFile(msgspec.Struct, frozen=True):
 
 
 def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str) -> list[str]:
-    """In words, each once. `redact` knows the secrets of this machine."""
-    found = (words for file in files if (words := _hazard(file, redact)))
+    """Return the hazards in words, each once; `redact` knows the secrets of this machine."""
+    found = []
+    for file in files:
+        if any(part.lower() == ".git" for part in file.path.split("/")):
+            found.append(f"{file.path} lies in a folder called .git")
+        elif file.mode == GITLINK:
+            found.append(f"{file.path} is a pointer to another repository, not files")
+        elif file.mode == LINK:
+            if leads_out(file):
+                found.append(f"{file.path} is a symbolic link that leads out of the repository")
+        elif redact(file.added) != file.added:
+            found.append(f"{file.path} holds the value of a secret variable of this machine")
+        elif kind := next((what for what, form in _KNOWN.items() if form.search(file.added)), ""):
+            found.append(f"{file.path} holds {kind}")
     return list(dict.fromkeys(found))
 
 
-def _hazard(file: AddedFile, redact: Callable[[str], str]) -> str:
-    if any(part.lower() == ".git" for part in file.path.split("/")):
-        return f"{file.path} lies in a folder called .git"
-    if file.mode == GITLINK:
-        return f"{file.path} is a pointer to another repository, not files"
-    if file.mode == LINK:
-        return f"{file.path} is a symbolic link that leads out of the repository" if leads_out(file) else ""
-    if redact(file.added) != file.added:
-        return f"{file.path} holds the value of a secret variable of this machine"
-    kind = next((what for what, form in _KNOWN.items() if form.search(file.added)), "")
-    return f"{file.path} holds {kind}" if kind else ""
-
-
 def leads_out(link: AddedFile) -> bool:
-    """Also where it goes up again after it went down: another link on the way would decide where that ends."""
+    """Tell whether a link leaves the repository; one that goes up again counts, for another link may decide where."""
     parts = [part for part in link.added.split("/") if part not in ("", ".")]
     ups = next((n for n, part in enumerate(parts) if part != ".."), len(parts))
     rest = parts[ups:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -98,7 +99,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What somebody knows of a piece of work that is to be put into a tracker."""
+    """A piece of work to be put into a tracker."""
 
     title: str
     description: str = ""
@@ -119,15 +120,23 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 Value = str | bool | list[str] | dict[str, str] | None
-"""What a field of an item may hold where it is written down. None: the field is empty."""
+"""A field of an item as it is written down; None for an empty field."""
 
 _LEVELS = ("size", "complexity", "risk", "impact")
 _BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
 
 
 def with_values(item: Item, values: Mapping[str, Value]) -> Item:
-    """The item with these fields set, by the names they have in a backlog."""
-    plain = {name: _as_held(name, value) for name, value in values.items() if name in Item.__struct_fields__}
+    """Return the item with these fields set, by the names they have in a backlog."""
+    plain: dict[str, Any] = {}
+    for name, value in values.items():
+        if name == "status":
+            plain[name] = Status(str(value))
+        elif name == "guardrail_override":
+            plain[name] = Assessment(**value) if isinstance(value, dict) else Assessment()
+        elif name in Item.__struct_fields__:
+            empty: Value = False if name == "requires_human_review" else ""
+            plain[name] = tuple(value) if isinstance(value, list) else empty if value is None else value
     levels = {name: str(values[name] or "") for name in _LEVELS if name in values}
     if levels:
         plain["assessment"] = msgspec.structs.replace(item.assessment, **levels)
@@ -138,16 +147,6 @@ def with_values(item: Item, values: Mapping[str, Value]) -> Item:
     return msgspec.structs.replace(item, **plain)
 
 
-def _as_held(name: str, value: Value) -> object:
-    if name == "status":
-        return Status(str(value))
-    if name == "guardrail_override":
-        return Assessment(**value) if isinstance(value, dict) else Assessment()
-    if isinstance(value, list):
-        return tuple(value)
-    return value if value is not None else False if name == "requires_human_review" else ""
-
-
 class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
     """The feature and the epic of an item, if it has them."""
 
@@ -156,7 +155,7 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def check_id(text: str) -> str:
-    """The id itself, if it may become a path and a branch name."""
+    """Return the id if it may become a path and a branch name; raise InvalidId otherwise."""
     if _ID.fullmatch(text) and ".." not in text and not text.endswith(".lock"):
         return text
     shown = ascii(text if len(text) <= 70 else f"{text[:67]}...")
@@ -167,7 +166,7 @@ def check_id(text: str) -> str:
 
 
 def same_words(one: Item, other: Item, redact: Callable[[str], str] = str) -> bool:
-    """Whether two readings of an item ask for the same thing; the one that was journaled is without its secrets."""
+    """Tell whether two readings of an item ask for the same thing; a journaled one is without its secrets."""
 
     def words(item: Item) -> list[str]:
         return [redact(text) for text in (item.title, item.description, item.acceptance)]
@@ -176,7 +175,7 @@ def same_words(one: Item, other: Item, redact: Callable[[str], str] = str) -> bo
 
 
 def stands_at(item: Item) -> str:
-    """In words: `in_progress at design`."""
+    """Describe where an item stands: `in_progress at design`."""
     return f"{item.status.value} at {item.phase}" if item.phase else item.status.value
 
 
@@ -194,7 +193,7 @@ _PLACE = {status: place for place, status in enumerate(_SHOWN)}
 
 
 def as_shown(items: Iterable[Item]) -> list[Item]:
-    """For people: what is under way, what waits for them, what comes next."""
+    """Sort for people: what is under way, what waits for them, what comes next."""
     return sorted(items, key=lambda item: (_PLACE[item.status], -LEVELS.get(item.assessment.impact, 0), item.created))
 
 
@@ -202,7 +201,7 @@ _HEADING = r"^#{1,6}\s+(.*?)\s*:?\s*#*\s*$"
 
 
 def _section(text: str, title: str) -> str:
-    """What stands under the heading with this title, up to the next heading."""
+    """Return the text under the heading with this title, up to the next heading."""
     found: list[str] | None = None
     for line in text.splitlines():
         heading = re.match(_HEADING, line)
@@ -216,7 +215,7 @@ def _section(text: str, title: str) -> str:
 
 
 def acceptance_criteria(item: Item) -> str:
-    """The item's own field, else the section in its description that says so."""
+    """Return the item's own field, else the section of its description with that title."""
     return (
         item.acceptance.strip()
         or _section(item.description, "acceptance criteria")
@@ -225,7 +224,7 @@ def acceptance_criteria(item: Item) -> str:
 
 
 def with_holders(items: Mapping[str, Item]) -> dict[str, Item]:
-    """The items, each with the ids of those right below it."""
+    """Return the items, each with the ids of those right below it."""
     held: dict[str, list[str]] = {}
     for item in items.values():
         if item.parent in items and item.parent != item.id:

@@ -42,14 +42,14 @@ DEEPEST: Final = 200
 
 
 def last_object(data: bytes | bytearray) -> dict[str, object] | None:
-    """The last top-level JSON object in `data`; None if there is none. Never raises."""
+    """Return the last top-level JSON object in `data`; None if there is none. Never raises."""
     text = _ESCAPE_SEQUENCE.sub(b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
     return _load(text[slice(*span)]) if span else None
 
 
 def object_at_the_end(data: bytes | bytearray) -> dict[str, object] | None:
-    """The last top-level JSON object, if nothing but space and the end of a code fence stands behind it."""
+    """Return the last top-level JSON object, if only space and the end of a code fence stand behind it."""
     text = _ESCAPE_SEQUENCE.sub(b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
     if span is None or text[span[1] :].strip(b" \t\r\n`"):
@@ -67,9 +67,10 @@ _SCALAR = rb"(?:" + _STRING + rb"|" + _NUMBER + rb"|true|false|null)"
 
 
 def _gap(opener: bytes, closer: bytes, name: bytes) -> re.Pattern[bytes]:
-    """From one bracket to the next within one kind of container; `name` is what precedes each value there.
+    """Match from one bracket to the next within one kind of container; `name` is what precedes each value there.
 
-    The left bracket is the container's own opener or closes a child, the right one is its own closer or opens a child.
+    The left bracket is the container's own opener or closes a child, the right one is its own closer or opens a
+    child.
     """
     comma, item = rb"," + _SPACE, name + _SCALAR + _SPACE
     items = rb"(?:" + item + comma + rb")*+(?:" + item + closer + rb"|" + name + rb"[\[{])"
@@ -91,10 +92,16 @@ _IS_MARK = bytes(byte in b'"{}[]' for byte in range(256))
 
 
 def _last_span(text: bytes) -> tuple[int, int] | None:
-    """Where the last top-level object begins and ends."""
+    """Return where the last top-level object begins and ends."""
     outside, inside = array("i"), array("i")  # per reading: the closers that wait for their opener, outermost first
     first = last = -1
-    for position in _marks_from_the_end(text):
+    begin = min((at for at in (text.find(b"{"), text.find(b"[")) if at >= 0), default=0)
+    stop = max(text.rfind(b"}"), text.rfind(b"]")) + 1
+    if b"{" not in text or b"}" not in text:
+        begin = stop
+    # Escapes are paired off from the left, so what remains of an odd run of backslashes hides the quote behind it.
+    unescaped = text[begin:stop].replace(rb"\\", b"..").replace(rb"\"", b"..")
+    for position in compress(range(stop - 1, begin - 1, -1), unescaped[::-1].translate(_IS_MARK)):
         mark = text[position]
         if mark == _QUOTE:
             outside, inside = inside, outside
@@ -105,49 +112,28 @@ def _last_span(text: bytes) -> tuple[int, int] | None:
             outside.append(position)
         elif outside and (end := outside.pop()) > last:
             first, last = (position, end) if mark == _OPENS_OBJECT else (-1, -1)
-        if last >= 0 and not (_reach_beyond(last, outside) or _reach_beyond(last, inside)):
-            break
+        if last >= 0 and not (outside and outside[0] > last) and not (inside and inside[0] > last):
+            break  # nothing still open could enclose it
     return (first, last + 1) if last >= 0 else None
-
-
-def _reach_beyond(end: int, waiting: array[int]) -> bool:
-    return bool(waiting) and waiting[0] > end
-
-
-def _marks_from_the_end(text: bytes) -> compress[int]:
-    """The positions of brackets and delimiting quotes, last first, from the last closer to the first opener."""
-    begin = min((at for at in (text.find(b"{"), text.find(b"[")) if at >= 0), default=0)
-    end = max(text.rfind(b"}"), text.rfind(b"]")) + 1
-    if b"{" not in text or b"}" not in text:
-        begin = end
-    # Escapes are paired off from the left, so what remains of an odd run of backslashes hides the quote behind it.
-    unescaped = text[begin:end].replace(rb"\\", b"..").replace(rb"\"", b"..")
-    return compress(range(end - 1, begin - 1, -1), unescaped[::-1].translate(_IS_MARK))
 
 
 # --- from bytes to data ---------------------------------------------------------------------------------------------
 
 # Colour and cursor codes, hyperlinks and titles, character sets. None of them may swallow a brace: a sequence that was
 # cut off just before the object must not cost us the object.
-_ESCAPE_SEQUENCE = re.compile(
-    rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])",
-)
+_ESCAPE_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])")
 _STRING_OR_BRACKET = re.compile(_STRING + rb"|[][{}]")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _SURROGATES = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][0-7]..|\\u[^dD]...|\\[^u])|\\u....")
 
 
 def _load(document: bytes) -> dict[str, object] | None:
-    if _is_too_deep(document):
+    depths = accumulate(_STEP.get(found[0], 0) for found in _STRING_OR_BRACKET.finditer(document))
+    if any(depth > DEEPEST for depth in depths):
         return None
     text = _SURROGATES.sub(lambda escape: escape[1] or r"\ufffd", document.decode("utf-8", "replace"))
     loaded: dict[str, object] = json.loads(text, parse_int=_integer, parse_float=_float)
     return loaded
-
-
-def _is_too_deep(document: bytes) -> bool:
-    depths = accumulate(_STEP.get(found[0], 0) for found in _STRING_OR_BRACKET.finditer(document))
-    return any(depth > DEEPEST for depth in depths)
 
 
 def _integer(digits: str) -> int | str:

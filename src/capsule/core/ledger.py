@@ -1,4 +1,4 @@
-"""What the end of a step means for the item: where it stands now, what was found on the way, what the worklog says.
+"""Work out what the end of a step means for its item: its state, follow-ups, and the worklog's entry.
 
 The answer is a list of assignments, journaled with the step's outcome and applied afterwards. The mission's own picture
 of its item is made from the same list, so the two cannot disagree.
@@ -33,7 +33,7 @@ _ARCHIVED = re.compile(rf"^## [^|\n]+\| [^|\n]+ \| [^|\n]+ \| (?:{COMPLETED}|{CL
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How one phase of one item ended. `closed_as` is set where the item ends without being done."""
+    """How one phase of one item ended; `closed_as` is set where the item ends without being done."""
 
     workflow: Workflow
     phase: Phase
@@ -49,7 +49,7 @@ class Ending(msgspec.Struct, frozen=True):
 
     @property
     def is_news(self) -> bool:
-        """A failure that is tried again changes nothing, unless something was learnt by it."""
+        """Tell whether the tracker is to hear of it: a failure to be retried counts only if something was learnt."""
         learnt = bool(self.signal.assessments or self.signal.follow_ups)
         failed = self.decision.move is Move.RETRY and self.decision.verdict is not Verdict.REFUTED
         return self.decision.move in _TOLD or (failed and learnt)
@@ -61,7 +61,7 @@ class Ending(msgspec.Struct, frozen=True):
 
 
 def assignments_of(ending: Ending, at: str) -> tuple[Assignment, ...]:
-    """Everything the tracker is told when a phase has ended so."""
+    """Return everything the tracker is told when a phase has ended so."""
     if not ending.is_news:
         return ()
     item, phase = ending.item, ending.phase.name
@@ -69,21 +69,34 @@ def assignments_of(ending: Ending, at: str) -> tuple[Assignment, ...]:
         return archived(item, at, phase, ending.closed_as)
     values = guarded(with_values(item, _values(ending)))
     outcome = "BLOCKED" if ending.decision.move is Move.PARK else ending.decision.verdict.value
+    found = []
+    for number, follow_up in enumerate(ending.signal.follow_ups[:MOST_FOLLOW_UPS]):
+        fields: dict[str, Value] = {
+            "title": one_line(follow_up.title)[:_LONGEST_TITLE].rstrip(),
+            "status": Status.NEW.value,
+            "size": follow_up.suggested_size or None,
+            "risk": follow_up.suggested_risk or None,
+            "origin": f"{ending.item.id}/{ending.phase.name}",
+            "description": follow_up.context[:_LONGEST_CONTEXT] or None,
+            "created": at,
+            "updated": at,
+        }
+        found.append(Exists(f"{ending.item.id}/{ending.key}/{number}", fields, unless_known=True))
     return (
         Assign(item.id, {**values, "updated": at}),
-        *_follow_ups(ending, at),
+        *found,
         *([log_entry(item, at, phase, outcome, ending.summary)] if outcome == "BLOCKED" or not ending.phase.do else []),
     )
 
 
 def archived(item: Item, at: str, phase: str, why: str = "") -> tuple[Assignment, ...]:
-    """The item leaves the backlog; the worklog remembers it."""
+    """Take the item out of the backlog and record it in the worklog."""
     outcome, summary = (CLOSED, why) if why else (COMPLETED, "Done.")
     return (Absent(item.id), log_entry(item, at, phase, outcome, summary))
 
 
 def subject(ending: Ending) -> str:
-    """The first line of the commit that holds a step: `[WRK-001][PRD] what was done`."""
+    """Return the first line of the commit that holds a step: `[WRK-001][PRD] what was done`."""
     if ending.is_the_last:
         return archive_subject(ending.item, ending.phase.name, ending.closed_as)
     tag = "blocked" if ending.decision.move is Move.PARK else ending.phase.name
@@ -96,12 +109,12 @@ def archive_subject(item: Item, phase: str, why: str = "") -> str:
 
 
 def tagged(item_id: str, tag: str, words: str) -> str:
-    """One line of sane length, whatever the words hold."""
+    """Return one line of sane length, whatever the words hold."""
     return f"[{item_id}][{tag.upper()}] {one_line(words)}"[:_LONGEST_SUBJECT].rstrip()
 
 
 def guarded(item: Item) -> dict[str, Value]:
-    """The fields that only the outcome of a step may change while it runs, as they are to be."""
+    """Return the fields that only the outcome of a step may change while it runs, as they are to be."""
     block = item.blocked
     return {
         "status": item.status.value,
@@ -117,7 +130,7 @@ def guarded(item: Item) -> dict[str, Value]:
 
 
 def after(item: Item, assignments: Iterable[Assignment]) -> Item:
-    """The item as these assignments leave it."""
+    """Return the item as these assignments leave it."""
     for assignment in assignments:
         if isinstance(assignment, Assign) and assignment.item == item.id:
             item = with_values(item, assignment.values)
@@ -125,7 +138,7 @@ def after(item: Item, assignments: Iterable[Assignment]) -> Item:
 
 
 def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> LogEntry:
-    """When, which item, which phase, how it ended, what it is called, what was said: the worklog's paragraph."""
+    """Return the worklog's paragraph: time, item, phase, outcome, title and summary."""
     stamp = at.replace("T", " ").replace("Z", " UTC")
     return LogEntry(
         at[:7], f"## {stamp} | {item.id} | {phase} | {outcome}\n\n**{one_line(item.title)}**\n\n{one_line(summary)}\n"
@@ -133,12 +146,12 @@ def log_entry(item: Item, at: str, phase: str, outcome: str, summary: str) -> Lo
 
 
 def archived_titles(worklog: str) -> Iterator[str]:
-    """Titles of the items that a month's worklog says have left the backlog."""
+    """Return titles of the items that a month's worklog says have left the backlog."""
     return (found.group(1) for found in _ARCHIVED.finditer(worklog))
 
 
 def same_title(title: str) -> str:
-    """What two titles have in common that mean the same: letters and digits, in any case."""
+    """Normalize a title to compare it: letters and digits, in any case."""
     return " ".join(re.findall(r"\w+", title.casefold()))
 
 
@@ -151,22 +164,22 @@ def _values(ending: Ending) -> dict[str, Value]:
     if decision.move is Move.PARK and not decision.vetoed:
         review = {"requires_human_review": True} if ending.signal.requires_human_review else {}
         working = {**ending.signal.assessments, **review, **_working(phase)}
-        return working | _blocked(with_values(item, working), decision)
+        return working | blocked(with_values(item, working), decision.reason, decision.block_type)
     values: dict[str, Value] = {**ending.signal.assessments, "unblock_context": None}
     more = decision.verdict is Verdict.MORE
-    values |= _working(phase) if more else _passed(ending, with_values(item, values))
+    values |= _working(phase) if more else _values_after_pass(ending, with_values(item, values))
     if decision.vetoed:
         values |= vetoed(with_values(item, values), decision.reason)
     return values
 
 
 def _working(phase: Phase) -> dict[str, Value]:
-    """How an item stands while this phase is worked on; one that asks for an earlier status leaves it at that."""
+    """Return an item's fields while this phase is worked on; one that asks for an earlier status leaves it at that."""
     early = phase.when and phase.when.status
     return {} if early else {"status": Status.IN_PROGRESS.value, "phase": phase.name}
 
 
-def _passed(ending: Ending, item: Item) -> dict[str, Value]:
+def _values_after_pass(ending: Ending, item: Item) -> dict[str, Value]:
     workflow, phase, vetoed = ending.workflow, ending.phase, ending.decision.vetoed
     route = phase.route(item)
     if route:
@@ -181,12 +194,12 @@ def _passed(ending: Ending, item: Item) -> dict[str, Value]:
 
 
 def promotion(workflow: Workflow) -> dict[str, Value]:
-    """A scoped item that nobody objects to is ready, and enters the workflow at its first phase."""
+    """Return the fields of a scoped item that nobody objects to: ready, at the workflow's first phase."""
     return {"status": Status.READY.value, "phase": workflow.entry()}
 
 
 def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[str, Value]:
-    """What becomes of an item before it enters its workflow: asked about, made ready, or nothing."""
+    """Return what becomes of an item before it enters its workflow: blocked for a human, made ready, or nothing."""
     if item.status not in AT_THE_DOOR:
         return {}
     reasons = objections(item, guardrails)
@@ -196,12 +209,12 @@ def at_the_door(item: Item, workflow: Workflow, guardrails: Guardrails) -> dict[
 
 
 def vetoed(item: Item, reason: str) -> dict[str, Value]:
-    """A human decides, and says so by letting it go on."""
+    """Return the fields of an item on which a human must decide."""
     return {"requires_human_review": True, **blocked(item, reason, DECISION)}
 
 
 def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
-    """The item waits for a human, and remembers where it was."""
+    """Return the fields of an item that waits for a human and remembers where it was."""
     return {
         "status": Status.BLOCKED.value,
         "blocked_from_status": item.status.value,
@@ -211,7 +224,7 @@ def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
 
 
 def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, Value]:
-    """Back to exactly where it was. What a human decided is not asked again; an answer to a question waives nothing."""
+    """Return the fields that put an item back where it was; a human's decision is not asked again."""
     if item.blocked is None:
         return {}
     check_move(item, item.blocked.from_status)
@@ -219,38 +232,13 @@ def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, 
     if notes:
         values["unblock_context"] = notes
     if item.blocked.kind == DECISION:
-        let_pass = _higher(_levels(item.guardrail_override), above(item.assessment, guardrails))
+        let_pass = _levels(item.guardrail_override)
+        for name, level in above(item.assessment, guardrails).items():  # of each dimension, the higher level
+            let_pass[name] = max(let_pass.get(name, ""), level, key=lambda known: LEVELS[known])
         values |= {"guardrail_override": let_pass} if let_pass else {}
         values |= {"requires_human_review": False} if item.requires_human_review else {}
     return values
 
 
-def _higher(one: dict[str, str], other: dict[str, str]) -> dict[str, str]:
-    """Of each dimension, the higher level of the two."""
-    names = dict.fromkeys((*one, *other))
-    return {name: max(one.get(name, ""), other.get(name, ""), key=lambda level: LEVELS[level]) for name in names}
-
-
 def _levels(assessment: Assessment) -> dict[str, str]:
     return {name: level for name in _DIMENSIONS if (level := getattr(assessment, name))}
-
-
-def _blocked(item: Item, decision: Decision) -> dict[str, Value]:
-    return blocked(item, decision.reason, decision.block_type)
-
-
-def _follow_ups(ending: Ending, at: str) -> list[Exists]:
-    found = []
-    for number, follow_up in enumerate(ending.signal.follow_ups[:MOST_FOLLOW_UPS]):
-        values: dict[str, Value] = {
-            "title": one_line(follow_up.title)[:_LONGEST_TITLE].rstrip(),
-            "status": Status.NEW.value,
-            "size": follow_up.suggested_size or None,
-            "risk": follow_up.suggested_risk or None,
-            "origin": f"{ending.item.id}/{ending.phase.name}",
-            "description": follow_up.context[:_LONGEST_CONTEXT] or None,
-            "created": at,
-            "updated": at,
-        }
-        found.append(Exists(f"{ending.item.id}/{ending.key}/{number}", values, unless_known=True))
-    return found

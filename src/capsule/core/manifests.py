@@ -1,4 +1,4 @@
-"""Manifests and lock files: what says which dependencies are to be installed, and the command that installs them."""
+"""Read manifests and lock files: which dependencies they ask for, and the command that installs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANIFESTS = re.compile(
 )
 
 
-class Family(NamedTuple):
+class _Family(NamedTuple):
     """Manifests whose dependencies are installed in the same folders, and how: the first that is there decides."""
 
     folders: tuple[str, ...]
@@ -28,7 +28,7 @@ class Family(NamedTuple):
 
 _PIP = "python3 -m venv .venv && .venv/bin/pip install"
 FAMILIES = (
-    Family(
+    _Family(
         ("node_modules",),
         (
             (r"package-lock\.json|npm-shrinkwrap\.json", "npm ci"),
@@ -38,7 +38,7 @@ FAMILIES = (
             (r"package\.json", "npm install"),
         ),
     ),
-    Family(
+    _Family(
         (".venv", "venv", "env"),
         (
             (r"uv\.lock", "uv sync"),
@@ -49,11 +49,11 @@ FAMILIES = (
             (r"[^/]*requirements[^/]*\.txt", f"{_PIP} -r {{}}"),
         ),
     ),
-    Family(("vendor",), ((r"composer\.(json|lock)", "composer install"),)),
-    Family(("vendor", ".bundle"), ((r"Gemfile(\.lock)?", "bundle install"),)),
-    Family(("vendor",), ((r"go\.(mod|sum)", "go mod vendor"),)),
-    Family(("deps",), ((r"mix\.(exs|lock)", "mix deps.get"),)),
-    Family(("Pods",), ((r"Podfile(\.lock)?", "pod install"),)),
+    _Family(("vendor",), ((r"composer\.(json|lock)", "composer install"),)),
+    _Family(("vendor", ".bundle"), ((r"Gemfile(\.lock)?", "bundle install"),)),
+    _Family(("vendor",), ((r"go\.(mod|sum)", "go mod vendor"),)),
+    _Family(("deps",), ((r"mix\.(exs|lock)", "mix deps.get"),)),
+    _Family(("Pods",), ((r"Podfile(\.lock)?", "pod install"),)),
 )
 
 _NODE_KEYS = (
@@ -90,19 +90,14 @@ def how_to_install(changed: Sequence[str], installed: Sequence[str], files: Iter
         name = path.rpartition("/")[2]
         for family in FAMILIES:
             known = any(re.fullmatch(names, name) for names, _ in family.commands)
-            if known and there & set(family.folders):
-                return path, _command(family, at_the_top, path)
+            if not known or not there & set(family.folders):
+                continue
+            for names, command in family.commands:
+                if found := next((top for top in at_the_top if re.fullmatch(names, top)), ""):
+                    return path, command.format(found)
+            command = next(command for names, command in family.commands if re.fullmatch(names, name))
+            return path, f"cd {path.rpartition('/')[0]} && {command.format(name)}"
     return "", ""
-
-
-def _command(family: Family, at_the_top: Sequence[str], changed: str) -> str:
-    for names, command in family.commands:
-        found = next((name for name in at_the_top if re.fullmatch(names, name)), "")
-        if found:
-            return command.format(found)
-    folder, _, name = changed.rpartition("/")
-    command = next(command for names, command in family.commands if re.fullmatch(names, name))
-    return f"cd {folder} && {command.format(name)}"
 
 
 def _package_json(text: str) -> object:
@@ -118,12 +113,14 @@ def _pyproject(text: str) -> object:
         "build-system": parsed.get("build-system"),
         "dependency-groups": parsed.get("dependency-groups"),
         "project": {key: project[key] for key in _PROJECT_KEYS if key in project},
-        "tool": {key: _without(tools[key], _ABOUT) for key in _TOOLS if key in tools},
+        "tool": {
+            key: {k: v for k, v in tools[key].items() if k not in _ABOUT}
+            if isinstance(tools[key], dict)
+            else tools[key]
+            for key in _TOOLS
+            if key in tools
+        },
     }
-
-
-def _without(table: Any, names: Sequence[str]) -> Any:
-    return {key: value for key, value in table.items() if key not in names} if isinstance(table, dict) else table
 
 
 def _setup_cfg(text: str) -> object:

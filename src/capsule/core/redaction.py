@@ -1,4 +1,4 @@
-"""Keeping secrets out of everything that is remembered or shown: one `Redactor`, asked at every sink."""
+"""Keep secrets out of everything that is remembered or shown: one `Redactor`, asked at every sink."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Redactor:
-    """Knows every spelling of every secret. Without any it hands back what it is given."""
+    """Replace every spelling of every secret; without secrets, return what is given."""
 
     def __init__(self, spellings: Iterable[str] = ()) -> None:
         self.spellings = tuple(spellings)
@@ -26,10 +26,10 @@ class Redactor:
         return without(data, self._bytes, MARK.encode())
 
     def event(self, event: T) -> T:
-        """An event, or any other struct, whose texts are safe; the same object where nothing had to be changed.
+        """Redact the texts of an event or any other struct; return the same object where nothing changed.
 
-        Only texts are looked at, never the encoded form: a secret of digits must not break a number, nor one that
-        ends in an n the end of a line.
+        Only texts are looked at, never the encoded form: a secret of digits must not break a number, nor one
+        that ends in an n the end of a line.
         """
         redacted: T = self._value(event) if self.spellings else event
         return redacted
@@ -38,14 +38,11 @@ class Redactor:
         if type(value) is str:
             return self.text(value)
         if isinstance(value, msgspec.Struct):
-            return self._struct(value)
+            old = {name: getattr(value, name) for name in value.__struct_fields__}
+            new = {name: self._value(part) for name, part in old.items()}
+            return value if new == old else msgspec.structs.replace(value, **new)
         if isinstance(value, tuple):
             return tuple(map(self._value, value))
         if isinstance(value, dict):
             return {key: self._value(part) for key, part in value.items()}
         return value
-
-    def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
-        old = {name: getattr(value, name) for name in value.__struct_fields__}
-        new = {name: self._value(part) for name, part in old.items()}
-        return value if new == old else msgspec.structs.replace(value, **new)

@@ -1,4 +1,4 @@
-"""Which item is next, and why every other is not: pure, and the same for the queue, for a campaign and for `explain`.
+"""Choose the next item, and say why every other waits: the same for the queue, a campaign and `explain`.
 
 What is under way comes first, then what is ready (impact, priority, then age), then what still has to be scoped,
 researched or triaged. An item waits for what it depends on, and for what those depend on that hold it. The breaker and
@@ -13,7 +13,7 @@ import msgspec
 
 from capsule.core.campaign import ancestors, is_container
 from capsule.core.decide import PROGRESS, Decision, Guardrails, objections
-from capsule.core.item import HELD, LEVELS, Blocked, Item, Status
+from capsule.core.item import HELD, LEVELS, Item, Status
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
 BREAKER = 2
@@ -27,7 +27,7 @@ class Place(msgspec.Struct, frozen=True):
     actionable: bool
     why: str
     waits_for: tuple[str, ...] = ()
-    """What has to be done first, where that is the reason."""
+    """Items that have to be done first, where that is the reason."""
 
 
 def queue(
@@ -41,14 +41,18 @@ def queue(
     guardrails: Guardrails | None = None,
     by_priority: bool = False,
 ) -> list[Place]:
-    """Every item in the order in which it would be taken.
+    """Return every item in the order in which it would be taken.
 
-    `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that this
-    run has tried already; each with the reason. `ours` are items that have a mission, halted or not: what is in
-    progress without one is somebody's work by hand; None: the tracker says itself how far everything is. `standing` is
-    how missions go on, in words. `by_priority` says how urgent an item is where nobody assessed it.
+    `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that
+    this run has tried already; each with the reason. `ours` are items that have a mission, halted or not: what is
+    in progress without one is somebody's work by hand; None: the tracker says itself how far everything is.
+    `standing` is how missions go on, in words. `by_priority` says how urgent an item is where nobody assessed it.
     """
-    ranked = sorted(enumerate(items), key=lambda pair: _rank(pair[1], pair[0], under_way))
+
+    def rank(item: Item) -> tuple[object, ...]:
+        lane = Status.IN_PROGRESS if item.id in under_way and item.status is not Status.BLOCKED else item.status
+        return LANES.index(lane), -LEVELS.get(item.assessment.impact, 0), item.priority, item.created
+
     line = Line(
         {item.id: item for item in items},
         {**(halted or {}), **(left_alone or {})},
@@ -57,11 +61,11 @@ def queue(
         ours=ours,
         standing=standing or {},
     )
-    return [line.place(item) for _, item in ranked]
+    return [line.place(item) for item in sorted(items, key=rank)]
 
 
 def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item | None:
-    """The first that can be worked on, of those asked for."""
+    """Return the first that can be worked on, of those asked for."""
     fit = (place.item for place in places if place.actionable and (only is None or place.item.id in only))
     return next(fit, None)
 
@@ -69,9 +73,9 @@ def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item 
 def in_order(
     items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[Place]], most: int
 ) -> list[Place]:
-    """The items asked for as they would be taken, if each came to its end; those that would not be, after them.
+    """Return the items asked for as they would be taken if each were finished; after them those that would not be.
 
-    `queued` makes a queue of what is left, as it would be found then; that is made so often that `most` are told.
+    `queued` makes a queue of what is left, as it would be found then; that is slow, so only `most` are told.
     """
     left = {item.id: item for item in items}
     taken: list[Place] = []
@@ -81,26 +85,15 @@ def in_order(
         if chosen is None:
             return taken + places
         taken.append(chosen)
-        _end(chosen.item, left)
+        for done in [chosen.item, *ancestors(chosen.item, left)]:  # and whoever then holds nothing else
+            if any(other in left for other in done.holds):
+                break
+            del left[done.id]
     return taken
 
 
-def _end(item: Item, left: dict[str, Item]) -> None:
-    """It is done, and so is whoever holds nothing else."""
-    family = [item, *ancestors(item, left)]
-    for each in family:
-        if any(other in left for other in each.holds):
-            return
-        del left[each.id]
-
-
-def _rank(item: Item, position: int, under_way: Container[str]) -> tuple[object, ...]:
-    lane = Status.IN_PROGRESS if item.id in under_way and item.status is not Status.BLOCKED else item.status
-    return LANES.index(lane), -LEVELS.get(item.assessment.impact, 0), item.priority, item.created, position
-
-
 class Line:
-    """All who stand in the queue, and what each of them waits for."""
+    """All items in the queue, and what each of them waits for."""
 
     def __init__(
         self,
@@ -114,66 +107,58 @@ class Line:
     ) -> None:
         self._known, self._objections, self._guardrails, self._by_priority = known, objections, guardrails, by_priority
         self._ours, self._standing = ours, standing or {}
-        self._stuck = _never_done({name: tuple(self._before(item)) for name, item in known.items()})
+        # All that has to be done before an item is: what it waits for, and what it holds.
+        waits = {name: [other for other, _ in self._unfinished(item)] for name, item in known.items()}
+        self._stuck = _deadlocked(
+            {name: [*waits[name], *(held for held in item.holds if held in known)] for name, item in known.items()}
+        )
 
     def place(self, item: Item) -> Place:
         objection = self._objection(item)
         if objection:
             return Place(item, actionable=False, why=objection)
-        waits = dict(self._awaited(item))
+        waits = dict(self._unfinished(item))
         if waits:
-            return Place(item, actionable=False, why=self._waiting(item, waits), waits_for=tuple(waits))
-        return Place(item, actionable=True, why=self._because(item))
+            named = (
+                f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
+                for other, holder in waits.items()
+            )
+            circle = _shortest_cycle(item.id, self._stuck)
+            why = f"waits for itself: {' → '.join(circle)}" if circle else f"waits for {', '.join(named)}"
+            return Place(item, actionable=False, why=why, waits_for=tuple(waits))
+        return Place(item, actionable=True, why=self._reason(item))
 
     def _objection(self, item: Item) -> str:
-        if item.blocked:
-            return _block(item.blocked)
+        """Return why an item cannot be worked on by itself; '' where it can."""
+        if block := item.blocked:
+            kind = f"blocked ({block.kind})" if block.kind else "blocked"
+            return f"{'held back' if block.kind == HELD else kind}: {block.reason}"
         if is_container(item):
             return f"it is {'an' if item.type[:1] in 'aeiou' else 'a'} {item.type}: what it holds is worked on"
-        return self._objections.get(item.id) or self._in_other_hands(item)
-
-    def _in_other_hands(self, item: Item) -> str:
-        """Somebody else's, or our own without Capsule; a mission of ours was let start, and goes on."""
-        if self._ours is not None and item.id in self._ours:
-            return ""
+        objection = self._objections.get(item.id, "")
+        if objection or (self._ours is not None and item.id in self._ours):
+            return objection  # a mission of ours was allowed to start, and goes on
         if item.taken_by:
             return f"claimed by {item.taken_by}"
-        if self._ours is not None and item.status is Status.IN_PROGRESS:
-            return f"in progress, and no mission has it: `capsule run {item.id}` takes it up"
-        return ""
+        by_hand = self._ours is not None and item.status is Status.IN_PROGRESS
+        return f"in progress, and no mission has it: `capsule run {item.id}` takes it up" if by_hand else ""
 
-    def _awaited(self, item: Item) -> Iterator[tuple[str, str]]:
-        """What is not done yet and has to be, each with who it is that depends on it: the item, or one that holds it.
+    def _unfinished(self, item: Item) -> Iterator[tuple[str, str]]:
+        """Yield what must be done first, each with who depends on it: the item, or one that holds it.
 
-        What a holder depends on and holds itself says only when the holder is done.
+        A holder's dependency on something it holds itself says only when the holder is done.
         """
         for other in item.dependencies:
             if other in self._known:
                 yield other, item.id
         for holder in ancestors(item, self._known):
             for other in holder.dependencies:
-                if other in self._known and not self._is_under(other, holder.id):
-                    yield other, holder.id
+                if other in self._known and other != holder.id:
+                    family = {above.id for above in ancestors(self._known[other], self._known)}
+                    if holder.id not in family:
+                        yield other, holder.id
 
-    def _is_under(self, name: str, holder: str) -> bool:
-        return name == holder or any(above.id == holder for above in ancestors(self._known[name], self._known))
-
-    def _before(self, item: Item) -> Iterator[str]:
-        """All that has to be done before this is: what it waits for, and what it holds."""
-        yield from (other for other, _ in self._awaited(item))
-        yield from (other for other in item.holds if other in self._known)
-
-    def _waiting(self, item: Item, waits: Mapping[str, str]) -> str:
-        circle = _circle(item.id, self._stuck)
-        if circle:
-            return f"waits for itself: {' → '.join(circle)}"
-        named = (
-            f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
-            for other, holder in waits.items()
-        )
-        return f"waits for {', '.join(named)}"
-
-    def _because(self, item: Item) -> str:
+    def _reason(self, item: Item) -> str:
         trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()
         if trips:
             return f"is scoped, and a human will be asked: {'; '.join(trips)}"
@@ -182,12 +167,6 @@ class Line:
         impact = item.assessment.impact
         worth = f"priority P{item.priority}" if self._by_priority and not impact else f"impact {impact or 'unknown'}"
         return _NEXT[item.status].format(phase=item.phase or "its first phase", worth=worth)
-
-
-def _block(block: Blocked) -> str:
-    if block.kind == HELD:
-        return f"held back: {block.reason}"
-    return f"blocked ({block.kind}): {block.reason}" if block.kind else f"blocked: {block.reason}"
 
 
 _NEXT = {
@@ -200,8 +179,8 @@ _NEXT = {
 }
 
 
-def _never_done(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Those who wait in a circle, or for one, each with what it waits for: who is left when all others are done."""
+def _deadlocked(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Return items that wait in a cycle, or for one, each with what it waits for."""
     missing = {name: len(others) for name, others in before.items()}
     after: dict[str, list[str]] = {}
     for name, others in before.items():
@@ -221,30 +200,26 @@ def _never_done(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...
     }
 
 
-def _circle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]:
-    """The shortest way from an item through what it waits for back to itself; empty where there is none."""
+def _shortest_cycle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the shortest cycle through an item; empty where there is none."""
     came_from: dict[str, str] = {}
     reached = [start]
     for name in reached:  # grows as we go
         for other in stuck.get(name, ()):
             if other == start:
-                return [start, *reversed(_way_back(name, start, came_from)), start]
+                way, back = [start], name
+                while back != start:
+                    way.append(back)
+                    back = came_from[back]
+                return [start, *reversed(way)]
             if other not in came_from:
                 came_from[other] = name
                 reached.append(other)
     return []
 
 
-def _way_back(name: str, start: str, came_from: Mapping[str, str]) -> list[str]:
-    way = []
-    while name != start:
-        way.append(name)
-        name = came_from[name]
-    return way
-
-
 class Tally(msgspec.Struct, frozen=True):
-    """A run so far: what it started, and how many items in a row used up their retries."""
+    """Counts of a run so far: agents started, and items in a row that used up their retries."""
 
     spawns: int = 0
     failures_in_a_row: int = 0
@@ -253,7 +228,7 @@ class Tally(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, spawns=self.spawns + 1)
 
     def ended(self, decision: Decision) -> Tally:
-        """A phase that succeeds resets the breaker; an exhausted item counts; all else leaves it as it is."""
+        """Count an exhausted item; reset the breaker after a phase that succeeds; else change nothing."""
         if decision.exhausted:
             return msgspec.structs.replace(self, failures_in_a_row=self.failures_in_a_row + 1)
         return msgspec.structs.replace(self, failures_in_a_row=0) if decision.move in PROGRESS else self

@@ -1,4 +1,4 @@
-"""Finding secrets in text and taking them out, also where the text arrives in pieces.
+"""Find secrets in text and take them out, also where the text arrives in pieces.
 
 Everything that any secret covers is covered, together: where two of them overlap, replacing the one found first would
 leave a piece of the other. Of a stream, only what could be the beginning of a secret is held back; the rest goes on at
@@ -21,66 +21,13 @@ MARK = "[redacted]"
 
 
 def spans(text: AnyStr, secrets: Sequence[AnyStr], covered: int = 0) -> list[Span]:
-    """Where secrets are, as few and as long stretches as possible; the first `covered` characters count as one."""
+    """Return where secrets are, overlaps joined; the first `covered` characters count as one."""
     found = [(0, covered)] if covered else []
     for secret in secrets:
         at = text.find(secret)
         while at >= 0:
             found.append((at, at + len(secret)))
             at = text.find(secret, at + 1)
-    return _joined(found)
-
-
-def without(text: AnyStr, secrets: Sequence[AnyStr], mark: AnyStr) -> AnyStr:
-    """The text with a mark in the place of each secret; the same object where there is none."""
-    found = spans(text, secrets)
-    return _marked(text, found, mark, len(text)) if found else text
-
-
-class Sieve:
-    """One stream of bytes, in pieces. `occurs` may be a faster way to know that a piece holds no secret."""
-
-    def __init__(self, secrets: Sequence[bytes], occurs: Callable[[bytes, bytes], bool] = bytes.__contains__) -> None:
-        self._secrets = secrets
-        self._occurs = occurs
-        self._held = b""
-        self._covered = 0
-
-    def through(self, piece: bytes) -> bytes:
-        """What may go on now."""
-        text = self._held + piece if self._held else piece
-        found = spans(text, self._secrets, self._covered) if self._any_in(text) else []
-        end = self._beginning_of_a_secret(text)
-        out = _marked(text, found, MARK.encode(), end, already=bool(self._covered)) if found else text[:end]
-        self._held = text[end:]
-        has_its_mark = 1 if self._covered and end == 0 else end  # whatever begins before that
-        self._covered = max([0, *(stop - end for start, stop in found if start < has_its_mark)])
-        return out
-
-    def rest(self) -> bytes:
-        """What was held back, at the end of the stream; half a secret or more is not shown either."""
-        text, covered = self._held, self._covered
-        self._held, self._covered = b"", 0
-        too_much = any(secret.startswith(text) and len(secret) <= 2 * len(text) for secret in self._secrets)
-        found = [(0, len(text))] if too_much else spans(text, self._secrets, covered)
-        return _marked(text, found, MARK.encode(), len(text), already=bool(covered))
-
-    def _any_in(self, text: bytes) -> bool:
-        return bool(self._covered) or any(self._occurs(text, secret) for secret in self._secrets)
-
-    def _beginning_of_a_secret(self, text: bytes) -> int:
-        """Where the longest end of the text begins that could go on as a secret; the text's own end if none could."""
-        return min((_start_of(secret, text) for secret in self._secrets), default=len(text))
-
-
-def _start_of(secret: bytes, text: bytes) -> int:
-    at = text.find(secret[:1], max(0, len(text) - len(secret) + 1))
-    while at >= 0 and not secret.startswith(text[at:]):
-        at = text.find(secret[:1], at + 1)
-    return at if at >= 0 else len(text)
-
-
-def _joined(found: list[Span]) -> list[Span]:
     joined: list[Span] = []
     for start, stop in sorted(found):
         if joined and start <= joined[-1][1]:
@@ -90,8 +37,52 @@ def _joined(found: list[Span]) -> list[Span]:
     return joined
 
 
+def without(text: AnyStr, secrets: Sequence[AnyStr], mark: AnyStr) -> AnyStr:
+    """Return the text with a mark in the place of each secret; the same object where there is none."""
+    found = spans(text, secrets)
+    return _marked(text, found, mark, len(text)) if found else text
+
+
+class Sieve:
+    """Filters one stream of bytes in pieces; `occurs` may be a faster test for a secret in a piece."""
+
+    def __init__(self, secrets: Sequence[bytes], occurs: Callable[[bytes, bytes], bool] = bytes.__contains__) -> None:
+        self._secrets = secrets
+        self._occurs = occurs
+        self._held = b""
+        self._covered = 0
+
+    def through(self, piece: bytes) -> bytes:
+        """Return what may go on now."""
+        text = self._held + piece if self._held else piece
+        occurs = self._covered or any(self._occurs(text, secret) for secret in self._secrets)
+        found = spans(text, self._secrets, self._covered) if occurs else []
+        # Hold back the longest end of the text that could go on as a secret.
+        end = min((_start_of(secret, text) for secret in self._secrets), default=len(text))
+        out = _marked(text, found, MARK.encode(), end, already=bool(self._covered)) if found else text[:end]
+        self._held = text[end:]
+        has_its_mark = 1 if self._covered and end == 0 else end  # whatever begins before that
+        self._covered = max([0, *(stop - end for start, stop in found if start < has_its_mark)])
+        return out
+
+    def rest(self) -> bytes:
+        """Return what was held back, at the end of the stream; half a secret or more is not shown either."""
+        text, covered = self._held, self._covered
+        self._held, self._covered = b"", 0
+        too_much = any(secret.startswith(text) and len(secret) <= 2 * len(text) for secret in self._secrets)
+        found = [(0, len(text))] if too_much else spans(text, self._secrets, covered)
+        return _marked(text, found, MARK.encode(), len(text), already=bool(covered))
+
+
+def _start_of(secret: bytes, text: bytes) -> int:
+    at = text.find(secret[:1], max(0, len(text) - len(secret) + 1))
+    while at >= 0 and not secret.startswith(text[at:]):
+        at = text.find(secret[:1], at + 1)
+    return at if at >= 0 else len(text)
+
+
 def _marked(text: AnyStr, found: list[Span], mark: AnyStr, end: int, *, already: bool = False) -> AnyStr:
-    """The text up to `end`, with marks. `already`: the first stretch, at the very beginning, has its mark."""
+    """Return the text up to `end`, with marks; `already`: the first stretch, at the very beginning, has its mark."""
     pieces: list[AnyStr] = []
     at = 0
     for start, stop in found:

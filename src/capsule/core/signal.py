@@ -1,4 +1,4 @@
-"""What an agent claims when it stops: the signal contract, and the result contract of the change workflow.
+"""Read what an agent claims when it stops: the signal contract, and the result contract of the change workflow.
 
 Both end in one `Signal`. An answer that breaks its contract is an answer too: a synthetic one, whose feedback says what
 was wrong, so that nobody downstream has to handle an exception or a missing claim. Shape is judged strictly, content
@@ -61,12 +61,12 @@ class Signal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def closes(self) -> bool:
-        """It says that nothing is to be done."""
+        """Tell whether it says that nothing is to be done."""
         return bool(self.duplicate_of or self.already_done)
 
 
 def error_signal(reason: str) -> Signal:
-    """The signal of a phase that gave none."""
+    """Return the signal of a phase that gave none."""
     return Signal(verdict=Verdict.ERROR, feedback=reason, summary=SYNTHETIC_SUMMARY, synthetic=True)
 
 
@@ -77,40 +77,40 @@ STATUSES: Final = {verdict.value: verdict for verdict in (Verdict.PASS, Verdict.
 
 
 def read_signal(data: bytes) -> Signal:
-    """The signal in an agent's output; a synthetic ERROR that names the fault if there is none, or it is faulty."""
+    """Return the signal in an agent's output, or a synthetic ERROR that names the fault."""
     found = _last_object(data)
     if found is None:
         return error_signal("No signal JSON found in phase output")
-    fault = _missing(found, SIGNAL_FIELDS) or _fault_in_values(found)
-    return error_signal(fault) if fault else _as_signal(found)
+    fault = _missing(found, SIGNAL_FIELDS) or (
+        f"Invalid status value: {_shown(found['status'])} (must be PASS, NEEDS_WORK, or ERROR)"
+        if _text(found["status"]) not in STATUSES
+        else ""
+        if isinstance(found["files_changed"], list)
+        else "files_changed must be an array"
+    )
+    return (
+        error_signal(fault)
+        if fault
+        else Signal(
+            verdict=STATUSES[_text(found["status"])],
+            feedback=_text(found["feedback"]),
+            files_changed=tuple(map(_text, _list(found["files_changed"]))),
+            summary=_text(found["summary"]),
+            extra=_others(found, SIGNAL_FIELDS),
+            follow_ups=_follow_ups(found),
+        )
+    )
 
 
 def _last_object(data: bytes) -> dict[str, object] | None:
-    """Scanning is for the output of agents; whoever only reads the journal does without its tables."""
+    """Import the scanner only when there is output to scan: reading the journal does without its tables."""
     from capsule.core.json_scan import last_object  # noqa: PLC0415
 
     return last_object(data)
 
 
-def _fault_in_values(found: Mapping[str, object]) -> str:
-    if _text(found["status"]) not in STATUSES:
-        return f"Invalid status value: {_shown(found['status'])} (must be PASS, NEEDS_WORK, or ERROR)"
-    return "" if isinstance(found["files_changed"], list) else "files_changed must be an array"
-
-
-def _as_signal(found: Mapping[str, object]) -> Signal:
-    return Signal(
-        verdict=STATUSES[_text(found["status"])],
-        feedback=_text(found["feedback"]),
-        files_changed=tuple(map(_text, _list(found["files_changed"]))),
-        summary=_text(found["summary"]),
-        extra=_others(found, SIGNAL_FIELDS),
-        follow_ups=_follow_ups(found),
-    )
-
-
 def signal_object(signal: Signal) -> dict[str, object]:
-    """The signal as its contract writes it: the four fields, then whatever else the agent sent."""
+    """Return the signal as its contract writes it: the four fields, then whatever else the agent sent."""
     fields: dict[str, object] = {
         "status": signal.verdict.value,
         "feedback": signal.feedback,
@@ -121,7 +121,7 @@ def signal_object(signal: Signal) -> dict[str, object]:
 
 
 def signal_json(signal: Signal) -> str:
-    """One line, safe to print: a terminal sees no control character, and UTF-8 can write every one that is left."""
+    """Return one line that is safe to print: no control characters, and valid UTF-8."""
     return _UNPRINTABLE.sub(_escaped, _compact(signal_object(signal)))
 
 
@@ -135,14 +135,8 @@ RESULTS: Final = {
     "BLOCKED": Verdict.BLOCKED,
 }
 OPTIONAL_RESULT_FIELDS: Final = (
-    "context",
-    "block_type",
-    "blocked_type",
-    "requires_human_review",
-    "updated_assessments",
-    "follow_ups",
-    "duplicate_of",
-    "already_done",
+    *("context", "block_type", "blocked_type", "requires_human_review", "updated_assessments", "follow_ups"),
+    *("duplicate_of", "already_done"),
 )
 _SIZES, _DEGREES = ("small", "medium", "large"), ("low", "medium", "high")
 ASSESSED: Final = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
@@ -151,30 +145,19 @@ DEFAULT_BLOCK_TYPE: Final = "clarification"
 
 
 def read_result(data: bytes, item_id: str, phase: str) -> Signal:
-    """The result an agent left for this item and phase; a synthetic FAILED that names the fault if there is none."""
+    """Return the result that an agent left for this item and phase, or a synthetic FAILED that names the fault."""
     found = _last_object(data)
     if found is None:
         return no_result("No result JSON found")
-    fault = _missing(found, RESULT_FIELDS) or _mistaken(found, item_id, phase)
-    return no_result(fault) if fault else _from_result(found)
-
-
-def no_result(reason: str) -> Signal:
-    """The signal of an agent that was to answer by a result, and did not."""
-    return Signal(verdict=Verdict.FAILED, feedback=reason, summary="Phase did not produce a result", synthetic=True)
-
-
-def _mistaken(found: Mapping[str, object], item_id: str, phase: str) -> str:
+    if fault := _missing(found, RESULT_FIELDS):
+        return no_result(fault)
     for field, expected in (("item_id", item_id), ("phase", phase)):
         if _text(found[field]).strip().casefold() != expected.casefold():
-            return f"Result is for {field} {_shown(found[field])}, not {expected}"
-    if _word(found["result"]).upper() not in RESULTS:
-        return f"Invalid result value: {_shown(found['result'])} (must be one of {', '.join(RESULTS)})"
-    return ""
-
-
-def _from_result(found: Mapping[str, object]) -> Signal:
-    verdict = RESULTS[_word(found["result"]).upper()]
+            return no_result(f"Result is for {field} {_shown(found[field])}, not {expected}")
+    verdict = RESULTS.get(_word(found["result"]).upper())
+    if verdict is None:
+        known = ", ".join(RESULTS)
+        return no_result(f"Invalid result value: {_shown(found['result'])} (must be one of {known})")
     blocked = verdict is Verdict.BLOCKED
     summary, context = _text(found["summary"]), _text(found.get("context"))
     asked = _word(found.get("block_type")) or _word(found.get("blocked_type"))
@@ -193,29 +176,28 @@ def _from_result(found: Mapping[str, object]) -> Signal:
     )
 
 
+def no_result(reason: str) -> Signal:
+    """Return the signal of an agent that was to answer by a result, and did not."""
+    return Signal(verdict=Verdict.FAILED, feedback=reason, summary="Phase did not produce a result", synthetic=True)
+
+
 def _assessments(value: object) -> dict[str, str]:
-    """A word that is not in the vocabulary says nothing."""
+    """Keep the levels that are in the vocabulary."""
     given = value if isinstance(value, dict) else {}
     return {name: level for name, levels in ASSESSED.items() if (level := _word(given.get(name))) in levels}
 
 
 def _follow_ups(found: Mapping[str, object]) -> tuple[FollowUp, ...]:
-    """What has no title is nothing that anybody could do."""
-    return tuple(filter(None, map(_follow_up, _list(found.get("follow_ups")))))
-
-
-def _follow_up(value: object) -> FollowUp | None:
-    given = value if isinstance(value, dict) else {"title": value}
-    title = given.get("title")
-    if not isinstance(title, str) or not _text(title).strip():
-        return None
-    levels = _assessments({"size": given.get("suggested_size"), "risk": given.get("suggested_risk")})
-    return FollowUp(
-        title=_text(title).strip(),
-        context=_text(given.get("context")),
-        suggested_size=levels.get("size", ""),
-        suggested_risk=levels.get("risk", ""),
-    )
+    """Read follow-ups; drop those without a title."""
+    read = []
+    for value in _list(found.get("follow_ups")):
+        given = value if isinstance(value, dict) else {"title": value}
+        title = given.get("title")
+        if isinstance(title, str) and _text(title).strip():
+            levels = _assessments({"size": given.get("suggested_size"), "risk": given.get("suggested_risk")})
+            context, size, risk = _text(given.get("context")), levels.get("size", ""), levels.get("risk", "")
+            read.append(FollowUp(_text(title).strip(), context, suggested_size=size, suggested_risk=risk))
+    return tuple(read)
 
 
 # --- reading loosely typed values -----------------------------------------------------------------------------------
@@ -231,14 +213,14 @@ def _others(found: Mapping[str, object], known: tuple[str, ...]) -> dict[str, ob
 
 
 def _text(value: object) -> str:
-    """A string as it is but for control characters, nothing as nothing, anything else as the JSON it was."""
+    """Return a string without control characters, nothing as nothing, anything else as the JSON it was."""
     if isinstance(value, str):
         return without_controls(value)
     return "" if value is None else without_controls(_compact(value))
 
 
 def _word(value: object) -> str:
-    """A value from a fixed vocabulary, however it was capitalised."""
+    """Return a value from a fixed vocabulary, however it was capitalised."""
     return _text(value).strip().lower() if isinstance(value, str) else ""
 
 
@@ -251,7 +233,7 @@ def _list(value: object) -> list[object]:
 
 
 def _shown(value: object) -> str:
-    """A bad value in a message: recognisable, and never longer than the message it is in."""
+    """Shorten a bad value for a message."""
     shown = without_controls(value if isinstance(value, str) else _compact(value))
     return shown if len(shown) <= SHOWN_OF_A_BAD_VALUE else shown[:SHOWN_OF_A_BAD_VALUE] + "…"
 

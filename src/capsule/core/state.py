@@ -1,7 +1,7 @@
-"""A mission is a fold: `state = replay(events)`. At any moment it is the list of phases still to do.
+"""Fold a mission's events into its state: `state = replay(events)`. The heart of it is the list of phases still to do.
 
-`next_step` says what comes next, `apply` what an event changes. There is no other way a mission's state comes about,
-so resuming after a crash is the same as never having stopped.
+`next_step` says what comes next, `apply` what an event changes. There is no other way a mission's state comes about, so
+resuming after a crash is the same as never having stopped.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from capsule.core.budget import Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move, refutation_key
@@ -34,19 +35,19 @@ from capsule.core.event import (
     Waiting,
 )
 from capsule.core.evidence import Checkpoint, Colour, Observation, refuted
-from capsule.core.item import Item, Lineage, Status
+from capsule.core.item import Item, Lineage
 from capsule.core.ledger import after
 from capsule.core.signal import Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
 PHASE = "phase"
-"""What a human moved, where it was the mission itself that was moved."""
+"""Value of `MovedByHand.what` where the mission itself was moved."""
 NO_WORKFLOW = Workflow(name="", phases=())
 NO_ITEM = Item(id="", title="")
 
 
 class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Parked or aborted: not ended. `run ID` goes on from here."""
+    """Parked or aborted, not ended: `run ID` goes on from here."""
 
     phase: str
     move: Move
@@ -58,7 +59,7 @@ class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What to do next, as data. The key is unique in the mission for ever, so retry and rework need no other."""
+    """The next thing to do, as data; its key is unique in the mission for ever, so retry and rework need no other."""
 
     mission: str
     phase: str
@@ -103,7 +104,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     """An agent was started, and nobody has said yet what it used up."""
     begun: StepBegun | None = None
     unrecorded: StepEnded | None = None
-    """What the tracker has yet to be told."""
+    """The step that the tracker has yet to be told of."""
     proposed: Proposed | None = None
     halt: Halt | None = None
     closed_as: str = ""
@@ -117,7 +118,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Everything that had to be done is done (merged and archived, or closed as not needed)."""
+        """Tell whether all is done (merged and archived, or closed as not needed)."""
         return self.started and not self.to_do and not self.abandoned
 
     @property
@@ -126,7 +127,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def spending(self) -> Spending:
-        """What its agents have used up, one included that nobody has heard the end of."""
+        """Return what its agents have used up, including one whose end was never reported."""
         known = total(self.spent.values())
         return known.plus(None) if self.unaccounted and self.begun else known
 
@@ -135,7 +136,7 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def next_step(state: MissionState) -> Step | None:
-    """The head of the list, unless the mission is halted, abandoned or at its end."""
+    """Return the head of the list, unless the mission is halted, abandoned or finished."""
     if not state.under_way or state.halt:
         return None
     head = state.to_do[0]
@@ -155,14 +156,14 @@ def apply(state: MissionState, event: Event) -> MissionState:
 
 
 def baseline(state: MissionState, phase: str) -> Checkpoint | None:
-    """The state that the last review before this phase let pass: what must not be touched any more."""
+    """Return the state that the last review before this phase approved: what must not be touched any more."""
     names = state.workflow.names()
     earlier = [p for p in state.workflow.phases[: names.index(phase)] if p.role is Role.REVIEW]
     return next((state.approved[p.name] for p in reversed(earlier) if p.name in state.approved), None)
 
 
 def agent_for(state: MissionState, phase: Phase) -> tuple[str, str]:
-    """The agent and model a phase asks for; somebody else after enough setbacks. Empty: the settings' default."""
+    """Return the agent and model for a phase, another one after enough setbacks; empty for the settings' default."""
     plan = phase.escalate
     if plan and state.setbacks.get(phase.name, 0) >= plan.after:
         return plan.agent or phase.agent, plan.model or phase.model
@@ -170,7 +171,7 @@ def agent_for(state: MissionState, phase: Phase) -> tuple[str, str]:
 
 
 def children_of(parent: MissionState, look_up: Callable[[str], MissionState]) -> Iterator[MissionState]:
-    """The missions that phases of this one were, as far as they have begun."""
+    """Yield the child missions of this one that have begun."""
     for phase in parent.workflow.phases:
         number = 1
         while phase.workflow and (child := look_up(f"{parent.mission}.{phase.name}.{number}")).started:
@@ -196,17 +197,9 @@ def _started(state: MissionState, event: MissionStarted) -> MissionState:
 
 
 def _begun(state: MissionState, event: StepBegun) -> MissionState:
-    """What began and never ended used up something nobody can tell."""
+    """Charge a step that began and never ended with an unknown amount."""
     spent = _paid(state, state.begun.phase, None) if state.unaccounted and state.begun else state.spent
-    return msgspec.structs.replace(state, begun=event, spent=spent, unaccounted=event.spawns)
-
-
-def _waiting(state: MissionState, _: Waiting) -> MissionState:
-    return msgspec.structs.replace(state, unaccounted=True)
-
-
-def _spent(state: MissionState, event: Spent) -> MissionState:
-    return msgspec.structs.replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False)
+    return replace(state, begun=event, spent=spent, unaccounted=event.spawns)
 
 
 def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spending]:
@@ -215,41 +208,33 @@ def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spe
 
 def _ended(state: MissionState, event: StepEnded) -> MissionState:
     outcome, decision = event.outcome, event.decision
-    state = msgspec.structs.replace(
-        state,
-        begun=None,
-        spent=_paid(state, event.phase, outcome.usage) if outcome.agent else state.spent,
-        unaccounted=False,
-        runs={**state.runs, event.phase: event.run},
-        tries=_tries(state, event),
-        unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).works_in_place,
-        checkpoint=outcome.checkpoint or state.checkpoint,
-        facts={**state.facts, **outcome.facts},
-        item=after(state.item, event.assignments),
-        unrecorded=event if event.message else None,
-        refutations=_refutations(state, event),
-    )
-    return _MOVES[decision.move](state, event.phase, outcome, decision)
-
-
-def _tries(state: MissionState, event: StepEnded) -> dict[str, int]:
     another = 0 if event.decision.move is Move.REPEAT else 1
-    return {**state.tries, event.phase: state.tries.get(event.phase, 0) + another}
-
-
-def _refutations(state: MissionState, event: StepEnded) -> dict[str, int]:
     counts = dict(state.refutations)
     if event.decision.verdict is Verdict.REFUTED:
         for piece in refuted(event.outcome.evidence):
             key = refutation_key(event.phase, piece.check)
             counts[key] = counts.get(key, 0) + 1
-    return counts
+    state = replace(
+        state,
+        begun=None,
+        spent=_paid(state, event.phase, outcome.usage) if outcome.agent else state.spent,
+        unaccounted=False,
+        runs={**state.runs, event.phase: event.run},
+        tries={**state.tries, event.phase: state.tries.get(event.phase, 0) + another},
+        unsettled=outcome.checkpoint is None and state.workflow.phase(event.phase).works_in_place,
+        checkpoint=outcome.checkpoint or state.checkpoint,
+        facts={**state.facts, **outcome.facts},
+        item=after(state.item, event.assignments),
+        unrecorded=event if event.message else None,
+        refutations=counts,
+    )
+    return _MOVES[decision.move](state, event.phase, outcome, decision)
 
 
 def _advance(state: MissionState, phase: str, outcome: Outcome, _: Decision) -> MissionState:
     approved = {**state.approved, phase: state.checkpoint} if state.checkpoint else state.approved
     feedback = {name: text for name, text in state.feedback.items() if name != phase}
-    return msgspec.structs.replace(
+    return replace(
         state,
         to_do=state.to_do[1:],
         approved=approved,
@@ -259,17 +244,13 @@ def _advance(state: MissionState, phase: str, outcome: Outcome, _: Decision) -> 
 
 
 def _repeat(state: MissionState, _phase: str, outcome: Outcome, _: Decision) -> MissionState:
-    return msgspec.structs.replace(state, summary=outcome.signal.summary or state.summary)
-
-
-def _skip(state: MissionState, _phase: str, _outcome: Outcome, _: Decision) -> MissionState:
-    return msgspec.structs.replace(state, to_do=state.to_do[1:])
+    return replace(state, summary=outcome.signal.summary or state.summary)
 
 
 def _set_back(state: MissionState, phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
     target = decision.back_to
     again = state.workflow.sent_back(phase, target)
-    return msgspec.structs.replace(
+    return replace(
         state,
         to_do=again + state.to_do[1:],
         used={**state.used, decision.counter: state.used.get(decision.counter, 0) + 1},
@@ -282,70 +263,54 @@ def _halted(state: MissionState, phase: str, outcome: Outcome, decision: Decisio
     halt = Halt(phase, decision.move, decision.reason, decision.feedback, decision.exit_code, decision.vetoed)
     if decision.vetoed:
         state = (_repeat if decision.verdict is Verdict.MORE else _advance)(state, phase, outcome, decision)
-    return msgspec.structs.replace(state, halt=halt)
-
-
-def _closed(state: MissionState, _phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
-    return msgspec.structs.replace(state, to_do=state.workflow.closing(), closed_as=decision.reason)
+    return replace(state, halt=halt)
 
 
 _MOVES: dict[Move, Callable[[MissionState, str, Outcome, Decision], MissionState]] = {
     Move.ADVANCE: _advance,
     Move.REPEAT: _repeat,
-    Move.SKIP: _skip,
-    Move.CLOSE: _closed,
+    Move.SKIP: lambda state, *_: replace(state, to_do=state.to_do[1:]),
+    Move.CLOSE: lambda state, _phase, _outcome, decision: replace(
+        state, to_do=state.workflow.closing(), closed_as=decision.reason
+    ),
     **dict.fromkeys(SETBACKS, _set_back),
     **dict.fromkeys(HALTS, _halted),
 }
 
 
-def _observed(state: MissionState, event: Observed) -> MissionState:
-    return msgspec.structs.replace(state, observations={**state.observations, event.key: event.observation})
-
-
-def _proposed(state: MissionState, event: Proposed) -> MissionState:
-    return msgspec.structs.replace(state, proposed=event)
-
-
 def _reopened(state: MissionState, event: Reopened) -> MissionState:
-    """The halted phase gets its retries afresh; a review is re-entered at the worker it sends back to."""
+    """Give the halted phase its retries afresh; re-enter a review at the worker it sends back to."""
     halt = state.halt
-    state = msgspec.structs.replace(
+    state = replace(
         state,
         halt=None,
         checkpoint=event.checkpoint or state.checkpoint,
         item=event.item or state.item,
-        workflow=_with_retries(state.workflow, event.retries),
+        workflow=state.workflow if event.retries is None else replace(state.workflow, retries=event.retries),
         observations=_without_red(state),
     )
     if event.checkpoint:  # a human's edits are the new state of things
-        state = msgspec.structs.replace(state, approved=event.approved, taken_over=True)
+        state = replace(state, approved=event.approved, taken_over=True)
     if halt is None or halt.vetoed:
         return state
     phase = state.workflow.phase(halt.phase)
     target = phase.rework if phase.role is Role.REVIEW else phase.name
     counter = state.workflow.counter(phase.name)
-    return msgspec.structs.replace(
+    answer = f"Notes from the person who let it go on; build on them:\n\n{event.notes}" if event.notes else ""
+    return replace(
         state,
         to_do=state.workflow.sent_back(phase.name, target) + state.to_do[1:],
         used={**state.used, counter: 0},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
-        feedback={**state.feedback, target: words} if (words := _with_notes(halt, event.notes)) else state.feedback,
+        feedback={**state.feedback, target: words}
+        if (words := "\n\n".join(filter(None, (halt.feedback, answer))))
+        else state.feedback,
     )
 
 
-def _with_notes(halt: Halt, notes: str) -> str:
-    answer = f"Notes from the person who let it go on; build on them:\n\n{notes}" if notes else ""
-    return "\n\n".join(filter(None, (halt.feedback, answer)))
-
-
-def _with_retries(workflow: Workflow, retries: int | None) -> Workflow:
-    return workflow if retries is None else msgspec.structs.replace(workflow, retries=retries)
-
-
 def _without_red(state: MissionState) -> dict[str, Observation]:
-    """Whoever goes on after a halt may have mended the machine: what was red is looked at again."""
+    """Forget red observations: after a halt the machine may have been mended."""
     return {key: seen for key, seen in state.observations.items() if seen.colour is Colour.GREEN}
 
 
@@ -353,7 +318,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
     names = state.workflow.names()
     conflicts = f"Resolve these conflicts first: {', '.join(event.conflicts)}." if event.conflicts else ""
     note = event.why or (conflicts and f"The work was rebuilt on the new main. {conflicts}")
-    return msgspec.structs.replace(
+    return replace(
         state,
         base=event.base,
         halt=None,
@@ -370,7 +335,7 @@ def _rebased(state: MissionState, event: Rebased) -> MissionState:
 
 
 def _recorded(state: MissionState, event: Recorded) -> MissionState:
-    return msgspec.structs.replace(
+    return replace(
         state,
         unrecorded=None,
         checkpoint=event.checkpoint or state.checkpoint,
@@ -379,35 +344,24 @@ def _recorded(state: MissionState, event: Recorded) -> MissionState:
 
 
 def _item_moved(state: MissionState, item: Item, event: MovedByHand) -> MissionState:
-    """The tracker is right about where an item stands: the mission goes on from there, with its retries afresh."""
-    moved = _stands(item) != _stands(state.item)
-    halt = state.halt
-    state = msgspec.structs.replace(state, item=item, begun=None)
+    """Go on from where the tracker says the item stands, with retries afresh."""
+    moved = (item.status, item.phase) != (state.item.status, state.item.phase)
+    halt, remaining = state.halt, state.workflow.remaining(item)
+    state = replace(state, item=item, begun=None)
     if event.checkpoint:
-        state = msgspec.structs.replace(state, checkpoint=event.checkpoint, approved=event.approved, taken_over=True)
+        state = replace(state, checkpoint=event.checkpoint, approved=event.approved, taken_over=True)
     if not moved:
         return state
     feedback = {**state.feedback, halt.phase: halt.feedback} if halt and halt.feedback else state.feedback
-    return msgspec.structs.replace(
+    return replace(
         state,
-        to_do=state.workflow.remaining(item),
+        to_do=remaining,
         used={},
         tries={},
         refutations={},
         feedback=feedback,
-        halt=_as_halt(item, state),
+        halt=Halt(next(iter(remaining), ""), Move.PARK, item.blocked.reason) if item.blocked else None,
     )
-
-
-def _stands(item: Item) -> tuple[Status, str]:
-    return item.status, item.phase
-
-
-def _as_halt(item: Item, state: MissionState) -> Halt | None:
-    if item.blocked is None:
-        return None
-    phase = next(iter(state.workflow.remaining(item)), "")
-    return Halt(phase, Move.PARK, item.blocked.reason)
 
 
 def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
@@ -419,30 +373,22 @@ def _moved_by_hand(state: MissionState, event: MovedByHand) -> MissionState:
     position = names.index(event.found)
     here = event.checkpoint or state.checkpoint
     approved = event.approved or (dict.fromkeys(names[:position], here) if here else state.approved)
-    return msgspec.structs.replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved)
-
-
-def _abandoned(state: MissionState, event: Abandoned) -> MissionState:
-    return msgspec.structs.replace(state, abandoned=event.how, begun=None)
-
-
-def _item_closed(state: MissionState, _: ItemClosed) -> MissionState:
-    return msgspec.structs.replace(state, item_closed=True)
+    return replace(state, to_do=names[position:], halt=None, checkpoint=here, approved=approved)
 
 
 _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     MissionStarted: _started,
     StepBegun: _begun,
     StepEnded: _ended,
-    Waiting: _waiting,
-    Spent: _spent,
-    Observed: _observed,
+    Waiting: lambda state, _: replace(state, unaccounted=True),
+    Spent: lambda state, event: replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False),
+    Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
     Recorded: _recorded,
-    Proposed: _proposed,
+    Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,
     Rebased: _rebased,
     MovedByHand: _moved_by_hand,
-    Abandoned: _abandoned,
-    ItemClosed: _item_closed,
-    Discovered: lambda state, event: msgspec.structs.replace(state, discovered=event.items),
+    Abandoned: lambda state, event: replace(state, abandoned=event.how, begun=None),
+    ItemClosed: lambda state, _: replace(state, item_closed=True),
+    Discovered: lambda state, event: replace(state, discovered=event.items),
 }

@@ -51,20 +51,6 @@ def _uses_pytest(files: frozenset[str], read: Reader) -> bool:
     return configured or any(name == "conftest.py" or name.endswith("/conftest.py") for name in files)
 
 
-def _has_python_tests(files: frozenset[str], _: Reader) -> bool:
-    return any(_basename(name).startswith("test") and name.endswith(".py") for name in files)
-
-
-def _npm_test(files: frozenset[str], read: Reader) -> bool:
-    return "package.json" in files and bool(
-        re.search(r'"test"\s*:\s*"(?!echo \\"Error: no test)', read("package.json"))
-    )
-
-
-def _make_test(_: frozenset[str], read: Reader) -> bool:
-    return bool(re.search(r"^test\s*:(?!=)", _makefile(read), re.MULTILINE))
-
-
 def _makefile(read: Reader) -> str:
     return next(filter(None, map(read, MAKEFILES)), "")
 
@@ -82,33 +68,44 @@ ECOSYSTEMS: tuple[Ecosystem, ...] = (
             *("*.test.*", "*.spec.*", "__tests__/**", "**/__tests__/**", "test/**", "tests/**"),
             *("**/__snapshots__/**", "jest.config.*", "vitest.config.*", "*.mocharc.*"),
         ),
-        _npm_test,
+        lambda files, read: (
+            "package.json" in files
+            and bool(re.search(r'"test"\s*:\s*"(?!echo \\"Error: no test)', read("package.json")))
+        ),
     ),
-    Ecosystem("make", "make test", (*_PYTHON_TESTS, "*_test.*", "*.test.*", "*.spec.*", "spec/**"), _make_test),
-    Ecosystem("unittest", "python3 -m unittest discover", _PYTHON_TESTS, _has_python_tests),
+    Ecosystem(
+        "make",
+        "make test",
+        (*_PYTHON_TESTS, "*_test.*", "*.test.*", "*.spec.*", "spec/**"),
+        lambda _, read: bool(re.search(r"^test\s*:(?!=)", _makefile(read), re.MULTILINE)),
+    ),
+    Ecosystem(
+        "unittest",
+        "python3 -m unittest discover",
+        _PYTHON_TESTS,
+        lambda files, _: any(_basename(name).startswith("test") and name.endswith(".py") for name in files),
+    ),
 )
 ANY_TESTS = tuple(dict.fromkeys(glob for row in ECOSYSTEMS for glob in row.globs))
 
 
 def detect(files: Sequence[str], read: Reader) -> Ecosystem | None:
-    """The first ecosystem that is at home in these files."""
+    """Return the first ecosystem that these files belong to."""
     names = frozenset(files)
     return next((row for row in ECOSYSTEMS if row.present(names, read)), None)
 
 
 def detected_command(row: Ecosystem, files: Sequence[str]) -> str:
-    """unittest finds nothing in a folder that is no package unless it is started there."""
-    loose = [folder for folder in ("tests", "test") if _holds_loose_tests(folder, frozenset(files))]
-    return f"{row.command} -s {loose[0]}" if row.name == "unittest" and loose else row.command
-
-
-def _holds_loose_tests(folder: str, files: frozenset[str]) -> bool:
-    inside = any(name.startswith(f"{folder}/test") and name.endswith(".py") for name in files)
-    return inside and f"{folder}/__init__.py" not in files
+    """Return the test command; unittest must be started in a test folder that is no package."""
+    for folder in ("tests", "test") if row.name == "unittest" else ():
+        inside = any(name.startswith(f"{folder}/test") and name.endswith(".py") for name in files)
+        if inside and f"{folder}/__init__.py" not in files:
+            return f"{row.command} -s {folder}"
+    return row.command
 
 
 def globs_for(command: str, files: Sequence[str], read: Reader) -> tuple[tuple[str, ...], bool]:
-    """Test globs for a command given in the settings, and whether tests live inside source files."""
+    """Return test globs for a command given in the settings, and whether tests live inside source files."""
     for row in ECOSYSTEMS:
         if row.name in command.split() or command.startswith(row.command.split()[0] + " test"):
             return row.globs, row.tests_in_sources
@@ -124,44 +121,33 @@ _RUNNER_SCRIPTS = ("pretest", "test", "posttest")
 
 
 def judges_of(command: str, files: Sequence[str], read: Reader) -> tuple[str, ...]:
-    """Globs of what a test command runs: the files it names, directly or one step on, and the makefiles of make."""
-    text = "\n".join((command, *_recipes(command, read), *_npm_scripts(command, read)))
+    """Return globs of what a test command runs: files it names, directly or one step on, and the makefiles of make."""
+    parts, commanded = [command], set(_words(command))
+    if "make" in commanded:
+        rules = re.findall(r"^([^\s:#=][^\n:#=]*):(?!=)[^\n]*\n((?:\t[^\n]*(?:\n|\Z))+)", _makefile(read), re.MULTILINE)
+        recipes = [recipe for targets, recipe in rules if commanded & set(targets.split())]
+        parts += [re.sub(r"^\t[-@+]+", "", recipe, flags=re.MULTILINE) for recipe in recipes]
+    if re.search(r"\b(?:npm|yarn|pnpm)\b", command):
+        scripts = _table(_parsed(json.loads, read("package.json")), "scripts")
+        parts += [str(scripts[name]) for name in _RUNNER_SCRIPTS if name in scripts]
+    text = "\n".join(parts)
     words = _words(text)
     folders = ("", *(f"{folder.strip('/')}/" for folder in re.findall(r"(?:\bcd|\s-C|--prefix)[\s=]+([\w./-]+)", text)))
     named = {folder + word for folder in folders for word in words} & set(files)
-    exact = tuple(f"/{_escaped(path)}" for path in sorted(named) if _basename(path) not in SHARED_CONFIGURATION)
+    files_named = [path for path in sorted(named) if _basename(path) not in SHARED_CONFIGURATION]
+    exact = tuple("/" + re.sub(r"([*?[])", r"[\1]", path) for path in files_named)
     return exact + (MAKEFILES if "make" in words else ())
 
 
 def _words(text: str) -> list[str]:
-    """What may be a path, whatever the shell puts around it."""
+    """Split a command into words that may be paths."""
     return [word.removeprefix("./") for word in re.split(r"[\s;&|()<>{}`\"'=]+", text) if word]
 
 
-def _recipes(command: str, read: Reader) -> list[str]:
-    words = set(_words(command))
-    if "make" not in words:
-        return []
-    rules = re.findall(r"^([^\s:#=][^\n:#=]*):(?!=)[^\n]*\n((?:\t[^\n]*(?:\n|\Z))+)", _makefile(read), re.MULTILINE)
-    mine = [recipe for targets, recipe in rules if words & set(targets.split())]
-    return [re.sub(r"^\t[-@+]+", "", recipe, flags=re.MULTILINE) for recipe in mine]
-
-
-def _npm_scripts(command: str, read: Reader) -> list[str]:
-    if not re.search(r"\b(?:npm|yarn|pnpm)\b", command):
-        return []
-    scripts = _table(_parsed(json.loads, read("package.json")), "scripts")
-    return [str(scripts[name]) for name in _RUNNER_SCRIPTS if name in scripts]
-
-
-def _escaped(path: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", path)
-
-
 def runner_part(path: str, text: str) -> str:
-    """What a shared configuration file says to the test runner, the same for the same meaning; '' if nothing.
+    """Return what a shared configuration file says to the test runner, normalized; '' if nothing.
 
-    A file that cannot be read is all of it the runner's, so that a change in it is seen.
+    Of a file that cannot be read all is returned, so that a change in it is seen.
     """
     name = _basename(path)
     if name not in SHARED_CONFIGURATION:
@@ -169,17 +155,13 @@ def runner_part(path: str, text: str) -> str:
     parsed = _parsed(tomllib.loads if name == "pyproject.toml" else json.loads, text)
     if parsed is None:
         return text
-    part = _pyproject_part(parsed) if name == "pyproject.toml" else _package_part(parsed)
+    if name == "pyproject.toml":
+        part = {key: table for key, table in _table(parsed, "tool").items() if key.startswith(_RUNNER_TABLES)}
+    else:
+        scripts = _table(parsed, "scripts")
+        part = {f"scripts.{key}": scripts[key] for key in _RUNNER_SCRIPTS if key in scripts}
+        part |= {key: parsed[key] for key in _RUNNER_KEYS if key in parsed}
     return json.dumps(part, sort_keys=True, indent=1, default=str) if part else ""
-
-
-def _pyproject_part(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: table for name, table in _table(parsed, "tool").items() if name.startswith(_RUNNER_TABLES)}
-
-
-def _package_part(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    scripts = {f"scripts.{name}": line for name, line in _table(parsed, "scripts").items() if name in _RUNNER_SCRIPTS}
-    return scripts | {name: parsed[name] for name in _RUNNER_KEYS if name in parsed}
 
 
 def _parsed(loads: Callable[[str], Any], text: str) -> dict[str, Any] | None:
@@ -200,9 +182,9 @@ def is_test(path: str, globs: Sequence[str]) -> bool:
 
 
 def matches(path: str, glob: str) -> bool:
-    """A glob without a slash is about the name; with one, about the whole path (`**/` also matches nothing).
+    """Match a glob: without a slash the name, with one the whole path (`**/` also matches nothing).
 
-    A slash in front says that the path begins at the top: `/check.sh` is that one file.
+    A slash in front anchors it at the top: `/check.sh` is that one file.
     """
     if "/" not in glob:
         return fnmatchcase(_basename(path), glob)
@@ -271,10 +253,10 @@ _SIGNALS_IN_WORDS = {
 
 
 def killed_by(exit_code: int | None, tail: str) -> str:
-    """The signal from outside that ended a command, or what it had started, by name; '' where there was none.
+    """Return the name of the signal from outside that ended a command, or what it had started; '' if none.
 
-    A shell, and a sandbox, say 128 and the number. A runner whose exit code is the number of tests that failed says so
-    in its last lines, too.
+    A shell, and a sandbox, say 128 and the number. A runner whose exit code is the number of tests that failed says
+    so in its last lines, too.
     """
     if not exit_code:
         return ""
@@ -287,7 +269,7 @@ def killed_by(exit_code: int | None, tail: str) -> str:
 
 
 def colour_of(why: str, exit_code: int | None, tail: str, command: str = "") -> Colour:
-    """How a run of the test command is read. Not run, skipped or timed out is never green; nothing ran is empty."""
+    """Read a run of the test command; not run, skipped or timed out is never green, nothing ran is empty."""
     if why in ("timeout", "idle"):
         return Colour.TIMED_OUT
     if why != "exited" or exit_code is None or exit_code in (126, 127):
@@ -298,21 +280,14 @@ def colour_of(why: str, exit_code: int | None, tail: str, command: str = "") -> 
     if exit_code in (0, 5) and _any(_NOTHING_RAN, text):
         return Colour.EMPTY
     python = bool(_PYTHON_RUNNER.search(command))
-    if exit_code != 0 or (python and _says_failed(text)):
+    # Code under test can turn the exit code into 0 by an exit hook; the runner's last verdict stands before that.
+    verdicts = _PYTHON_VERDICT.findall(text) if python else []
+    if exit_code != 0 or (verdicts and re.search(r"FAILED|\d (?:failed|errors?)\b", verdicts[-1])):
         return Colour.RED
-    shows_no_test = python and not _any(_PYTHON_SHOWS_A_TEST, text)
-    return Colour.EMPTY if shows_no_test or _only_skipped(text) else Colour.GREEN
-
-
-def _only_skipped(text: str) -> bool:
     ran, skipped = (sum(map(int, counts.findall(text))) for counts in (_UNITTEST_RAN, _UNITTEST_SKIPPED))
-    return (_any(_ONLY_EMPTY, text) or 0 < ran <= skipped) and not _any(_SOMETHING_RAN, text)
-
-
-def _says_failed(text: str) -> bool:
-    """Code under test can turn the exit code into 0, by an exit hook; the runner's last verdict stands before that."""
-    verdicts = _PYTHON_VERDICT.findall(text)
-    return bool(verdicts) and bool(re.search(r"FAILED|\d (?:failed|errors?)\b", verdicts[-1]))
+    only_skipped = (_any(_ONLY_EMPTY, text) or 0 < ran <= skipped) and not _any(_SOMETHING_RAN, text)
+    shows_no_test = python and not _any(_PYTHON_SHOWS_A_TEST, text)
+    return Colour.EMPTY if shows_no_test or only_skipped else Colour.GREEN
 
 
 def _any(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
@@ -321,3 +296,19 @@ def _any(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
 
 def _basename(path: str) -> str:
     return path.rsplit("/", 1)[-1]
+
+
+_RUNNERS = re.compile(r"(?:^|[;&|]\s*)((?:uv|poetry|pdm|pipenv|hatch|rye)\s+run)\s")
+_PYTHON = re.compile(r"(?:^|[\s;&|])((?:[\w./~-]+/)?(?:python|pypy)[\d.]*)(?=\s|$)")
+_BESIDE = re.compile(r"(?:^|[\s;&|])([\w./~-]+/)(?:pytest|py\.test|tox|nox)(?=\s|$)")
+
+
+def interpreter_of(command: str) -> str:
+    """Return the words that start it: as the command names it, beside its test runner, or the one on the PATH."""
+    if runner := _RUNNERS.search(command):
+        return f"{runner[1]} python"
+    if named := _PYTHON.search(command):
+        return named[1]
+    if beside := _BESIDE.search(command):
+        return f"{beside[1]}python"
+    return "$(command -v python3 || command -v python)"

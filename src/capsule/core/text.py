@@ -1,4 +1,4 @@
-"""Words of strangers, fit to be handed on."""
+"""Clean the words of strangers."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def without_controls(text: str) -> str:
-    """Line ends and tabs stay. A NUL could go into no command line, and the rest only steers terminals."""
+    """Remove control characters but line ends and tabs: a NUL fits no command line, the rest steers terminals."""
     return _CONTROL.sub("", text)
 
 
 def sentence(text: str) -> str:
-    """Somebody else's words, ended, so that others can follow."""
+    """End the text with a full stop where it has no end."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def one_line(text: str) -> str:
-    """All of it on one line, and nothing in it that does not print."""
+    """Put all of it on one line, without what does not print."""
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
-    """What somebody may have meant who wrote this word."""
+    """Return the known words that somebody may have meant."""
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
 
     return get_close_matches(word, list(known), most)

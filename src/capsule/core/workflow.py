@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -59,7 +58,7 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     """The item's impact is one of these."""
 
     def suits(self, item: Item) -> bool:
-        """Whether the item itself meets the conditions; what changed in the files is somebody else's to look at."""
+        """Tell whether the item itself meets the conditions; `changed` is checked elsewhere."""
         if self.status and item.status.value not in self.status:
             return False
         asked = {name: getattr(self, name) for name in ("size", "complexity", "risk", "impact")}
@@ -127,11 +126,11 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
 
     @property
     def works_in_place(self) -> bool:
-        """Whether somebody is let loose in the workspace: an agent, or a command."""
+        """Tell whether an agent or a command works in the workspace."""
         return bool(self.prompt or self.run)
 
     def route(self, item: Item) -> Route | None:
-        """What becomes of an item that has passed this phase."""
+        """Return what becomes of an item that has passed this phase."""
         return next((route for route in self.leads_to if route.when is None or route.when.suits(item)), None)
 
 
@@ -162,12 +161,12 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return tuple(phase.name for phase in self.phases)
 
     def sent_back(self, judge: str, target: str) -> tuple[str, ...]:
-        """What is done again when `judge` sends the work back to `target`: everything from there up to the judge."""
+        """Return the phases done again when `judge` sends the work back to `target`, both included."""
         names = self.names()
         return names[names.index(target) : names.index(judge) + 1]
 
     def counter(self, name: str) -> str:
-        """The phase on whose retries a setback of this phase counts: for a worker, the review it is paired with."""
+        """Return the phase whose retries a setback of this one uses: for a worker, the review it is paired with."""
         if self.phase(name).role is not Role.WORKER:
             return name
         later = self.phases[self.names().index(name) + 1 :]
@@ -178,11 +177,11 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return self.retries if own is None else own
 
     def entry(self) -> str:
-        """Where an item enters that is ready for work: the first phase that asks for no earlier status."""
+        """Return the phase where a ready item enters: the first that asks for no earlier status."""
         return next((p.name for p in self.phases if not (p.when and p.when.status)), self.phases[0].name)
 
     def remaining(self, item: Item) -> tuple[str, ...]:
-        """What is still to do for an item that stands where its tracker says it does."""
+        """Return what is still to do for an item that stands where its tracker says it does."""
         names, phase = self.names(), item.phase.lower()
         status = item.blocked.from_status if item.blocked else item.status
         if status is Status.DONE:
@@ -193,11 +192,11 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return names[names.index(phase if phase in names else self.entry()) :]
 
     def closing(self) -> tuple[str, ...]:
-        """What is done also for an item that is closed without a merge."""
+        """Return the phases that also run for an item closed without a merge."""
         return tuple(phase.name for phase in self.phases if phase.closing)
 
     def stages(self) -> tuple[str, ...]:
-        """The labels behind `[2/5]`, in order."""
+        """Return the labels behind `[2/5]`, in order."""
         return tuple(dict.fromkeys(phase.stage or phase.name for phase in self.phases))
 
 
@@ -205,7 +204,7 @@ DOERS = ("prompt", "run", "do", "workflow")
 
 
 def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
-    """A workflow from a YAML file's content; every fault names the file and the phase."""
+    """Read a workflow from a YAML file's content; every error names the file and the phase."""
     if not isinstance(data, dict):
         raise SettingsError(
             f"{source} is not a workflow.", "It needs a `phases:` list; see docs/how-to/add-a-workflow."
@@ -213,55 +212,43 @@ def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
     try:
         workflow = msgspec.convert({"name": name, **data}, Workflow)
     except msgspec.ValidationError as fault:
-        raise SettingsError(f"{source}: {_located(fault, data)}", _nearest_key(fault)) from None
+        text, phases = str(fault), data.get("phases")
+        # msgspec says `$.phases[3].role`; people know phases by name.
+        for number, phase in enumerate(phases if isinstance(phases, list) else ()):
+            if isinstance(phase, dict) and f"$.phases[{number}]" in text:
+                text += f" (phase {phase.get('name', number)!r})"
+                break
+        words = text.split("`")
+        known = (*Phase.__struct_fields__, *Workflow.__struct_fields__, *When.__struct_fields__)
+        near = difflib.get_close_matches(words[1], known, 1) if len(words) > 1 else []
+        hint = f"Did you mean `{near[0]}`?" if near else "Mend the file; `capsule doctor` checks it again."
+        raise SettingsError(f"{source}: {text}", hint) from None
     for complaint in complaints(workflow):
         raise SettingsError(f"{source}: {complaint}", "Mend the file; `capsule doctor` checks it again.")
     return workflow
 
 
 def complaints(workflow: Workflow) -> list[str]:
-    """Everything that makes a workflow unrunnable, as sentences."""
+    """Return everything that makes a workflow unrunnable, as sentences."""
     names = workflow.names()
     twice = [name for name, count in Counter(names).items() if count > 1]
     found = [f"phase {name!r} occurs twice." for name in twice]
     if not names:
         found.append("there are no phases.")
     for position, phase in enumerate(workflow.phases):
-        found += [f"phase {phase.name!r} {fault}" for fault in _phase_faults(phase, names[: position + 1])]
+        doers = [kind for kind in DOERS if getattr(phase, kind)]
+        faults = []
+        if not phase.name.replace("-", "").replace("_", "").isalnum() or not phase.name.isascii():
+            faults.append("has a name with other characters than letters, digits, - and _.")
+        if len(doers) != 1:
+            faults.append(f"needs exactly one of {', '.join(DOERS)}; it has {' and '.join(doers) or 'none'}.")
+        if phase.role is Role.REVIEW and not phase.rework:
+            faults.append("is a review and must name the phase it sends back to (rework).")
+        if phase.rework and phase.rework not in names[: position + 1]:
+            faults.append(f"sends back to {phase.rework!r}, which is not an earlier phase.")
+        if phase.retries is not None and phase.retries < 0:
+            faults.append("has negative retries.")
+        if phase.escalate and phase.escalate.after < 1:
+            faults.append("escalates after less than one failure.")
+        found += [f"phase {phase.name!r} {fault}" for fault in faults]
     return found
-
-
-def _phase_faults(phase: Phase, so_far: tuple[str, ...]) -> list[str]:
-    doers = [kind for kind in DOERS if getattr(phase, kind)]
-    faults = []
-    if not phase.name.replace("-", "").replace("_", "").isalnum() or not phase.name.isascii():
-        faults.append("has a name with other characters than letters, digits, - and _.")
-    if len(doers) != 1:
-        faults.append(f"needs exactly one of {', '.join(DOERS)}; it has {' and '.join(doers) or 'none'}.")
-    if phase.role is Role.REVIEW and not phase.rework:
-        faults.append("is a review and must name the phase it sends back to (rework).")
-    if phase.rework and phase.rework not in so_far:
-        faults.append(f"sends back to {phase.rework!r}, which is not an earlier phase.")
-    if phase.retries is not None and phase.retries < 0:
-        faults.append("has negative retries.")
-    if phase.escalate and phase.escalate.after < 1:
-        faults.append("escalates after less than one failure.")
-    return faults
-
-
-def _located(fault: msgspec.ValidationError, data: dict[str, Any]) -> str:
-    """msgspec says `$.phases[3].role`; people know phases by name."""
-    text = str(fault)
-    phases = data.get("phases")
-    if isinstance(phases, list):
-        for number, phase in enumerate(phases):
-            if isinstance(phase, dict) and f"$.phases[{number}]" in text:
-                return f"{text} (phase {phase.get('name', number)!r})"
-    return text
-
-
-def _nearest_key(fault: msgspec.ValidationError) -> str:
-    words = str(fault).split("`")
-    known = (*Phase.__struct_fields__, *Workflow.__struct_fields__, *When.__struct_fields__)
-    near = difflib.get_close_matches(words[1], known, 1) if len(words) > 1 else []
-    return f"Did you mean `{near[0]}`?" if near else "Mend the file; `capsule doctor` checks it again."

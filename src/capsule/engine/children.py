@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import msgspec
 
 from capsule.core.decide import Move
-from capsule.core.documents import artefact_paths
+from capsule.core.documents import artefact_paths, phases_of, ticked
 from capsule.core.errors import Paused
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
-from capsule.core.spec_document import phases_of, ticked
 from capsule.core.state import MissionState
 from capsule.engine.job import Job, Order, Report, passed, standing
 from capsule.engine.work import first_checkpoint

@@ -17,14 +17,13 @@ from pathlib import Path
 import msgspec
 
 from capsule.adapters import Place, Ran
-from capsule.core.documents import artefact_paths, idea_paths, is_paper
+from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_boxes
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.hazards import hazards
 from capsule.core.item import Status, with_values
 from capsule.core.signal import Signal, Verdict
-from capsule.core.spec_document import open_boxes
 from capsule.core.state import MissionState, baseline
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line

@@ -1,4 +1,4 @@
-"""Time and chance, for those who may have them."""
+"""Provide time and chance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of large folders, such as `node_modules`: by reference where the file system can do that, never by hard link.
+"""Copy large folders, such as `node_modules`: by reference where the file system can do that, never by hard link.
 
 A hard link would let whoever writes into the copy write into the original. Symbolic links are copied as they are, so
 the relative ones, by which workspaces name their packages, lead to what lies beside the copy.
@@ -10,6 +10,7 @@ time of every file, which no ordinary program can set.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -29,7 +30,11 @@ _PATIENCE = 1800
 
 def mirror(source: Path, target: Path, note: Path) -> None:
     """Make the folder `target` a copy of the folder `source`; cheap where nothing changed since the last time."""
-    known = _recall(note) if target.is_dir() and not target.is_symlink() else {}
+    known: dict[str, list[str]] = {}
+    if target.is_dir() and not target.is_symlink():
+        with contextlib.suppress(OSError, ValueError):
+            noted = json.loads(note.read_text())
+            known = noted if isinstance(noted, dict) else {}
     note.unlink(missing_ok=True)  # an interrupted copy counts as none
     if not known:
         remove_tree(target)
@@ -40,16 +45,16 @@ def mirror(source: Path, target: Path, note: Path) -> None:
     for name in _entries(target) - wanted:
         remove_tree(target / name)
     for name in wanted:
-        if known.get(name) != _compared(source / name, target / name):
+        if known.get(name) != _fingerprints(source / name, target / name):
             remove_tree(target / name)
             clone(source / name, target / name)
-            known[name] = _compared(source / name, target / name)
+            known[name] = _fingerprints(source / name, target / name)
     write_atomically(note, json.dumps({name: known[name] for name in wanted}))
 
 
 def adopt(source: Path, target: Path, note: Path) -> None:
     """Take the folder `target` for a copy of `source`, made just now."""
-    write_atomically(note, json.dumps({name: _compared(source / name, target / name) for name in _entries(source)}))
+    write_atomically(note, json.dumps({name: _fingerprints(source / name, target / name) for name in _entries(source)}))
 
 
 def clone(source: Path, target: Path) -> None:
@@ -67,40 +72,26 @@ def clone(source: Path, target: Path) -> None:
         shutil.copy2(source, target, follow_symlinks=False)
 
 
-def _recall(note: Path) -> dict[str, list[str]]:
-    try:
-        known = json.loads(note.read_text())
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
 def _entries(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
 
 
-def _compared(source: Path, target: Path) -> list[str]:
-    return [_version(source), _state(target)]
-
-
-def _version(entry: Path) -> str:
-    """How an installed package stands: itself and its files one level down, two below a scope such as `@types`."""
-    return _hash(entry, 2 if entry.name.startswith(("@", ".")) else 1, deep=False)
-
-
-def _state(entry: Path) -> str:
-    return _hash(entry, sys.maxsize, deep=True)
+def _fingerprints(source: Path, target: Path) -> list[str]:
+    return [
+        _hash(source, 2 if source.name.startswith(("@", ".")) else 1, deep=False),
+        _hash(target, sys.maxsize, deep=True),
+    ]
 
 
 def _hash(entry: Path, depth: int, *, deep: bool) -> str:
     digest = hashlib.sha256()
-    for part in _told(str(entry), depth, deep=deep):
+    for part in _fingerprint_lines(str(entry), depth, deep=deep):
         digest.update(part.encode(errors="surrogateescape"))
     return digest.hexdigest()[:24]
 
 
-def _told(path: str, depth: int, *, deep: bool) -> Iterator[str]:
-    """Plain strings and one system call a file: there may be a hundred thousand."""
+def _fingerprint_lines(path: str, depth: int, *, deep: bool) -> Iterator[str]:
+    """Yield a line per file, one system call each: there may be a hundred thousand."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -109,4 +100,4 @@ def _told(path: str, depth: int, *, deep: bool) -> Iterator[str]:
     yield f"{path}\0{found.st_mode}\0{found.st_size}\0{found.st_mtime_ns}\0{own}\0"
     if stat.S_ISDIR(found.st_mode) and depth:
         for name in sorted(os.listdir(path)):  # noqa: PTH208 (see above)
-            yield from _told(f"{path}/{name}", depth - 1, deep=deep)
+            yield from _fingerprint_lines(f"{path}/{name}", depth - 1, deep=deep)

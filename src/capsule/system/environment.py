@@ -1,9 +1,8 @@
-"""What others see of our environment.
+"""Choose what agents and commands see of our environment.
 
-Agents get what is on a list: whatever else is set here is none of their business, and a name that nobody thought of is
-better missing than leaked. The project's own commands are the user's, and get everything but what looks like a secret,
-because tests run what an agent wrote. Both are given more where the settings (`environment.allow`) or the agent's own
-adapter name it, and neither is ever told what Capsule tells itself.
+Agents get an allow-list: a variable that nobody thought of is better missing than leaked. The project's own commands
+get everything but what looks like a secret, because tests run what an agent wrote. Both are given more where the
+settings (`environment.allow`) or the agent's own adapter name it, and neither is told what Capsule tells itself.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _KNOWN = (*_PERSON, *_TERMINAL, *_MACHINE, *_NETWORK, *_TOOLCHAINS, "GIT_*")
 
 
 def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
-    """What is known to be needed and harmless, and what `passes` (names, or patterns such as AWS_*) lets through."""
+    """Return variables known to be needed and harmless, and those that `passes` names (AWS_* is a pattern)."""
     asked = tuple(passes)
     found = {
         name: value
@@ -52,7 +51,7 @@ def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, 
 
 
 def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
-    """Everything but what looks like a secret, unless `passes` names it."""
+    """Return everything but what looks like a secret, unless `passes` names it."""
     asked = tuple(passes)
     found = {
         name: value for name, value in _for_others(env).items() if _named(name, asked) or not _withheld(name, value)
@@ -61,9 +60,9 @@ def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str
 
 
 def _for_others(env: Mapping[str, str]) -> dict[str, str]:
-    """Without the relative entries of PATH: what others run in is a repository that may bring a `git` of its own.
+    """Drop our own variables and relative entries of PATH: a repository may bring a `git` of its own.
 
-    Git settings that are numbered are chosen one by one, and come on top.
+    Numbered git settings are chosen one by one, and come on top.
     """
     theirs = git_environment.for_others(env)
     path = {"PATH": git_environment.absolute_entries(theirs["PATH"])} if "PATH" in theirs else {}
@@ -72,18 +71,18 @@ def _for_others(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _withheld(name: str, value: str) -> bool:
-    """A proxy's password goes along: without the proxy there is no network at all. It is kept out of every log."""
+    """Tell whether a variable is secret; a proxy's password is passed on, for without the proxy there is no network."""
     secret = is_secret(name, value) or git_settings.may_hold_a_credential(name)
     return secret and not name.lower().endswith("_proxy")
 
 
 def _named(name: str, patterns: Iterable[str]) -> bool:
-    return any(_suits(name, pattern) for pattern in patterns)
-
-
-def _suits(name: str, pattern: str) -> bool:
-    """Nearly all are a name or a beginning: compiling a hundred patterns for each agent would be felt."""
-    beginning, star, rest = pattern.partition("*")
-    if rest or "?" in beginning or "[" in beginning:
-        return fnmatchcase(name, pattern)
-    return name.startswith(beginning) if star else name == pattern
+    for pattern in patterns:
+        # Nearly all are a name or a beginning, which is cheaper to compare than to compile.
+        beginning, star, rest = pattern.partition("*")
+        if rest or "?" in beginning or "[" in beginning:
+            if fnmatchcase(name, pattern):
+                return True
+        elif name.startswith(beginning) if star else name == pattern:
+            return True
+    return False

@@ -1,4 +1,4 @@
-"""Files that survive a crash, and files that strangers left.
+"""Write files that survive a crash, and read files that strangers left.
 
 Writing: the text is finished in a temporary file beside its target, flushed to the disk, and then renamed, so a reader
 sees the old file or the new one and a crash or a full disk leaves the old one. A symbolic link at the target is
@@ -29,11 +29,11 @@ _ANY_HINT = "Make sure that you may write there."
 
 
 class NotRegular(OSError):
-    """Something stands there, but it is not a plain file."""
+    """The path is not a regular file."""
 
 
 class TooLarge(OSError):
-    """The file is larger than anything we agreed to read."""
+    """The file is larger than the limit."""
 
 
 class CannotWrite(CapsuleError):
@@ -45,13 +45,27 @@ class CannotWrite(CapsuleError):
 
 
 def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
-    """Replaces the file in one step. Its mode is kept unless one is given; a new file gets what the umask allows."""
+    """Replace the file in one step; keep its mode unless one is given."""
     content = data.encode() if isinstance(data, str) else data
     temp = temp_path(path.parent)
     try:
-        _write_new(temp, content, _mode_of(path) if mode is None else mode)
+        with contextlib.suppress(FileNotFoundError):
+            found = path.lstat().st_mode
+            mode = stat.S_IMODE(found) if mode is None and stat.S_ISREG(found) else mode
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666 if mode is None else 0o600)
+        try:
+            if mode is not None:
+                os.fchmod(fd, mode)
+            _write_all(fd, content)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
         temp.replace(path)
-        _flush_directory(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)  # only now does the rename itself survive a crash
+        finally:
+            os.close(folder)
     except OSError as error:
         raise CannotWrite(path, error) from error
     finally:
@@ -60,7 +74,7 @@ def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) 
 
 
 def append_line(path: Path, line: str) -> None:
-    """Adds one line. One that a crash left unfinished is ended first, so that it spoils no other."""
+    """Append one line, ending first a line that a crash left unfinished."""
     if "\n" in line:
         raise ValueError(f"one line was expected, not {line.count(chr(10)) + 1}")
     try:
@@ -76,7 +90,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def tail_bytes(path: Path, limit: int) -> bytes:
-    """The last `limit` bytes of a regular file, at a cost that does not depend on how long it is."""
+    """Return the last `limit` bytes of a regular file, at a cost that does not depend on its length."""
     fd = _open_regular(path, os.O_RDONLY)
     with os.fdopen(fd, "rb") as file:
         file.seek(max(0, os.fstat(fd).st_size - limit))
@@ -84,7 +98,7 @@ def tail_bytes(path: Path, limit: int) -> bytes:
 
 
 def head_bytes(path: Path, limit: int) -> bytes:
-    """The first `limit` bytes of a regular file; nothing where there is none."""
+    """Return the first `limit` bytes of a regular file; nothing where there is none."""
     try:
         with os.fdopen(_open_regular(path, os.O_RDONLY), "rb") as file:
             return file.read(limit)
@@ -93,7 +107,7 @@ def head_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_regular(path: Path, limit: int) -> bytes:
-    """A regular file of at most `limit` bytes; anything else is an OSError that says what it was."""
+    """Return a regular file of at most `limit` bytes; raise an OSError that says what else it was."""
     with os.fdopen(_open_regular(path, os.O_RDONLY), "rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -102,28 +116,23 @@ def read_regular(path: Path, limit: int) -> bytes:
 
 
 def temp_path(directory: Path) -> Path:
-    """A name for a file that is not to outlive us; if we are killed, `sweep_temps` knows it for what it is."""
+    """Return a name for a temporary file, which `sweep_temps` recognizes if we are killed."""
     return directory / f".capsule-{os.getpid()}-{os.urandom(4).hex()}.tmp"
 
 
 def sweep_temps(directory: Path) -> list[Path]:
-    """Removes the temporary files of writers that died before their rename; returns what it removed."""
-    matches = [(path, re.fullmatch(_TEMP_NAME, path.name)) for path in sorted(directory.iterdir())]
-    dead = [path for path, match in matches if match and not _is_alive(int(match[1]))]
-    for path in dead:
-        path.unlink(missing_ok=True)
+    """Remove the temporary files of dead writers; return what was removed."""
+    dead = []
+    for path in sorted(directory.iterdir()):
+        if match := re.fullmatch(_TEMP_NAME, path.name):
+            try:
+                os.kill(int(match[1]), 0)
+            except (ProcessLookupError, OverflowError):
+                dead.append(path)
+                path.unlink(missing_ok=True)
+            except PermissionError:
+                continue  # alive, and somebody else's
     return dead
-
-
-def _write_new(path: Path, content: bytes, mode: int | None) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666 if mode is None else 0o600)
-    try:
-        if mode is not None:
-            os.fchmod(fd, mode)
-        _write_all(fd, content)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _write_all(fd: int, content: bytes) -> None:
@@ -132,24 +141,8 @@ def _write_all(fd: int, content: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
-def _mode_of(path: Path) -> int | None:
-    try:
-        found = path.lstat().st_mode
-    except FileNotFoundError:
-        return None
-    return stat.S_IMODE(found) if stat.S_ISREG(found) else None
-
-
-def _flush_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _open_regular(path: Path, flags: int) -> int:
-    """Neither follows a link nor waits for the other end of a FIFO."""
+    """Open a regular file without following a link or waiting for the other end of a FIFO."""
     try:
         fd = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
@@ -171,13 +164,3 @@ def _not_regular(path: Path) -> NotRegular:
     }
     kind = kinds.get(stat.S_IFMT(path.lstat().st_mode), "a device")
     return NotRegular(errno.EINVAL, f"{kind}, where a regular file was expected", str(path))
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,4 +1,4 @@
-"""Folders that strangers filled: opened and removed, whatever rights they gave them and however deep they made them."""
+"""Open and remove folders that strangers filled, whatever permissions they set and however deep they nest."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def remove_by_force(folder: Path) -> None:
 
 
 def make_own_folder(folder: Path) -> None:
-    """Make a folder of ours, for which whatever else an agent put in its place goes."""
+    """Make a folder of ours, removing anything else that an agent put in its place."""
     if folder.is_symlink() or not folder.is_dir():
         remove_tree(folder)
         folder.mkdir(parents=True)

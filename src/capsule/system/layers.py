@@ -28,7 +28,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -40,7 +39,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from capsule.core.errors import CapsuleError
-from capsule.system.folders import remove_by_force
+from capsule.system.clones import clone
+from capsule.system.folders import remove_tree
 
 _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)
@@ -57,29 +57,29 @@ exec "$@"
 """
 
 
-class Source(NamedTuple):
-    """What bubblewrap shows, and how."""
+class Mount(NamedTuple):
+    """A mount: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
 
     how: str
-    path: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Laid:
     """Layers that are ready for one command."""
 
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, Mount] = field(default_factory=dict)
     """By the folder that they show."""
     before: tuple[str, ...] = ()
     """Words in front of bubblewrap."""
     options: tuple[str, ...] = ()
     """Options of bubblewrap's own."""
     folder: str = ""
-    """Where the upper halves lie: nothing to be seen inside."""
+    """The folder of the upper halves, hidden inside."""
 
 
-class Namespace(NamedTuple):
-    """A way to become somebody who may mount, and bubblewrap's way back."""
+class _Namespace(NamedTuple):
+    """Command words that allow mounting, and bubblewrap's options to return to the user."""
 
     words: tuple[str, ...]
     options: tuple[str, ...] = ()
@@ -95,96 +95,82 @@ def laid(folders: Sequence[str], program: str, *, copy: bool) -> Iterator[Laid]:
     if not lowers:
         yield Laid()
         return
-    namespace, _ = _tried(lowers, program)
+    namespace, _ = _probed(lowers, program)
     if namespace:
-        with _made_for(lowers) as folder:
-            seen = {lower: Source("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
+        with _overlay_folder(lowers) as folder:
+            seen = {lower: Mount("--bind", f"{folder}/{n}/seen") for n, lower in enumerate(lowers)}
             yield Laid(seen, (*namespace.words, "sh", "-c", _MOUNT, "sh", folder), namespace.options, folder)
     elif copy:
         with _own_folder() as folder:
-            copies = {lower: Source("--bind", _copy(lower, f"{folder}/{n}")) for n, lower in enumerate(lowers)}
+            copies = {lower: Mount("--bind", f"{folder}/{n}") for n, lower in enumerate(lowers)}
+            for lower, copied in copies.items():
+                try:
+                    clone(Path(lower), Path(copied.source))
+                except (OSError, subprocess.SubprocessError) as error:
+                    raise CapsuleError(f"{lower} could not be copied: {error}.", _HINT) from None
             yield Laid(copies, folder=folder)
     else:
-        yield Laid({lower: Source("--ro-bind", lower) for lower in lowers})
+        yield Laid({lower: Mount("--ro-bind", lower) for lower in lowers})
 
 
 def fault(program: str) -> str:
-    """Why no layers can be made on this machine, in the words of whatever refuses; '' where they can."""
+    """Return why no layers can be made on this machine, in the words of what refuses; '' where they can."""
     if not program:
         return "there is no bubblewrap"
     try:
         with _own_folder() as folder:
-            return _tried((folder,), program)[1]
+            return _probed((folder,), program)[1]
     except CapsuleError as error:
         return error.message
 
 
 @cache
-def _tried(lowers: tuple[str, ...], program: str) -> tuple[Namespace | None, str]:
-    """Show them once, to nobody: a kernel, a container or a file system may refuse what the next one allows."""
+def _probed(lowers: tuple[str, ...], program: str) -> tuple[_Namespace | None, str]:
+    """Try the layers once: a kernel, a container or a file system may refuse what the next one allows."""
     uid, gid = str(os.geteuid()), str(os.getegid())
-    plain = Namespace(("unshare", "-m"))
-    as_user = Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
+    plain = _Namespace(("unshare", "-m"))
+    as_user = _Namespace(("unshare", "-Urm"), ("--unshare-user", "--uid", uid, "--gid", gid))
     why = ""
     for namespace in (plain, as_user) if os.geteuid() == 0 else (as_user,):
         try:
-            with _made_for(lowers) as folder:
+            with _overlay_folder(lowers) as folder:
                 os.setxattr(folder, "user.capsule", b"")  # what `userxattr` goes by
                 inner = (program, *namespace.options, *_ANY_SANDBOX, "true")
-                why = _complaint((*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner))
+                argv = (*namespace.words, "sh", "-c", _MOUNT, "sh", folder, *inner)
+                done = subprocess.run(
+                    argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
+                )
+        except subprocess.TimeoutExpired:
+            why = f"no answer within {_TRY_SECONDS} s"
+            continue
         except CapsuleError as error:
             return None, error.message
         except OSError as error:
             return None, str(error)
-        if not why:
+        if not done.returncode:
             return namespace, ""
+        said = done.stderr.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
+        why = said[0].removeprefix(_FAULT)
     return None, why
 
 
-def _complaint(argv: tuple[str, ...]) -> str:
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=_TRY_SECONDS, check=False, cwd="/"
-        )
-    except subprocess.TimeoutExpired:
-        return f"no answer within {_TRY_SECONDS} s"
-    except OSError as error:
-        return str(error)
-    said = done.stderr.strip().splitlines()[:1] or [f"exit code {done.returncode}"]
-    return said[0].removeprefix(_FAULT) if done.returncode else ""
-
-
 @contextmanager
-def _made_for(lowers: Sequence[str]) -> Iterator[str]:
-    """A folder with everything that the mounts need."""
+def _overlay_folder(lowers: Sequence[str]) -> Iterator[str]:
+    """Make a folder with everything that the mounts need."""
     with _own_folder() as folder:
         try:
             for n, lower in enumerate(lowers):
-                _make_halves(Path(folder, str(n)), lower)
+                top = Path(folder, str(n))
+                for name in ("upper", "work", "seen"):
+                    (top / name).mkdir(parents=True)
+                (top / "lower").symlink_to(lower)
+                like = Path(lower).stat()  # the overlay's own mode and age are the upper half's
+                (top / "upper").chmod(stat.S_IMODE(like.st_mode))
+                os.utime(top / "upper", ns=(like.st_atime_ns, like.st_mtime_ns))
             Path(folder, _TABLE).write_text("".join(_ROW.format(n=n) for n in range(len(lowers))))
         except OSError as error:
             raise CapsuleError(f"A layer could not be made: {error}.", _HINT) from None
         yield folder
-
-
-def _make_halves(top: Path, lower: str) -> None:
-    for name in ("upper", "work", "seen"):
-        (top / name).mkdir(parents=True)
-    (top / "lower").symlink_to(lower)
-    like = Path(lower).stat()  # the overlay's own mode and age are the upper half's
-    (top / "upper").chmod(stat.S_IMODE(like.st_mode))
-    os.utime(top / "upper", ns=(like.st_atime_ns, like.st_mtime_ns))
-
-
-def _copy(lower: str, target: str) -> str:
-    """Copy with links as links, sharing blocks where the file system can."""
-    for how in ("--reflink=auto", "--"):  # not every `cp` knows the first
-        done = subprocess.run(("cp", "-a", how, lower, target), capture_output=True, text=True, check=False)
-        if not done.returncode:
-            return target
-        _remove(Path(target))
-    said = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    raise CapsuleError(f"{lower} could not be copied: {said[0]}.", _HINT)
 
 
 # ── folders that are gone with their owner ──
@@ -192,31 +178,34 @@ def _copy(lower: str, target: str) -> str:
 
 @contextmanager
 def _own_folder() -> Iterator[str]:
-    """A folder that is removed at the end, or by the next one who comes, should we be killed."""
+    """Make a folder that is removed at the end, or by the next command if we are killed."""
     try:
-        home = _home()
-        with _locked(home):  # so that nobody finds a new folder before it is locked
+        home = _layers_home()
+        whole = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
+                fcntl.flock(whole, fcntl.LOCK_EX)
+            # Under the lock of the whole, so that nobody finds the new folder before it is locked.
             left = [(path, fd) for path in home.iterdir() if (fd := _lock(path)) is not None]
             folder = Path(tempfile.mkdtemp(dir=home))
             lock = _lock(folder)
+        finally:
+            os.close(whole)
     except OSError as error:
         raise CapsuleError(f"No folder for the layers of a sandbox: {error}.", _HINT) from None
     try:
         for path, fd in left:
-            _forget(path, fd)
+            _remove(path)
+            os.close(fd)
         yield str(folder)
     finally:
-        _forget(folder, lock)
+        _remove(folder)
+        if lock is not None:
+            os.close(lock)
 
 
-def _forget(folder: Path, lock: int | None) -> None:
-    _remove(folder)
-    if lock is not None:
-        os.close(lock)
-
-
-def _home() -> Path:
-    """Where everybody could have been before us: a folder that is not ours alone is left to whoever made it."""
+def _layers_home() -> Path:
+    """Return a folder for our layers that is ours alone: others can write to the folders that it lies in."""
     name = f"capsule-layers-{os.geteuid()}"
     chosen = os.environ.get("TMPDIR", "")
     for base in (chosen, _ON_DISK, tempfile.gettempdir()):
@@ -230,19 +219,8 @@ def _home() -> Path:
     raise FileNotFoundError(2, "no folder for temporary files is ours to use")
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody removes what others left
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
 def _lock(folder: Path) -> int | None:
-    """The lock on a folder whose owner has gone; None where somebody has it."""
+    """Lock a folder whose owner is gone; None where its owner lives."""
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -256,9 +234,6 @@ def _lock(folder: Path) -> int | None:
 
 
 def _remove(path: Path) -> None:
-    """Remove it whatever rights a command gave it; the kernel itself leaves a `work` that is closed to everybody."""
-    try:
-        shutil.rmtree(path)
-    except (OSError, RecursionError):
-        with contextlib.suppress(OSError):  # what is left is tried again by the next one who comes
-            remove_by_force(path)
+    """Remove it whatever permissions a command set; the kernel itself leaves a closed `work` folder."""
+    with contextlib.suppress(OSError):  # what is left is tried again by the next command
+        remove_tree(path)

@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 from capsule.core.errors import CapsuleError, LockHeld
 
@@ -27,7 +26,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class NoLocks(CapsuleError):
-    """The file system cannot keep two runs from working on the same mission."""
+    """The file system has no locks to keep two runs from working on the same mission."""
 
     def __init__(self, folder: Path) -> None:
         hint = "Move the repository to a local disk, or mount that one with locks (on NFS: without `nolock`)."
@@ -35,20 +34,27 @@ class NoLocks(CapsuleError):
 
 
 class FileLock:
-    """One holder at a time, among processes and within one. Not inherited by the programs we start."""
+    """A lock with one holder at a time, among processes and within one; programs we start do not inherit it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd: int | None = None
 
     def acquire(self, wait: float = 0) -> None:
-        """Takes the lock, waiting up to `wait` seconds; LockHeld names who has it."""
+        """Take the lock, waiting up to `wait` seconds; LockHeld names who has it."""
         if self._fd is not None:
             raise RuntimeError(f"{self.path} is already held by this very object")
-        fd = _open(self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            hint = "Make sure that you may write there, and that it is not a link."
+            raise CapsuleError(f"Cannot open the lock {self.path}: {error.strerror}", hint) from error
         try:
             _lock(fd, self.path, max(wait, _PROBE_ALLOWANCE))
-            _sign(fd)
+            command = " ".join(" ".join(sys.argv).split())[:_COMMAND_LIMIT]
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()} {command}\n".encode(errors="replace"), 0)
         except BaseException:
             os.close(fd)
             raise
@@ -64,15 +70,13 @@ class FileLock:
             self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
 @contextlib.contextmanager
 def held(path: Path | None, wait: float = 0) -> Iterator[None]:
-    """The lock, for as long as the block takes; nothing where there is none to take."""
+    """Hold the lock for as long as the block takes; do nothing without a path."""
     lock = FileLock(path) if path else None
     if lock:
         lock.acquire(wait)
@@ -81,7 +85,7 @@ def held(path: Path | None, wait: float = 0) -> Iterator[None]:
 
 
 def holder(path: Path) -> int | None:
-    """The pid of who holds the lock at this moment, None if nobody does.
+    """Return the pid of the lock's holder, None if it is free.
 
     Raises LockHeld if it is held by a process that cannot be named from here (another container, another machine).
     """
@@ -92,24 +96,23 @@ def holder(path: Path) -> int | None:
     try:
         if try_lock(fd, fcntl.LOCK_SH, path):
             return None
-        return _pid_from_kernel(os.fstat(fd)) or _pid_from_file(path)
+        if pid := _pid_from_kernel(os.fstat(fd)):
+            return pid
+        deadline = time.monotonic() + _PROBE_ALLOWANCE  # between taking a lock and signing it lies an instant
+        while time.monotonic() < deadline:
+            signed, _ = _signature(path)
+            if signed is not None:
+                return signed
+            time.sleep(_RETRY_INTERVAL)
     except NoLocks:
         return None  # where there are none nobody can hold one, and looking on is no work
     finally:
         os.close(fd)
-
-
-def _open(path: Path) -> int:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-    except OSError as error:
-        hint = "Make sure that you may write there, and that it is not a link."
-        raise CapsuleError(f"Cannot open the lock {path}: {error.strerror}", hint) from error
+    raise LockHeld(f"{path.stem} is locked by a process that cannot be seen from here", "Wait until it has ended.")
 
 
 def try_lock(fd: int, kind: int, path: Path) -> bool:
-    """False where somebody else has it; NoLocks where the file system of `path` has none to give."""
+    """Lock without waiting; False where somebody else has it, NoLocks where the file system has none to give."""
     try:
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -125,14 +128,14 @@ def _lock(fd: int, path: Path, wait: float) -> None:
     deadline = time.monotonic() + wait
     while not try_lock(fd, fcntl.LOCK_EX, path):
         if time.monotonic() >= deadline:
-            raise _held(path)
+            signed, command = _signature(path)
+            pid = _pid_from_kernel(path.stat()) or signed
+            if pid is None:
+                raise LockHeld(f"{path.stem} is locked by another process", "Wait until it has ended.")
+            words = f" ({command})" if command and pid == signed else ""
+            hint = f"Wait until it has ended, or stop it: kill {pid}"
+            raise LockHeld(f"{path.stem} is locked by pid {pid}{words}", hint)
         time.sleep(_RETRY_INTERVAL)
-
-
-def _sign(fd: int) -> None:
-    command = " ".join(" ".join(sys.argv).split())[:_COMMAND_LIMIT]
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()} {command}\n".encode(errors="replace"), 0)
 
 
 def _signature(path: Path) -> tuple[int | None, str]:
@@ -141,7 +144,7 @@ def _signature(path: Path) -> tuple[int | None, str]:
 
 
 def _pid_from_kernel(status: os.stat_result) -> int | None:
-    """Linux lists its locks, and who has them; a long list takes a while. A file system may hide its device number."""
+    """Look the holder up in Linux's list of locks; a file system may hide its device number."""
     wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
         rows = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
@@ -150,23 +153,3 @@ def _pid_from_kernel(status: os.stat_result) -> int | None:
     # `1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF`: READ is somebody asking, as we do; pid 0 is out of our sight.
     pids = (int(row[4]) for row in rows if row[1] == "FLOCK" and row[3] == "WRITE" and row[5] == wanted)
     return next((pid for pid in pids if pid > 0), None)
-
-
-def _pid_from_file(path: Path) -> int:
-    """Only asked when the kernel said that it is held: between taking a lock and signing it lies an instant."""
-    deadline = time.monotonic() + _PROBE_ALLOWANCE
-    while time.monotonic() < deadline:
-        pid, _ = _signature(path)
-        if pid is not None:
-            return pid
-        time.sleep(_RETRY_INTERVAL)
-    raise LockHeld(f"{path.stem} is locked by a process that cannot be seen from here", "Wait until it has ended.")
-
-
-def _held(path: Path) -> LockHeld:
-    signed, command = _signature(path)
-    pid = _pid_from_kernel(path.stat()) or signed
-    if pid is None:
-        return LockHeld(f"{path.stem} is locked by another process", "Wait until it has ended.")
-    words = f" ({command})" if command and pid == signed else ""
-    return LockHeld(f"{path.stem} is locked by pid {pid}{words}", f"Wait until it has ended, or stop it: kill {pid}")

@@ -1,4 +1,4 @@
-"""A place that is seen at another path: what is called how outside and inside, and what stands behind a path inside.
+"""Translate paths of a place that the sandbox mounts at another path.
 
 A worktree or a gate lies somewhere of its own; in the sandbox it is mounted over the checkout, so that messages carry
 the user's paths, and an environment that names the checkout finds the place. Where bubblewrap has to make a mount point
@@ -21,7 +21,7 @@ from capsule.core.briefing import SandboxPaths
 
 @dataclass(frozen=True)
 class MountedPlace:
-    """How a place is called outside and inside: `at` is '' where everything keeps its own path."""
+    """Paths of a place outside and inside the sandbox; `at` is '' where everything keeps its own path."""
 
     place: str = ""
     at: str = ""
@@ -34,33 +34,33 @@ class MountedPlace:
         return cls(place, at if place else "", (sandbox_paths.place, sandbox_paths.at))
 
     def inside(self, path: str) -> str:
-        """The name inside of what lies in the place; anything else keeps its own."""
+        """Return the name inside of a path in the place; anything else keeps its own."""
         tops = (self.place, self.given[0]) if self.at and path.startswith("/") else ()
         return next((moved(path, top, self.at) for top in tops if is_below(path, [top])), path)
 
     def name(self, path: str) -> str:
-        """A path inside, without the links that may lead to the checkout."""
+        """Resolve the links in a path inside that may lead to the checkout."""
         tops = (self.at, self.given[1]) if self.at else ()
         real = os.path.realpath(path) if os.path.lexists(path) else os.path.normpath(path)
         return next((moved(path, top, self.at) for top in tops if is_below(path, [top])), real)
 
     def behind(self, path: str) -> str:
-        """What stands behind a path inside; '' where that is not the place."""
+        """Return the path outside of a path inside; '' where that is not in the place."""
         at = self.at or self.place
         return moved(path, at, self.place) if at and is_below(path, [at]) else ""
 
     def covers(self, path: str) -> bool:
-        """Whether only what is mounted on purpose may be seen there."""
+        """Tell whether only what is mounted on purpose may be seen there."""
         return bool(self.at) and is_below(path, [self.at, self.place])
 
     def lacks(self, path: str, sandbox_paths: SandboxPaths) -> bool:
-        """Whether it can be seen only if it is opened: the place has no such thing, nor has a layer over it."""
+        """Tell whether it must be opened to be seen: neither the place nor a layer over it has such a thing."""
         layers = [inside for inside, _ in sandbox_paths.layers]
         there = is_below(path, [self.place, *layers]) or os.path.lexists(self.behind(path))
         return not (self.covers(path) and there)
 
     def has_room_for(self, folder: str) -> bool:
-        """Whether there is a folder or nothing behind it, and no link on the way."""
+        """Tell whether there is a folder or nothing behind it, and no link on the way."""
         behind = self.behind(folder)
         parts = Path(behind).relative_to(self.place).parts if behind else ()
         ways = (Path(self.place, *parts[:length]) for length in range(1, len(parts) + 1))
@@ -68,7 +68,7 @@ class MountedPlace:
 
     @contextmanager
     def mount_points_removed(self, paths: Iterable[str]) -> Iterator[None]:
-        """Take away what had to be made in the place to mount something there, where nothing was put into it.
+        """Remove mount points that were made in the place and are still empty.
 
         `paths` are those where something else than the place's own is seen: an empty folder there is one that a command
         left whose runner was killed.
@@ -96,7 +96,7 @@ class MountedPlace:
 
 
 def at_its_own_path(sandbox_paths: SandboxPaths) -> SandboxPaths:
-    """Leave the place where it is: what was to be seen at the checkout's path is seen in the place itself."""
+    """Leave the place where it is: show in the place itself what was to be seen at the checkout's path."""
     if not (sandbox_paths.place and sandbox_paths.at):
         return sandbox_paths
 
@@ -119,5 +119,5 @@ def is_below(path: str, tops: Iterable[str]) -> bool:
 
 
 def moved(path: str, top: str, new_top: str) -> str:
-    """The same path below another folder."""
+    """Return the same path below another folder."""
     return os.path.normpath(Path(new_top, Path(path).relative_to(top)))

@@ -1,19 +1,25 @@
-"""Running a command to its end, with a time-out, and nothing left behind.
+"""Run a command to its end, with a time-out, and leave nothing running.
 
-A `SupervisorClient` here is the runner's handle on the supervisor process (see supervisor.py), started at the first
-command and kept for the next ones. `run` sends one request and then waits in one `select` for whatever comes first:
-the supervisor's answer, a requested stop, the time-out, or the next look at how far the output files have grown.
-Output goes to files, by way of the supervisor, which takes out the secrets; it is never read here, so a command may
-write gigabytes at no cost in memory.
+A `SupervisorClient` is the runner's handle on the supervisor process (see supervisor.py), started at the first command
+and kept for the next ones. `run` sends one request and then waits in one `select` for whatever comes first: the
+supervisor's answer, a requested stop, the time-out, or the next look at how far the output files have grown. Output
+goes to files, by way of the supervisor, which takes out the secrets; it is never read here, so a command may write
+gigabytes at no cost in memory.
 
-What the world does wrong is an `Ended`, never an exception: a missing program, a time-out, even a supervisor that was
-killed by what it was keeping. In that last case we sweep for ourselves: all with our marker, and their descendants.
+A missing program, a time-out, even a supervisor that was killed by a process it supervised is an `Ended`, never an
+exception. In that last case we sweep ourselves: all processes with our marker, and their descendants.
+
+If a runner and its supervisor are both killed, nobody is left who knows what they had started. So each supervisor has
+a locked file in a registry, named by its processes' marker: the kernel frees the lock, and the next run can tell the
+file from that of a living runner, and look for the marker. A file gets its name only once it is locked, so a living
+one never looks dead.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import signal
@@ -23,11 +29,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Literal
 
 from capsule.system import supervisor
-from capsule.system.pid_registry import Registration, abandoned, register
+from capsule.system.files import sweep_temps, temp_path
+from capsule.system.lock import NoLocks, try_lock
 from capsule.system.stop import Stop
 from capsule.system.umask import of_the_user
 
@@ -65,7 +71,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. `leftovers` counts the processes it left running, which we then ended."""
+    """How a command ended; `leftovers` counts processes it left running, which we then ended."""
 
     exit_code: int | None
     signal: int | None
@@ -80,23 +86,18 @@ class Ended:
 
 
 class SupervisorClient:
-    """Runs commands one after the other, and guarantees that none outlives its turn, or us.
+    """Run commands one after the other, and guarantee that none outlives its turn, or us.
 
-    No file that a command prints to will hold any of the `secrets`. While it runs it is on the `registry`, a folder, so
-    that `end_leftovers` can do its work should both be killed.
+    No file that a command prints to will hold any of the `secrets`. While it runs it is listed in the folder
+    `registry`, so that `end_leftovers` can do its work should both be killed.
     """
 
     def __init__(
-        self,
-        *,
-        grace: float = GRACE,
-        subreaper: bool = True,
-        secrets: Sequence[str] = (),
-        registry: Path | None = None,
+        self, *, grace: float = GRACE, subreaper: bool = True, secrets: Sequence[str] = (), registry: Path | None = None
     ) -> None:
         self._grace = grace
-        self._roll = registry
-        self._entry: Registration | None = None
+        self._registry = registry
+        self._entry: _Registration | None = None
         self._secrets = [secret for secret in secrets if secret and _sendable(secret)]
         self._options = () if subreaper else ("without-subreaper",)
         self._marker = os.urandom(8).hex()
@@ -117,12 +118,13 @@ class SupervisorClient:
             raise
 
     def close(self) -> None:
-        """Ends the supervisor, and with it everything below it. Closing twice is closing once."""
+        """End the supervisor and everything below it; closing twice is closing once."""
         process, self._process, self._heard = self._process, None, b""
         if process is None:
             return
-        for pipe in (process.stdin, process.stdout):
-            _close(pipe)
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.close()
+        process.stdout.close()
         _resume(process)
         try:
             process.wait(PATIENCE)
@@ -130,7 +132,7 @@ class SupervisorClient:
             process.kill()
             process.wait()
             sweep(MARKER, self._marker)
-        _close(process.stderr)
+        process.stderr.close()
         entry, self._entry = self._entry, None
         if entry:
             entry.unregister()
@@ -138,9 +140,7 @@ class SupervisorClient:
     def __enter__(self) -> SupervisorClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ── the conversation ──
@@ -160,7 +160,13 @@ class SupervisorClient:
                     case ["ended", code, leftovers, stopped, survivors, lost]:
                         return watch.answered(int(code), int(leftovers), stopped == "1", int(survivors), int(lost))
                     case _:
-                        self._ask_to_stop(process, watch)
+                        _resume(process)
+                        if watch.asked:
+                            process.kill()  # its time is up; the end of its pipe is noticed at the next read
+                            watch.be_patient(PATIENCE)
+                        else:
+                            watch.ask(self._grace + PATIENCE)
+                            _send(process, "stop", str(self._grace))
         except (BrokenPipeError, EOFError):
             return self._supervisor_died(process, watch, pid)
 
@@ -182,52 +188,42 @@ class SupervisorClient:
                 start_new_session=True,
                 umask=of_the_user(),
             )
-            self._entry = register(self._roll, self._marker) if self._roll else None
+            self._entry = _register(self._registry, self._marker) if self._registry else None
         return self._process
 
     def _receive(self, process: subprocess.Popen[bytes], watch: _Watch) -> str:
-        """The next line, or "" when the watch has something to say first."""
+        """Return the next line, or "" when the watch must act first."""
         assert process.stdout is not None
         while b"\n" not in self._heard:
             ready = select.select([process.stdout.fileno(), *watch.fds()], [], [], watch.pause())[0]
             if process.stdout.fileno() in ready:
-                self._heard += _more(process.stdout.fileno())
+                heard = os.read(process.stdout.fileno(), 65536)
+                if not heard:
+                    raise EOFError
+                self._heard += heard
             elif watch.look():
                 return ""
         line, self._heard = self._heard.split(b"\n", 1)
         return line.decode()
 
-    def _ask_to_stop(self, process: subprocess.Popen[bytes], watch: _Watch) -> None:
-        _resume(process)
-        if watch.asked:
-            process.kill()  # it has had its time; the end of its pipe is noticed at the next read
-            watch.be_patient(PATIENCE)
-            return
-        watch.ask(self._grace + PATIENCE)
-        _send(process, "stop", str(self._grace))
-
     def _supervisor_died(self, process: subprocess.Popen[bytes], watch: _Watch, pid: int) -> Ended:
-        """The supervisor died under us. What it kept is now nobody's child, so we look for it ourselves."""
+        """Sweep for the children of a supervisor that died: they are nobody's children now."""
         code = process.wait()
         stderr = process.stderr.read() if process.stderr else b""
         swept = sweep(MARKER, self._marker, session=pid)
         self.close()
         last_words = stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        detail = f"the supervisor process died ({_describe(code)}); {swept} processes it kept were ended"
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        detail = f"the supervisor process died ({how}); {swept} processes it kept were ended"
         detail = f"{detail}: {last_words}" if last_words else detail
         return replace(watch.ended(detail=detail), signal=int(signal.SIGKILL), leftovers=swept)
 
 
 class _Watch:
-    """One command under way: when to look at it next, and whether it is time to end it."""
+    """Decide for a running command when to look at it next, and whether it is time to end it."""
 
     def __init__(self, command: Command, stop: Stop | None, on_output: Callable[[], None] | None) -> None:
-        self._files = (command.stdout, command.stderr)
-        self._stop = stop
-        self._on_output = on_output
-        self._timeout = command.timeout
-        self._idle_timeout = command.idle_timeout
-        self._last_word = command.last_word
+        self._command, self._stop, self._on_output = command, stop, on_output
         self._quiet: float | None = None
         self._asked_at = -1
         self._began = self._grew = self._spoke = time.monotonic()
@@ -250,23 +246,23 @@ class _Watch:
         return [self._stop.fileno()] if self._stop and not self.asked else []
 
     def pause(self) -> float | None:
-        """Seconds until the next look is due; None when only an answer or a stop can change anything."""
+        """Return seconds until the next look is due; None when only an answer or a stop can change anything."""
         now = time.monotonic()
         due = []
         if self._limit is not None:
             due.append(self._limit - now)
-        elif self._timeout is not None:
-            due.append(self._began + self._timeout - now)
+        elif self._command.timeout is not None:
+            due.append(self._began + self._command.timeout - now)
         if self._on_output:
             due.append(LOOK_INTERVAL)
-        if self._last_word and not self.asked:
+        if self._command.last_word and not self.asked:
             due.append(LOOK_INTERVAL)
-        if self._idle_timeout is not None:
-            due.append(min(LOOK_INTERVAL, self._idle_timeout / 4))
+        if self._command.idle_timeout is not None:
+            due.append(min(LOOK_INTERVAL, self._command.idle_timeout / 4))
         return max(0.0, min(due)) if due else None
 
     def look(self) -> bool:
-        """Notices growth; True if the command must be ended, or has not ended in the time it was given."""
+        """Notice growth; return True if the command must be ended, or has not ended in the time it was given."""
         self._notice_growth()
         if self._limit is not None:
             return time.monotonic() >= self._limit
@@ -291,28 +287,22 @@ class _Watch:
         now = time.monotonic()
         if self._stop and self._stop.requested:
             return "stopped"
-        if self._timeout is not None and now - self._began >= self._timeout:
+        if self._command.timeout is not None and now - self._began >= self._command.timeout:
             return "timeout"
-        if self._idle_timeout is not None and now - self._grew >= self._idle_timeout:
+        if self._command.idle_timeout is not None and now - self._grew >= self._command.idle_timeout:
             return "idle"
-        return "exited" if self._has_spoken(now) else None
-
-    def _has_spoken(self, now: float) -> bool:
-        """Whether it has said its last word and been silent since; it is asked once in each silence, not at each look.
-
-        Only stdout counts: what still prints to stderr may be the very thing that keeps it from exiting.
-        """
+        # Only stdout counts for its last word: what still prints to stderr may be what keeps it from exiting.
         silent = now - self._spoke
-        if self._last_word is None or silent < SETTLED:
-            return False
-        if self._asked_at != self._sizes[0]:
-            self._asked_at, self._quiet = self._sizes[0], self._last_word()
-        return self._quiet is not None and silent >= self._quiet
+        if self._command.last_word is None or silent < SETTLED:
+            return None
+        if self._asked_at != self._sizes[0]:  # asked once in each silence, not at each look
+            self._asked_at, self._quiet = self._sizes[0], self._command.last_word()
+        return "exited" if self._quiet is not None and silent >= self._quiet else None
 
     def _notice_growth(self) -> None:
-        if not self._on_output and self._idle_timeout is None and self._last_word is None:
+        if not self._on_output and self._command.idle_timeout is None and self._command.last_word is None:
             return
-        sizes = (_size(self._files[0]), _size(self._files[1]))
+        sizes = (_size(self._command.stdout), _size(self._command.stderr))
         if sizes != self._sizes:
             now = time.monotonic()
             self._spoke = now if sizes[0] != self._sizes[0] else self._spoke
@@ -322,10 +312,10 @@ class _Watch:
 
 
 def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
-    """Kills all whose environment holds the marker (or of that session) and their descendants; returns how many.
+    """Kill all processes whose environment holds the marker (or of that session) and their descendants; count them.
 
     For when no supervisor is left to do it better: a process that cleared its environment and left the session is
-    missed. Never ourselves or an ancestor.
+    missed. We and our ancestors are spared.
     """
     swept: set[int] = set()
     deadline = time.monotonic() + supervisor.KILL_LIMIT
@@ -342,30 +332,24 @@ def sweep(marker_name: str, marker_value: str, *, session: int = 0) -> int:
 
 
 def end_leftovers(registry: Path) -> int:
-    """Ends what runners and keepers that are no more left running; returns how many processes that were."""
+    """End what dead runners and supervisors left running; return the number of processes."""
     swept = 0
-    for entry in abandoned(registry):
+    for entry in _abandoned(registry):
         swept += sweep(MARKER, entry.marker)
         entry.unregister()
     return swept
 
 
 def _marked(name: str, value: str, session: int) -> Iterator[int]:
-    """Who was there at the first look, with all below them; then, each as soon as it is seen, whoever came since."""
+    """Yield those of the first look with all below them; then, each as soon as it is seen, those that came since."""
     table = supervisor.process_table()
-    spared = _own_pids(table)
+    spared, pid = {os.getpid()}, os.getpid()
+    while pid in table and (pid := table[pid][0]) not in spared:
+        spared.add(pid)
     roots = {pid for pid, row in table.items() if session and row[1] == session} | set(supervisor.bearers(name, value))
     below = roots | supervisor.descendants(table, roots)
     yield from (pid for pid in below - spared if pid in table and not table[pid][2])
     yield from (pid for pid in supervisor.bearers(name, value) if pid not in spared)
-
-
-def _own_pids(table: supervisor.ProcessTable) -> set[int]:
-    line, pid = set[int](), os.getpid()
-    while pid in table and pid not in line:
-        line.add(pid)
-        pid = table[pid][0]
-    return line | {os.getpid()}
 
 
 def _request(command: Command, marker: str, secrets: Sequence[str]) -> list[str]:
@@ -391,21 +375,14 @@ def _send(process: subprocess.Popen[bytes], *fields: str) -> None:
         message = message[os.write(process.stdin.fileno(), message) :]
 
 
-def _more(fd: int) -> bytes:
-    heard = os.read(fd, 65536)
-    if not heard:
-        raise EOFError
-    return heard
-
-
 def _resume(process: subprocess.Popen[bytes]) -> None:
-    """A child may have stopped its supervisor (SIGSTOP cannot be ignored); one that is stopped obeys nobody."""
+    """Continue a supervisor that a child may have stopped (SIGSTOP cannot be ignored): a stopped one obeys nobody."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGCONT)
 
 
 def _fault(command: Command) -> str:
-    """What no operating system can start, in words; "" if there is nothing."""
+    """Return what keeps any operating system from starting this command; "" if nothing does."""
     if not command.argv:
         return "the command is empty"
     texts = (*command.argv, *command.env, *command.env.values())
@@ -435,10 +412,6 @@ def _refusal(command: Command, number: int, stage: str) -> str:
     return known.get((stage, number), f"{subject}: {os.strerror(number)}")
 
 
-def _describe(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
-
-
 def _size(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -446,7 +419,45 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _close(pipe: object) -> None:
-    close = getattr(pipe, "close", None)
-    if close:
-        close()
+class _Registration:
+    """One file, held open and locked."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.marker = path.name
+        self._fd = fd
+
+    def unregister(self) -> None:
+        """Remove the file: all processes with its marker have ended."""
+        with contextlib.suppress(OSError):  # its folder may have been taken away; the lock goes in any case
+            self.path.unlink(missing_ok=True)
+        os.close(self._fd)
+
+
+def _register(folder: Path, marker: str) -> _Registration:
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = temp_path(folder)
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644)
+    try:
+        try_lock(fd, fcntl.LOCK_EX, draft)  # nobody else knows it yet
+    except NoLocks:
+        os.close(fd)
+        draft.unlink()
+        raise
+    draft.rename(folder / marker)
+    return _Registration(folder / marker, fd)
+
+
+def _abandoned(folder: Path) -> list[_Registration]:
+    """Return the registrations whose runner is gone."""
+    if folder.is_dir():
+        sweep_temps(folder)  # drafts of runners that were killed before theirs had a name
+    found = []
+    for path in sorted(folder.glob("[!.]*")):
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            if try_lock(fd, fcntl.LOCK_EX, path):
+                found.append(_Registration(path, fd))
+            else:
+                os.close(fd)
+    return found

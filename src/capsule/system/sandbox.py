@@ -1,11 +1,11 @@
-"""Agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
+"""Run agents and the project's own commands in bubblewrap: they read the machine, and change only what is theirs.
 
 `Sandbox.around` turns a command line into one that runs inside. What is seen there is a table of mounts, one per path,
 laid down from the outermost to the innermost, so that the narrower rule always wins:
 
     /                        read-only, with a /dev and a /proc of its own
     the home, /tmp, /run     empty folders in memory, gone with the command; sockets of daemons go with them
-    tools, git's settings    read-only again, where they lie in what is hidden (`tools`)
+    tools, git's settings    read-only again, where they lie in what is hidden (`_needed`)
     the project              read-only
     paths.place              writable: the one place where work leaves a trace
     paths.writable           as it is
@@ -47,15 +47,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError, PrerequisiteMissing
-from capsule.system import tools
 from capsule.system.git_environment import absolute_entries
-from capsule.system.layers import Laid, laid
+from capsule.system.layers import Laid, Mount, laid
 from capsule.system.mounted_place import MountedPlace, at_its_own_path, is_below, moved
 
 PROGRAM = "bwrap"
@@ -84,9 +82,28 @@ _DAEMONS = (
 _OURSELVES = str(Path(__file__).resolve().parents[1])
 
 
+_MANAGERS = (
+    *(".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/env", ".cargo/config.toml", ".rustup"),
+    *(".nvm", ".volta", ".bun/bin", ".bun/install", ".deno/bin", ".pyenv", ".rbenv", ".asdf", ".sdkman", "go"),
+    *(".local/bin", ".local/lib", ".local/share/uv/python", ".local/share/mise", ".local/share/fnm"),
+    *(".local/share/pnpm", ".local/share/claude"),
+)
+_GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
+_REGISTRIES = (
+    *(".gradle/daemon", ".kotlin/daemon", ".m2/mvnd/registry", ".cache/bazel/*/*/server", ".sbt/*/server"),
+    *(".bloop", ".local/share/scalacli/bloop", ".buck/buckd", ".local/state/watchman"),
+)
+"""Folders where build tools look for a running server: it is outside, and on other files under the same path."""
+_BESIDE_BIN = ("lib", "lib64", "libexec", "include", "pyvenv.cfg")
+_OF_THE_SYSTEM = ("/bin", "/sbin", "/usr/bin", "/usr/sbin")
+"""Kept by a package manager, which links to nobody's home."""
+_MOST_FOLDERS = 200
+"""Of programs: more than any search path has; a loop of links ends somewhere."""
+
+
 @dataclass(frozen=True)
 class Level:
-    """What stands between an agent and the machine."""
+    """The isolation in force between an agent and the machine."""
 
     program: str = ""
     """The bubblewrap that is used; '' where none is."""
@@ -101,19 +118,12 @@ class Level:
         return "bubblewrap" if self.program else "none"
 
 
-class Mount(NamedTuple):
-    """What is to be seen at a path: `--tmpfs`, or a `source` that can be read (`--ro-bind`) or written (`--bind`)."""
-
-    how: str
-    source: str = ""
-
-
 _ROOT = Mount("--ro-bind", "/")
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What stays the same from one command to the next."""
+    """Settings of the sandbox that stay the same from one command to the next."""
 
     level: Level
     shown: Sequence[str]
@@ -143,101 +153,119 @@ class Sandbox:
         it needs to read although it lies in what is hidden. `copy_layers`: where no layer can be had, it gets copies of
         those folders to write to, and not the folders themselves to read.
         """
-        program = shutil.which(_from(cwd, argv[0]), path=absolute_entries(env.get("PATH", "")))
+        named = str(Path(cwd, argv[0])) if "/" in argv[0] else argv[0]  # as whoever starts it will look for it
+        program = shutil.which(named, path=absolute_entries(env.get("PATH", "")))
         if program is None:
             yield tuple(argv)  # whoever starts it is told what is missing, and by whom
             return
-        if sandbox_paths.at and any(is_below(top, _there([sandbox_paths.at])) for top in _there(self.homes)):
-            sandbox_paths = at_its_own_path(
-                sandbox_paths
-            )  # the tools of whoever keeps their home in git lie below that path
+        if sandbox_paths.at and any(is_below(top, _resolved([sandbox_paths.at])) for top in _resolved(self.homes)):
+            # The tools of somebody who keeps their home in git lie below that path.
+            sandbox_paths = at_its_own_path(sandbox_paths)
         view = MountedPlace.of(sandbox_paths)
-        sandbox_paths = replace(sandbox_paths, layers=tuple(self._possible(sandbox_paths.layers, view)))
+        sandbox_paths = replace(sandbox_paths, layers=tuple(self._possible_layers(sandbox_paths.layers, view)))
         with laid([lower for _, lower in sandbox_paths.layers], self.level.program, copy=copy_layers) as layers:
-            opened = self._opened(env, home, (*readable, program) if view.covers(program) else readable)
+            opened = self._opened_mounts(env, home, (*readable, program) if view.covers(program) else readable)
             opened = {path: mount for path, mount in opened.items() if view.lacks(path, sandbox_paths)}
-            table = self._standing(program, env, view, opened) | opened | self._of(sandbox_paths, view, layers)
-            mounts = [word for path, mount in _in_order(table) for word in _words(path, mount)]
+            table = (
+                self._base_mounts(program, env, view, opened)
+                | opened
+                | self._ground_mounts(sandbox_paths, view, layers)
+            )
+            mounts = [
+                word
+                for path, mount in _in_order(table)
+                for word in (mount.how, *((mount.source,) if mount.source else ()), path)
+            ]
             first = (*_first_process(self.level), *map(view.inside, (program, *argv[1:])))
             begins = _beginning(self.level, layers, network=self.network)
-            named = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
+            ends = (*self._variables(env, view), "--chdir", view.inside(os.path.realpath(cwd)))
             with view.mount_points_removed(path for path, mount in table.items() if mount.source != view.behind(path)):
-                yield (*begins, *mounts, *named, *first)
+                yield (*begins, *mounts, *ends, *first)
 
-    def _opened(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
-        """What the settings name, and what this command needs, of all that is hidden."""
+    def _opened_mounts(self, env: Mapping[str, str], own: Sequence[str], readable: Sequence[str]) -> dict[str, Mount]:
+        """Reopen what the settings name, and what this command needs, of all that is hidden."""
         sockets = [name for name in self.daemons if "/" in name]
-        table = self._reopened("--ro-bind-try", self.readable) | self._reopened("--bind-try", self.writable)
-        table |= self._reopened("--ro-bind", readable) | self._reopened("--bind", (*own, *self._own_places(env)))
-        return table | self._reopened("--bind-try", sockets)
+        table = self._reopened_mounts("--ro-bind-try", self.readable) | self._reopened_mounts(
+            "--bind-try", self.writable
+        )
+        table |= self._reopened_mounts("--ro-bind", readable) | self._reopened_mounts(
+            "--bind", (*own, *self._own_places(env))
+        )
+        return table | self._reopened_mounts("--bind-try", sockets)
 
-    def _standing(
+    def _base_mounts(
         self, program: str, env: Mapping[str, str], view: MountedPlace, opened: Mapping[str, Mount]
     ) -> dict[str, Mount]:
-        """What every command finds: tools, and the project, or nothing of it where a place is seen in its stead."""
-        table = _of_the_machine(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
-        runtime = [path for path in _there([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
-        empty = [*runtime, *tools.registries(_there(self.homes), env, opened)]
+        """Mount tools, and the project, or nothing of it where a place is seen in its stead."""
+        table = _machine_mounts(self, env.get("PATH", ""), program, env.get("TMPDIR", ""))
+        runtime = [path for path in _resolved([env.get("XDG_RUNTIME_DIR", "")]) if path != "/" and Path(path).is_dir()]
+        empty = [*runtime, *_registries(_resolved(self.homes), env, opened)]
         table = table | {path: Mount("--tmpfs") for path in empty}
         if not view.at:
-            return table | {path: Mount("--ro-bind", path) for path in _there(self.shown)}
+            return table | {path: Mount("--ro-bind", path) for path in _resolved(self.shown)}
         table = {path: mount for path, mount in table.items() if not view.covers(path)}
-        gone = [path for path in (*_there(self.shown), view.place) if not is_below(path, [view.at])]
+        gone = [path for path in (*_resolved(self.shown), view.place) if not is_below(path, [view.at])]
         return table | {path: Mount("--tmpfs") for path in gone if Path(path).is_dir()}
 
     def hidden(self, temporary: str) -> dict[str, Mount]:
-        names = [path for path in _there([_NAMES]) if is_below(path, self._tops)]
-        tops = [*self._tops, *_there({temporary} & {*_shared_temporaries()})]
+        """Mount empty folders over homes and temporary folders."""
+        names = [path for path in _resolved([_NAMES]) if is_below(path, self._hidden_folders)]
+        tops = [*self._hidden_folders, *_resolved({temporary} & {*_shared_temporaries()})]
         return {path: Mount("--tmpfs") for path in tops} | {path: Mount("--ro-bind-try", path) for path in names}
 
     def installed(self, path: str, program: str) -> dict[str, Mount]:
-        """What every command finds of the home."""
+        """Mount the tools that every command finds in the home."""
         prefixes = (sys.prefix, sys.base_prefix)
-        found = tools.needed(path, program, tuple(_there(self.homes)), tuple(self._tops), prefixes)
-        return self._reopened("--ro-bind-try", (*found, _OURSELVES))
+        found = _needed(path, program, tuple(_resolved(self.homes)), tuple(self._hidden_folders), prefixes)
+        return self._reopened_mounts("--ro-bind-try", (*found, _OURSELVES))
 
     @cached_property
-    def _tops(self) -> list[str]:
-        """The folders that are empty inside; a home that is the whole machine cannot be."""
-        return [path for path in _there((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
+    def _hidden_folders(self) -> list[str]:
+        """Return the folders that are empty inside; a home that is the whole machine cannot be."""
+        return [path for path in _resolved((*_IN_MEMORY, *self.homes)) if path != "/" and Path(path).is_dir()]
 
-    def _reopened(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
-        """What is to be seen in hidden folders nevertheless, by the name it is looked for, though that be a link's."""
-        tops, home = self._tops, Path(self.homes[0] if self.homes else "/")
+    def _reopened_mounts(self, how: str, paths: Iterable[str]) -> dict[str, Mount]:
+        """Mount paths in hidden folders nevertheless, by the name they are looked for, even a link's."""
+        tops, home = self._hidden_folders, Path(self.homes[0] if self.homes else "/")
         named = [home / path.removeprefix("~/") for path in paths]
-        return {_name_in(tops, path): Mount(how, os.path.realpath(path)) for path in named if _is_there(path)}
+        table = {}
+        for path in filter(_is_visible, named):
+            real = os.path.realpath(path)
+            names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
+            table[next((name for name in names if is_below(name, tops)), real)] = Mount(how, real)
+        return table
 
     def _own_places(self, env: Mapping[str, str]) -> list[str]:
-        """A home or a folder for temporary files that was made for this command alone."""
-        shared = {"/", *_there((*_shared_temporaries(), *self.homes))}
-        asked = (place for place in _there(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
-        return [place for place in asked if not any(is_below(shown, [place]) for shown in _there(self.shown))]
+        """Return a home or a folder for temporary files that was made for this command alone."""
+        shared = {"/", *_resolved((*_shared_temporaries(), *self.homes))}
+        asked = (place for place in _resolved(env.get(name, "") for name in ("HOME", "TMPDIR")) if place not in shared)
+        return [place for place in asked if not any(is_below(shown, [place]) for shown in _resolved(self.shown))]
 
-    def _possible(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
-        """Layers whose folder is there, and in whose place the work itself has put no link and no file."""
+    def _possible_layers(self, layers: Sequence[tuple[str, str]], view: MountedPlace) -> Iterator[tuple[str, str]]:
+        """Yield layers whose folder exists, where the place has no link and no file in the way."""
         for path, lower in layers:
             inside = view.name(path)
             if Path(lower).is_dir() and view.has_room_for(inside):
                 yield inside, os.path.realpath(lower)
 
-    def _of(self, sandbox_paths: SandboxPaths, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
+    def _ground_mounts(self, sandbox_paths: SandboxPaths, view: MountedPlace, layers: Laid) -> dict[str, Mount]:
         place = (sandbox_paths.place,) if sandbox_paths.place else ()
         table = {view.inside(path): Mount("--bind", path) for path in self._existing((*place, *sandbox_paths.writable))}
         table |= {view.inside(path): Mount("--ro-bind", path) for path in self._existing(sandbox_paths.protected)}
         for how, pairs in (("--bind", sandbox_paths.stand_ins), ("--ro-bind", sandbox_paths.shown)):
-            table |= {view.name(path): Mount(how, self._plain(source)) for path, source in pairs}
+            table |= {view.name(path): Mount(how, self._without_links(source)) for path, source in pairs}
         for path in table:
             behind = view.behind(path)
             if not view.has_room_for(str(Path(path).parent)) or (behind and Path(behind).is_symlink()):
                 raise CapsuleError(f"{behind} is a symbolic link, or lies behind one.", "Put a folder in its place.")
-        table |= {path: Mount(*layers.sources[lower]) for path, lower in sandbox_paths.layers}
+        table |= {path: layers.sources[lower] for path, lower in sandbox_paths.layers}
         return table | ({str(Path(layers.folder).parent): Mount("--tmpfs")} if layers.folder else {})
 
     def _existing(self, paths: Iterable[str]) -> list[str]:
-        return [self._plain(path) for path in paths if os.path.lexists(path)]
+        return [self._without_links(path) for path in paths if os.path.lexists(path)]
 
-    def _plain(self, path: str) -> str:
-        """Without links on the way: below the project an agent may have made them, to be let in elsewhere."""
+    def _without_links(self, path: str) -> str:
+        """Resolve a path, refusing links below the project: an agent may have made them to be let in elsewhere."""
         real = os.path.realpath(path)
         tops = ((top, os.path.realpath(top)) for top in self.shown)
         wanted = next((moved(path, *top) for top in tops if Path(path).is_relative_to(top[0])), real)
@@ -246,7 +274,7 @@ class Sandbox:
         return real
 
     def _variables(self, env: Mapping[str, str], view: MountedPlace) -> tuple[str, ...]:
-        """Those that name a daemon are not there inside; those that name the place name it as it is seen."""
+        """Unset variables that name a daemon; translate paths in the place."""
         named = tuple(path.removeprefix("~") for path in (*self.readable, *self.writable, *self.daemons) if "/" in path)
         gone = [name for name in _DAEMONS if name in env and name not in self.daemons]
         gone = [name for name in gone if not env[name].endswith(named)]
@@ -255,26 +283,22 @@ class Sandbox:
         return (*(word for name in gone for word in ("--unsetenv", name)), *changed)
 
 
-def _from(cwd: str | Path, program: str) -> str:
-    """As whoever starts it will look for it: by name, or from where it is to run."""
-    return str(Path(cwd, program)) if "/" in program else program
-
-
 def fault_of_its_own(printed: bytes, exit_code: int | None) -> str:
-    """Why bubblewrap, or what lays its layers, did not get as far as the command, in its own words; '' where it did.
+    """Return bubblewrap's own error where it did not get as far as the command; '' where it did.
 
-    What it prints stands before anything that the command prints. A command that says the same fools nobody to its
-    own advantage: the run stops.
+    What it prints stands before anything that the command prints. A command that prints the same gains nothing: the
+    run stops.
     """
     first = printed.partition(b"\n")[0].decode(errors="replace")
     return first if exit_code == 1 and first.startswith((f"{PROGRAM}: ", "unshare: ")) else ""
 
 
 def level(wanted: str, env: Mapping[str, str]) -> Level:
-    """What is in force for `sandbox: auto`, `required` or `off`; PrerequisiteMissing where it is less than required."""
+    """Return the level for `sandbox: auto`, `required` or `off`; PrerequisiteMissing where it is less than required."""
     if wanted == "off":
         return Level(why="the settings say `sandbox: off`")
-    found = _tried(_find(env.get("PATH", os.defpath)))
+    folders = filter(None, absolute_entries(env.get("PATH", os.defpath)).split(os.pathsep))
+    found = _probed(next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), ""))
     if wanted == "required" and not found.program:
         hint = f"{found.hint.rstrip('.')}, or set `sandbox: auto` to run without."
         raise PrerequisiteMissing(f"The settings require a sandbox, and {found.why}.", hint)
@@ -282,7 +306,7 @@ def level(wanted: str, env: Mapping[str, str]) -> Level:
 
 
 def homes(env: Mapping[str, str]) -> tuple[str, ...]:
-    """The user's home by the environment and by the password file: what is hidden is in both."""
+    """Return the user's home by the environment and by the password file: both are hidden."""
     import pwd  # noqa: PLC0415 (only Unix has it)
 
     try:
@@ -292,14 +316,9 @@ def homes(env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in (env.get("HOME", ""), recorded) if Path(path).is_absolute()))
 
 
-def _find(path: str) -> str:
-    folders = filter(None, absolute_entries(path).split(os.pathsep))
-    return next((file for folder in folders if os.access(file := f"{folder}/{PROGRAM}", os.X_OK)), "")
-
-
 @cache
-def _tried(program: str) -> Level:
-    """Installed is not enough: many systems forbid what it needs. So it is tried, once, and with SIGTERM kept away."""
+def _probed(program: str) -> Level:
+    """Try bubblewrap once, with SIGTERM kept from it: many systems have it installed and forbid what it needs."""
     if not program:
         return Level(why="bubblewrap is not installed", hint=_HOW_TO_GET_IT)
     best = Level(program, polite=True)
@@ -312,7 +331,7 @@ def _tried(program: str) -> Level:
 
 
 def _fault(candidate: Level) -> str:
-    """In bubblewrap's own words; '' where everything that a sandbox needs can be had."""
+    """Return bubblewrap's error message; '' where everything that a sandbox needs is available."""
     begins, first = _beginning(candidate, Laid(), network=True), _first_process(candidate)
     argv = (*begins, "--tmpfs", _IN_MEMORY[0], *first, "true")
     try:
@@ -346,13 +365,13 @@ def _first_process(found: Level) -> tuple[str, ...]:
 
 
 @cache
-def _of_the_machine(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
-    """The part of the table that is the same for every phase: a hundred questions to the file system, asked once."""
+def _machine_mounts(sandbox: Sandbox, path: str, program: str, temporary: str) -> dict[str, Mount]:
+    """Cache the mounts that are the same for every phase: they take a hundred file-system calls."""
     return sandbox.hidden(temporary) | sandbox.installed(path, program)
 
 
 def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
-    """Outer before inner. The folders on the way from a writable place to a narrower one are mounts of their own."""
+    """Sort outer mounts before inner ones; make the folders between a writable place and a narrower one mounts too."""
     whole: dict[str, Mount] = {}
     for path, mount in table.items():
         parents = [str(parent) for parent in Path(path).parents]
@@ -368,25 +387,80 @@ def _in_order(table: Mapping[str, Mount]) -> list[tuple[str, Mount]]:
     return sorted(whole.items(), key=lambda row: row[0].count("/"))
 
 
-def _words(path: str, mount: Mount) -> tuple[str, ...]:
-    return (mount.how, mount.source, path) if mount.source else (mount.how, path)
+def _resolved(paths: Iterable[str]) -> list[str]:
+    """Resolve paths; leave out what does not exist."""
+    return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_visible(path)]
 
 
-def _there(paths: Iterable[str]) -> list[str]:
-    """By their real names; what does not exist is left out."""
-    return [os.path.realpath(path) for path in map(Path, paths) if path.is_absolute() and _is_there(path)]
-
-
-def _is_there(path: Path) -> bool:
-    """What we may not even look for is not there for us."""
+def _is_visible(path: Path) -> bool:
+    """Tell whether we can see the path; one we may not look for does not exist for us."""
     return os.access(path, os.F_OK)
-
-
-def _name_in(tops: Sequence[str], path: Path) -> str:
-    """As it is called, with the folder's real name where only that lies in what is hidden; else its real name."""
-    names = (str(path), str(Path(os.path.realpath(path.parent), path.name)))
-    return next((name for name in names if is_below(name, tops)), os.path.realpath(path))
 
 
 def _shared_temporaries() -> tuple[str, ...]:
     return (*_IN_MEMORY, os.environ.get("TMPDIR", ""))
+
+
+@cache
+def _needed(
+    path: str, program: str, homes: tuple[str, ...], hidden: tuple[str, ...], prefixes: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return everything in hidden folders that programs on a search path, and this one, need."""
+    entries = [Path(entry) for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117 (a str)
+    bins = [*entries, *(Path(prefix, "bin") for prefix in prefixes)]
+    named = (Path(home, name) for home in homes for name in (*_MANAGERS, *_GIT))
+    alone = [Path(program), *_program_folders([program])] if program else []
+    found = dict.fromkeys((*named, *alone, *_installed([*bins, *alone], hidden)))
+    # Leave out what lies in a folder that is there anyway.
+    kept: list[str] = []
+    for name in sorted(str(file) for file in found if _is_hidden(file, hidden) and os.access(file, os.R_OK)):
+        if not (kept and name.startswith(f"{kept[-1]}/")):
+            kept.append(name)
+    return tuple(kept)
+
+
+def _registries(homes: Sequence[str], env: Mapping[str, str], opened: Iterable[str]) -> list[str]:
+    """Return folders by which build tools find their daemons, in what a sandbox opens."""
+    tops = tuple(opened)
+    named = [folder for home in homes for pattern in _REGISTRIES for folder in Path(home).glob(pattern)] if tops else []
+    found = [str(folder) for folder in named if any(folder.is_relative_to(top) for top in tops)]
+    elsewhere = Path(env.get("GRADLE_USER_HOME", ""), "daemon")
+    found += [str(elsewhere)] if elsewhere.is_absolute() else []
+    return [os.path.realpath(folder) for folder in found if Path(folder).is_dir()]
+
+
+def _installed(bins: Sequence[Path], hidden: tuple[str, ...]) -> Iterator[Path]:
+    """Yield folders of programs, the libraries beside them, and the same for whatever their links lead to."""
+    waiting = [folder for folder in bins if os.access(folder, os.R_OK) and folder.is_dir()]
+    seen: set[Path] = set()
+    while waiting and len(seen) < _MOST_FOLDERS:
+        folder = waiting.pop()
+        if folder in seen or str(folder) in _OF_THE_SYSTEM:
+            continue
+        seen.add(folder)
+        yield folder
+        if folder.name in ("bin", "sbin"):
+            yield from (folder.parent / name for name in _BESIDE_BIN)
+        try:
+            with os.scandir(folder) as entries:
+                links = [entry.path for entry in entries if entry.is_symlink()]
+        except OSError:
+            continue
+        for found in _program_folders(links):
+            if _is_hidden(found, hidden):
+                waiting += [found] if found.name == "bin" else []
+                yield found
+
+
+def _program_folders(programs: Iterable[str]) -> Iterator[Path]:
+    """Yield what each program needs: its `node_modules`, its `bin`, else only itself."""
+    for program in programs:
+        real = Path(os.path.realpath(program))
+        packages = next((parent for parent in reversed(real.parents) if parent.name == "node_modules"), None)
+        yield packages or (real.parent if real.parent.name == "bin" else real)
+
+
+def _is_hidden(file: Path, tops: tuple[str, ...]) -> bool:
+    """Tell whether a file lies in a hidden folder, by name or in truth, and is not the whole of one."""
+    names = (str(file), os.path.realpath(file))
+    return any(name.startswith(f"{top}/") for top in tops for name in names) and not {*names} & {*tops}

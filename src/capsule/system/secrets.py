@@ -1,4 +1,4 @@
-"""Which parts of an environment are secret: told by their names, by their form, or by the settings.
+"""Tell which parts of an environment are secret: by their names, by their form, or by the settings.
 
 A name is read as its words (DB_PASSWORD, githubToken, PGPASSWORD); a URL with a password in it is one whatever it is
 called. What is found is withheld from whoever has no need of it (`environment`), and its value never reaches a file or
@@ -47,34 +47,33 @@ _EVERYDAY = frozenset(
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable is to be kept from whoever has no need of it."""
+    """Tell whether a variable is to be withheld from those who do not need it."""
     return bool(_looks_secret(name) and value) or bool(_WITH_PASSWORD.match(value))
 
 
 def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, ...]:
-    """The secret values of an environment: each one once, the lines of those that have several among them."""
+    """Return the secret values of an environment, each once, and the lines of those that have several."""
     patterns = tuple(named)
     found: dict[str, None] = {}
-    secrets = [secret for name, value in env.items() for secret in _secrets_in(name, value, patterns)]
+    secrets = []
+    for name, value in env.items():
+        if any(fnmatchcase(name, pattern) for pattern in patterns):
+            secrets += [value] if len(value.strip()) >= SHORTEST_NAMED else []
+        else:
+            password = _WITH_PASSWORD.match(value)
+            candidate = password[1] if password else value if _looks_secret(name) else ""
+            secrets += [candidate] if _worth_hiding(candidate) else []
     for secret in (*secrets, *filter(_worth_hiding, git_settings.secrets_in(env))):
-        found |= dict.fromkeys((secret, *_bare(secret), *_long_lines(secret)))
+        # A private key is secret line by line too, as `grep` shows it; but all keys share their first and last line.
+        lines = [line.strip() for line in secret.splitlines()]
+        long = [line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
+        # The secret itself, without quotes, a line end, `Bearer` or a URL's escapes around it.
+        stripped = secret.strip().strip("\"'").strip()
+        scheme, _, rest = stripped.partition(" ")
+        forms = (stripped, rest.strip() if scheme.lower() in _SCHEMES else "", unquote(stripped))
+        bare = [form for form in forms if form != secret and "\n" not in form and _worth_hiding(form)]
+        found |= dict.fromkeys((secret, *bare, *(long if len(lines) > 1 else ())))
     return tuple(found)
-
-
-def _bare(value: str) -> list[str]:
-    """The secret itself, where the value has something around it: quotes, a line end, `Bearer`, a URL's escapes."""
-    stripped = value.strip().strip("\"'").strip()
-    scheme, _, rest = stripped.partition(" ")
-    forms = (stripped, rest.strip() if scheme.lower() in _SCHEMES else "", unquote(stripped))
-    return [form for form in forms if form != value and "\n" not in form and _worth_hiding(form)]
-
-
-def _secrets_in(name: str, value: str, named: tuple[str, ...]) -> Iterable[str]:
-    if any(fnmatchcase(name, pattern) for pattern in named):
-        return [value] if len(value.strip()) >= SHORTEST_NAMED else []
-    password = _WITH_PASSWORD.match(value)
-    candidate = password[1] if password else value if _looks_secret(name) else ""
-    return [candidate] if _worth_hiding(candidate) else []
 
 
 def _looks_secret(name: str) -> bool:
@@ -83,41 +82,32 @@ def _looks_secret(name: str) -> bool:
 
 
 def _worth_hiding(value: str) -> bool:
-    """A path that is there (a key file, a socket) says where a secret is, and is none itself."""
-    long_enough = len(value.strip()) >= SHORTEST
-    return long_enough and value.lower() not in _EVERYDAY and not (value.startswith(("/", "~/")) and _is_there(value))
-
-
-def _is_there(path: str) -> bool:
-    try:
-        return os.path.exists(os.path.expanduser(path))  # noqa: PTH110, PTH111 (any text at all, also with a NUL)
-    except ValueError:
+    """Tell whether to look for this value; the path of an existing file only says where a secret is."""
+    if len(value.strip()) < SHORTEST or value.lower() in _EVERYDAY:
         return False
-
-
-def _long_lines(value: str) -> list[str]:
-    """A private key is secret line by line too, as `grep` shows it; but all keys share their first and last line."""
-    lines = [line.strip() for line in value.splitlines()]
-    several = lines if len(lines) > 1 else []
-    return [line for line in several if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]
+    try:
+        is_path = value.startswith(("/", "~/")) and os.path.exists(os.path.expanduser(value))  # noqa: PTH110, PTH111
+    except ValueError:  # any text at all, also with a NUL
+        return True
+    return not is_path
 
 
 def spelled(values: Iterable[str]) -> tuple[str, ...]:
-    """Each value with all its other spellings: in JSON (also inside a text in JSON), in a URL, in base64."""
-    return tuple(dict.fromkeys(spelling for value in values for spelling in _spellings(value)))
-
-
-def _spellings(value: str) -> Iterable[str]:
-    escaped = [value]
-    for _ in range(2):
-        escaped += [json.dumps(text, ensure_ascii=ascii)[1:-1] for text in escaped for ascii in (True, False)]
-    raw = value.encode(errors="surrogateescape")
-    in_url = [quote(raw, safe=kept) for kept in ("", "/", "!'()*")]
-    return [*escaped, *in_url, *_in_base64(b64encode(raw), len(raw)), *_in_base64(urlsafe_b64encode(raw), len(raw))]
+    """Return each value with its other spellings: in JSON (also inside a text in JSON), in a URL, in base64."""
+    found: list[str] = []
+    for value in values:
+        escaped = [value]
+        for _ in range(2):
+            escaped += [json.dumps(text, ensure_ascii=ascii)[1:-1] for text in escaped for ascii in (True, False)]
+        raw = value.encode(errors="surrogateescape")
+        in_url = [quote(raw, safe=kept) for kept in ("", "/", "!'()*")]
+        found += [*escaped, *in_url, *_in_base64(b64encode(raw), len(raw))]
+        found += _in_base64(urlsafe_b64encode(raw), len(raw))
+    return tuple(dict.fromkeys(found))
 
 
 def _in_base64(encoded: bytes, length: int) -> list[str]:
-    """The characters that no following byte can change, line by line as the `base64` program writes them."""
+    """Return the characters that no following byte can change, line by line as the `base64` program writes them."""
     certain = encoded.decode()[: length * 8 // 6]
     lines = [certain[at : at + _BASE64_LINE] for at in range(0, len(certain), _BASE64_LINE)]
     return [line for line in lines if len(line) >= SHORTEST]

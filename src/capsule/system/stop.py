@@ -1,21 +1,21 @@
-"""Being asked to stop: the first SIGINT or SIGTERM is a request, the second an order."""
+"""Handle requests to stop: the first SIGINT or SIGTERM is a request, the second an order."""
 
 from __future__ import annotations
 
 import os
 import select
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopNow(KeyboardInterrupt):
-    """The second signal: leave at once, by the shortest way that leaves nothing running."""
+    """The second signal: leave at once, leaving nothing running."""
 
 
 class Stop:
-    """Turns signals into something a loop can ask (`requested`) or wait for (`fileno`), while the `with` block lasts.
+    """Turn signals into something a loop can ask (`requested`) or wait for (`fileno`), within a `with` block.
 
     Python delivers signals to the main thread, so the block must be entered there. It may be entered again later.
     """
@@ -29,12 +29,10 @@ class Stop:
         self.requested = False
         self._pipe = os.pipe()
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._hear)
+            self._before[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             # None is a handler that was not installed from Python: it cannot be put back, the default can.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
@@ -44,23 +42,23 @@ class Stop:
             os.close(fd)
 
     def fileno(self) -> int:
-        """Readable from the moment a stop is requested; never to be read from."""
+        """Return a descriptor that is readable once a stop is requested; never read from it."""
         if self._pipe is None:
             raise RuntimeError("Stop is waited for outside its `with` block")
         return self._pipe[0]
 
     def wait(self, seconds: float) -> bool:
-        """Let so much time pass; False where a stop was requested before it was over."""
+        """Wait; return False where a stop was requested before the time was over."""
         return not select.select([self.fileno()], [], [], seconds)[0] and not self.requested
 
     def request(self) -> None:
-        """Asks for a stop, as the first signal does. Asking twice is asking once."""
+        """Request a stop, as the first signal does; asking twice is asking once."""
         if not self.requested:
             self.requested = True
             if self._pipe is not None:
                 os.write(self._pipe[1], b"!")
 
-    def _hear(self, number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         if self.requested:
             raise StopNow(f"second {signal.Signals(number).name}")
         self.request()

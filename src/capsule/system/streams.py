@@ -1,8 +1,8 @@
-"""What a command prints, on its way from a pipe to a file, with the secrets taken out.
+"""Move what a command prints from a pipe to a file, without the secrets.
 
-A command never has the file itself: what it prints is looked at before it touches the disk, so a secret is in no file
-even if everything is killed at any moment. The price is one look at every byte, and it must be a cheap one: big reads,
-and libc's `memmem`, several times faster than `bytes.find`, to know that a piece holds no secret at all.
+A command never has the file itself: what it prints is searched before it touches the disk, so a secret is in no file
+even if everything is killed at any moment. The price is one look at every byte, and it must be cheap: big reads, and
+libc's `memmem`, several times faster than `bytes.find`, to know that a piece holds no secret at all.
 
 A file that cannot be written (the disk is full) is not the command's fault: its output is read on and thrown away, and
 `lost` says why. A pipe that a survivor holds open is read empty once, and no longer.
@@ -25,7 +25,7 @@ _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", 0)
 
 
 class Stream:
-    """From one pipe to one file."""
+    """Carries output from one pipe to one file."""
 
     def __init__(self, file: int, secrets: Sequence[bytes]) -> None:
         self.source, self.entrance = os.pipe()
@@ -34,10 +34,14 @@ class Stream:
         self.open = True
         self.lost = 0
         os.set_blocking(self.source, False)
-        _widen(self.entrance)
+        if _SET_PIPE_SIZE:  # room for one big read, so that the command is rarely kept waiting; less will do
+            try:
+                fcntl.fcntl(self.entrance, _SET_PIPE_SIZE, AT_ONCE)
+            except OSError:
+                return
 
     def move(self) -> int:
-        """Takes what is there, at most one big piece, and returns its size; at the end of the pipe `open` is False."""
+        """Move at most one big piece and return its size; at the end of the pipe `open` is False."""
         try:
             piece = os.read(self.source, AT_ONCE)
         except BlockingIOError:
@@ -47,7 +51,7 @@ class Stream:
         return len(piece)
 
     def finish(self) -> None:
-        """What is still in the pipe, but no more than fits into it: somebody may write for ever."""
+        """Move what is left in the pipe, but no more than fits into it: a survivor may write for ever."""
         left = 2 * AT_ONCE
         while self.open and left > 0 and (moved := self.move()):
             left -= moved
@@ -66,12 +70,12 @@ class Stream:
 
 
 def came_in_drops(moved: int) -> bool:
-    """Whether it pays to let some more gather before the next look."""
+    """Tell whether it pays to let more gather before the next look."""
     return 0 < moved < _SMALL
 
 
 def quick_search() -> Callable[[bytes, bytes], bool]:
-    """Whether one text occurs in another: libc's way where there is one."""
+    """Return a test whether one text occurs in another: libc's where there is one."""
     try:
         import ctypes  # noqa: PLC0415 (only needed where there are secrets)
 
@@ -81,12 +85,3 @@ def quick_search() -> Callable[[bytes, bytes], bool]:
     memmem.restype = ctypes.c_void_p
     memmem.argtypes = (ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
     return lambda text, secret: memmem(text, len(text), secret, len(secret)) is not None
-
-
-def _widen(pipe: int) -> None:
-    """As much room as one read takes, so that the command is rarely kept waiting; less will do."""
-    if _SET_PIPE_SIZE:
-        try:
-            fcntl.fcntl(pipe, _SET_PIPE_SIZE, AT_ONCE)
-        except OSError:
-            return

@@ -29,7 +29,7 @@ can hold one, and unlike JSON it needs no module: importing json would double th
 It runs without site-packages: the standard library's lightest modules, and two small ones of ours.
 """
 
-# ruff: noqa: PTH110, PTH113, PTH118, PTH208
+# ruff: noqa: PTH110, PTH113, PTH118, PTH123, PTH208
 # (pathlib alone would cost more than all the rest of the start-up)
 
 from __future__ import annotations
@@ -57,27 +57,19 @@ ProcessTable = dict[int, tuple[int, int, bool]]
 
 _PR_SET_CHILD_SUBREAPER = 36
 _RESTORED = (
-    signal.SIGINT,
-    signal.SIGTERM,
-    signal.SIGHUP,
-    signal.SIGQUIT,
-    signal.SIGPIPE,
-    signal.SIGXFSZ,
-    signal.SIGCHLD,
-    signal.SIGTSTP,
-    signal.SIGTTIN,
-    signal.SIGTTOU,
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ),
+    *(signal.SIGCHLD, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
 )
 _INPUT = os.O_RDONLY | os.O_NONBLOCK
 # Never through a link planted where our log will be, never waiting for the reader of a FIFO, not even later.
 _OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class RunnerGone(Exception):
-    """The other end of the pipe is closed: nobody is left to work for."""
+class _RunnerGone(Exception):
+    """The runner closed its end of the pipe."""
 
 
-class NotStarted(Exception):
+class _NotStarted(Exception):
     """The command could not be started; args are the errno and the stage that failed."""
 
 
@@ -89,10 +81,8 @@ def has_proc() -> bool:
 
 
 def process_table() -> ProcessTable:
-    return _table_from_proc() if has_proc() else _table_from_ps()
-
-
-def _table_from_proc() -> ProcessTable:
+    if not has_proc():
+        return _table_from_ps()
     table: ProcessTable = {}
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := _read(f"/proc/{name}/stat")):
@@ -108,8 +98,10 @@ def _table_from_ps() -> ProcessTable:
 
 
 def bearers(name: str, value: str) -> Iterator[int]:
-    """Processes whose environment holds the marker, as far as we may look; one at a time and the youngest first,
-    because one that forks for its life is gone by the time all others have been looked at."""
+    """Yield processes whose environment holds the marker, youngest first.
+
+    One at a time, because one that forks for its life is gone by the time all others have been looked at.
+    """
     marker = os.fsencode(f"{name}={value}")
     if has_proc():
         pids = sorted((int(pid) for pid in os.listdir("/proc") if pid.isdigit()), reverse=True)
@@ -141,26 +133,14 @@ def kill(pid: int, number: int) -> None:
 
 def _read(path: str) -> bytes:
     try:
-        fd = os.open(path, os.O_RDONLY)
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
     except OSError:
         return b""
-    try:
-        return _read_all(fd)
-    except OSError:
-        return b""
-    finally:
-        os.close(fd)
-
-
-def _read_all(fd: int) -> bytes:
-    chunks = []
-    while chunk := os.read(fd, 65536):
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _ps(*options: str) -> list[bytes]:
-    """The lines of one `ps`, without its own; no subprocess module, for the sake of the start-up."""
+    """Return the lines of one `ps`, without its own; no subprocess module, for the sake of the start-up."""
     reading, writing = os.pipe()
     try:
         actions = [(os.POSIX_SPAWN_DUP2, writing, 1)]
@@ -168,9 +148,9 @@ def _ps(*options: str) -> list[bytes]:
     finally:
         os.close(writing)
     try:
-        lines = _read_all(reading).splitlines()
+        with open(reading, "rb") as file:
+            lines = file.read().splitlines()
     finally:
-        os.close(reading)
         os.waitpid(pid, 0)
     return [line for line in lines if line.split(None, 1)[:1] not in ([], [b"%d" % pid])]
 
@@ -179,7 +159,7 @@ def _ps(*options: str) -> list[bytes]:
 
 
 def start(fields: list[bytes]) -> tuple[int, list[Stream]]:
-    """Starts what a `run` request describes, in a session of its own: its pid, and what it prints."""
+    """Start what a `run` request describes, in a session of its own; return its pid and its streams."""
     cwd, stdin, stdout, stderr, *words = fields
     secrets, words = _counted(words)
     argv, pairs = _counted(words)
@@ -195,12 +175,25 @@ def start(fields: list[bytes]) -> tuple[int, list[Stream]]:
         stages.pop()
         os.set_blocking(opened[0], True)
         program = find_program(argv[0], env.get(b"PATH", b""))
-        streams = _streams(opened, secrets)
-        return _spawn(program, argv, env, [opened[0], streams[0].entrance, streams[-1].entrance]), streams
+        # One stream for both outputs where both go to the same file, so that their order is kept.
+        files = opened[1:2] if os.path.samestat(*map(os.fstat, opened[1:])) else opened[1:]
+        streams = [Stream(os.dup(file), secrets) for file in files]
+        return os.posix_spawn(
+            program,
+            argv,
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, fd, number)
+                for number, fd in enumerate([opened[0], streams[0].entrance, streams[-1].entrance])
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_RESTORED,
+        ), streams
     except OSError as error:
         for stream in streams:
             stream.finish()
-        raise NotStarted(error.errno, stages[-1]) from error
+        raise _NotStarted(error.errno, stages[-1]) from error
     finally:
         for fd in (*opened, *(stream.entrance for stream in streams)):
             os.close(fd)
@@ -208,31 +201,13 @@ def start(fields: list[bytes]) -> tuple[int, list[Stream]]:
 
 
 def _counted(words: list[bytes]) -> tuple[list[bytes], list[bytes]]:
-    """So many words as the first one says, and the rest."""
+    """Split off as many words as the first one says."""
     end = int(words[0]) + 1
     return words[1:end], words[end:]
 
 
-def _streams(opened: list[int], secrets: list[bytes]) -> list[Stream]:
-    """One for both outputs where both go to the same file, so that their order is kept."""
-    files = opened[1:2] if os.path.samestat(*map(os.fstat, opened[1:])) else opened[1:]
-    return [Stream(os.dup(file), secrets) for file in files]
-
-
-def _spawn(program: bytes, argv: list[bytes], env: dict[bytes, bytes], files: list[int]) -> int:
-    return os.posix_spawn(
-        program,
-        argv,
-        env,
-        file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(files)],
-        setsid=True,
-        setsigmask=(),
-        setsigdef=_RESTORED,
-    )
-
-
 def find_program(name: bytes, path: bytes) -> bytes:
-    """As execvp would, but a relative entry of PATH is skipped: the working directory is somebody else's repository."""
+    """Search PATH like execvp, but skip relative entries: the working directory is somebody else's repository."""
     if b"/" in name:
         return name
     found = [os.path.join(entry, name) for entry in path.split(b":") if entry.startswith(b"/")]
@@ -257,14 +232,14 @@ class Supervisor:
         self._streams: list[Stream] = []
 
     def serve(self) -> None:
-        """Takes requests until the runner goes, and then leaves nobody behind."""
+        """Take requests until the runner goes, then leave nothing running."""
         try:
             while True:
                 self._listen(None)
                 while request := self._take_request():
                     if request[0] == b"run":
                         self._run(request[1:])
-        except RunnerGone:
+        except _RunnerGone:
             return
         finally:
             self._kill_all()
@@ -272,20 +247,27 @@ class Supervisor:
     def _run(self, fields: list[bytes]) -> None:
         try:
             (self._main, self._streams), self._code = start(fields), None
-        except NotStarted as failure:
-            return self._say("failed", *failure.args)
+        except _NotStarted as failure:
+            return self._answer("failed", *failure.args)
         try:
-            self._say("started", self._main)
-            stopped = self._wait_for_main()
+            self._answer("started", self._main)
+            stopped = False
+            while self._code is None and not stopped:
+                self._listen(None)
+                self._reap()
+                request = self._take_request()
+                if request and self._code is None:  # else the command's own end came first
+                    self._end_all(float(request[1]))
+                    stopped = True
             lost = self._finish_streams()
             leftovers = 0 if stopped else self._count()
             if leftovers:
                 self._end_all(LEFTOVER_GRACE)
-        except RunnerGone:
+        except _RunnerGone:
             self._kill_all()
             self._finish_streams()
             raise
-        self._say("ended", self._code, leftovers, int(stopped), self._count(), lost)
+        self._answer("ended", self._code, leftovers, int(stopped), self._count(), lost)
         self._main = 0  # its number is free again, and may soon be a stranger's
         return None
 
@@ -295,21 +277,10 @@ class Supervisor:
             stream.finish()
         return max((stream.lost for stream in streams), default=0)
 
-    def _wait_for_main(self) -> bool:
-        """True if it ended because the runner asked."""
-        while self._code is None:
-            self._listen(None)
-            self._reap()
-            request = self._take_request()
-            if request and self._code is None:
-                self._end_all(float(request[1]))
-                return True
-        return False
-
     # ── ending ──
 
     def _end_all(self, grace: float) -> None:
-        for pid in self._below():
+        for pid in self._alive_below():
             kill(pid, signal.SIGTERM)
             kill(pid, signal.SIGCONT)  # one that is stopped would not hear the first signal
         deadline = time.monotonic() + grace
@@ -318,19 +289,19 @@ class Supervisor:
         self._kill_all()
 
     def _kill_all(self) -> None:
-        """Looks again after each round, since one may have forked meanwhile; gives up on what no signal can end."""
+        """Kill until nobody is left, looking again after each round for forks; give up on what no signal can end."""
         deadline = time.monotonic() + KILL_LIMIT
         while self._anyone_left() and time.monotonic() < deadline:
-            for pid in self._below():
+            for pid in self._alive_below():
                 kill(pid, signal.SIGKILL)
-            for pid in self._on_the_run():
+            for pid in self._fast_forkers():
                 kill(pid, signal.SIGKILL)
             self._sleep([self._wake], 0.02)
         if self._code is None:
             self._code = -signal.SIGKILL  # sent, and pending if it is among the survivors
 
-    def _on_the_run(self) -> Iterator[int]:
-        """Those who fork and exit, fork and exit: gone before a look at everybody is over, but soon our children."""
+    def _fast_forkers(self) -> Iterator[int]:
+        """Yield processes that fork and exit, gone before a look at all is over, but soon our children."""
         if not self._subreaper:
             yield from bearers(*self._marker)
         for _ in range(RUNS):
@@ -338,14 +309,14 @@ class Supervisor:
 
     def _anyone_left(self) -> bool:
         children = self._reap()
-        return children if self._subreaper else bool(self._below())
+        return children if self._subreaper else bool(self._alive_below())
 
     def _count(self) -> int:
-        """At least one if there is anyone: what forks faster than we look is there all the same."""
-        return max(1, len(self._below())) if self._anyone_left() else 0
+        """Count those left: at least one if there is anyone, for some fork faster than we look."""
+        return max(1, len(self._alive_below())) if self._anyone_left() else 0
 
     def _reap(self) -> bool:
-        """Collects all children that have ended, adopted ones too; False when there is no child at all."""
+        """Collect all children that have ended, adopted ones too; return False when there is no child at all."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -356,7 +327,7 @@ class Supervisor:
             if pid == self._main:
                 self._code = os.waitstatus_to_exitcode(status)
 
-    def _below(self) -> set[int]:
+    def _alive_below(self) -> set[int]:
         table = process_table()
         roots = {os.getpid()}
         if not self._subreaper:
@@ -368,15 +339,15 @@ class Supervisor:
     # ── the pipes ──
 
     def _listen(self, seconds: float | None) -> None:
-        """Until a request, an ended child or the time-out, whichever comes first."""
+        """Wait for a request, an ended child or the time-out, whichever comes first."""
         if 0 in self._sleep([0, self._wake], seconds):
             heard = os.read(0, 65536)
             if not heard:
-                raise RunnerGone
+                raise _RunnerGone
             self._heard += heard
 
     def _sleep(self, fds: list[int], seconds: float | None) -> list[int]:
-        """Until one of these is ready, or something was printed, which is moved on."""
+        """Wait until one of these is ready, or until something was printed, and move that on."""
         printing = {stream.source: stream for stream in self._streams if stream.open}
         ready = select.select([*fds, *printing], [], [], seconds)[0]
         if self._wake in ready:
@@ -393,11 +364,11 @@ class Supervisor:
         request, self._heard = rest[: int(length)], rest[int(length) :]
         return request.split(b"\0")
 
-    def _say(self, *words: object) -> None:
+    def _answer(self, *words: object) -> None:
         try:
             os.write(1, " ".join(map(str, words)).encode() + b"\n")
         except BrokenPipeError as error:
-            raise RunnerGone from error
+            raise _RunnerGone from error
 
 
 def become_subreaper() -> bool:
@@ -409,7 +380,7 @@ def become_subreaper() -> bool:
 
 
 def wake_on_ended_child() -> int:
-    """A descriptor that becomes readable at SIGCHLD, so that one select waits for everything."""
+    """Return a descriptor that becomes readable at SIGCHLD, so that one select waits for everything."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)

@@ -1,4 +1,4 @@
-"""What others may do with the files we make: never write to them, whatever the user's umask allows.
+"""Keep others from writing to the files we make, whatever the user's umask allows.
 
 Logs, the journal, worklogs and results are what a mission is judged and resumed by. So the umask of our own process
 takes the right to write from everybody but the user. Programs that we start for the user (agents, tests, git where it
@@ -17,7 +17,7 @@ _started_with: int | None = None
 
 @contextmanager
 def own_files_closed_to_others() -> Iterator[None]:
-    """For as long as a command of ours takes."""
+    """Set our umask for as long as a command of ours takes."""
     global _started_with  # noqa: PLW0603 (as global as the umask itself)
     outer, _started_with = _started_with, os.umask(0o077)
     os.umask(_started_with | _NOT_FOR_OTHERS)
@@ -29,12 +29,12 @@ def own_files_closed_to_others() -> Iterator[None]:
 
 
 def of_the_user() -> int:
-    """The umask that we were started with, as `subprocess` wants it: -1 where ours is the same."""
+    """Return the umask that we were started with, as `subprocess` wants it: -1 where ours is the same."""
     return -1 if _started_with is None else _started_with
 
 
 def mode_for_the_user(mode: int) -> int:
-    """The mode of a file or folder that is made in the user's checkout, by the umask that they have."""
+    """Return the mode of a file or folder made in the user's checkout, by the user's own umask."""
     if _started_with is None:
         current = os.umask(0o077)
         os.umask(current)

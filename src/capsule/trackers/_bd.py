@@ -1,8 +1,11 @@
-"""Running bd: one call at a time in a repository, none for ever.
+"""Run bd, one call at a time in a repository, none for ever, and read what it prints.
 
-Whoever changes something looks afterwards whether it is so (see beads.py), and before each new attempt: what bd prints
-(_bd_answer.py) and its exit code are no proof. A call runs in a process group of its own, without input, and is ended
-with all of its group when it takes too long.
+A change is verified afterwards (see beads.py), and before each new attempt: what bd prints and its exit code are no
+proof. A call runs in a process group of its own, without input, and is ended with all of its group when it takes too
+long.
+
+What it prints has had as many shapes as bd has had versions: an array, an object, or either in an envelope; errors as
+JSON on stdout or on stderr, or as text, with exit code 0 or 1; warnings before all of that.
 
 We never run `init`, `migrate` or `doctor --fix`, and never say `--force`.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -18,18 +22,18 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from capsule.core.errors import PrerequisiteMissing, TrackerError
-from capsule.core.text import sentence
+from capsule.core.text import one_line, sentence
 from capsule.system.environment import for_commands
 from capsule.system.lock import held
 from capsule.system.umask import of_the_user
-from capsule.trackers._bd_answer import NO_COMMAND, BdResult
 from capsule.trackers._beads import file_in
 
 GET_BD = "https://github.com/steveyegge/beads"
@@ -53,6 +57,125 @@ _SKEW = re.compile(
     re.IGNORECASE,
 )
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+_BUSY = re.compile(
+    r"database is locked|locked by another|another (?:bd )?process|(?:acquir\w*|obtain|get) .{0,40}lock"
+    r"|lock (?:timeout|held)|database table is locked|resource temporarily unavailable|cannot update manifest"
+    r"|database is (?:busy|in use)",
+    re.IGNORECASE,
+)
+NO_COMMAND = re.compile(r"unknown (?:command|flag|shorthand)", re.IGNORECASE)
+_NOT_FOUND = re.compile(r"no issues? found|not found|ambiguous", re.IGNORECASE)
+_ASIDE = re.compile(r"\W*(?:warning|hint|note|usage|⚠)", re.IGNORECASE)
+_TELLING = re.compile(r"error|cannot|failed|fatal|panic", re.IGNORECASE)
+_VALUE = re.compile(r"^[\[{]", re.MULTILINE)
+_LONGEST = 300
+_MOST_BEGINNINGS = 20
+"""Lines of warnings that begin like a value; whoever prints more does not mean to be understood."""
+
+
+@dataclass(frozen=True)
+class BdResult:
+    """The output of a call, and how it ended; without a code it was ended by us, because it took too long."""
+
+    args: tuple[str, ...]
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def late(self) -> bool:
+        return self.code is None
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it failed; some versions complain on stderr only, and leave with 0."""
+        return self.code != 0 or self._error is not None or (not self.out.strip() and bool(_telling_lines(self.err)))
+
+    @property
+    def busy(self) -> bool:
+        return not self.late and self.failed and _BUSY.search(self.err + self.out) is not None
+
+    @property
+    def not_found(self) -> bool:
+        """Tell whether the bead does not exist; older versions print nothing and leave with 0."""
+        return not self.late and (self.code == 0 or _NOT_FOUND.search(self.err + self.out) is not None)
+
+    @property
+    def unknown_here(self) -> bool:
+        return self.failed and NO_COMMAND.search(self.err + self.out) is not None
+
+    @cached_property
+    def value(self) -> object:
+        """Return the JSON on stdout, after whatever stands before it and out of its envelope; None if there is none."""
+        return _unwrapped(_value_in(self.out))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the beads in it, one or many."""
+        value = self.value
+        if isinstance(value, dict) and "id" not in value:
+            value = value.get("issues", value.get("closed"))
+        rows = value if isinstance(value, list) else [value]
+        return [row for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Return the rows of JSON lines; text between them is skipped, half a row is an error."""
+        rows: list[object] = []
+        for line in self.out.split("\n"):
+            if line.startswith("{"):
+                try:
+                    value = _unwrapped(json.loads(line))
+                except (ValueError, RecursionError):
+                    command = f"bd {self.args[0]}"
+                    cause = f"`{command}` printed a row that is cut short: {line[:60]!a}"
+                    raise TrackerError(cause, f"See what `{command}` prints by hand.") from None
+                rows += value if isinstance(value, list) else [value]
+        return [row for row in rows if isinstance(row, dict)]
+
+    @property
+    def words(self) -> str:
+        """Return bd's error message, on one line."""
+        said = self._error
+        if said is None:
+            plain = [line for line in map(one_line, self.err.splitlines()) if line and not _ASIDE.match(line)]
+            telling = _telling_lines(self.err) or plain or [one_line(self.out)]
+            said = telling[0]
+        cut = one_line(said.removeprefix("Error: "))
+        return cut if len(cut) <= _LONGEST else f"{cut[:_LONGEST]}..."
+
+    @cached_property
+    def _error(self) -> str | None:
+        for text in (self.out, self.err):
+            value = _unwrapped(_value_in(text))
+            if isinstance(value, dict) and "error" in value and "id" not in value:
+                return str(value["error"])
+        return None
+
+
+def _value_in(text: str) -> object:
+    """Return the first value that is beads or an object, at the beginning of a line."""
+    decoder = json.JSONDecoder()
+    for start in islice(_VALUE.finditer(text), _MOST_BEGINNINGS):
+        try:
+            value, _ = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) or all(isinstance(row, dict) for row in value):
+            return value
+    return None
+
+
+def _unwrapped(value: object) -> object:
+    is_envelope = isinstance(value, dict) and "data" in value and "schema_version" in value and "id" not in value
+    return value["data"] if isinstance(value, dict) and is_envelope else value
+
+
+def _telling_lines(text: str) -> list[str]:
+    lines = [one_line(line) for line in text.splitlines()]
+    return [line for line in lines if _TELLING.match(line) and not _ASIDE.match(line)]
 
 
 @dataclass(frozen=True)
@@ -93,26 +216,39 @@ class Bd:
 
     @cached_property
     def version(self) -> str:
-        """As it says itself; '' where it does not."""
+        """Return the version as bd says it; '' where it does not."""
         known = _VERSIONS.get(mark := (self.program, Path(self.program).stat().st_mtime_ns))
         if known is None:
-            known = _VERSIONS[mark] = self._asked_version()
+            answer = self._run(("version", "--json"))
+            if answer.late:
+                raise self.fault(answer)
+            value = answer.value
+            stated = value.get("version") if isinstance(value, dict) else None
+            found = _VERSION.search(str(stated or answer.out)) or _VERSION.search(self._run(("version",)).out)
+            known = _VERSIONS[mark] = found.group() if found else ""
         return known
 
     @property
     def warnings(self) -> list[str]:
-        """What is known to be wrong with the version that is here."""
-        return list(_about(self.version))
+        """Return what is known to be wrong with the version that is here."""
+        numbers, version = _numbers(self.version), self.version
+        if not numbers:
+            return ["bd does not say which version it is; what it answers is taken as it comes."]
+        if (0, 51) <= numbers < (0, 63):
+            return [f"bd {version} is one of those (0.51 to 0.62) whose storage was being rebuilt; use 1.0.5 or newer."]
+        if numbers in ((1, 2, 0), (1, 2, 1)):
+            return [f"bd {version} converts a database on reading, and older ones cannot open it then; 1.2.2 does not."]
+        return [f"bd {version} is newer than any that was tried."] if numbers[0] > 1 else []
 
     def read(self, *args: str) -> BdResult:
-        """A question, repeated while somebody else holds the database; raises TrackerError where it has no answer."""
+        """Ask, again while the database is locked; raise TrackerError where there is no answer."""
         answer = self.ask(*args)
         if answer.failed:
             raise self.fault(answer)
         return answer
 
     def ask(self, *args: str) -> BdResult:
-        """The same, whatever the answer is."""
+        """Ask, again while the database is locked; return whatever the answer is."""
         answer = self.run(*args)
         for pause in self.patience.pauses:
             if not answer.busy:
@@ -122,7 +258,7 @@ class Bd:
         return answer
 
     def run(self, *args: str) -> BdResult:
-        """One call. A version that cannot do what we need is not called at all."""
+        """Make one call; refuse a version that cannot do what we need."""
         numbers = _numbers(self.version)
         if numbers and numbers[:2] < OLDEST:
             hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
@@ -130,7 +266,7 @@ class Bd:
         return self._run(args)
 
     def fault(self, answer: BdResult) -> TrackerError:
-        """Why a call came to nothing, and what to do next."""
+        """Return why a call failed, and what to do next."""
         command, said = f"bd {answer.args[0]}", answer.err + answer.out
         if answer.late:
             hint = f"See whether `{command}` answers by hand: another process may hold the database. Then go on."
@@ -142,33 +278,23 @@ class Bd:
             hint = f"Get the bd that the database was made with, or a newer one: {GET_BD}. Or: {_BY_HAND}."
             return TrackerError(f"The database of beads is newer than bd {self.version}, which refuses it.", hint)
         if _NO_DATABASE.search(said):
-            return TrackerError("bd finds no database of beads in this project.", self._way_to_a_database())
+            file = file_in(self._root)
+            if file and file.stat().st_size:
+                hint = f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
+            else:
+                hint = "The beads are not in this clone: by hand, `bd init` and then `bd dolt pull` fetch them."
+            return TrackerError("bd finds no database of beads in this project.", hint)
         if answer.unknown_here:
             hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
             return TrackerError(f"bd {self.version} cannot do what is needed: {sentence(answer.words)}", hint)
         words = answer.words or f"exit code {answer.code}, and not a word"
         return TrackerError(f"`{command}` failed: {sentence(words)}", f"Try `{command}` by hand in {self._root}.")
 
-    def _way_to_a_database(self) -> str:
-        file = file_in(self._root)
-        if file and file.stat().st_size:
-            return f"A fresh clone has only the file: `bd init` by hand makes a database. Or: {_BY_HAND}."
-        return "The beads are not in this clone: by hand, `bd init` makes a database and `bd dolt pull` fetches them."
-
     def is_refusal(self, answer: BdResult) -> bool:
-        """bd understood and said no; everything else that goes wrong is a fault."""
+        """Tell whether bd understood and said no; everything else that goes wrong is a fault."""
         said = answer.err + answer.out
         known = (_SKEW, _NO_DATABASE, NO_COMMAND)
         return not (answer.late or answer.busy or any(kind.search(said) for kind in known)) and bool(answer.words)
-
-    def _asked_version(self) -> str:
-        answer = self._run(("version", "--json"))
-        if answer.late:
-            raise self.fault(answer)
-        value = answer.value
-        stated = value.get("version") if isinstance(value, dict) else None
-        found = _VERSION.search(str(stated) if stated else answer.out) or _VERSION.search(self._run(("version",)).out)
-        return found.group() if found else ""
 
     def _run(self, args: tuple[str, ...]) -> BdResult:
         with held(self._lock, self.patience.turn), tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
@@ -176,7 +302,7 @@ class Bd:
             return BdResult(args, code, _text(out), _text(err))
 
     def _wait_for(self, argv: list[str], out: IO[bytes], err: IO[bytes]) -> int | None:
-        """Files, not pipes: a server that bd leaves running would keep a pipe open for ever."""
+        """Run it with files, not pipes: a server that bd leaves running would keep a pipe open for ever."""
         try:
             process = subprocess.Popen(
                 argv,
@@ -210,18 +336,18 @@ _UNDER_WAY: set[subprocess.Popen[bytes]] = set()
 
 @atexit.register
 def _end_all() -> None:
-    """A screen asks in a thread, and a person who leaves does not wait for the answer."""
+    """End calls at exit: a screen asks in a thread, and a person who leaves does not wait for the answer."""
     for process in [*_UNDER_WAY]:
         if process.poll() is None:
             _end(process)
 
 
 _VERSIONS: dict[tuple[str, int], str] = {}
-"""What each program said it is: it is asked once."""
+"""The version of each program, by path and time: it is asked once."""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """All of its group, first politely: it may be writing."""
+    """End all of its group, first politely: it may be writing."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, how)
@@ -244,15 +370,3 @@ def _text(file: IO[bytes]) -> str:
 def _numbers(version: str) -> tuple[int, ...]:
     found = _VERSION.match(version)
     return tuple(int(part or 0) for part in found.groups()) if found else ()
-
-
-def _about(version: str) -> Iterator[str]:
-    numbers = _numbers(version)
-    if not numbers:
-        yield "bd does not say which version it is; what it answers is taken as it comes."
-    elif (0, 51) <= numbers < (0, 63):
-        yield f"bd {version} is one of those (0.51 to 0.62) whose storage was being rebuilt; 1.0.5 or newer is safer."
-    elif numbers in ((1, 2, 0), (1, 2, 1)):
-        yield f"bd {version} converts a database when it reads it, and older ones cannot open it then; 1.2.2 does not."
-    elif numbers[0] > 1:
-        yield f"bd {version} is newer than any that was tried; what it answers is taken as it comes."

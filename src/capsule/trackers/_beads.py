@@ -1,19 +1,23 @@
-"""What a bead means: from a row of beads, however it was come by, to an `Item` of ours.
+"""Read and write rows of beads, and turn a row into an `Item` of ours.
 
 A row of the JSONL file and of `bd export` holds its dependencies as edges; `bd show` puts the whole bead that is
-depended on in their place, under the same name. Both are read here, and whatever is unknown is data.
+depended on in their place, under the same name. Both are read here, and whatever is unknown is data. A row is changed
+as text: inside a line that keeps all its other characters.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from capsule.core.errors import CapsuleError
-from capsule.core.item import Blocked, Item, Status
+from capsule.core.item import Blocked, Item, NewItem, Status
 from capsule.core.text import without_controls
 from capsule.system.git import Git
 
@@ -35,10 +39,16 @@ _OTHER_TABLES = ("interactions.jsonl", "deletions.jsonl", "routes.jsonl")
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
+AUTHOR = "capsule"
+_SPACE = re.compile(r"[ \t\r\n]*")
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SHORTEST = 3
+
+
 Bead = Mapping[str, Any]
 
 
-class Edge(NamedTuple):
+class _Edge(NamedTuple):
     """One dependency of a bead; `target` is the bead it points to, where the row brought it along."""
 
     kind: str
@@ -47,7 +57,7 @@ class Edge(NamedTuple):
 
 
 def file_in(root: Path) -> Path | None:
-    """The file that holds a project's beads, if there is one."""
+    """Return the file that holds a project's beads, if there is one."""
     folder = root / FOLDER
     usual = [folder / name for name in USUAL_NAMES if (folder / name).exists()]
     others = [path for path in sorted(folder.glob("*.jsonl")) if path.name not in _OTHER_TABLES]
@@ -55,7 +65,7 @@ def file_in(root: Path) -> Path | None:
 
 
 def our_name(root: Path, env: Mapping[str, str]) -> str:
-    """Whom bd takes us for, in the order in which it looks itself."""
+    """Return the name that bd knows us by, in the order in which it looks itself."""
     try:
         name = env.get("BEADS_ACTOR") or env.get("BD_ACTOR") or Git.find(root).identity.name
     except CapsuleError:
@@ -64,7 +74,7 @@ def our_name(root: Path, env: Mapping[str, str]) -> str:
 
 
 def taken_by(bead: Bead, us: Callable[[], str]) -> str:
-    """Who else has it in progress; '' where nobody says, or nobody knows who we are."""
+    """Return who else has it in progress; '' where nobody says, or nobody knows who we are."""
     theirs = text_of(bead, "assignee").strip()
     if status_of(bead) is not Status.IN_PROGRESS or not theirs:
         return ""
@@ -73,15 +83,21 @@ def taken_by(bead: Bead, us: Callable[[], str]) -> str:
 
 
 def is_work(bead: Bead) -> bool:
-    """Memories, and what is left of beads that were deleted, lie among the rows too."""
+    """Tell work from memories and tombstones, which lie among the rows too."""
     return bead.get("_type", "issue") == "issue" and bead.get("status") != "tombstone"
 
 
 def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Item:
-    """The bead as an item; `beads` are all there are, by id. Who we are is asked only where it matters."""
+    """Return the bead as an item; `beads` are all there are, by id. `us` is called only where it matters."""
     status = text_of(bead, "status") or "open"
     ours = STATUSES.get(status, Status.BLOCKED)
     priority = bead.get("priority")
+    edges = [edge for edge in edges_of(bead) if edge.kind == PARENT]
+    named = [_Edge(PARENT, text_of(bead, "parent")), _Edge(PARENT, bead["id"].rpartition(".")[0])]
+    there = (edge.to for edge in (*edges, *named) if edge.target or edge.to in beads)
+    # Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
+    # What came along with the row is newer than what was known before.
+    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges_of(bead) if edge.kind == BLOCKS}
     return Item(
         id=bead["id"],
         title=text_of(bead, "title"),
@@ -90,10 +106,10 @@ def item_of(bead: Bead, beads: Mapping[str, Bead], us: Callable[[], str]) -> Ite
         type=text_of(bead, "issue_type") or "task",
         status=ours,
         priority=priority if type(priority) is int and priority in PRIORITIES else 2,
-        parent=_parent(bead, beads),
+        parent=next((parent for parent in there if parent != bead["id"]), ""),
         blocked=Blocked(Status.READY, f"beads says {status}", kind="") if ours is Status.BLOCKED else None,
         tags=tuple(cleaned(label) for label in list_of(bead, "labels") if isinstance(label, str)),
-        dependencies=_blockers(bead, beads),
+        dependencies=tuple(other for other, target in wanted.items() if target and target.get("status") != "closed"),
         taken_by=taken_by(bead, us),
         created=text_of(bead, "created_at"),
         updated=text_of(bead, "updated_at"),
@@ -110,7 +126,7 @@ def text_of(bead: Bead, key: str) -> str:
 
 
 def cleaned(text: str) -> str:
-    """JSON can spell half a character, which nothing after us could write down, and a NUL, which nobody could pass."""
+    """Replace half characters, which JSON can spell and nothing after us could write, and control characters."""
     return _LONE_SURROGATE.sub("\ufffd", without_controls(text))
 
 
@@ -119,28 +135,133 @@ def list_of(bead: Bead, key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def edges_of(bead: Bead) -> Iterator[Edge]:
-    """What this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
+def edges_of(bead: Bead) -> Iterator[_Edge]:
+    """Yield what this bead points to; an edge that is stored with it but belongs to another bead is not ours."""
     for edge in list_of(bead, "dependencies"):
         if not isinstance(edge, dict):
             continue
         if "dependency_type" in edge:
-            yield Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
+            yield _Edge(str(edge["dependency_type"]), str(edge.get("id", "")), edge)
         elif edge.get("issue_id", bead["id"]) == bead["id"]:
-            yield Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
+            yield _Edge(str(edge.get("type", "")), str(edge.get("depends_on_id", "")))
 
 
-def _parent(bead: Bead, beads: Mapping[str, Bead]) -> str:
-    edges = [edge for edge in edges_of(bead) if edge.kind == PARENT]
-    named = [Edge(PARENT, text_of(bead, "parent")), Edge(PARENT, bead["id"].rpartition(".")[0])]
-    there = (edge.to for edge in (*edges, *named) if edge.target or edge.to in beads)
-    return next((parent for parent in there if parent != bead["id"]), "")
+# ---- new rows
 
 
-def _blockers(bead: Bead, beads: Mapping[str, Bead]) -> tuple[str, ...]:
-    """Only what is still to be done holds a bead up; bd ignores edges to beads that are gone, and so do we.
+def new_row(name: str, new: NewItem, now: str, *, found_in: str = "") -> str:
+    """Return a row for one more bead, with its fields in the order in which bd writes them."""
+    edges = [(PARENT, new.parent)] * bool(new.parent) + [(BLOCKS, other) for other in new.dependencies]
+    if found_in and found_in not in (new.parent, *new.dependencies):
+        edges.append((FOUND_IN, found_in))
+    row: dict[str, object] = {
+        "id": name,
+        "title": cleaned(new.title).strip(),
+        "description": cleaned(new.description),
+        "status": "open",
+        "priority": new.priority,
+        "issue_type": cleaned(new.type),
+        "created_at": now,
+        "created_by": AUTHOR,
+        "updated_at": now,
+        "external_ref": cleaned(new.reference),
+        "labels": [cleaned(tag) for tag in new.tags],
+        "dependencies": [
+            {"issue_id": name, "depends_on_id": other, "type": kind, "created_at": now, "created_by": AUTHOR}
+            for kind, other in edges
+        ],
+    }
+    return _dumped({key: value for key, value in row.items() if value or value == 0})
 
-    What came along with the row is newer than what was known before.
-    """
-    wanted = {edge.to: edge.target or beads.get(edge.to) for edge in edges_of(bead) if edge.kind == BLOCKS}
-    return tuple(other for other, target in wanted.items() if target and target.get("status") != "closed")
+
+def with_line(data: bytes, line: str) -> bytes:
+    """Return the file with one more line; where its last line has no end, the new last line has none either."""
+    end = b"\r\n" if data.rstrip(b"\n").endswith(b"\r") or data.endswith(b"\r\n") else b"\n"
+    content = line.encode("utf-8")
+    if not data or data.endswith(b"\n"):
+        return data + content + end
+    return data + end + content
+
+
+def child_id(parent: str, taken: Collection[str]) -> str:
+    """Return one more than the highest number that was ever given below this parent."""
+    own = re.compile(re.escape(parent) + r"\.([0-9]+)(?:\.|$)", re.ASCII)
+    numbers = (int(found.group(1)) for name in taken if (found := own.match(name)))
+    return f"{parent}.{max(numbers, default=0) + 1}"
+
+
+def short_id(names: Iterable[str], taken: Collection[str], folder: str, seed: str) -> str:
+    """Return `<prefix>-<a few letters>`, with the most frequent prefix, or as bd does the folder's name."""
+    prefixes = Counter(name.partition(".")[0].rpartition("-")[0] for name in names)
+    prefixes.pop("", None)
+    usual = re.sub(r"[^a-z0-9-]+", "-", folder.lower()).strip("-") or "bead"
+    prefix = prefixes.most_common(1)[0][0] if prefixes else usual
+    length = _SHORTEST
+    for attempt in range(1_000_000):
+        number = int.from_bytes(sha256(f"{seed}\n{attempt}".encode("utf-8", "replace")).digest()[:8])
+        letters = "".join(_ALPHABET[number // 36**place % 36] for place in range(length))
+        if (name := f"{prefix}-{letters}") not in taken:
+            return name
+        length = _SHORTEST + (attempt + 1) // 30
+    raise AssertionError("a million names, and none is free")
+
+
+def new_comment(bead_id: str, text: str, now: str, beads: Iterable[Bead]) -> dict[str, object]:
+    """Return a comment, numbered where all are (as the older bd does), else with a unique name."""
+    remarks = [each for bead in beads for each in list_of(bead, "comments") if isinstance(each, dict)]
+    known = [each.get("id") for each in remarks]
+    numbers = [number for number in known if type(number) is int]
+    name: object = max(numbers, default=0) + 1 if len(numbers) == len(known) else str(uuid4())
+    return {"id": name, "issue_id": bead_id, "author": AUTHOR, "text": text, "created_at": now}
+
+
+# ---- changing fields inside a line
+
+
+def splice(text: str, fields: Mapping[str, str]) -> str:
+    """Return the text of a JSON object with these top-level fields set; all its other characters stay as they are."""
+    return _with_members(text, {key: json.dumps(value) for key, value in fields.items()})
+
+
+def with_element(text: str, key: str, element: Mapping[str, Any]) -> str:
+    """Return the text with one more element in a list, which is made where there is none."""
+    spans = [text[start:end] for name, start, end in _members(text) if name == key]
+    listed = spans[-1][:-1].rstrip() if spans and spans[-1].startswith("[") else "["
+    comma = "" if listed == "[" else ","
+    return _with_members(text, {key: f"{listed}{comma}{_dumped(element)}]"})
+
+
+def _with_members(text: str, fields: Mapping[str, str]) -> str:
+    spans = {key: (start, end) for key, start, end in _members(text)}
+    missing = [key for key in fields if key not in spans]
+    for key, (start, end) in sorted(spans.items(), key=lambda entry: entry[1], reverse=True):
+        if key in fields:
+            text = text[:start] + fields[key] + text[end:]
+    closing = text.rindex("}")
+    head = text[:closing].rstrip()
+    colon = ": " if re.search(r'":\s', text) else ":"
+    comma = ", " if re.search(r'[\]}"\d],\s', text) else ","
+    added = comma.join(f"{json.dumps(key)}{colon}{fields[key]}" for key in missing)
+    return head + (comma if added and spans else "") + added + text[len(head) :]
+
+
+def _members(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield each top-level key of a valid JSON object, with where its value starts and ends."""
+    decoder = json.JSONDecoder()
+    at = text.index("{") + 1
+    while text[(at := _skip(text, at))] != "}":
+        key, at = decoder.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        _, at = decoder.raw_decode(text, start)
+        yield key, start, at
+        at = _skip(text, at)
+        at += text[at] == ","
+
+
+def _skip(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -10,6 +10,7 @@ takes a part of an id for an id too, so nothing is changed that was not found un
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -28,8 +29,7 @@ from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, below, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
 from capsule.trackers import already_closed, unknown
-from capsule.trackers._bd import EVERYTHING, Bd, Patience
-from capsule.trackers._bd_answer import BdResult
+from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
 from capsule.trackers._beads import (
     FOLDER,
     FOUND_IN,
@@ -81,14 +81,14 @@ class BeadsTracker:
         self._bd = Bd(root, lock=lock, patience=patience, env=env)
         self._known: _Table | None = None
         self.warnings: Sequence[str] = ()
-        """What was odd when beads were read last, and what is known about this version of bd."""
+        """Oddities of the beads that were read last, and of this version of bd."""
 
     @property
     def version(self) -> str:
         return self._bd.version
 
     def items(self) -> Sequence[Item]:
-        return [item for item in self._as_bd_has_it().values() if item.status is not Status.DONE]
+        return [item for item in self._current_items().values() if item.status is not Status.DONE]
 
     def everything(self) -> Sequence[Item]:
         return self.items()
@@ -96,17 +96,22 @@ class BeadsTracker:
     def item(self, item_id: str) -> Item:
         check_id(item_id)
         if self._known is None and item_id in self._read().items:
-            return self._as_handed_out(self._table().items[item_id])
-        return self._as_handed_out(self._item_of(self._found(item_id)))
+            return self._with_ready_state(self._table().items[item_id])
+        bead = self._existing(item_id)
+        self._update_known(bead)
+        table = self._table()
+        known = table.items.get(item_id)
+        anew = msgspec.structs.replace(self._as_item(bead, table.beads), holds=known.holds if known else ())
+        return self._with_ready_state(anew)
 
     def lineage(self, item: Item) -> Lineage:
         return lineage_of(item, self._table().items)
 
     def knows(self, item_id: str) -> bool:
-        return item_id in self._table().items or self._look(item_id) is not None
+        return item_id in self._table().items or self._show(item_id) is not None
 
     def under(self, item_id: str) -> Sequence[Item]:
-        items = self._as_bd_has_it()
+        items = self._current_items()
         if item_id and check_id(item_id) not in items:
             raise unknown(item_id, items)
         return below(item_id, items)
@@ -120,28 +125,34 @@ class BeadsTracker:
     # ---- changes
 
     def claim(self, item_id: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         if not (self._is_claimed(bead) and text_of(bead, "assignee")):
-            self._make_so(item_id, self._is_claimed, "update", item_id, "--claim", *self._by_us, "--json")
+            self._change(item_id, self._is_claimed, "update", item_id, "--claim", *self._actor_flag, "--json")
 
     def release(self, item_id: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         if status_of(bead) is Status.IN_PROGRESS and text_of(bead, "assignee") in ("", self._actor):
-            self._make_so(item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._by_us, "--json")
+            self._change(
+                item_id, _is_open, "update", item_id, "--status=open", "--assignee=", *self._actor_flag, "--json"
+            )
 
     def reopen(self, item_id: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         until = text_of(bead, "defer_until")
-        if status_of(bead) in (Status.READY, Status.BLOCKED) and _is_ahead(until):
-            way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
-            raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
+        with contextlib.suppress(ValueError):
+            date = datetime.fromisoformat(until)
+            ahead = (date if date.tzinfo else date.replace(tzinfo=UTC)) > datetime.now(UTC)
+            if ahead and status_of(bead) in (Status.READY, Status.BLOCKED):
+                way = f"undefer {item_id}" if text_of(bead, "status") == _DEFERRED else f"update {item_id} --defer="
+                raise Refused(f"bd defers {item_id} until {until}.", f"Take the date away: `bd {way}`")
         if status_of(bead) is Status.BLOCKED:
-            self._make_so(item_id, _is_open, "update", item_id, "--status=open", *self._by_us, "--json")
+            self._change(item_id, _is_open, "update", item_id, "--status=open", *self._actor_flag, "--json")
 
     def close(self, item_id: str, reason: str) -> None:
-        bead = self._found(item_id)
+        bead = self._existing(item_id)
         if status_of(bead) is not Status.DONE:
-            self._make_so(item_id, _is_closed, "close", item_id, f"--reason={_fitting(reason)}", *self._by_us, "--json")
+            args = ("close", item_id, f"--reason={_cut_text(reason)}", *self._actor_flag, "--json")
+            self._change(item_id, lambda found: status_of(found) is Status.DONE, *args)
 
     def add(self, new: NewItem) -> str:
         before = self._read().beads
@@ -151,27 +162,44 @@ class BeadsTracker:
         for other in (new.parent, *new.dependencies):
             if other and other not in before:
                 raise unknown(other, before)
-        args = ("create", *_as_flags(new, before), *self._by_us, "--json")
-        added = self._persist(args, lambda answer: self._added(new, before, answer))
+        args = ("create", *_as_flags(new, before), *self._actor_flag, "--json")
+
+        def given_id(answer: BdResult) -> str:
+            if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
+                return check_id(answer.rows[0]["id"])
+            # It did not get as far as saying so: look for the bead that was not there before.
+            beads, title = self._read().beads, _title(new)
+            fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
+            return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
+
+        added = self._run_until_seen(args, given_id)
         self._known = None
         return added
 
     def comment(self, item_id: str, text: str) -> None:
-        self._found(item_id)
-        if words := _fitting(text).strip():
-            args = ("comments", "add", *self._by_us, "--json", "--", item_id, words)
-            self._persist(args, lambda answer: self._remark(item_id, words, answer))
+        self._existing(item_id)
+        words = _cut_text(text).strip()
+        if not words:
+            return
 
-    def _make_so(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
+        def is_there(answer: BdResult) -> str:
+            if not answer.failed and isinstance(answer.value, dict):
+                return item_id
+            remarks = list_of(self._read().beads.get(item_id, {}), "comments")
+            return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
+
+        self._run_until_seen(("comments", "add", *self._actor_flag, "--json", "--", item_id, words), is_there)
+
+    def _change(self, item_id: str, is_so: Callable[[Bead], bool], *args: str) -> None:
         def now(_: BdResult) -> str:
-            bead = self._found(item_id)
-            self._remember(bead)
+            bead = self._existing(item_id)
+            self._update_known(bead)
             return item_id if is_so(bead) else ""
 
-        self._persist(args, now)
+        self._run_until_seen(args, now)
 
-    def _persist(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
-        """Says it, looks whether it is so, and says it again only where it is not because the database was locked."""
+    def _run_until_seen(self, args: tuple[str, ...], done: Callable[[BdResult], str]) -> str:
+        """Say it, look whether it is so, and say it again only where it is not because the database was locked."""
         answer = self._bd.run(*args)
         for pause in self._bd.patience.pauses:
             if not answer.busy:
@@ -190,10 +218,10 @@ class BeadsTracker:
         raise Refused(f"`bd {asked}` was refused: {why}", hint)
 
     def _is_claimed(self, bead: Bead) -> bool:
-        """In progress, and nobody else's. Somebody may close it between the claim and the look at what came of it."""
+        """Tell whether it is ours and in progress; it may be closed between the claim and this look."""
         if status_of(bead) is Status.DONE:
             raise already_closed(bead["id"])
-        if theirs := taken_by(bead, self._us):
+        if theirs := taken_by(bead, lambda: self._actor):
             hint = f"Let them finish, or take it from them: `bd update {bead['id']} --status=open --assignee=`."
             raise Refused(f"{bead['id']} is claimed by {theirs}.", hint)
         return status_of(bead) is Status.IN_PROGRESS
@@ -202,27 +230,9 @@ class BeadsTracker:
     def _actor(self) -> str:
         return our_name(self._root, self._env)
 
-    def _us(self) -> str:
-        return self._actor
-
     @property
-    def _by_us(self) -> tuple[str, ...]:
+    def _actor_flag(self) -> tuple[str, ...]:
         return (f"--actor={self._actor}",) if self._actor else ()
-
-    def _added(self, new: NewItem, before: Mapping[str, Bead], answer: BdResult) -> str:
-        """The id that bd says it gave; where it did not come to say so, the bead that was not there before."""
-        if not answer.failed and answer.rows and answer.rows[0]["id"] not in before:
-            return check_id(answer.rows[0]["id"])
-        beads = self._read().beads
-        title = _title(new)
-        fresh = (bead for name, bead in beads.items() if name not in before and text_of(bead, "title") == title)
-        return next((bead["id"] for bead in fresh if text_of(bead, "external_ref") == new.reference), "")
-
-    def _remark(self, item_id: str, words: str, answer: BdResult) -> str:
-        if not answer.failed and isinstance(answer.value, dict):
-            return item_id
-        remarks = list_of(self._read().beads.get(item_id, {}), "comments")
-        return item_id if any(isinstance(each, dict) and each.get("text") == words for each in remarks) else ""
 
     # ---- reading
 
@@ -232,26 +242,23 @@ class BeadsTracker:
     def _read(self) -> _Table:
         found: dict[str, Bead] = {}
         left_out = []
-        for bead in filter(is_work, self._rows()):
+        exported = self._bd.ask("export")
+        if exported.failed and not exported.unknown_here:
+            raise self._bd.fault(exported)
+        listed = [row for row in exported.lines if isinstance(row.get("id"), str)]
+        for bead in filter(is_work, ([*listed] if listed and not exported.failed else self._rows_by_list())):
             try:
                 found[check_id(bead["id"])] = bead
             except CapsuleError as fault:
                 left_out.append(f"bd: {fault.message} The bead is left out.")
-        found = {bead["id"]: bead for bead in sorted(found.values(), key=_place)}
+        found = {bead["id"]: bead for bead in sorted(found.values(), key=_sort_key)}
         items = with_holders({name: self._as_item(bead, found) for name, bead in found.items()})
         self._known = _Table(found, items)
         self.warnings = [*self._bd.warnings, *left_out]
         return self._known
 
-    def _rows(self) -> list[Bead]:
-        answer = self._bd.ask("export")
-        if answer.failed and not answer.unknown_here:
-            raise self._bd.fault(answer)
-        rows = [row for row in answer.lines if isinstance(row.get("id"), str)]
-        return [*rows] if rows and not answer.failed else self._rows_by_list()
-
     def _rows_by_list(self) -> list[Bead]:
-        """Where `export` has nothing to say. A list may leave out what a bead depends on: each is shown."""
+        """Read beads by `bd list` where `export` has nothing; show each, for a list may leave out dependencies."""
         answer = self._bd.read("list", "--all", EVERYTHING, "--json")
         if not isinstance(answer.value, list) and not answer.rows:
             raise TrackerError("`bd list` gave no list.", f"Try `bd list --json` by hand in {self._root}.")
@@ -262,21 +269,21 @@ class BeadsTracker:
             rows += self._bd.read("show", *asked[start : start + _SHOWN_AT_ONCE], "--json").rows
         return rows
 
-    def _as_bd_has_it(self) -> dict[str, Item]:
-        """Everything as it is now, and not open what bd would not hand out."""
+    def _current_items(self) -> dict[str, Item]:
+        """Return everything as it is now, with what bd would not hand out held back."""
         items = self._read().items
         if not any(item.status is Status.READY for item in items.values()):
             return items
         ready, beads = self._ready(), self._table().beads
         return {
-            name: _held_back(item, beads[name]) if name not in ready and _needs_a_reason(item, items) else item
+            name: _held_back(item, beads[name]) if name not in ready and _lacks_reason(item, items) else item
             for name, item in items.items()
         }
 
-    def _as_handed_out(self, item: Item) -> Item:
-        """The same for one."""
+    def _with_ready_state(self, item: Item) -> Item:
+        """Hold an item back that bd would not hand out."""
         table = self._table()
-        if not _needs_a_reason(item, table.items) or item.id in self._ready():
+        if not _lacks_reason(item, table.items) or item.id in self._ready():
             return item
         return _held_back(item, table.beads.get(item.id, {}))
 
@@ -286,28 +293,22 @@ class BeadsTracker:
             raise TrackerError("`bd ready` gave no list.", f"Try `bd ready --json` by hand in {self._root}.")
         return {row["id"] for row in answer.rows}
 
-    def _item_of(self, bead: Bead) -> Item:
-        self._remember(bead)
-        table = self._table()
-        known = table.items.get(bead["id"])
-        return msgspec.structs.replace(self._as_item(bead, table.beads), holds=known.holds if known else ())
-
     def _as_item(self, bead: Bead, beads: Mapping[str, Bead]) -> Item:
-        item = item_of(bead, beads, self._us)
+        item = item_of(bead, beads, lambda: self._actor)
         return _held_back(item, bead) if text_of(bead, "status") == _DEFERRED else item
 
-    def _remember(self, bead: Bead) -> None:
+    def _update_known(self, bead: Bead) -> None:
         if self._known and bead["id"] in self._known.beads:
             self._known.beads[bead["id"]] = bead
 
-    def _found(self, item_id: str) -> Bead:
-        bead = self._look(check_id(item_id))
+    def _existing(self, item_id: str) -> Bead:
+        bead = self._show(check_id(item_id))
         if bead is None:
             raise unknown(item_id, self._table().items)
         return bead
 
-    def _look(self, item_id: str) -> Bead | None:
-        """The bead as it is now. bd may answer with another whose id only ends like this one."""
+    def _show(self, item_id: str) -> Bead | None:
+        """Read one bead anew; bd may answer with another whose id only ends like this one."""
         answer = self._bd.ask("show", item_id, "--json")
         exact = next((row for row in answer.rows if row["id"] == item_id), None)
         if exact is None and answer.failed and not answer.not_found:
@@ -319,40 +320,28 @@ def _is_open(bead: Bead) -> bool:
     return status_of(bead) is Status.READY
 
 
-def _is_closed(bead: Bead) -> bool:
-    return status_of(bead) is Status.DONE
-
-
-def _place(bead: Bead) -> list[str | int]:
-    """`demo-1.10` comes after `demo-1.9`: of a checked id, every second part is a number."""
+def _sort_key(bead: Bead) -> list[str | int]:
+    """Sort `demo-1.10` after `demo-1.9`: of a checked id, every second part is a number."""
     parts = re.split(r"([0-9]+)", bead["id"])
     return [int(part) if number % 2 else part for number, part in enumerate(parts)]
 
 
-def _needs_a_reason(item: Item, items: Mapping[str, Item]) -> bool:
-    """Open, and nothing that it or what it belongs to waits for tells why bd does not hand it out."""
+def _lacks_reason(item: Item, items: Mapping[str, Item]) -> bool:
+    """Tell whether an open item has no dependency that explains why bd does not hand it out."""
     if item.status is not Status.READY or is_container(item):
         return False
     return not any(each.dependencies for each in (item, *ancestors(item, items)))
 
 
 def _held_back(item: Item, bead: Bead) -> Item:
-    """Some versions leave the date out where they list beads."""
+    """Block an item with bd's reason; some versions leave the date out where they list beads."""
     until, deferred = text_of(bead, "defer_until"), text_of(bead, "status") == _DEFERRED
     reason = f"bd defers it until {until}" if until else "bd defers it" if deferred else "bd does not count it as ready"
     return msgspec.structs.replace(item, status=Status.BLOCKED, blocked=Blocked(Status.READY, reason, HELD))
 
 
-def _is_ahead(date: str) -> bool:
-    try:
-        until = datetime.fromisoformat(date)
-    except ValueError:
-        return False
-    return (until if until.tzinfo else until.replace(tzinfo=UTC)) > datetime.now(UTC)
-
-
 def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
-    """Each with its value in one word, so that no value is ever taken for a flag.
+    """Return flags, each with its value in one word, so that no value is ever taken for a flag.
 
     A bare id is what the new bead depends on; `blocks:` has meant either direction.
     """
@@ -360,7 +349,7 @@ def _as_flags(new: NewItem, known: Mapping[str, Bead]) -> list[str]:
     deps = [*new.dependencies, *[f"{FOUND_IN}:{found_in}"] * bool(found_in)]
     given = {
         "title": _title(new),
-        "description": _fitting(new.description),
+        "description": _cut_text(new.description),
         "type": cleaned(new.type),
         "priority": str(new.priority),
         "labels": _as_list(new.tags),
@@ -376,7 +365,7 @@ def _title(new: NewItem) -> str:
 
 
 def _as_list(values: Sequence[str]) -> str:
-    """bd reads lists as a line of comma-separated values, in which a comma can be quoted."""
+    """Return a list as bd reads it: comma-separated values, in which a comma can be quoted."""
     if not values:
         return ""
     line = io.StringIO()
@@ -384,6 +373,6 @@ def _as_list(values: Sequence[str]) -> str:
     return line.getvalue()
 
 
-def _fitting(text: str) -> str:
+def _cut_text(text: str) -> str:
     data = cleaned(text).encode()
     return data.decode() if len(data) <= _LONGEST_TEXT else data[:_LONGEST_TEXT].decode("utf-8", "ignore") + " ..."

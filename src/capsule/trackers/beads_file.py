@@ -1,4 +1,4 @@
-"""beads without bd: the JSONL file in `.beads/`, one bead a line.
+"""Read and write beads without bd: the JSONL file in `.beads/`, one bead a line.
 
 Reading is tolerant of what a row holds and strict about what a row is: unknown fields and values are data, but a line
 that is no JSON object, or an id given twice, stops everything with its line number, because guessing would work on the
@@ -26,8 +26,22 @@ from capsule.core.item import Item, NewItem, Status, check_id, with_holders
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import BaseTracker
-from capsule.trackers._beads import FOLDER, USUAL_NAMES, cleaned, file_in, is_work, item_of, our_name
-from capsule.trackers._beads_rows import child_id, new_comment, new_row, short_id, splice, with_element, with_line
+from capsule.trackers._beads import (
+    FOLDER,
+    USUAL_NAMES,
+    child_id,
+    cleaned,
+    file_in,
+    is_work,
+    item_of,
+    new_comment,
+    new_row,
+    our_name,
+    short_id,
+    splice,
+    with_element,
+    with_line,
+)
 
 LARGEST = 64 * 1024 * 1024
 LOCK_WAIT = 10.0
@@ -85,7 +99,7 @@ class BeadsFileTracker(BaseTracker):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was left out when the file was read last."""
+        """Return what was left out when the file was read last."""
         return self._known.warnings
 
     def writing(self) -> AbstractContextManager[object]:
@@ -122,7 +136,7 @@ class BeadsFileTracker(BaseTracker):
         return [FOLDER]
 
     def _table(self) -> _Table:
-        """What the file says now. Reading is cheap; it is parsed again only when it is not what it was."""
+        """Return what the file says now; parse it again only when it changed."""
         try:
             data = read_regular(self._path, LARGEST)
         except OSError as fault:
@@ -181,20 +195,18 @@ def _rows(data: bytes, path: Path) -> Iterator[_Row]:
         content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not content.strip():
             continue
-        bead = _bead(content, f"{path}, line {number}")
+        where = f"{path}, line {number}"
+        try:
+            bead = json.loads(content.decode("utf-8"))
+        except (ValueError, RecursionError):
+            bead = None
+        if not isinstance(bead, dict):
+            conflict = content.startswith(_CONFLICT)
+            hint = (
+                "These are the marks of a merge conflict: settle it first." if conflict else "Mend or remove that line."
+            )
+            raise TrackerError(f"{where}: this is not a JSON object.", hint)
         if isinstance(bead.get("id"), str):
             yield _Row(number, bead)
         elif is_work(bead):
-            raise TrackerError(f"{path}, line {number}: the bead has no id.", "Give it one, or remove the line.")
-
-
-def _bead(content: bytes, where: str) -> dict[str, Any]:
-    try:
-        bead = json.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError):
-        bead = None
-    if isinstance(bead, dict):
-        return bead
-    conflict = content.startswith(_CONFLICT)
-    hint = "These are the marks of a merge conflict: settle it first." if conflict else "Mend or remove that line."
-    raise TrackerError(f"{where}: this is not a JSON object.", hint)
+            raise TrackerError(f"{where}: the bead has no id.", "Give it one, or remove the line.")

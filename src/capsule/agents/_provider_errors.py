@@ -1,8 +1,8 @@
-"""What CLIs and their providers say when something goes wrong, in plain words, and which kind of failure that is.
+"""Tell the kind of failure from the error messages of CLIs and their providers.
 
-Most CLIs hand on what the provider said, with a status code in it or without. The words come first: they know more than
-the code (a 429 may mean a spent budget, a 400 a key that is not valid or a prompt that is too long). The telling ones
-stand before the vague ones.
+Most CLIs hand on what the provider said, with a status code in it or without. The message comes first: it knows more
+than the code (a 429 may mean a spent budget, a 400 a key that is not valid or a prompt that is too long). Specific
+phrases stand before vague ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from capsule.agents._stream import in_short
+from capsule.agents._stream import shortened
 from capsule.core.failure import Failure, Kind
 from capsule.system.process import Ended
 
@@ -43,7 +43,10 @@ _PHRASES: tuple[tuple[str, Kind], ...] = (
 )
 _BEFORE_IT_BEGINS = (Kind.AUTH, Kind.CONFIGURATION, Kind.CONTEXT)
 _STATUS = re.compile(r"(?:status:?|code\D{0,3}) ?([45]\d\d)\b")
-_STATUSES = {402: Kind.QUOTA, 408: Kind.CONNECTION, 413: Kind.CONTEXT, 429: Kind.RATE_LIMIT}
+_STATUSES = {
+    **{401: Kind.AUTH, 402: Kind.QUOTA, 403: Kind.AUTH},
+    **{408: Kind.CONNECTION, 413: Kind.CONTEXT, 429: Kind.RATE_LIMIT},
+}
 _CLASSES = {4: Kind.CONFIGURATION, 5: Kind.OVERLOAD}
 _LATER = "It should pass by itself."
 _HINTS: Mapping[Kind, str] = {
@@ -60,59 +63,54 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _MOMENT = re.compile(r"try again at (?:(\w{3} \d+)(?:st|nd|rd|th), (\d{4}) )?(\d+:\d\d [AP]M)", re.IGNORECASE)
 
 
-def failure(
+def classify(
     name: str, said: str, hints: Mapping[Kind, str], *, status: int | None = None, now: datetime | None = None
 ) -> Failure:
-    """What an agent's words about its failure mean; `hints` are the ones that only the adapter can give."""
+    """Turn an agent's error message into a Failure; `hints` are those that only the adapter can give."""
     kind, pause = kind_of(said, status), _pause(said, now or datetime.now())
     if kind is Kind.RATE_LIMIT and pause is not None and pause > _LONGEST_WAIT:
         kind = Kind.QUOTA
     waits = pause.total_seconds() if pause is not None and kind in (Kind.RATE_LIMIT, Kind.OVERLOAD) else None
-    return Failure(kind, f"{name}: {in_short(said)}", hints.get(kind, _HINTS.get(kind, "")), waits)
+    return Failure(kind, f"{name}: {shortened(said)}", hints.get(kind, _HINTS.get(kind, "")), waits)
 
 
-def false_start(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:
-    """Why a CLI that has printed no event did not even begin: the first line of stderr that says so.
+def startup_failure(name: str, stderr: str, ended: Ended, hints: Mapping[Kind, str]) -> Failure | None:
+    """Explain why a CLI printed no event, by the first line of stderr that tells.
 
-    Anything may stand there, and what stands in the CLI's place may be a wrapper: only what must stop the run counts.
+    Anything may stand there, and a wrapper may be in the CLI's place: only what must stop the run counts.
     """
     if ended.why != "exited" or not ended.exit_code:
         return None
     found = (line.strip() for line in stderr.splitlines() if kind_of(line) in _BEFORE_IT_BEGINS)
     line = next(found, "")
-    return failure(name, line, hints) if line else None
+    return classify(name, line, hints) if line else None
 
 
 def kind_of(said: str, status: int | None = None) -> Kind:
+    """Return the kind of failure by phrases in the message, then by its status code."""
     words = said.lower()
     for phrase, kind in _PHRASES:
         if re.search(phrase, words):
             return kind
     found = _STATUS.search(words)
-    return _by_status(status or (int(found[1]) if found else 0))
-
-
-def _by_status(status: int) -> Kind:
-    if status in (401, 403):
-        return Kind.AUTH
-    return _STATUSES.get(status) or _CLASSES.get(status // 100, Kind.CRASH)
+    code = status or (int(found[1]) if found else 0)
+    return _STATUSES.get(code) or _CLASSES.get(code // 100, Kind.CRASH)
 
 
 def _pause(said: str, now: datetime) -> timedelta | None:
-    """How long the provider asks us to wait: as a span, or until a moment of local time."""
+    """Return how long the provider asks us to wait: as a span, or until a moment of local time."""
     span, moment = _PAUSE.search(said), _MOMENT.search(said)
     try:
         if span:
             return timedelta(seconds=float(span[1]) * _UNITS[span[2].lower()])
-        return _until(now, *moment.groups()) if moment else None
+        if not moment:
+            return None
+        day, year, clock = moment.groups()
+        date = datetime.strptime(f"{day} {year}", "%b %d %Y") if day else now
+        at = datetime.combine(date, datetime.strptime(clock, "%I:%M %p").time())
+        tomorrow = timedelta(days=0 if day or at >= now else 1)  # without a day, the next time the clock shows this
+        return max(timedelta(), at + tomorrow - now)
     except OverflowError:  # longer than any calendar
         return timedelta.max
     except ValueError:
         return None
-
-
-def _until(now: datetime, day: str | None, year: str | None, clock: str) -> timedelta:
-    """Without a day, it is the next time that the clock shows this."""
-    date = datetime.strptime(f"{day} {year}", "%b %d %Y") if day else now
-    at = datetime.combine(date, datetime.strptime(clock, "%I:%M %p").time())
-    return max(timedelta(), at - now if day or at >= now else at + timedelta(days=1) - now)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from capsule.agents import _words
+from capsule.agents._provider_errors import classify, kind_of
 from capsule.core.failure import Kind
 
 NOW = datetime(2030, 3, 17, 16, 46)
@@ -28,7 +28,7 @@ NOW = datetime(2030, 3, 17, 16, 46)
     ],
 )
 def test_a_limit_is_waited_for_where_it_is_lifted_soon(said: str, kind: Kind, resets_in: float | None) -> None:
-    failure = _words.failure("cli", said, {}, now=NOW)
+    failure = classify("cli", said, {}, now=NOW)
     assert (failure.kind, failure.resets_in) == (kind, resets_in)
 
 
@@ -48,9 +48,9 @@ def test_a_limit_is_waited_for_where_it_is_lifted_soon(said: str, kind: Kind, re
     ],
 )
 def test_words_know_more_than_a_status(said: str, status: int | None, kind: Kind) -> None:
-    assert _words.kind_of(said, status) is kind
+    assert kind_of(said, status) is kind
 
 
 def test_the_adapters_hint_comes_before_the_general_one() -> None:
-    assert _words.failure("cli", "quota exceeded", {Kind.QUOTA: "Pay."}).hint == "Pay."
-    assert "credit" in _words.failure("cli", "quota exceeded", {}).hint
+    assert classify("cli", "quota exceeded", {Kind.QUOTA: "Pay."}).hint == "Pay."
+    assert "credit" in classify("cli", "quota exceeded", {}).hint
