@@ -27,6 +27,7 @@ from capsule.core.state import Step
 from capsule.journals.memory import MemoryJournal
 from capsule.journals.papers import Papers
 from capsule.journals.sqlite import SqliteJournal
+from capsule.system import lock
 
 AT = "2026-01-01T00:00:00Z"
 STEP = Step("m", "code", 1)
@@ -465,3 +466,14 @@ def test_a_pipe_in_its_place_keeps_nobody_waiting(tmp_path: Path, read_only: boo
     os.mkfifo(tmp_path / "journal.db")
     with pytest.raises(CapsuleError, match=r"journal\.db cannot be used: it is a pipe"):
         SqliteJournal(tmp_path, read_only=read_only).streams()
+
+
+def test_a_holder_that_cannot_be_named_is_zero_and_not_nobody(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As from a container, or by a file system, that hides who has a lock."""
+    monkeypatch.setattr(lock, "_pid_from_kernel", lambda _status: None)
+    monkeypatch.setattr(lock, "_PROBE_ALLOWANCE", 0.01)
+    with _sqlite(folder) as journal, journal.claim("m"):
+        os.truncate(journal.lock_path("m"), 0)
+        assert (journal.holder("m"), journal.holder("another")) == (0, None)
+        with pytest.raises(LockHeld):
+            journal.running("m")
