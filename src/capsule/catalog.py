@@ -10,7 +10,6 @@ out with their prompts' full names, so that everybody after us means the same fi
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -134,7 +133,9 @@ class Catalog:
         if file := self._seek(kind, _checked(kind, name)):
             return file
         choices = self.names(kind)
-        near = difflib.get_close_matches(name, choices, 1) or [full for full in choices if full.endswith(f"/{name}")]
+        from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
+
+        near = get_close_matches(name, choices, 1) or [full for full in choices if full.endswith(f"/{name}")]
         meant = f"Did you mean `{near[0]}`? " if near else ""
         raise SettingsError(f"There is no {kind} named {name!r}.", f"{meant}There are: {', '.join(choices)}.")
 

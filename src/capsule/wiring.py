@@ -173,9 +173,7 @@ def tracker_name(project: Project) -> str:
     """Which tracker this project has. Both at once is a question, not a guess."""
     if project.settings.tracker != "auto":
         return _known_tracker(project.settings.tracker)
-    from capsule.trackers import backlog
-
-    found = [*(["backlog"] if backlog.find(project.root) else []), *_beads_in(project)]
+    found = [*(["backlog"] if os.path.lexists(project.root / "BACKLOG.yaml") else []), *_beads_in(project)]
     if len(found) > 1:
         hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
         raise TrackerError("This project has both BACKLOG.yaml and a .beads folder.", hint)
@@ -219,11 +217,13 @@ def _beads_in(project: Project) -> list[str]:
 def open_state_store(project: Project, tracker: Tracker) -> StateStore:
     """Open what tells the tracker how missions go: by commits, where it keeps its state in the project."""
     from capsule.adapters import ClaimedState
+
+    if tracker.name != "backlog":
+        return ClaimedState(tracker)
     from capsule.trackers.backlog import BacklogTracker
     from capsule.workspaces.state_store import GitStateStore
 
-    if not isinstance(tracker, BacklogTracker):
-        return ClaimedState(tracker)
+    assert isinstance(tracker, BacklogTracker)
     return GitStateStore(
         project.git,
         tracker.rewrite,
@@ -422,7 +422,6 @@ def _places(
     from capsule.core.documents import is_of_another_item
     from capsule.workspaces.dependencies import Dependencies
     from capsule.workspaces.git_worktree import GitWorktree
-    from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
     chosen = project.settings.workspace
     setup = "" if chosen.setup == "none" else chosen.setup
@@ -430,6 +429,8 @@ def _places(
 
     @cache
     def place(mission: str, into: str) -> Place:
+        if into:
+            from capsule.workspaces.stepwise_worktree import StepwiseWorktree
         make = partial(StepwiseWorktree, into=into) if into else GitWorktree
         return make(
             project.git,

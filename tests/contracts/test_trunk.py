@@ -213,10 +213,10 @@ def test_a_checkout_follows_whatever_is_expected_of_its_files(a_repo: Repo, git:
     assert a_repo.status() == "M edited"
 
 
-def test_files_that_are_replaced_in_a_tree_keep_their_modes(a_repo: Repo, git: Git, tmp_path: Path) -> None:
+def test_files_that_are_replaced_in_a_tree_keep_their_modes(a_repo: Repo, git: Git) -> None:
     a_repo.write("tool", "old\n").chmod(0o755)
     a_repo.commit("a tool")
-    tree = with_files(git, a_repo.head(), {"tool": b"new\n", "README": b"new\n", "fresh/deep": b"new\n"}, tmp_path)
+    tree = with_files(git, a_repo.head(), {"tool": b"new\n", "README": b"new\n", "fresh/deep": b"new\n"})
     rows = [row.split() for row in a_repo.git("ls-tree", "-r", tree, "tool", "README", "fresh").splitlines()]
     assert {name: mode for mode, _, _, name in rows} == {"tool": "100755", "README": "100644", "fresh/deep": "100644"}
     assert {a_repo.git("show", f"{tree}:{name}") for name in ("tool", "README", "fresh/deep")} == {"new"}

@@ -769,6 +769,24 @@ def test_a_worklog_turned_pipe_after_the_last_look_is_noticed(mission: Mission) 
         mission.place.checkpoint("a")
 
 
+@pytest.mark.parametrize("files", [{}, {".gitattributes": "* text eol=crlf\n"}, {".gitignore": "*.md\n!worklog.md\n"}])
+def test_a_worklog_is_kept_and_restored_byte_by_byte(a_repo: Repo, git: Git, files: dict[str, str]) -> None:
+    if files:
+        a_repo.commit("about files", **files)
+    mission = Mission(a_repo, git).begin()
+    log, text = mission.path / "worklog.md", b"one\r\ntwo\nthree"
+    log.write_bytes(text)
+    point = mission.place.checkpoint("a")
+    assert mission.repo.git("cat-file", "-s", f"{point.commit}:worklog.md") == str(len(text))
+    log.write_bytes(b"something else")
+    assert mission.again().restore(point)
+    assert log.read_bytes() == text
+    assert mission.again().restore(point) == ""
+    bare = mission.place.base_checkpoint(mission.base)
+    assert mission.again().restore(bare) == "", "the checkpoint has it"
+    assert not log.exists()
+
+
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_whatever_stands_where_the_worklog_belongs_makes_way(mission: Mission, make: Callable[[Path], None]) -> None:
     make(mission.path / "worklog.md")

@@ -12,12 +12,26 @@ from capsule.system.git_refs import read_head, read_ref
 
 from ..conftest import Repo
 
-WORK = "refs/heads/work"
+WORK, MAIN = "refs/heads/work", "refs/heads/main"
 ZEROS = "0" * 40
 
 
-def _loose(repo: Repo, content: str) -> None:
-    (repo.path / ".git" / WORK).write_text(content)
+def _loose(repo: Repo, content: str, more: str = "") -> None:
+    (repo.path / ".git" / f"{WORK}{more}").write_text(content)
+
+
+def _being_written(repo: Repo) -> None:
+    repo.git("branch", "work")
+    _loose(repo, "", ".lock")
+
+
+def _a_folder_of_others(repo: Repo) -> None:
+    """Some packed, some not, and a neighbour whose name only begins like theirs."""
+    for name in ("work/one", "work/two/three", "workshop"):
+        repo.git("branch", name)
+    repo.git("pack-refs", "--all")
+    repo.git("branch", "work/four", "HEAD~1")
+    repo.git("branch", "-f", "work/one", "HEAD~1")
 
 
 def _linked(repo: Repo) -> None:
@@ -43,24 +57,28 @@ PLAIN: dict[str, Situation] = {
     "one that was packed and has moved since": _packed_and_moved,
     "none": lambda _: None,
     "one whose commit is gone": lambda repo: _loose(repo, f"{'12' * 20}\n"),
-}
-ODD: dict[str, Situation] = {
     "packed": _packed,
     "taken away": lambda repo: (repo.git("branch", "work"), repo.git("branch", "-D", "work")),
     "others are packed": lambda repo: repo.git("pack-refs", "--all"),
     "means another one": lambda repo: repo.git("symbolic-ref", WORK, "refs/heads/main"),
+    "means a packed one": lambda repo: (repo.git("pack-refs", "--all"), repo.git("symbolic-ref", WORK, MAIN)),
+    "a folder of others": _a_folder_of_others,
+    "being written": _being_written,
+}
+ODD: dict[str, Situation] = {
     "a link": _linked,
+    "means one that is not there": lambda repo: repo.git("symbolic-ref", WORK, "refs/heads/nowhere"),
+    "means itself": lambda repo: _loose(repo, f"ref: {WORK}\n"),
     "zeros": lambda repo: _loose(repo, f"{ZEROS}\n"),
     "no end of line": lambda repo: _loose(repo, repo.head()),
     "more than an id": lambda repo: _loose(repo, f"{repo.head()} and more\n"),
     "capitals": lambda repo: _loose(repo, f"{repo.head().upper()}\n"),
     "empty": lambda repo: _loose(repo, ""),
-    "a folder of others": lambda repo: repo.git("branch", "work/one"),
 }
 
 
-def _as_git_says(repo: Repo) -> dict[str, str]:
-    rows = repo.git("for-each-ref", "--format=%(refname) %(objectname)", WORK).splitlines()
+def _as_git_says(repo: Repo, *patterns: str) -> dict[str, str]:
+    rows = repo.git("for-each-ref", "--format=%(refname) %(objectname)", *(patterns or (WORK,))).splitlines()
     return dict(row.split(" ") for row in rows)
 
 
@@ -70,6 +88,19 @@ def test_a_plain_ref_is_read_without_a_git(a_repo: Repo, git: Git, situation: st
     told, calls = _as_git_says(a_repo), git.calls
     assert git.refs(WORK) == told
     assert git.ref(WORK) == told.get(WORK, "")
+    assert git.calls == calls
+
+
+def test_all_refs_of_a_clone_are_read_without_a_git(a_repo: Repo) -> None:
+    a_repo.git("tag", "-a", "-m", "told", "v1")
+    a_repo.git("clone", "-q", ".", "../clone")
+    clone = Repo(a_repo.path.parent / "clone")
+    clone.git("branch", "more")
+    git = Git.find(clone.path)
+    seen = ("refs/heads", "refs/tags", "refs/remotes")
+    calls = git.calls
+    assert git.refs(*seen) == _as_git_says(clone, *seen)
+    assert "refs/remotes/origin/HEAD" in git.refs(*seen)
     assert git.calls == calls
 
 
@@ -132,12 +163,12 @@ LISTED: dict[str, Situation] = {
         repo.git("checkout", "-q", "--detach"),
     ),
     "gone": _gone,
+    "on a packed branch": lambda repo: repo.git("pack-refs", "--all"),
 }
 ASKED: dict[str, Situation] = {
     "no commit yet": lambda repo: repo.git("symbolic-ref", "HEAD", "refs/heads/new"),
     "by a relative path": _by_a_relative_path,
     "in the middle of being made": lambda repo: (repo.path / ".git/worktrees/half").mkdir(parents=True),
-    "on a packed branch": lambda repo: repo.git("pack-refs", "--all"),
 }
 
 
@@ -148,7 +179,7 @@ def test_worktrees_are_listed_without_a_git(a_repo: Repo, git: Git, situation: s
     found = git.checkouts()
     assert git.calls == calls
     assert found[0].path == git.root
-    assert sorted(found) == sorted(git._list_worktrees())
+    assert found == git._list_worktrees()
 
 
 @pytest.mark.parametrize("situation", ASKED)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
-from configparser import ConfigParser
-from configparser import Error as BadIni
 from typing import Any, NamedTuple
 
 _MANIFESTS = re.compile(
@@ -74,7 +71,7 @@ def wanted_by(path: str, text: str) -> str:
     reader = _READERS.get(path.rpartition("/")[2])
     try:
         return json.dumps(reader(text), sort_keys=True, default=str) if reader and text else text
-    except (ValueError, RecursionError, BadIni):
+    except (ValueError, RecursionError):
         return text
 
 
@@ -106,6 +103,8 @@ def _package_json(text: str) -> object:
 
 
 def _pyproject(text: str) -> object:
+    import tomllib  # noqa: PLC0415 - few missions change such a file
+
     parsed = tomllib.loads(text)
     project: Any = parsed.get("project", {})
     tools: Any = parsed.get("tool", {})
@@ -124,8 +123,13 @@ def _pyproject(text: str) -> object:
 
 
 def _setup_cfg(text: str) -> object:
+    from configparser import ConfigParser, Error  # noqa: PLC0415 - few missions change such a file
+
     parser = ConfigParser(interpolation=None)
-    parser.read_string(text)
+    try:
+        parser.read_string(text)
+    except Error as error:
+        raise ValueError(str(error)) from error
     return {name: dict(parser[name]) for name in parser.sections() if name.startswith("options")}
 
 

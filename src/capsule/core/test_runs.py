@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -152,6 +151,8 @@ def runner_part(path: str, text: str) -> str:
     name = _basename(path)
     if name not in SHARED_CONFIGURATION:
         return ""
+    import tomllib  # noqa: PLC0415 - few missions change such a file
+
     parsed = _parsed(tomllib.loads if name == "pyproject.toml" else json.loads, text)
     if parsed is None:
         return text

@@ -6,7 +6,6 @@ The role says what a verdict means (see the table in `core.decide`); the doer sa
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from enum import StrEnum
 
@@ -220,7 +219,9 @@ def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
                 break
         words = text.split("`")
         known = (*Phase.__struct_fields__, *Workflow.__struct_fields__, *When.__struct_fields__)
-        near = difflib.get_close_matches(words[1], known, 1) if len(words) > 1 else []
+        from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
+
+        near = get_close_matches(words[1], known, 1) if len(words) > 1 else []
         hint = f"Did you mean `{near[0]}`?" if near else "Mend the file; `capsule doctor` checks it again."
         raise SettingsError(f"{source}: {text}", hint) from None
     for complaint in complaints(workflow):

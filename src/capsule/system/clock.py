@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 
 from capsule.system.stop import Stop
@@ -25,4 +24,6 @@ class SystemClock:
         return self._stop.wait(seconds)
 
     def chance(self) -> float:
+        import random  # noqa: PLC0415 - asked after a provider's refusal only
+
         return random.random()  # noqa: S311 (nobody gains by foreseeing it)

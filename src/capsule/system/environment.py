@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cache
 
 from capsule.system import git_environment, git_settings
 from capsule.system.secrets import is_secret
@@ -76,7 +77,8 @@ def _withheld(name: str, value: str) -> bool:
     return secret and not name.lower().endswith("_proxy")
 
 
-def _named(name: str, patterns: Iterable[str]) -> bool:
+@cache
+def _named(name: str, patterns: tuple[str, ...]) -> bool:
     for pattern in patterns:
         # Nearly all are a name or a beginning, which is cheaper to compare than to compile.
         beginning, star, rest = pattern.partition("*")

@@ -44,8 +44,11 @@ class CannotWrite(CapsuleError):
         super().__init__(f"Cannot write {path}: {reason}", _HINTS.get(cause.errno or 0, _ANY_HINT))
 
 
-def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
-    """Replace the file in one step; keep its mode unless one is given."""
+def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None, flush: bool = True) -> None:
+    """Replace the file in one step; keep its mode unless one is given.
+
+    `flush=False` is for what can be made again: it need not survive the machine itself.
+    """
     content = data.encode() if isinstance(data, str) else data
     temp = temp_path(path.parent)
     try:
@@ -57,15 +60,17 @@ def write_atomically(path: Path, data: bytes | str, *, mode: int | None = None) 
             if mode is not None:
                 os.fchmod(fd, mode)
             _write_all(fd, content)
-            os.fsync(fd)
+            if flush:
+                os.fsync(fd)
         finally:
             os.close(fd)
         temp.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # only now does the rename itself survive a crash
-        finally:
-            os.close(folder)
+        if flush:
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)  # only now does the rename itself survive a crash
+            finally:
+                os.close(folder)
     except OSError as error:
         raise CannotWrite(path, error) from error
     finally:

@@ -11,6 +11,9 @@ An agent works inside the repository whose git we use, and can change nearly all
   believed, and it never looks at the content of files.
 
 Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out.
+
+Most questions need no process: objects are read and written by `git_store`, refs are read by `git_refs`, trees are
+compared here. Whatever is odd, large or goes wrong there is asked of a git of its own, and told in its words.
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import subprocess
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
@@ -28,6 +33,8 @@ from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing, R
 from capsule.system import git_environment, git_layout, git_locks, git_refs
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git_objects import (
+    ABSENT,
+    GITLINK,
     Checkout,
     Commit,
     Difference,
@@ -41,6 +48,15 @@ from capsule.system.git_objects import (
     read_entry,
     read_person,
     shown,
+)
+from capsule.system.git_store import (
+    Object,
+    ObjectReader,
+    ObjectWriter,
+    TreeRow,
+    commit_content,
+    read_tree,
+    tree_content,
 )
 from capsule.system.umask import of_the_user
 
@@ -56,7 +72,17 @@ _PATCH = ("-p", "-U0", "--text", "--no-color", "--full-index")
 _CHECKOUT = "checkout"
 """Where the main worktree is, for whoever comes from a linked one: git keeps no note of it."""
 _LONGEST_PATH = 8192
-_IGNORED_BY_US = b"/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n/.capsule-*.tmp\n"
+_MANY_FOLDERS = 300
+"""To look into more of them, a process of its own is quicker."""
+_MANY_COMMITS = 100
+_SUBTREE = "040000"
+_KINDS = {_SUBTREE: "tree", GITLINK: "commit"}
+_WHOLE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_FALSE = ("false", "no", "off", "0", "")
+_NO_NAMES = {b"", b".", b"..", b".git"}
+_IGNORED_BY_US = (
+    b"/worklog.md\n/.capsule/*\n!/.capsule/config.yaml\n!/.capsule/workflows/\n!/.capsule/prompts/\n/.capsule-*.tmp\n"
+)
 
 
 class GitFailed(CapsuleError):
@@ -95,7 +121,7 @@ class Git:
         self.common_dir = common_dir
         self.git_dir = git_dir or common_dir
         self.capsule_dir = common_dir / "capsule"
-        self.calls = 0
+        self._calls = 0
         self._object_format = object_format
         self._commits: dict[str, Commit] = {}
         self._made: dict[str, str] = {}
@@ -172,7 +198,7 @@ class Git:
         environment = git_environment.as_the_user([("user.useConfigOnly", "true")])
         environment |= {"GIT_DIR": str(self.common_dir), "GIT_WORK_TREE": str(self.root)}
         answer = _spawn(("var", "GIT_COMMITTER_IDENT"), environment, self.root)
-        self.calls += 1
+        self._calls += 1
         if answer.code:
             hint = 'git config --global user.name "Your Name"; git config --global user.email you@example.org'
             raise CapsuleError("Git does not know who you are.", hint)
@@ -182,15 +208,25 @@ class Git:
 
     def resolve(self, name: str, git_dir: Path | None = None) -> str:
         """The commit that a branch, a tag or an id means; '' if there is none."""
+        plain = self._plainly(name, git_dir)
+        if plain and self._reader.kinds([plain]) == ["commit"]:
+            return plain
         command = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
         answer = self.repository(*command, git_dir=git_dir, ok=(0, 1, 128))
         return "" if answer.code else answer.out.decode().strip()
 
+    def _plainly(self, name: str, git_dir: Path | None) -> str:
+        """The id that a name stands for by a look at a file; '' where git is to say."""
+        if _WHOLE.fullmatch(name):
+            return name
+        at = git_refs.read_head(git_dir or self.git_dir) if name == "HEAD" else name
+        return (at if _WHOLE.fullmatch(at) else git_refs.read_ref(self.common_dir, at) or "") if at else ""
+
     def refs(self, *patterns: str) -> dict[str, str]:
         """Each ref that is one of these or lies below one, and what it points to."""
-        read = {name: git_refs.read_ref(self.common_dir, name) for name in patterns}
-        if patterns and None not in read.values():
-            return {name: oid for name, oid in read.items() if oid}
+        read = git_refs.read_refs(self.common_dir, patterns)
+        if read is not None:
+            return read
         rows = self.repository("for-each-ref", "--format=%(objectname) %(refname)", *patterns).out.decode().splitlines()
         return {name: oid for oid, name in (row.split(" ", 1) for row in rows)}
 
@@ -230,7 +266,7 @@ class Git:
     def commit(self, oid: str) -> Commit:
         """What a commit says. Commits never change, so each is read once."""
         if oid not in self._commits:
-            self._commits[oid] = read_commit(self.content("cat-file", "commit", oid).out)
+            self._commits[oid] = read_commit(self._object("commit", oid))
         return self._commits[oid]
 
     def commit_tree(
@@ -238,18 +274,57 @@ class Git:
     ) -> str:
         """A commit that nothing points to yet: the same arguments give the same commit."""
         named = (author.author, author.author_date) if author else (by, date)
-        env = {
-            **git_environment.signed(named[0].name, named[0].email, named[1], "AUTHOR"),
-            **git_environment.signed(by.name, by.email, date, "COMMITTER"),
-        }
-        given = [word for parent in parents for word in ("-p", parent)]
-        answer = self.content("commit-tree", *given, tree, env=env, input=message.encode(errors="surrogateescape"))
-        commit = answer.out.decode().strip()
+        people = {"author": (*named[0], named[1]), "committer": (*by, date)}
+        given = message.encode(errors="surrogateescape")
+        content = commit_content(tree, parents, people, given)
+        whole = content and self._reader.kinds([tree, *parents]) == ["tree", *("commit" for _ in parents)]
+        commit = (self._written("commit", content) if content and whole else "") or self._commit_tree(
+            tree, parents, given, people
+        )
         self._made[commit] = tree
         return commit
 
+    def _commit_tree(
+        self, tree: str, parents: Sequence[str], message: bytes, people: Mapping[str, tuple[str, str, str]]
+    ) -> str:
+        env = [git_environment.signed(*person, role.upper()) for role, person in people.items()]
+        given = [word for parent in parents for word in ("-p", parent)]
+        answer = self.content("commit-tree", *given, tree, env={**env[0], **env[1]}, input=message)
+        return answer.out.decode().strip()
+
     def is_ancestor(self, older: str, newer: str) -> bool:
-        return self.content("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).code == 0
+        near = older == newer or self._is_near(older, newer)
+        return near or self.content("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).code == 0
+
+    def _is_near(self, older: str, newer: str) -> bool:
+        """Whether one is an ancestor of the other, and not far from it."""
+        with contextlib.suppress(LookupError):
+            return any(older in commit.parents for level in self._back_to(older, [newer]) for commit in level)
+        return False
+
+    def commits_since(self, base: str, *tips: str) -> list[Commit] | None:
+        """All that the tips have and the base lacks, newest first; None where only git can tell which these are."""
+        with contextlib.suppress(LookupError):
+            found = [commit for level in self._back_to(base, tips) for commit in level]
+            return found if all(commit.parents for commit in found) else None
+        return None
+
+    def _back_to(self, base: str, tips: Sequence[str]) -> Iterator[list[Commit]]:
+        """Commits from the tips backwards, not beyond the base; LookupError where the way is long or not to be seen."""
+        if (self.common_dir / "shallow").exists():
+            raise LookupError
+        seen: set[str] = {base}
+        level = [*dict.fromkeys(tip for tip in tips if tip != base)]
+        while level:
+            seen |= {*level}
+            unknown = [oid for oid in level if oid not in self._commits]
+            for oid, found in zip(unknown, self._reader.read(unknown), strict=True):
+                if not found or found.kind != "commit" or len(seen) > _MANY_COMMITS:
+                    raise LookupError(oid)
+                self._commits[oid] = read_commit(found.content)
+            commits = [self._commits[oid] for oid in level]
+            yield commits
+            level = [*dict.fromkeys(p for commit in commits for p in commit.parents if p not in seen)]
 
     def merge_base(self, one: str, other: str) -> str:
         """The newest commit both have; '' where their histories never met."""
@@ -260,6 +335,8 @@ class Git:
 
         Markers tell the id of `theirs`, unless it is `called` something: then the same conflict gives the same file.
         """
+        if self._is_near(ours, theirs):
+            return self.tree_in(theirs), ()
         if not called:
             return self._merge_trees(ours, theirs)
         ref = f"refs/heads/{called}"  # in the git directory of our own, and for as long as this takes
@@ -282,32 +359,110 @@ class Git:
         """The rows of one folder, which are remembered, or every file below it, of which only the last list is kept."""
         if recursive:
             if self._files[0] != tree:
-                self._files = (tree, self._list_tree("-r", tree))
+                self._files = (tree, self._files_below(tree))
             return self._files[1]
         folder = self.tree_of(tree)
         if folder not in self._folders:
-            self._folders[folder] = self._list_tree(folder)
+            self._fetch_folders([folder])
         return self._folders[folder]
+
+    def _files_below(self, tree: str) -> list[TreeEntry]:
+        files: list[TreeEntry] = []
+        level, folders = [(b"", self.tree_of(tree))], 0
+        while level:
+            folders += len(level)
+            if folders > _MANY_FOLDERS:
+                return self._list_tree("-r", tree)
+            self._fetch_folders([oid for _, oid in level])
+            rows = [(prefix, entry) for prefix, oid in level for entry in self._folders[oid]]
+            files += [entry._replace(path=prefix + entry.path) for prefix, entry in rows if entry.kind != "tree"]
+            level = [(prefix + entry.path + b"/", entry.oid) for prefix, entry in rows if entry.kind == "tree"]
+        return sorted(files, key=lambda entry: entry.path)
+
+    def _fetch_folders(self, folders: Iterable[str]) -> None:
+        unknown = [oid for oid in dict.fromkeys(folders) if oid not in self._folders]
+        for oid, found in zip(unknown, self._reader.read(unknown), strict=True):
+            if found and found.kind == "commit":
+                self._commits[oid] = read_commit(found.content)
+                self._folders[oid] = self.list_tree(oid)
+            else:
+                self._folders[oid] = self._rows_of(oid, found) or self._list_tree(oid)
+
+    @staticmethod
+    def _rows_of(tree: str, found: Object | None) -> list[TreeEntry]:
+        """Nothing where it is no tree, or a damaged one: git says what is wrong with it."""
+        with contextlib.suppress(ValueError):
+            rows = read_tree(found.content, len(tree) // 2) if found and found.kind == "tree" else ()
+            return [TreeEntry(mode, _KINDS.get(mode, "blob"), oid, name) for mode, oid, name in rows]
+        return []
 
     def _list_tree(self, *args: str) -> list[TreeEntry]:
         rows = self.content("ls-tree", "-z", "--full-tree", *args).out.split(b"\0")
         return [read_entry(row) for row in rows if row]
 
+    def entry_at(self, tree: str, path: bytes) -> TreeEntry | None:
+        """What stands at a path of a tree or commit; its own path is the last name alone."""
+        found = None
+        for number, name in enumerate(path.split(b"/")):
+            if number and (found is None or found.kind != "tree"):
+                return None
+            rows = self.list_tree(found.oid if found else tree)
+            found = next((entry for entry in rows if entry.path == name), None)
+        return found
+
     def make_tree(self, entries: Iterable[TreeEntry]) -> str:
         rows = list(entries)
-        given = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in rows)
-        tree = self.content("mktree", "-z", input=given).out.decode().strip()
+        kinds = self._reader.kinds([entry.oid for entry in rows])
+        whole = all(entry.kind in (kind, "commit") for entry, kind in zip(rows, kinds, strict=True))
+        plain = not any(entry.path in _NO_NAMES or b"/" in entry.path for entry in rows)
+        content = tree_content([TreeRow(entry.mode, entry.oid, entry.path) for entry in rows])
+        tree = self._written("tree", content) if whole and plain else ""
+        if not tree:
+            given = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in rows)
+            tree = self.content("mktree", "-z", input=given).out.decode().strip()
         self._folders[tree] = rows
         return tree
+
+    def write_blob(self, content: bytes, path: str = "") -> str:
+        """These bytes as they are, or as the user's filters and line endings make a file of them at this path."""
+        how = ("--path", path) if path and self.converts([os.fsencode(path)], self.root) else ("--no-filters",)
+        written = self._written("blob", content) if how == ("--no-filters",) else ""
+        return written or self.content("hash-object", "-w", "--stdin", *how, input=content).out.decode().strip()
+
+    def blob_of(self, file: Path) -> str:
+        """What a file's bytes, or where a link leads, would be called as an object."""
+        if file.is_symlink():
+            return self._names.name("blob", os.fsencode(file.readlink()))
+        return self._names.name_of_file(file)
+
+    def read_blob(self, oid: str) -> bytes:
+        return self._object("blob", oid)
+
+    def read_blobs(self, oids: Sequence[str], most: int) -> list[bytes] | None:
+        """What these hold; None where one of them is larger."""
+        if any(size > most for size in self._reader.sizes(oids)):
+            return None
+        return [self.read_blob(oid) for oid in oids]
+
+    def converts(self, paths: Iterable[bytes], worktree: Path) -> bool:
+        """Whether git may store one of these files otherwise than it lies there: its bytes, its mode, a link."""
+        if any(_is_odd(key.lower(), value.lower()) for key, value in self._kept):
+            return True
+        around = {p for path in paths for p in (worktree / os.fsdecode(path)).parents if p.is_relative_to(worktree)}
+        general = git_environment.attributes_of_the_user(), self.capsule_dir / "git/info/attributes"
+        return any(os.path.lexists(file) for file in (*general, *(folder / ".gitattributes" for folder in around)))
 
     def tree_of(self, oid: str) -> str:
         """The tree of a commit we have read or made; any other id as it is."""
         known = self._commits.get(oid)
         return known.tree if known else self._made.get(oid, oid)
 
-    def tree_in(self, commit: str) -> str:
-        """The tree of a commit, which is read where we do not know it yet."""
-        return self._made.get(commit) or self.commit(commit).tree
+    def tree_in(self, oid: str) -> str:
+        """The tree of a commit, which is read where we do not know it yet; a tree is its own."""
+        known = self.tree_of(oid)
+        if known != oid or oid in self._folders or self._reader.kinds([oid]) == ["tree"]:
+            return known
+        return self.commit(oid).tree
 
     def differences(self, old: str, new: str) -> list[Difference]:
         """Between two ids, which cannot change: remembered."""
@@ -315,8 +470,34 @@ class Git:
         if between[0] == between[1]:
             return []
         if between not in self._differences:
-            self._diff(between)
+            found = self._compared(*between)
+            if found is None:
+                self._diff(between)
+            else:
+                self._differences[between] = found
         return self._differences[between]
+
+    def _compared(self, old: str, new: str) -> list[Difference] | None:
+        """As `git diff-tree -r --raw` tells it; None where too many folders differ."""
+        nothing = (ABSENT, "0" * len(old))
+        found: list[Difference] = []
+        level, folders = [(b"", old, new)], 0
+        while level:
+            folders += len(level)
+            if folders > _MANY_FOLDERS:
+                return None
+            self._fetch_folders(oid for _, *pair in level for oid in pair if oid)
+            below = []
+            for prefix, *pair in level:
+                ours, theirs = ({e.path: e for e in self._folders[oid]} if oid else {} for oid in pair)
+                for name in (name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)):
+                    sides = (ours.get(name), theirs.get(name))
+                    one, other = (side.oid if side and side.kind == "tree" else "" for side in sides)
+                    below += [(prefix + name + b"/", one, other)] if one or other else []
+                    was, now = ((s.mode, s.oid) if s and s.kind != "tree" else nothing for s in sides)
+                    found += [Difference(prefix + name, _kind_of(was[0], now[0]), was, now)] if was != now else []
+            level = below
+        return sorted(found)
 
     def patch(self, old: str, new: str) -> tuple[list[Difference], bytes]:
         """The differences, and what they are in the words of `git diff`, without a line of context."""
@@ -331,8 +512,10 @@ class Git:
 
     def read_file(self, tree: str, path: str) -> bytes | None:
         """The content of a file in a tree or commit; None where there is no such file."""
-        answer = self.content("cat-file", "blob", f"{tree}:{path}", ok=(0, 128))
-        return None if answer.code else answer.out
+        with contextlib.suppress(GitFailed):
+            entry = self.entry_at(tree, os.fsencode(path)) if tree else None
+            return self._object("blob", entry.oid) if entry and entry.kind == "blob" else None
+        return None
 
     def write_tree(self, index: Path, worktree: Path | None = None) -> str:
         return self.content("write-tree", index=index, worktree=worktree).out.decode().strip()
@@ -346,6 +529,40 @@ class Git:
 
     # Below the surface
 
+    def make_own_directory(self) -> None:
+        """Make the git directory that `content` uses, where there is none yet."""
+        assert self._content_environment
+
+    @property
+    def calls(self) -> int:
+        """How many processes were started."""
+        return self._calls + self._reader.started
+
+    def _object(self, kind: str, oid: str) -> bytes:
+        found = self._reader.read([oid])[0]
+        return found.content if found and found.kind == kind else self.content("cat-file", kind, oid).out
+
+    def _written(self, kind: str, content: bytes) -> str:
+        """The id of an object that is there by now; '' where git has to write it."""
+        return self._writer.write(kind, content) or "" if self._writer else ""
+
+    @cached_property
+    def _reader(self) -> ObjectReader:
+        """Closed when we are no more, so it must not keep us."""
+        us = weakref.ref(self)
+        reader = ObjectReader(lambda: _start_reader(us()), TIMEOUT)
+        weakref.finalize(self, reader.close)
+        return reader
+
+    @cached_property
+    def _names(self) -> ObjectWriter:
+        return ObjectWriter(self.common_dir / "objects", self._object_format)
+
+    @cached_property
+    def _writer(self) -> ObjectWriter | None:
+        """None where objects are to be readable by others than the umask says: git knows by whom."""
+        return None if any(key.lower() == "core.sharedrepository" for key, _ in self._kept) else self._names
+
     @cached_property
     def _hardened(self) -> dict[str, str]:
         return git_environment.hardened()
@@ -353,14 +570,16 @@ class Git:
     @cached_property
     def _content_environment(self) -> dict[str, str]:
         own = self.capsule_dir / "git"
-        kept = self._make_own_directory(own)
         shallow = self.common_dir / "shallow"
-        settings = git_environment.with_filters_run_in(self.root, kept)
+        settings = git_environment.with_filters_run_in(self.root, self._kept)
         environment = git_environment.hardened([("lfs.storage", str(self.common_dir / "lfs")), *settings])
         environment |= {"GIT_DIR": str(own), "GIT_OBJECT_DIRECTORY": str(self.common_dir / "objects")}
         return environment | ({"GIT_SHALLOW_FILE": str(shallow)} if shallow.exists() else {})
 
-    def _make_own_directory(self, own: Path) -> list[git_environment.Setting]:
+    @cached_property
+    def _kept(self) -> list[git_environment.Setting]:
+        """The user's settings about content, with our own git directory made where there is none yet."""
+        own = self.capsule_dir / "git"
         for name in ("refs", "info"):
             (own / name).mkdir(parents=True, exist_ok=True)
         for folder in (own, own / "info"):
@@ -381,7 +600,7 @@ class Git:
         if not file.exists():
             environment = git_environment.as_the_user() | {"GIT_DIR": str(self.common_dir)}
             listing = _spawn(("config", "--list", "--includes", "-z"), environment, self.root)
-            self.calls += 1
+            self._calls += 1
             rows = git_environment.about_content(listing.out)
             text = "".join(f"{key}\n{value}\0" for key, value in rows)
             write_atomically(file, text.encode(errors="surrogateescape"))
@@ -406,7 +625,7 @@ class Git:
         *,
         umask: int,
     ) -> GitResult:
-        self.calls += 1
+        self._calls += 1
         answer = _spawn(args, environment, cwd, given, umask)
         lock = git_locks.in_the_way(answer.err) if answer.code else None
         if lock and git_locks.outlast(lock, self.common_dir, [self.root, self.common_dir, cwd]):
@@ -444,22 +663,82 @@ def _spawn(
     """Out of reach of the terminal's Ctrl-C: a git that dies half-way is more work than one that ends in a moment."""
     try:
         with _readable(given) as stdin:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [_program(environment.get("PATH", os.defpath)), *args],
                 env=environment,
                 cwd=cwd,
                 stdin=stdin,
-                capture_output=True,
-                timeout=TIMEOUT,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 process_group=0,
                 umask=umask,
             )
     except FileNotFoundError as error:
         raise _cannot_start(cwd) from error
+    try:
+        out, err = _output_of(process)
     except subprocess.TimeoutExpired as error:
         raise GitFailed(f"git {args[0]} did not end within {TIMEOUT:.0f} s") from error
-    return GitResult(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+    finally:
+        if process.poll() is None:
+            process.kill()
+        with process:  # closes the pipes and waits
+            pass
+    return GitResult(process.returncode, out, err.decode(errors="replace"))
+
+
+def _output_of(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Return what it printed, once it has ended.
+
+    A git that has closed both its streams ends at once, so it is waited for without a clock: `communicate` would look
+    for its end again and again, and sleep in between.
+    """
+    assert process.stdout and process.stderr
+    heard: dict[int, list[bytes]] = {process.stdout.fileno(): [], process.stderr.fileno(): []}
+    waiting, left = select.poll(), {*heard}
+    for fd in heard:
+        waiting.register(fd, select.POLLIN)
+    while left:
+        ready = waiting.poll(TIMEOUT * 1000)
+        if not ready:
+            raise subprocess.TimeoutExpired(process.args, TIMEOUT)
+        for fd, _ in ready:
+            heard[fd].append(os.read(fd, 1 << 16))
+            if not heard[fd][-1]:
+                waiting.unregister(fd)
+                left.remove(fd)
+    process.wait()
+    out, err = (b"".join(pieces) for pieces in heard.values())
+    return out, err
+
+
+def _start_reader(git: Git | None) -> subprocess.Popen[bytes]:
+    assert git is not None  # it is at work on a question
+    environment = git._content_environment
+    return subprocess.Popen(
+        [_program(environment.get("PATH", os.defpath)), "cat-file", "--batch-command"],
+        env=environment,
+        cwd="/",
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        process_group=0,
+    )
+
+
+def _is_odd(key: str, value: str) -> bool:
+    """Whether a setting makes a file on disk differ from what is stored; filters need attributes to apply."""
+    if key in ("core.symlinks", "core.filemode"):
+        return value in _FALSE
+    return key == "core.attributesfile" or (key == "core.autocrlf" and value not in _FALSE)
+
+
+def _kind_of(was: str, now: str) -> str:
+    """A, M, D or T, by the modes on either side."""
+    if ABSENT in (was, now):
+        return "A" if was == ABSENT else "D"
+    return "M" if was[:3] == now[:3] else "T"
 
 
 @contextlib.contextmanager

@@ -115,6 +115,12 @@ def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:
     return {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": email, f"GIT_{role}_DATE": date}
 
 
+def attributes_of_the_user() -> Path:
+    """Where git looks for attributes of all repositories unless a setting names another file."""
+    home = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
+    return Path(home, "git/attributes")
+
+
 def absolute_entries(path: str) -> str:
     """A search path without `.` and its like: we work in folders where an agent may have put a `git` of its own."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))  # noqa: PTH117 (a str)

@@ -46,6 +46,8 @@ def outlast(lock: Path, common_dir: Path, folders: Iterable[Path]) -> bool:
 
 def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, older_than: float = STALE_AFTER) -> bool:
     """Removes the lock if nobody can be using it."""
+    if not os.path.lexists(lock):
+        return True
     if not _is_expected(lock, common_dir) or git_at_work(folders):
         return False
     try:
@@ -85,5 +87,7 @@ def _stands_in(cwd: Path, folders: tuple[Path, ...]) -> bool:
 
 
 def _any_git_at_all() -> bool:
-    names = subprocess.run(["ps", "-axo", "comm="], capture_output=True, check=False, timeout=10).stdout
-    return any(os.path.basename(line.strip()).startswith(b"git") for line in names.splitlines())  # noqa: PTH119 (bytes)
+    """The readers of our own, which stay (`git_store`), hold no lock."""
+    listed = subprocess.run(["ps", "-axo", "args="], capture_output=True, check=False, timeout=10).stdout.splitlines()
+    programs = (line.split()[0] for line in listed if line.strip() and b"--batch-command" not in line)
+    return any(os.path.basename(program).startswith(b"git") for program in programs)  # noqa: PTH119 (bytes)

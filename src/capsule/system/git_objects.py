@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
+ABSENT = "000000"
 GITLINK = "160000"
 
 

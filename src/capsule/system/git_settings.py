@@ -16,8 +16,7 @@ _MOST = 1000
 _COUNT = "GIT_CONFIG_COUNT"
 _NUMBERED = re.compile(r"GIT_CONFIG_(COUNT|(KEY|VALUE)_\d+)")
 _MAY_HOLD_A_CREDENTIAL = ("GIT_CONFIG_PARAMETERS", "GIT_SSH_COMMAND", "GIT_ASKPASS", "GIT_PROXY_COMMAND")
-_HARMLESS = re.compile(
-    r"""(user|author|committer)\.(name|email|useconfigonly)
+_HARMLESS = r"""(?xi)(user|author|committer)\.(name|email|useconfigonly)
     | safe\.(directory|barerepository) | init\.defaultbranch
     | core\.(abbrev|autocrlf|bigfilethreshold|checkstat|compression|eol|filemode|fscache|ignorecase|longpaths
         |precomposeunicode|preloadindex|protecthfs|protectntfs|quotepath|safecrlf|symlinks|trustctime|whitespace)
@@ -25,13 +24,12 @@ _HARMLESS = re.compile(
     | (commit|tag)\.gpgsign | push\.(default|autosetupremote|followtags) | pull\.(ff|rebase) | fetch\.(parallel|prune)
     | rebase\.(autosquash|autostash) | merge\.(conflictstyle|ff|renames|renamelimit)
     | diff\.(algorithm|colormoved|mnemonicprefix|noprefix|renames|renamelimit)
-    | protocol\.(allow|version|[^.]+\.allow)""",
-    re.VERBOSE | re.IGNORECASE,
-)
+    | protocol\.(allow|version|[^.]+\.allow)"""
+"""Compiled where there is a setting to look at, and remembered by `re`."""
 _SECRET_KEY = re.compile(r"(?i)extraheader$|pass(word|wd)?$|token|secret|cookie|oauth")
 _HEADER = re.compile(r"^[\w-]+:\s*(?:(?:basic|bearer|token|digest|negotiate)\s+)?(.*)$", re.IGNORECASE | re.DOTALL)
-_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s@]+)@")
-_TOLD = re.compile(r"(?i)(?:password|token|secret)=([^\s;\"'}]+)")
+_USER_INFO = r"[A-Za-z][A-Za-z0-9+.-]*://([^/\s@]+)@"
+_TOLD = r"(?i)(?:password|token|secret)=([^\s;\"'}]+)"
 
 
 class Carried(NamedTuple):
@@ -62,9 +60,9 @@ def may_hold_a_credential(name: str) -> bool:
 def secrets_in(env: Mapping[str, str]) -> Iterator[str]:
     """What is secret in the git settings of an environment: the words alone, not what stands around them."""
     for _, name, value in (*_numbered(env), *_parameters(env.get("GIT_CONFIG_PARAMETERS", ""))):
-        for url in _USER_INFO.findall(f"{name} {value}"):
+        for url in re.findall(_USER_INFO, f"{name} {value}"):
             yield url.partition(":")[2] or url
-        yield from _TOLD.findall(value)
+        yield from re.findall(_TOLD, value)
         if _SECRET_KEY.search(name.rpartition(".")[2]):
             header = _HEADER.match(value)
             yield header[1] if header else value
@@ -102,4 +100,4 @@ def _words(text: str) -> list[str]:
 
 
 def _is_harmless(setting: Carried) -> bool:
-    return bool(_HARMLESS.fullmatch(setting.name)) and not _USER_INFO.search(setting.value)
+    return bool(re.fullmatch(_HARMLESS, setting.name)) and not re.search(_USER_INFO, setting.value)

@@ -115,9 +115,16 @@ def at_its_own_path(sandbox_paths: SandboxPaths) -> SandboxPaths:
 
 
 def is_below(path: str, tops: Iterable[str]) -> bool:
-    return any(Path(path).is_relative_to(top) for top in tops)
+    return any(path == top or (top and path.startswith(f"{top}/")) or _is_below(path, top) for top in tops)
+
+
+def _is_below(path: str, top: str) -> bool:
+    """Looks closer where a path may be written in several ways."""
+    plain = not any(odd in f"{each}/" for odd in ("//", "/./") for each in (path, top)) and top not in ("", ".")
+    return not plain and Path(path).is_relative_to(top)
 
 
 def moved(path: str, top: str, new_top: str) -> str:
     """Return the same path below another folder."""
-    return os.path.normpath(Path(new_top, Path(path).relative_to(top)))
+    rest = path[len(top) :].lstrip("/") if path.startswith(f"{top}/") else Path(path).relative_to(top)
+    return os.path.normpath(Path(new_top, rest))

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from capsule.core.hazards import LINK, AddedFile
 from capsule.system.git import Git
-from capsule.system.git_objects import Difference, shown
-from capsule.workspaces.trees import ABSENT
+from capsule.system.git_objects import ABSENT, Difference, shown
 
 _FILE = re.compile(rb"^diff --git ", re.MULTILINE)
 

@@ -16,19 +16,22 @@ import os
 import shutil
 import stat
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from capsule.core.errors import Overlap, Refused
 from capsule.system import git_locks, umask
 from capsule.system.files import temp_path
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import GITLINK, Checkout, Difference, read_difference, shown
+from capsule.system.git_objects import ABSENT, GITLINK, Checkout, Difference, read_difference, shown
 from capsule.workspaces.linked import LinkedWorktree
-from capsule.workspaces.trees import ABSENT, index_row, is_artefact
+from capsule.workspaces.trees import index_row, is_artefact
 
 Stamp = tuple[int, int, int, int] | None
+
+_LINK = "120000"
+_LARGE = 16 * 1024 * 1024
 
 # What git leaves in a worktree's git directory while something is under way, and how to end it.
 UNDER_WAY = {
@@ -41,8 +44,7 @@ UNDER_WAY = {
 }
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """A checkout, and git's own folder for it."""
 
     path: Path
@@ -174,14 +176,29 @@ def _unlike(
     stamps: dict[bytes, Stamp],
     scratch: Path,
 ) -> set[bytes]:
-    """The paths whose file is not what these modes and objects say; git compares, so filters and line ends count."""
-    rows = b"".join(index_row(path, side) for path, side in wanted if side[0] != ABSENT)
-    scratch.unlink(missing_ok=True)
-    git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
-    listed = git.content("ls-files", "-z", "--modified", index=scratch, worktree=worktree).out
+    """The paths whose file is not what these modes and objects say. Git compares where filters or line ends count."""
+    sides = {path: side for path, side in wanted if side[0] != ABSENT}
+    unlike = {path for path, side in sides.items() if not _is_exactly(git, worktree, path, side)}
+    if unlike and git.converts(unlike, worktree):
+        rows = b"".join(index_row(path, sides[path]) for path in unlike)
+        scratch.unlink(missing_ok=True)
+        git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
+        listed = git.content("ls-files", "-z", "--modified", index=scratch, worktree=worktree).out
+        unlike = {path for path in listed.split(b"\0") if path}
     intruders = {path for path, side in wanted if side[0] == ABSENT and stamps[path] is not None}
-    astray = {path for path, side in wanted if side[0] != ABSENT and _is_astray(worktree, path)}
-    return intruders | astray | {path for path in listed.split(b"\0") if path}
+    return intruders | unlike | {path for path in sides if _is_astray(worktree, path)}
+
+
+def _is_exactly(git: Git, worktree: Path, path: bytes, side: tuple[str, str]) -> bool:
+    """Whether a file is of this kind, and holds these bytes as they are."""
+    file = worktree / os.fsdecode(path)
+    try:
+        mode = file.lstat().st_mode
+        kind = _LINK if stat.S_ISLNK(mode) else "100755" if mode & 0o100 else "100644"
+        plain = stat.S_ISREG(mode) or stat.S_ISLNK(mode)
+        return plain and kind == side[0] and git.blob_of(file) == side[1]
+    except OSError:
+        return False
 
 
 def _replace(
@@ -204,11 +221,33 @@ def _export(git: Git, worktree: Path, arriving: Sequence[Difference], staging: P
     """The new files as they are to be on disk."""
     if not arriving:
         return
+    plain = not git.converts([change.path for change in arriving], worktree) and all(map(_is_usual, arriving))
+    contents = git.read_blobs([change.new[1] for change in arriving], _LARGE) if plain else None
+    if contents is not None:
+        for change, content in zip(arriving, contents, strict=True):
+            _write_new(staging / os.fsdecode(change.path), change.new[0], content)
+        return
     scratch.unlink(missing_ok=True)
     rows = b"".join(index_row(change.path, change.new) for change in arriving)
     git.content("update-index", "-z", "--index-info", index=scratch, worktree=worktree, input=rows)
     prefix = f"--prefix={staging.relative_to(worktree)}/"
     git.content("checkout-index", "-a", "-q", prefix, index=scratch, worktree=worktree, umask=umask.of_the_user())
+
+
+def _is_usual(change: Difference) -> bool:
+    """Neither attributes, which decide about other files, nor a name that git would not write."""
+    names = change.path.lower().split(b"/")
+    return not {b"", b".", b"..", b".git", b".gitattributes"} & {*names}
+
+
+def _write_new(file: Path, mode: str, content: bytes) -> None:
+    _make_folders(file.parent)
+    if mode == _LINK:
+        file.symlink_to(os.fsdecode(content))
+        return
+    with file.open("xb") as new:
+        new.write(content)
+    file.chmod(umask.mode_for_the_user(0o777 if mode == "100755" else 0o666))
 
 
 def _put(worktree: Path, staging: Path, change: Difference, stamp: Stamp) -> bool:
@@ -282,8 +321,7 @@ def _stamp(worktree: Path, path: bytes) -> Stamp:
 # The index
 
 
-@dataclass(frozen=True)
-class IndexRow:
+class IndexRow(NamedTuple):
     """One row of the user's index. `sparse`: the file is not wanted on disk."""
 
     side: tuple[str, str]

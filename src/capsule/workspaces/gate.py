@@ -146,7 +146,7 @@ class Gate:
         link = self.path / ".git"
         if not link.is_file() or link.is_symlink():
             remove_tree(link)
-        write_atomically(link, pointer_to(self._private / "git"))
+        write_atomically(link, pointer_to(self._private / "git"), flush=False)
 
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
         self._provisions.run(self.path, self._log, self.sandbox_paths(base))

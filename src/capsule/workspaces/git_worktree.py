@@ -43,12 +43,11 @@ from capsule.workspaces.place import GitPlace
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
 from capsule.workspaces.salvage import keep_commit, put_aside
+from capsule.workspaces.snapshot import LARGEST_WORKLOG, WORKLOG
 from capsule.workspaces.step_commits import message_of
 from capsule.workspaces.trees import graft, with_changes
 from capsule.workspaces.tripwire import Tripwire
 
-WORKLOG = "worklog.md"
-LARGEST_WORKLOG = 8 * 1024 * 1024
 _NAMED = 5
 """How many paths a message names."""
 _REBASED = "rebased onto "
@@ -265,11 +264,11 @@ class GitWorktree(GitPlace):
 
     def _write_out(self, commit: str) -> None:
         try:
-            self._snapshots.write_out(commit)
+            self._snapshots.write_out(commit, self._base())
         except GitFailed as failed:
             self._refuse_if_not_fetched(commit, failed)
             make_writable(self.path)
-            self._snapshots.write_out(commit)
+            self._snapshots.write_out(commit, self._base())
 
     def _refuse_if_not_fetched(self, commit: str, failed: GitFailed) -> None:
         """A partial clone has files only of what was checked out; no git of ours fetches."""
@@ -300,7 +299,7 @@ class GitWorktree(GitPlace):
         file = self.path / WORKLOG
         if os.path.lexists(file) and not (file.is_symlink() or file.is_file()):
             put_aside(self._git, file)
-        write_atomically(file, text.encode(errors="replace"))
+        write_atomically(file, text.encode(errors="replace"), flush=False)
 
     def tree(self) -> str:
         self._require_whole()
@@ -314,7 +313,7 @@ class GitWorktree(GitPlace):
         """Right after a look, only the worklog can have changed."""
         head, newest = self._settle_head(self._require_whole())
         if self._judged:
-            everything, delivered = self._snapshots.with_worklog(), self._judged
+            everything, delivered = self._snapshots.with_worklog(self._base()), self._judged
             self._delivered[self._base(), everything] = delivered
         else:
             everything = self._snapshots.to_judge(self._base())
@@ -359,7 +358,7 @@ class GitWorktree(GitPlace):
     def _commit_work(self, checkpoint: Checkpoint, head: str, message: str) -> str:
         """Our branch with all that the checkpoint delivers; where it has that already, as it is."""
         git, held = self._git, self._git.tree_in(head)
-        tree = with_changes(git, held, self.trees.work_between(held, self.delivered(checkpoint)), self._notes)
+        tree = with_changes(git, held, self.trees.work_between(held, self.delivered(checkpoint)))
         if tree == held:
             return head
         commit = git.commit_tree(tree, [head], message, by=git.identity, date=f"@{int(time.time())} +0000")
@@ -518,6 +517,6 @@ class GitWorktree(GitPlace):
         if key not in self._delivered:
             base = self._git.tree_in(self._base())
             strays = [d for d in self._git.differences(everything, base) if self._not_ours(shown(d.path))]
-            tree = with_changes(self._git, everything, strays, self._notes)
+            tree = with_changes(self._git, everything, strays)
             self._delivered[key] = graft(self._git, tree, self._base(), self._artefacts)
         return self._delivered[key]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
@@ -23,8 +23,7 @@ _TAIL = 4096
 _ASKED = ("pre-commit", "commit-msg")
 
 
-@dataclass(frozen=True)
-class Hooks:
+class Hooks(NamedTuple):
     git: Git
     place: Path
     scratch: Path

@@ -48,9 +48,11 @@ class LinkedWorktree:
         return next((entry for entry, told in self._entries() if told == wanted), None)
 
     def _entries(self) -> Iterator[tuple[Path, Path]]:
-        for file in (self._git.common_dir / "worktrees").glob("*/gitdir"):
-            told = _read(file).rstrip(b"\n")
-            yield file.parent, Path(os.path.normpath(file.parent / os.fsdecode(told)))
+        folder = self._git.common_dir / "worktrees"
+        for entry in folder.iterdir() if folder.is_dir() else ():
+            told = _read(entry / "gitdir").rstrip(b"\n")
+            if told:
+                yield entry, Path(os.path.normpath(entry / os.fsdecode(told)))
 
     def follow_a_moved_repository(self) -> None:
         """Register the worktree at its present path where the repository was moved or copied along with it since."""
@@ -68,7 +70,7 @@ class LinkedWorktree:
         link = self.path / ".git"
         if link.is_dir() and not link.is_symlink():
             put_away_repository(self._git, link)
-        write_atomically(link, pointer_to(git_dir))
+        write_atomically(link, pointer_to(git_dir), flush=False)
 
     def whole(self) -> Path | None:
         """The entry, provided that nothing is missing or bent, and the worktree points back to it."""

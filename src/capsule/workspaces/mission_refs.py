@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.git import Git
@@ -13,8 +13,7 @@ from capsule.system.git_refs import read_head, read_ref
 _LONGEST_ID = 64
 
 
-@dataclass(frozen=True)
-class MissionRefs:
+class MissionRefs(NamedTuple):
     """Where the mission's refs are; '' is nowhere. `home`: the worktree's HEAD is our branch."""
 
     base: str

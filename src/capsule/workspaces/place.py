@@ -48,7 +48,6 @@ class GitTrees:
         git: Git,
         branch: str,
         artefacts: Sequence[str],
-        notes: Path,
         *,
         base: Callable[[], str],
         head: Callable[[], str],
@@ -56,11 +55,10 @@ class GitTrees:
         self._git = git
         self._branch = branch
         self._artefacts = artefacts
-        self._notes = notes
         self._base = base
         self._head = head
-        self._added: tuple[tuple[str, ...], list[AddedFile]] = ((), [])
-        """What was asked about last: the same tree is judged by several phases."""
+        self._added: dict[tuple[str, str], list[AddedFile]] = {}
+        """By base and tree: the same tree is judged by several phases."""
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         differences = self.work_between(self._git.tree_of(since), self._git.tree_of(until))
@@ -75,16 +73,17 @@ class GitTrees:
     def added_files(self, tree: str) -> Sequence[AddedFile]:
         """Commits of the mission's branch are merged with all they hold."""
         head, onto = self._head(), self._base()
-        if self._added[0] != (onto, head, tree):
-            trees = dict.fromkeys((*self.trees_between(onto, head), tree))
-            files = [file for each in trees for file in added_files(self._git, onto, each)]
-            kept = [file for file in files if not is_artefact(file.path.encode(), self._artefacts)]
-            self._added = ((onto, head, tree), kept)
-        return self._added[1]
+        trees = [*dict.fromkeys((*self.trees_between(onto, head), tree))]
+        for key in ((onto, each) for each in trees if (onto, each) not in self._added):
+            self._added[key] = added_files(self._git, *key)
+        self._added = {(onto, each): self._added[onto, each] for each in trees}
+        files = [file for each in trees for file in self._added[onto, each]]
+        return [file for file in files if not is_artefact(file.path.encode(), self._artefacts)]
 
     def trees_between(self, base: str, *tips: str) -> list[str]:
-        if tips == (base,):
-            return []
+        known = self._git.commits_since(base, *tips)
+        if known is not None:
+            return [commit.tree for commit in known]
         return self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
 
     def read(self, tree: str, path: str) -> bytes | None:
@@ -99,7 +98,7 @@ class GitTrees:
     # What a human adds to what was approved
 
     def adopted(self, approved: str, left: str, now: str) -> str:
-        return with_changes(self._git, approved, self.work_between(left, now), self._notes)
+        return with_changes(self._git, approved, self.work_between(left, now))
 
     def rebased_tree(self, tree: str, onto: str) -> str:
         merged, _ = self.merged(tree, onto)
@@ -150,10 +149,10 @@ class GitPlace(ABC):
         self._provisions = provisions
         self._snapshots = Snapshots(git, path, self._notes)
         self._confined = confined
-        self.trees = self._trees_type(git, branch, self._artefacts, self._notes, base=self._base, head=self.head)
+        self.trees = self._trees_type(git, branch, self._artefacts, base=self._base, head=self.head)
         self._gate = Gate(git, mission, self._notes, provisions, confined=confined)
         self._gated = False
-        """The gate was entered since the last checkpoint."""
+        """The gate was entered since the last checkpoint, by tests that can reach this place as well."""
         self._base_commit = ""
         self._named: dict[str, tuple[str, str]] = {}
 
@@ -167,7 +166,7 @@ class GitPlace(ABC):
     # The gate
 
     def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
-        self._gated = True
+        self._gated = not self._confined
         return self._gate.at(tree, self._base()), self._gate.sandbox_paths(self._base())
 
     def variables(self, folder: Path) -> Mapping[str, str]:

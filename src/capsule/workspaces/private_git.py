@@ -23,8 +23,8 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import WorkspaceBroken
@@ -57,8 +57,7 @@ _OBJECTS = f"{Path(INSIDE_A_SANDBOX).parent}/objects"
 """Where a sandbox shows the repository's objects."""
 
 
-@dataclass(frozen=True)
-class Left:
+class Left(NamedTuple):
     """Where an agent left the mission's branch and its HEAD; '' is nowhere, or on the branch."""
 
     was: str

@@ -13,9 +13,8 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import SettingsError
@@ -34,8 +33,7 @@ class RunSetup(Protocol):
 _NEVER_COPIED = (".git", ".capsule")
 
 
-@dataclass(frozen=True)
-class Provisions:
+class Provisions(NamedTuple):
     dependencies: Dependencies
     setup: str = ""
     copy: Sequence[str] = ()

@@ -9,13 +9,14 @@ from pathlib import Path
 from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import sweep_temps, temp_path, write_atomically
 from capsule.system.git import Git
-from capsule.system.git_objects import shown
+from capsule.system.git_objects import GITLINK, shown
 from capsule.workspaces.checkouts import UNDER_WAY
 from capsule.workspaces.trees import is_artefact
 
 AUTO = "auto"
 _USUAL = ("main", "master")
 _ORIGIN = "refs/remotes/origin"
+_STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
 EXCLUDED = (
     "/.capsule/*",
     "!/.capsule/config.yaml",
@@ -114,9 +115,13 @@ def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> l
     head = head or git.resolve("HEAD")
     try:
         _copy_index(git, index)
-        found = {*_unstaged(git, index), *_staged(git, index, head), *_untracked(git, index)}
+        listed = git.content(*_STATUS, index=index).out
     finally:
         index.unlink(missing_ok=True)
+    found, staged = _read_status(listed)
+    files = git.list_tree(head, recursive=True) if head else []
+    held = {entry.path: (entry.mode, entry.oid) for entry in files if entry.mode != GITLINK}
+    found |= {path for path in {**staged, **held} if staged.get(path) != held.get(path)}
     apart = (".capsule/worktrees", ".capsule/missions", "worklog.md", *own_files)
     return sorted(shown(path) for path in found if path and not is_artefact(path, apart))
 
@@ -151,18 +156,19 @@ def _copy_index(git: Git, copy: Path) -> None:
         shutil.copyfile(index, copy)
 
 
-def _unstaged(git: Git, index: Path) -> list[bytes]:
-    git.content("update-index", "-q", "--refresh", index=index, ok=(0, 1))
-    flags = ("-z", "--name-only", "--no-ext-diff", "--ignore-submodules=all")
-    return git.content("diff-files", *flags, index=index).out.split(b"\0")
+def _read_status(listing: bytes) -> tuple[set[bytes], dict[bytes, tuple[str, str]]]:
+    """What is changed on disk, in conflict or new; and what the index holds, by path.
 
-
-def _staged(git: Git, index: Path, head: str) -> list[bytes]:
-    if not head:
-        return git.content("ls-files", "-z", index=index).out.split(b"\0")
-    flags = ("--cached", "-z", "--name-only", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
-    return git.content("diff-index", *flags, head, "--", index=index).out.split(b"\0")
-
-
-def _untracked(git: Git, index: Path) -> list[bytes]:
-    return git.content("ls-files", "-z", "--others", "--exclude-standard", index=index).out.split(b"\0")
+    The git directory of our own has no commit: all that the index holds counts as added, and its mode and id are told.
+    """
+    differing: set[bytes] = set()
+    staged: dict[bytes, tuple[str, str]] = {}
+    for row in filter(None, listing.split(b"\0")):
+        if row[:1] in b"?u":
+            differing.add(row[2:] if row[:1] == b"?" else row.split(b" ", 10)[10])
+            continue
+        _, states, _, _, mode, _, _, oid, path = row.split(b" ", 8)
+        if mode.decode() != GITLINK:
+            staged |= {path: (mode.decode(), oid.decode())} if states[:1] != b"." else {}
+            differing |= {path} if states[1:] != b"." else set()
+    return differing, staged

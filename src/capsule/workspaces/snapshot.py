@@ -1,7 +1,8 @@
 """Naming all that is in a worktree, by an index of our own.
 
 What the agent staged, or flagged as unchanged, plays no part. Ignored files stay out, and so do copied ones, the
-outputs, and submodules: to look into a submodule git would run in there, by settings that an agent can write.
+outputs, and submodules: to look into a submodule git would run in there, by settings that an agent can write. The
+mission's worklog, ignored as well, is in every tree of ours, and gets there and back without git, byte by byte.
 
 A repository that an agent made inside the worktree would enter the tree as a mere pointer, its files nowhere. Judging
 such a tree is refused. Where the state is to be saved, not judged, the inner `.git` is put on a shelf and the files
@@ -19,15 +20,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from capsule.core.errors import WorkspaceBroken
+from capsule.system.files import NotRegular, read_regular, write_atomically
+from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import GITLINK, shown
+from capsule.system.git_objects import ABSENT, GITLINK, Difference, TreeEntry, shown
 from capsule.workspaces.provision import recall_paths
 from capsule.workspaces.salvage import put_aside, put_away_repository
+from capsule.workspaces.trees import FILE, with_changes
 
 Stamp = tuple[int, int, int, int]
 
 WORKLOG = "worklog.md"
+LARGEST_WORKLOG = 8 * 1024 * 1024
 _NOTHING: Stamp = (0, 0, 0, 0)
+_ABSENT = (ABSENT, "")
+_LINK = "120000"
 _UNBORN = re.compile(r"'(.+?)/' does not have a commit checked out", re.DOTALL)
 _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular files")
 
@@ -64,9 +71,10 @@ class Snapshots:
         self._git = git
         self._worktree = worktree
         self._copied = notes / "copied"
-        self._holds_worklog = False
         self._held = ("", _NOTHING)
         """The tree that our index holds, and the stamp of the index that holds it."""
+        self._taken = ""
+        """The last snapshot, without the worklog."""
         self._sound: set[str] = set()
         self._submodules: dict[str, list[bytes]] = {}
 
@@ -83,18 +91,14 @@ class Snapshots:
             except CannotSnapshot as found:
                 found.clear_away(self._git, self._worktree)
 
-    def with_worklog(self) -> str:
+    def with_worklog(self, base: str) -> str:
         """The last snapshot, with the worklog as it is now."""
-        self._holds_worklog = False
         with _judging():
-            self._add_worklog()
-        tree = self._written()
-        self._sound.add(tree)
-        return tree
+            return self._add_worklog(self._taken, base)
 
     def forget(self) -> None:
         """No index: whatever is in the worktree counts as unknown."""
-        self._holds_worklog, self._held = False, ("", _NOTHING)
+        self._held = ("", _NOTHING)
         self.index.parent.mkdir(parents=True, exist_ok=True)
         self.index.unlink(missing_ok=True)
 
@@ -103,10 +107,26 @@ class Snapshots:
         self.forget()
         self._git.content("read-tree", tree, index=self.index, worktree=self._worktree)
 
-    def write_out(self, tree: str) -> None:
-        """Makes the files equal to the tree. What the last snapshot held and the tree lacks is removed."""
-        self._holds_worklog, self._held = False, ("", _NOTHING)
+    def write_out(self, tree: str, base: str) -> None:
+        """Make the files equal to the tree; what the last snapshot held and the tree lacks is removed."""
+        worklog = None if self._tracks_worklog(base) else self._git.entry_at(tree, WORKLOG.encode())
+        if worklog and worklog.kind == "blob":
+            tree = with_changes(self._git, tree, [Difference(worklog.path, "D", _ABSENT, _ABSENT)])
+        self._held = ("", _NOTHING)
         self._git.content("read-tree", "--reset", "-u", tree, index=self.index, worktree=self._worktree)
+        self._held = (self._git.tree_in(tree), _stamp(self.index))
+        if not self._tracks_worklog(base):
+            self._put_worklog(worklog)
+
+    def _put_worklog(self, entry: TreeEntry | None) -> None:
+        """Not by git, which did not store it either: no filter has a say, and it may be ignored."""
+        file = self._worktree / WORKLOG
+        if entry is None or entry.mode == _LINK:
+            remove_tree(file)
+        if entry and entry.mode == _LINK:
+            file.symlink_to(os.fsdecode(self._git.read_blob(entry.oid)))
+        elif entry and entry.kind == "blob":
+            write_atomically(file, self._git.read_blob(entry.oid))
 
     def copy_index(self, target: Path) -> None:
         """What we know about the files, for somebody else's index."""
@@ -119,10 +139,9 @@ class Snapshots:
             self.start_from(base)
         left_out = [*self._not_ignored(recall_paths(self._copied)), *self.submodules_of(base)]
         self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
-        self._add_worklog()
-        tree = self._written()
-        self._refuse_nested(base, tree)
-        return tree
+        self._taken = self._written()
+        self._refuse_nested(base, self._taken)
+        return self._add_worklog(self._taken, base)
 
     def _written(self) -> str:
         tree = self._still_held() or self._git.write_tree(self.index, self._worktree)
@@ -142,12 +161,27 @@ class Snapshots:
         answer = self._git.content(*command, worktree=self._worktree, input=b"\0".join(paths), ok=(0, 1))
         return [path for path in paths if path not in answer.out.split(b"\0")]
 
-    def _add_worklog(self) -> None:
-        """By force, since it is ignored. Once in the index it is looked at like any other file, until it goes."""
-        there = os.path.lexists(self._worktree / WORKLOG)
-        if there and not self._holds_worklog:
-            self._add([WORKLOG.encode()], "-f")
-        self._holds_worklog = there
+    def _add_worklog(self, tree: str, base: str) -> str:
+        """The tree with the worklog, which is ignored; where the project has one, that is a file like any other."""
+        file = self._worktree / WORKLOG
+        if self._tracks_worklog(base):
+            return tree
+        if not os.path.lexists(file):
+            side = _ABSENT
+        elif file.is_symlink():
+            side = (_LINK, self._git.write_blob(os.fsencode(file.readlink())))
+        else:
+            try:
+                side = (FILE, self._git.write_blob(read_regular(file, LARGEST_WORKLOG)))
+            except OSError as error:  # a folder, or more than anybody writes: git says what it is
+                if isinstance(error, NotRegular) and not file.is_dir():
+                    raise CannotSnapshot([WORKLOG.encode()]) from error
+                self._add([WORKLOG.encode()], "-f")
+                return self._written()
+        return with_changes(self._git, tree, [Difference(WORKLOG.encode(), "M", _ABSENT, side)])
+
+    def _tracks_worklog(self, base: str) -> bool:
+        return self._git.entry_at(base, WORKLOG.encode()) is not None
 
     def _add(self, paths: Sequence[bytes], *flags: str) -> None:
         """Git names every path that it stages otherwise than before; where it names none, the tree is the same."""

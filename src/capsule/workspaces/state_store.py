@@ -21,9 +21,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -34,7 +34,7 @@ from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import Difference, RefMove
+from capsule.system.git_objects import RefMove
 from capsule.system.lock import FileLock
 from capsule.workspaces.checkouts import (
     bring_along,
@@ -47,7 +47,7 @@ from capsule.workspaces.checkouts import (
     under_way,
 )
 from capsule.workspaces.step_commits import find_step, message_of
-from capsule.workspaces.trees import ABSENT, ARTEFACTS, graft, is_artefact, merged_from, modes_of, with_changes
+from capsule.workspaces.trees import ARTEFACTS, changed_to, graft, is_artefact, merged_from, modes_of, with_changes
 
 Read = Callable[[str], bytes | None]
 Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mapping[str, bytes], tuple[str, ...]]]
@@ -62,8 +62,7 @@ _MOST_ROUNDS = 8
 """How often the branch, or a file on disk, may change under us before we say that it is too busy."""
 
 
-@dataclass(frozen=True)
-class _Branch:
+class _Branch(NamedTuple):
     """Where a commit goes."""
 
     name: str
@@ -267,8 +266,8 @@ class GitStateStore(StateStore):
         changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
         moved = {d.path: d.new for d in git.differences(git.tree_in(work.head), held)} if tip != work.head else {}
         if all(moved.get(d.path, d.new) == d.new for d in changes):
-            return with_changes(git, held, changes, git.capsule_dir / "git")
-        theirs = with_changes(git, git.tree_in(work.head), changes, git.capsule_dir / "git")
+            return with_changes(git, held, changes)
+        theirs = with_changes(git, git.tree_in(work.head), changes)
         merged, conflicts = merged_from(git, work.head, tip, theirs)
         if conflicts:
             raise Conflicts(conflicts)
@@ -285,19 +284,11 @@ class GitStateStore(StateStore):
         return {path: content for path, content in found.items() if content is not None}
 
     def _with_files(self, branch: _Branch, tree: str, files: Mapping[str, bytes]) -> str:
-        modes = modes_of(self._git, tree, files)
-        changes = [
-            Difference(
-                os.fsencode(path), "M", (ABSENT, ""), (mode, self._blob(path, files[path], from_disk=branch.here))
-            )
-            for path, mode in modes.items()
-        ]
-        return with_changes(self._git, tree, changes, self._git.capsule_dir / "git")
-
-    def _blob(self, path: str, content: bytes, *, from_disk: bool) -> str:
         """What is read from disk passes the filters on its way in (line ends); what is read from a tree has."""
-        how = ("--path", path) if from_disk else ("--no-filters",)
-        return self._git.content("hash-object", "-w", "--stdin", *how, input=content).out.decode().strip()
+        git = self._git
+        blobs = {path: git.write_blob(content, path if branch.here else "") for path, content in files.items()}
+        modes = modes_of(git, tree, files)
+        return with_changes(git, tree, [changed_to(path, modes[path], blob) for path, blob in blobs.items()])
 
     def _swap(self, branch: _Branch, commit: str) -> bool:
         """False where somebody was quicker."""

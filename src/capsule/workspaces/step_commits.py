@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from capsule.system.git import Git
 
@@ -12,8 +12,7 @@ _FEW = 50
 """How far back is looked where nobody says since when."""
 
 
-@dataclass(frozen=True)
-class StepCommit:
+class StepCommit(NamedTuple):
     commit: str
     key: str
     added: tuple[str, ...]
@@ -27,6 +26,8 @@ def message_of(words: str, key: str, added: Sequence[str] = ()) -> str:
 
 def find_step(git: Git, key: str, tip: str, since: str = "") -> StepCommit | None:
     """The newest commit of a step in what came after `since`."""
+    if not _may_hold(git, key, tip, since):
+        return None
     return next((found for found in step_commits(git, tip, since) if found.key == key), None)
 
 
@@ -42,3 +43,17 @@ def step_commits(git: Git, tip: str, since: str = "") -> list[StepCommit]:
     words = said.rstrip("\n").split("\0")
     rows = zip(words[0::3], words[1::3], words[2::3], strict=False)
     return [StepCommit(commit, key.strip(), tuple(added.split())) for commit, key, added in rows if key.strip()]
+
+
+def _may_hold(git: Git, key: str, tip: str, since: str) -> bool:
+    """Whether one of these commits names the step at all, or not all of them can be looked at."""
+    if (git.common_dir / "shallow").exists():
+        return True
+    for _ in range(_FEW):
+        if not tip or tip == since:
+            return False
+        commit = git.commit(tip)
+        if f"{STEP}: {key}" in commit.message:
+            return True
+        tip = commit.parents[0] if commit.parents else ""
+    return bool(since)

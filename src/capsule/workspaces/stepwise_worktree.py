@@ -23,10 +23,11 @@ from capsule.system.files import read_regular, write_atomically
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
-from capsule.workspaces.git_worktree import LARGEST_WORKLOG, GitWorktree
+from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.hooks import Hooks
 from capsule.workspaces.place import GitTrees
 from capsule.workspaces.private_git import Left
+from capsule.workspaces.snapshot import LARGEST_WORKLOG
 from capsule.workspaces.trees import graft, merged_from
 
 
@@ -143,7 +144,7 @@ class StepwiseWorktree(GitWorktree):
         self._worklog.parent.mkdir(parents=True, exist_ok=True)
         if self._worklog.is_dir() and not self._worklog.is_symlink():
             remove_tree(self._worklog)
-        write_atomically(self._worklog, text.encode(errors="replace"))
+        write_atomically(self._worklog, text.encode(errors="replace"), flush=False)
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str]:
         """Run the user's pre-commit and commit-msg hooks in the place; whether they agree, and what they printed."""

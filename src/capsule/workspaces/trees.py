@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from capsule.system.files import temp_path
-from capsule.system.git import Git
-from capsule.system.git_objects import CAPSULE, Difference, TreeEntry, read_entry
+from capsule.system.git import Git, GitFailed
+from capsule.system.git_objects import ABSENT, CAPSULE, GITLINK, Difference, TreeEntry, shown
 
 ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.toml")
 """Always as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
-ABSENT = "000000"
 _FOLDER = "040000"
-_FILE = "100644"
+FILE = "100644"
 
 
 def is_artefact(path: bytes, artefacts: Sequence[str]) -> bool:
@@ -78,34 +75,56 @@ def merged_from(git: Git, base: str, tip: str, work: str) -> tuple[str, tuple[st
     return git.merge_trees(commit(git.tree_in(tip), [start], "tip"), commit(work, [start], "work"))
 
 
-def with_files(git: Git, tree: str, files: Mapping[str, bytes], scratch: Path) -> str:
+def with_files(git: Git, tree: str, files: Mapping[str, bytes]) -> str:
     """`tree`, with the content of these files; one that is there keeps its mode."""
-    changes = []
-    for path, mode in modes_of(git, tree, files).items():
-        blob = git.content("hash-object", "-w", "--stdin", "--no-filters", input=files[path]).out.decode().strip()
-        changes.append(Difference(os.fsencode(path), "M", (ABSENT, ""), (mode, blob)))
-    return with_changes(git, tree, changes, scratch)
+    modes = modes_of(git, tree, files)
+    return with_changes(git, tree, [changed_to(path, modes[path], git.write_blob(files[path])) for path in files])
 
 
 def modes_of(git: Git, tree: str, paths: Iterable[str]) -> dict[str, str]:
     """What each of these files is in a tree; one that is no file there is to be a plain one."""
-    wanted = tuple(paths)
-    rows = git.content("ls-tree", "-z", "--full-tree", tree, *wanted).out.split(b"\0") if wanted else []
-    known = {entry.path: entry.mode for entry in map(read_entry, filter(None, rows))}
-    found = {path: known.get(os.fsencode(path), "") for path in wanted}
-    return {path: mode if mode.startswith("100") else _FILE for path, mode in found.items()}
+    found = {path: git.entry_at(tree, os.fsencode(path)) for path in paths}
+    return {path: entry.mode if entry and entry.mode.startswith("100") else FILE for path, entry in found.items()}
 
 
-def with_changes(git: Git, tree: str, changes: Sequence[Difference], scratch: Path) -> str:
-    """`tree`, with each of these changes made to it, and no other."""
+def changed_to(path: str, mode: str, oid: str) -> Difference:
+    return Difference(os.fsencode(path), "M", (ABSENT, ""), (mode, oid))
+
+
+def with_changes(git: Git, tree: str, changes: Sequence[Difference]) -> str:
+    """`tree`, with each of these changes made to it, and no other; GitFailed where a file would be a folder too."""
     if not changes:
         return tree
-    ordered = sorted(changes, key=lambda change: change.new[0] != ABSENT)  # a folder may come where a file goes
-    rows = b"".join(index_row(change.path, change.new) for change in ordered)
-    index = temp_path(scratch)
-    try:
-        git.content("read-tree", tree, index=index)
-        git.content("update-index", "-z", "--index-info", index=index, input=rows)
-        return git.write_tree(index)
-    finally:
-        index.unlink(missing_ok=True)
+    return _changed(git, tree, [(change.path.split(b"/"), change.new) for change in changes]) or git.make_tree(())
+
+
+def _changed(git: Git, tree: str, changes: list[tuple[list[bytes], tuple[str, str]]]) -> str:
+    """An empty id stands for a folder that is not there. What goes makes room for what comes, in whatever order."""
+    wanted = _folder(git, tree)
+    here = {path[0]: side for path, side in changes if len(path) == 1}
+    for name, (mode, _) in here.items():
+        if mode == ABSENT and name in wanted and wanted[name].kind != "tree":
+            del wanted[name]
+    for name in {path[0]: None for path, _ in changes if len(path) > 1}:
+        below = [(path[1:], side) for path, side in changes if path[0] == name and len(path) > 1]
+        known = wanted.get(name)
+        if known is not None and known.kind != "tree":
+            if any(mode != ABSENT for _, (mode, _) in below):
+                raise _collision(name)
+            continue
+        folder = _changed(git, known.oid if known else "", below)
+        wanted.pop(name, None)
+        if folder:
+            wanted[name] = TreeEntry(_FOLDER, "tree", folder, name)
+    for name, (mode, oid) in here.items():
+        if mode != ABSENT:
+            if name in wanted and wanted[name].kind == "tree":
+                raise _collision(name)
+            wanted[name] = TreeEntry(mode, "commit" if mode == GITLINK else "blob", oid, name)
+    if wanted == _folder(git, tree) and tree:
+        return git.tree_of(tree)
+    return git.make_tree(wanted.values()) if wanted else ""
+
+
+def _collision(name: bytes) -> GitFailed:
+    return GitFailed(f"{shown(name)} would be a file and a folder", "Rename one of them, then run it again.")

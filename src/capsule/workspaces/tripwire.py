@@ -31,7 +31,6 @@ from capsule.system import git_locks
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git
 from capsule.system.lock import holder
-from capsule.workspaces import dangerous_settings
 from capsule.workspaces.repository import EXCLUDED
 from capsule.workspaces.salvage import put_aside
 
@@ -82,7 +81,7 @@ class Tripwire:
         if self._idle or self._before is not None:
             return
         self._breaches = _found_after_a_crash(self._note)
-        self._git.content("version")  # makes our own git directory where there is none yet
+        self._git.make_own_directory()
         self._before = Copy(self._files(), tuple(map(_on_paper, self._locks())))
         self._folder.mkdir(parents=True, exist_ok=True)
         sweep_temps(self._folder)
@@ -271,6 +270,8 @@ class Tripwire:
         return one_line(f".git/{name} {verb}") + _kept_as(kept)
 
     def _mend_settings(self, name: str, before: Found | None, now: Found | None) -> str:
+        from capsule.workspaces import dangerous_settings  # noqa: PLC0415 - hardly ever needed, and slow to load
+
         if now is None:
             if name != "config" or before is None:
                 return ""

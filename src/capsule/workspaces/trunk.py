@@ -7,6 +7,7 @@ ref, from exactly the commit the candidate was built on; checkouts follow afterw
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from capsule.adapters import Candidate, Draft, Published
@@ -64,7 +65,7 @@ class GitTrunk:
         merged, conflicts = self._git.merge_trees(onto, work)
         tree = graft(self._git, merged, onto, self._artefacts)
         if draft:
-            tree = with_files(self._git, tree, draft(onto), self._git.capsule_dir / "git")
+            tree = with_files(self._git, tree, draft(onto))
         who = self._git.identity
         dates = [self._git.commit(parent) for parent in (onto, work)]
         date = max(dates, key=lambda commit: commit.committed_at).committer_date
@@ -107,11 +108,19 @@ class GitTrunk:
 
     def _without_artefacts(self, tip: str, base: str) -> str:
         """The branch's tip, or one clean commit in its place where its history ever held an artefact."""
-        command = ("rev-list", "--full-history", "--max-count=1", tip, f"^{base}", "--", *self._artefacts)
-        if not self._git.content(*command, env={"GIT_LITERAL_PATHSPECS": "1"}).out:
+        if not self._ever_touched(tip, base):
             return tip
         said = self._git.commit(tip)
         tree = graft(self._git, tip, base, self._artefacts)
         author = said if said.author.name else None
         by = self._git.identity
         return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)
+
+    def _ever_touched(self, tip: str, base: str) -> bool:
+        """Whether a commit of the branch changed an artefact, also where a later one took that back."""
+        git, commits = self._git, self._git.commits_since(base, tip)
+        if commits is not None and all(len(commit.parents) == 1 for commit in commits):
+            trees = {git.tree_in(base), *(commit.tree for commit in commits)}
+            return any(len({git.entry_at(tree, os.fsencode(path)) for tree in trees}) > 1 for path in self._artefacts)
+        command = ("rev-list", "--full-history", "--max-count=1", tip, f"^{base}", "--", *self._artefacts)
+        return bool(git.content(*command, env={"GIT_LITERAL_PATHSPECS": "1"}).out)

@@ -7,11 +7,11 @@ import stat
 from collections.abc import Sequence
 
 from capsule.system.git import Git
-from capsule.system.git_objects import CAPSULE, Difference
+from capsule.system.git_objects import ABSENT, CAPSULE, Difference
 from capsule.workspaces.checkouts import bring_files, unstage
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.salvage import keep_commit
-from capsule.workspaces.trees import ABSENT, with_changes
+from capsule.workspaces.trees import with_changes
 
 
 def put_away_old_work(git: Git) -> list[str]:
@@ -33,7 +33,7 @@ def put_away_old_work(git: Git) -> list[str]:
 
 def _put_away(git: Git, mission: str, head: str, paths: Sequence[str]) -> str:
     held = git.tree_in(head)
-    there = with_changes(git, held, [_on_disk(git, path) for path in paths], git.capsule_dir / "git")
+    there = with_changes(git, held, [_on_disk(git, path) for path in paths])
     commit = git.commit_tree(there, [head], "left in the checkout", by=CAPSULE, date=git.commit(head).committer_date)
     ref = keep_commit(git, mission, commit, "left in the checkout by an earlier version")
     bring_files(git, git.root, git.differences(there, held))
