@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from capsule.catalog import Catalog
-from capsule.cli import VERBS
 from capsule.commands.arguments import parse
+from capsule.commands.verbs import VERBS
 from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import UsageError

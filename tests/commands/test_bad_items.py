@@ -7,8 +7,8 @@ from importlib import import_module
 
 import pytest
 
-from capsule.cli import VERBS
 from capsule.commands.arguments import ITEM_ID, parser_for
+from capsule.commands.verbs import VERBS
 
 from .conftest import ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 

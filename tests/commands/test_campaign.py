@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from capsule.commands.campaign import summary
+from capsule.commands.summary import campaign_summary
 from capsule.core.event import Advanced, MissionStarted
-from capsule.core.item import Item
 from capsule.engine.dispatch import RunReport
 
 from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
@@ -211,10 +210,9 @@ def test_an_epic_that_was_closed_over_open_work_is_not_run(pottery: Pottery) -> 
 
 def test_what_was_stopped_says_where_once() -> None:
     """The error that follows the summary has the words."""
-    root = Item(id="kiln", title="The kiln", type="epic")
     progress = [Advanced(at="", item="kiln", title="The kiln", done=1, of=3)]
     report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
-    lines = summary(report, 5, root).splitlines()
+    lines = campaign_summary(report, 5, "kiln").splitlines()
     assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln is not at its end.", False)
     assert "  go on    capsule run kiln" in lines
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import capsule
-from capsule.commands.demo_backlog import COMMITS
+from capsule.commands.demo import COMMITS
 from tests.costs import LONG, processor_seconds
 from tests.shared import settings_of_nobody
 from tests.without import path_without

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from capsule.catalog import Catalog
-from capsule.commands.doctor_notify import notify_findings
+from capsule.commands.doctor import notify_findings
 from capsule.core.event import MissionStarted, StepBegun
 from capsule.core.item import Item
 from capsule.journals.sqlite import SqliteJournal

@@ -16,11 +16,11 @@ from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, R
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
 from capsule.doors import Booked, BookEntry, Books
+from capsule.project import open_books, open_project, open_tracker
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
-from capsule.wiring import open_books, open_project, open_tracker
 from capsule.workspaces import books as books_module
 from capsule.workspaces.books import GitBooks, Read
 from capsule.workspaces.repository import exclude_artefacts

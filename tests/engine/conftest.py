@@ -21,9 +21,10 @@ from capsule.core.workflow import Workflow, parse_workflow
 from capsule.engine.job import Order
 from capsule.engine.run_mission import pursue
 from capsule.journals.memory import MemoryJournal
+from capsule.project import Project
 from capsule.system.git import Git
 from capsule.trackers.memory import MemoryTracker
-from capsule.wiring import Project, open_world
+from capsule.wiring import open_world
 from capsule.workspaces.repository import exclude_artefacts
 from capsule.world import World
 

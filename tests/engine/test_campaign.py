@@ -19,7 +19,7 @@ from capsule.core.item import Item, NewItem, Status
 from capsule.core.schedule import Place, queue
 from capsule.core.workflow import Contract, Workflow
 from capsule.engine.campaign import Campaign
-from capsule.engine.dispatch import Errand, RunReport, work_through
+from capsule.engine.dispatch import RunPlan, RunReport, work_through
 from capsule.engine.job import Order
 from capsule.trackers.memory import MemoryTracker
 from capsule.world import World
@@ -78,8 +78,8 @@ def run(
     scene: Scene, root: str = "e", cap: int = 20, *, stop: bool = True, flow: Workflow = FLOW, **policy: Any
 ) -> RunReport:
     campaign, report = Campaign(root, scene.world, STREAM), RunReport()
-    errand = Errand(STREAM, cap, to_the_end=True, undertaking=campaign, stops_at_failure=stop)
-    work_through(errand, Table(scene, campaign, Policy(**{"verify": "off", **policy}), flow), scene.world, report)
+    plan = RunPlan(STREAM, cap, to_the_end=True, group=campaign, stop_on_failure=stop)
+    work_through(plan, Table(scene, campaign, Policy(**{"verify": "off", **policy}), flow), scene.world, report)
     return report
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from capsule.app.moves import approve
 from capsule.commands import unblock
+from capsule.commands.arguments import text_of
+from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
 Say yes to an item that was blocked for a decision: a guardrail that it exceeds, a review that it requires. It goes back
@@ -21,10 +24,6 @@ arguments = unblock.arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import refuse_beads
-    from capsule.wiring import open_project, open_tracker
-
     project = open_project(args.project_dir)
-    tracker = open_tracker(project)
-    refuse_beads(tracker, "approve", f"Let a bead go on: capsule unblock {args.item}, or capsule run {args.item}")
-    return unblock.let_go(args, project, tracker, only_decisions=True)
+    done = approve(project, open_tracker(project), args.item, text_of(args.notes), no_commit=args.no_commit)
+    return unblock.report(done)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from capsule.app.moves import close
 from capsule.commands import complete
+from capsule.commands.arguments import text_of
+from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
 Say that an item will not be done, and why. A mission that was under way ends; what it left uncommitted is salvaged
@@ -26,10 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import text_of
-    from capsule.core.errors import UsageError
-
+    project = open_project(args.project_dir)
     why = " ".join(text_of(args.reason).split())
-    if not why:
-        raise UsageError("The reason is empty.", "Say why it will not be done: somebody will ask.")
-    return complete.archive(args, why)
+    done = close(project, open_tracker(project), args.item, why, no_commit=args.no_commit)
+    return complete.report(done, "closed")

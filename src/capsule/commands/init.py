@@ -12,14 +12,19 @@ import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import project_option
-from capsule.commands.moving import commit_option
+from capsule.app.items import why_not_committed
+from capsule.catalog import Catalog
+from capsule.commands.arguments import commit_option, project_option
 from capsule.core.errors import CapsuleError, Refused, UsageError
-
-if TYPE_CHECKING:
-    from capsule.wiring import Project
+from capsule.project import Project, open_project, open_tracker
+from capsule.settings import PROJECT_TOML
+from capsule.system.clock import SystemClock
+from capsule.system.files import CannotWrite, write_atomically
+from capsule.wiring import new_backlog_file
+from capsule.workspaces.books import GitBooks, Rewrite
+from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.repository import EXCLUDED
 
 DESCRIPTION = """\
 Make a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
@@ -72,8 +77,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.wiring import open_project
-
     project = open_project(args.project_dir)
     _check_prefix(project, args.prefix)
     _check_folders(project.root)
@@ -127,8 +130,6 @@ def _check_folders(root: Path) -> None:
 
 
 def _check_file(root: Path, name: str) -> None:
-    from capsule.workspaces.checkouts import leads_astray
-
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
@@ -138,8 +139,6 @@ def _check_file(root: Path, name: str) -> None:
 
 def _obstacle(project: Project) -> str:
     """Our own files count: a hand-written .gitignore that is not committed is somebody else's commit."""
-    from capsule.commands.moving import why_not_committed
-
     return why_not_committed(project.git, (BACKLOG, CONFIG))
 
 
@@ -148,9 +147,6 @@ def _obstacle(project: Project) -> str:
 
 def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
     """Every file of ours, as it would be made now; none of them may be, or lie behind, a link."""
-    from capsule.settings import PROJECT_TOML
-    from capsule.wiring import new_backlog_file
-
     root, beads = project.root, _has_beads(project.root)
     found: dict[str, bytes] = {}
     if not beads or args.tracker == "backlog":
@@ -175,8 +171,6 @@ def _has_beads(root: Path) -> bool:
 
 def _ignoring(file: Path) -> bytes:
     """The file with the lines that it lacks, in the order in which git has to read them."""
-    from capsule.workspaces.repository import EXCLUDED
-
     text = file.read_bytes() if file.exists() else b""
     there = {line.strip() for line in text.splitlines()}
     missing = [line.encode() for line in EXCLUDED if ".capsule" in line and line.encode() not in there]
@@ -197,8 +191,6 @@ def _is_new(root: Path, path: str, content: bytes) -> bool:
 
 
 def _make_folders(root: Path) -> list[str]:
-    from capsule.system.files import CannotWrite
-
     missing = [name for name in FOLDERS if not (root / name).is_dir()]
     for name in missing:
         try:
@@ -210,10 +202,6 @@ def _make_folders(root: Path) -> list[str]:
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
     """The commit that holds exactly these, or ''."""
-    from capsule.system.clock import SystemClock
-    from capsule.system.files import write_atomically
-    from capsule.workspaces.books import GitBooks, Rewrite
-
     if commit and files:
         nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, ())  # noqa: E731
         books = GitBooks(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
@@ -252,9 +240,6 @@ def _maybe_wanted(project: Project) -> list[str]:
 
 def _complaints(project: Project) -> Iterator[str]:
     """What would not work, now that everything is in its place."""
-    from capsule.catalog import Catalog
-    from capsule.wiring import open_tracker
-
     yield from project.loaded.warnings
     words = Catalog.on_disk(project.root)
     skills: set[str] = set()

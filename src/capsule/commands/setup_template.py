@@ -16,7 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from capsule.commands.doctor import bd_version, too_old
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
+from capsule.core.text import one_line
+from capsule.system.git_environment import hardened
 from capsule.system.umask import of_the_user
 
 DESCRIPTION = """\
@@ -103,8 +106,6 @@ def _check_prerequisites(tracker: str) -> None:
 
 def _check_bd() -> None:
     """One that Capsule could not work with later is not let make anything either."""
-    from capsule.commands.doctor_tracker import bd_version, too_old
-
     complaint = too_old(bd_version())
     if complaint:
         raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: https://github.com/steveyegge/beads")
@@ -237,16 +238,12 @@ def _commit(place: Path) -> None:
 
 def run_git(place: Path, *args: str) -> None:
     """There is no repository yet that `system.git` could open, so its environment is used by itself."""
-    from capsule.system.git_environment import hardened
-
     places = {"GIT_DIR": str(place / ".git"), "GIT_WORK_TREE": str(place)}
     _call(("git", *args), place, hardened() | places, "")
 
 
 def _bd(place: Path, *args: str) -> None:
     """Without a daemon, questions, or another database: git's own variables are ours, bd's are nobody's."""
-    from capsule.system.git_environment import hardened
-
     env = {name: value for name, value in hardened().items() if not name.startswith(ELSEWHERE)}
     _call(("bd", *args), place, env | {"BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}, WITHOUT_BD)
 
@@ -281,8 +278,6 @@ def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> N
 
 def _complaint(output: str) -> str:
     """The line that says what is wrong: bd has its usage follow it."""
-    from capsule.core.text import one_line
-
     lines = [line for line in map(one_line, output.splitlines()) if line]
     errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
     return next(errors, lines[-1] if lines else "")
