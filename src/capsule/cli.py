@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
         words = [words[1], "--help"]
     elif not words or words[0] in ("-h", "--help", "help"):
         return _help()
-    from capsule.invoke import invoke  # start-up: neither the version nor the list of commands needs it
+    from capsule.invoke import invoke  # noqa: PLC0415 - start-up of `--version` and `--help`
 
     return invoke(words)
 

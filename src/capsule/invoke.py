@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from capsule.commands.arguments import parse
 from capsule.commands.verbs import VERBS
@@ -29,14 +30,14 @@ def invoke(words: list[str]) -> int:
         with own_files_closed_to_others():
             return _run(words[0], words[1:])
     except BrokenPipeError:
-        from capsule.faults import silence_stdout
+        from capsule.faults import silence_stdout  # noqa: PLC0415 - start-up
 
         silence_stdout()
         return _UNHEARD if words[0] in _WORKING else 0
     except KeyboardInterrupt:
         return 130
     except Exception as fault:  # noqa: BLE001 - the one place where everything is caught
-        from capsule.faults import explain  # start-up: needed after a fault only
+        from capsule.faults import explain  # noqa: PLC0415 - start-up
 
         return explain(fault, words)
 
@@ -59,9 +60,7 @@ def _run(name: str, words: list[str]) -> int:
 
 def _refuse_inside_a_phase(name: str, folder: str) -> None:
     """Keep an agent's or a test's own `capsule` from changing the repository it works for; others are free."""
-    from pathlib import Path
-
-    from capsule.system.git import Git, NotARepository  # start-up: needed inside a phase only
+    from capsule.system.git import Git, NotARepository  # noqa: PLC0415 - start-up
 
     try:
         common = Git.find(Path(folder).absolute()).common_dir

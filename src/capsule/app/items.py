@@ -84,7 +84,7 @@ def lock_item(project: Project, tracker: Tracker, item_id: str) -> Iterator[Item
         )
     if mission_state(project, item_id).unrecorded:
         # A step whose outcome is not in the backlog yet comes first: it would undo what is changed before it.
-        from capsule.app.endings import record_last_step  # start-up: `add` never needs what runs missions
+        from capsule.app.endings import record_last_step  # noqa: PLC0415 - start-up
 
         record_last_step(project, tracker, item_id)
     journal = project.journal()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def mission_state(project: Project, mission: str) -> MissionState:
     """Replay a mission's journal."""
-    from capsule.core.state import replay  # start-up: `status` needs it only where a mission is under way
+    from capsule.core.state import replay  # noqa: PLC0415 - start-up of `status`
 
     journal = project.journal(read_only=True)
     state = replay(event for _, event in journal.events(mission))
@@ -25,7 +25,7 @@ def mission_state(project: Project, mission: str) -> MissionState:
 
 def states_of(project: Project, missions: Iterable[str]) -> dict[str, MissionState]:
     """Replay those of these missions that have begun."""
-    from capsule.core.state import replay
+    from capsule.core.state import replay  # noqa: PLC0415 - start-up of `status`
 
     journal = project.journal(read_only=True)
     known = set(journal.missions())

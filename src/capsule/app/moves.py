@@ -274,7 +274,7 @@ def unblock(project: Project, tracker: Tracker, item_id: str, notes: str = "", *
         if notes and not halt:
             tracker.comment(item.id, notes)
     if halt:
-        from capsule.app.endings import reopen_mission  # start-up: a backlog's item never needs what runs missions
+        from capsule.app.endings import reopen_mission  # noqa: PLC0415 - start-up
 
         reopen_mission(project, tracker, item, notes)
     return Unblocked(item, halt.phase if halt else "", commented=bool(notes and not halt))
@@ -348,7 +348,7 @@ def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_c
             tracker.close(item.id, why or "completed by hand")
     if not left:
         return Archived(item, warnings=warnings)
-    from capsule.app.endings import end_mission  # start-up: most items have no mission to end
+    from capsule.app.endings import end_mission  # noqa: PLC0415 - start-up
 
     ended = end_mission(project, item.id, how="closed by hand" if why else "completed by hand", branch=True)
     return Archived(item, mission_ended=True, salvage=ended.salvage, warnings=(*warnings, *ended.warnings))

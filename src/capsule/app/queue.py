@@ -9,6 +9,7 @@ from functools import partial
 from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
+from capsule.app.ordering import queued
 from capsule.app.planning import (
     MissionPlan,
     RunRequest,
@@ -30,7 +31,7 @@ from capsule.core.workflow import Workflow
 from capsule.doors import Tracker
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import JobSource, RunPlan, RunReport, work_through
-from capsule.engine.job import Order, only_to_be_closed
+from capsule.engine.job import Order
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.workspaces import repository
@@ -215,45 +216,6 @@ class ProjectJobs:
         if interrupted and interrupted.under_way and not interrupted.halt and self._run.output.form == PLAIN:
             self._run.output.tell(f"Resuming {item.id} at {interrupted.to_do[0]}")
         return plan.order, world
-
-
-def queued(
-    project: Project,
-    tracker: Tracker,
-    states: Mapping[str, MissionState],
-    items: Sequence[Item],
-    left_alone: Mapping[str, str] | None = None,
-    *,
-    resumed: Collection[str] = (),
-) -> list[Place]:
-    """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
-    guardrails = guardrails_of(project.settings)
-    if tracker.keeps_phases:
-        interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
-        return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
-    standing = {name: words for name, state in states.items() if (words := _way_on(state))}
-    halted = {
-        name: f"its mission stopped at {state.halt.phase}: {state.halt.reason}; `capsule run {state.mission}` goes on"
-        for name, state in states.items()
-        if state.halt and name not in resumed
-    }
-    return queue(
-        items,
-        under_way={name for name, state in states.items() if state.under_way and not state.halt},
-        halted=halted,
-        left_alone=left_alone,
-        ours={*standing, *resumed},
-        standing=standing,
-        guardrails=guardrails,
-        by_priority=True,
-    )
-
-
-def _way_on(state: MissionState) -> str:
-    """How a mission goes on; '' where it has come to its end."""
-    if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
-        return "is merged and only has to be closed"
-    return f"goes on at {state.to_do[0]}" if state.under_way else ""
 
 
 def preview_queue(project: Project, tracker: Tracker, request: RunRequest) -> Iterator[str]:

@@ -88,7 +88,7 @@ def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
     from capsule.app.missions import running, states_of
-    from capsule.app.queue import queued
+    from capsule.app.ordering import queued
     from capsule.reports.style import clean
 
     items = tracker.everything()
