@@ -165,7 +165,9 @@ def watch() -> None:
         with open_world(*args, **options) as world:
             yield watched(world, passage)
 
-    wiring.open_world = open_watched_world
+    for module in list(sys.modules.values()):  # a warm process has imported everything that opens one
+        if getattr(module, "open_world", None) is open_world:
+            setattr(module, "open_world", open_watched_world)  # noqa: B010
     if "CRASH_EFFECTS" in os.environ:
         watch_effects(passage)
 
