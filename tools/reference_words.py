@@ -162,9 +162,12 @@ ACTIONS = {
 
 EXIT_CODES: list[tuple[str, ...]] = [
     ("0", "done: merged, shown, made, or there was nothing to do"),
-    ("1", "stopped for a human: retries exhausted, conflict, red gate, parked, refused; or not found"),
+    ("1", "failed or needs you: retries exhausted, conflict, red gate, a question, refused; or not found"),
     ("2", "it could not start or go on: usage, settings, a missing program, an agent that failed, a bug of ours"),
-    ("3", "not now: somebody else is at it, the breaker tripped, a budget is spent, a provider has had enough"),
+    (
+        "3",
+        "not now: another run holds the lock, the breaker tripped, a budget is spent, a rate limit outlasted the wait",
+    ),
     ("130", "stopped by SIGINT or SIGTERM; resumable"),
     ("141", "whoever read what `run`, `step` or `triage` printed has left, so they stopped; resumable"),
 ]

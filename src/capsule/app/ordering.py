@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from capsule.core.decide import Move
 from capsule.core.item import Item
 from capsule.core.schedule import Place, queue
-from capsule.core.state import MissionState
+from capsule.core.state import Halt, MissionState
 from capsule.doors import Tracker
 from capsule.engine.job import only_to_be_closed
 from capsule.project import Project
@@ -28,11 +29,7 @@ def queued(
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
         return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
     standing = {name: words for name, state in states.items() if (words := _way_on(state))}
-    halted = {
-        name: f"its mission stopped at {state.halt.phase}: {state.halt.reason}; `capsule run {state.mission}` goes on"
-        for name, state in states.items()
-        if state.halt and name not in resumed
-    }
+    halted = {name: _halted(state.halt, name) for name, state in states.items() if state.halt and name not in resumed}
     return queue(
         items,
         under_way={name for name, state in states.items() if state.under_way and not state.halt},
@@ -48,5 +45,10 @@ def queued(
 def _way_on(state: MissionState) -> str:
     """How a mission goes on; '' where it has come to its end."""
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
-        return "is merged and only has to be closed"
+        return "merged, still to be closed"
     return f"goes on at {state.to_do[0]}" if state.under_way else ""
+
+
+def _halted(halt: Halt, mission: str) -> str:
+    word = "needs you" if halt.move is Move.PARK else "failed"
+    return f"its mission {word} at {halt.phase}: {halt.reason} (`capsule run {mission}` resumes it)"

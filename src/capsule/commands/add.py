@@ -9,7 +9,7 @@ from capsule.commands.arguments import ITEM_ID, commit_option, plain, project_op
 from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
-Put an item into the tracker. A title is enough. It works while a run is going, which then takes the item up too.
+Add an item to the tracker. A title is enough. It works during a run, which then takes up the item too.
 
 In a backlog it is new, and what you know of it helps the triage; the backlog is committed, unless something else in the
 tree is not. --size, --complexity, --risk and --impact are for a backlog. In beads it is open: --type, --priority and
@@ -26,7 +26,7 @@ refuses it; 2 usage.
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("title", metavar="TITLE", help="what is to be done, on one line")
+    parser.add_argument("title", metavar="TITLE", help="describe the change in one line")
     parser.add_argument("--description", metavar="TEXT", help="more about it; - reads it from stdin")
     for name, levels in LEVELS.items():
         parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)} (backlog)")

@@ -102,15 +102,15 @@ def any_items(parser: argparse.ArgumentParser) -> None:
 
 
 def agent_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", metavar="NAME", help="who does the work (settings: agent)")
-    parser.add_argument("--model", metavar="NAME", help="the model that agent is asked to use")
+    parser.add_argument("--agent", metavar="NAME", help="the agent to use (settings: agent)")
+    parser.add_argument("--model", metavar="NAME", help="the model for that agent")
 
 
 def recording_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--record", metavar="FILE", help="write down what agents are told and do, or add to such a file"
+        "--record", metavar="FILE", help="record what agents are told and do; an existing recording is continued"
     )
-    parser.add_argument("--replay", metavar="FILE", help="play a recording in the place of every agent")
+    parser.add_argument("--replay", metavar="FILE", help="replay a recording instead of running agents")
 
 
 def commit_option(parser: argparse.ArgumentParser) -> None:
@@ -132,6 +132,6 @@ def judging_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         metavar="HOW",
-        help="strict: a refuted PASS goes back; warn: it is recorded; off: nothing is looked at",
+        help="strict: a refuted PASS goes back; warn: it is recorded; off: nothing is checked",
     )
     parser.add_argument("--dry-run", action="store_true", help="show prompts, commands and gate; do nothing")

@@ -10,15 +10,15 @@ from capsule.project import open_project, open_tracker
 from capsule.reports.style import clean
 
 DESCRIPTION = """\
-Say that an item is done, whatever its status. A mission that was under way ends; what it left uncommitted is salvaged
-first. An item of a backlog leaves it, and the worklog of this month remembers it; its id is never given again. A bead
-is closed. One that holds open items is not: these come first. Where its tracker refuses to close it, because it is
-blocked or waits at a gate, nothing is changed, and you are told why.
+Mark an item as done, whatever its status. A mission under way ends; what it left uncommitted is salvaged first. An item
+of a backlog is removed from it and recorded in this month's worklog; its id is never reused. A bead is closed, unless
+it holds open items: these come first. Where its tracker refuses to close it, because it is blocked or waits at a gate,
+nothing is changed, and the reason is shown.
 
   capsule complete WRK-003
   capsule complete demo-1.1.1
 
-For an item that will not be done there is `capsule close`.
+For an item that will not be done, use `capsule close`.
 Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 3 it is running.
 """
 

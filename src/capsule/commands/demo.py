@@ -147,9 +147,7 @@ def _conclude(project: Project) -> int:
         print(f"capsule: the demo did not come out as promised: {complaint}", file=sys.stderr)
     sys.stderr.flush()
     print(f"\nMerged into main:\n{_history(project)}\n")
-    print("Caught, by looking instead of believing:")
-    for line in refutations(project, STORY):
-        print(line)
+    _print_caught(project, STORY)
     first, *_, last = STORY
     print("\n" + _WHERE_TO_LOOK.format(root=shlex.quote(str(project.root)), first=first, last=last), end="")
     return 1 if complaints else 0
@@ -158,6 +156,13 @@ def _conclude(project: Project) -> int:
 def _history(project: Project) -> str:
     log = project.git.repository("log", "--graph", "--oneline", "--no-decorate", "--end-of-options", "main")
     return "\n".join(f"  {line.rstrip()}" for line in log.out.decode(errors="replace").splitlines())
+
+
+def _print_caught(project: Project, items: Iterable[str]) -> None:
+    caught = list(refutations(project, items))
+    print(f"Caught: {len(caught)} false claim{'' if len(caught) == 1 else 's'}")
+    for line in caught:
+        print(line)
 
 
 def refutations(project: Project, items: Iterable[str]) -> Iterator[str]:
@@ -297,7 +302,7 @@ Look around:
   capsule show WRK-001
 
 The same in your own project, with a real agent:
-  capsule init && capsule add "What is to be done" && capsule run
+  capsule init && capsule add "Describe the change in one line" && capsule run
 """
 
 
@@ -411,9 +416,8 @@ def _conclude_shop(root: Path, failed: str) -> int:
     print("\n$ git log --oneline --reverse", file=sys.stderr)
     sys.stderr.flush()
     print(_git_says(project, "log", "--oneline", "--reverse", "--no-decorate"))
-    print("\nCaught, by looking instead of believing:")
-    for line in refutations(project, SHOP_ITEMS):
-        print(line)
+    print()
+    _print_caught(project, SHOP_ITEMS)
     print("\n" + SHOP_WHERE_TO_LOOK.format(root=shlex.quote(str(root))), end="")
     return 1 if complaints else 0
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from capsule.app.running import home_for_notifications
 from capsule.catalog import Catalog, doors
 from capsule.commands.arguments import project_option
+from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
@@ -45,19 +46,19 @@ from capsule.wiring import agent_maker
 from capsule.workspaces import repository
 
 DESCRIPTION = """\
-Look at this machine and at the project around this directory, and say what Capsule finds: programs, settings,
-workflows and where their prompts come from, the tracker, the test command, and what was left half done.
+Check this machine and the project around this directory: programs, settings, workflows and where their prompts come
+from, the tracker, the test command, and unfinished missions.
 
-  ok         it is there and fit for use
-  optional   it is not there, and that is fine
-  warning    it works, and something is worth knowing
-  missing    Capsule needs it; the line says how to get it
-  wrong      it is there and cannot be used; the line says where to mend it
+  ok         found and usable
+  optional   not found, and not needed
+  warning    works, with something to know
+  missing    needed; the line says how to get it
+  wrong      found, but unusable; the line says what to fix
 
   capsule doctor
   capsule doctor --json | jq '.checks[] | select(.state == "missing")'
 
-Outside of a project only the machine is looked at. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
+Outside of a project only the machine is checked. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
 """
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
@@ -164,9 +165,7 @@ def examine(context: DoctorContext) -> Iterator[Finding]:
     for check in MACHINE:
         yield from _safely(check, context, "machine")
     if context.git is None:
-        yield Finding(
-            "project", "optional", "this directory is in no git repository, so only the machine was looked at"
-        )
+        yield Finding("project", "optional", "not in a git repository, so only the machine was checked")
         return
     for check in PROJECT:
         yield from _safely(check, context, "project")
@@ -189,7 +188,7 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
         for finding in (finding for finding in findings if finding.about == about):
             yield from _row(finding, longest, style, width)
     faults = [finding.name for finding in findings if finding.state in FAULTS]
-    yield f"Needs care: {', '.join(faults)}." if faults else "Nothing that is needed is missing."
+    yield f"Needs attention: {', '.join(faults)}." if faults else "Ready."
 
 
 def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[str]:
@@ -262,7 +261,7 @@ def _agents(context: DoctorContext) -> Iterator[Finding]:
             state = "missing" if chosen else "optional"
             yield Finding(f"agent {name}", state, fault.message, fault.hint)
         else:
-            yield Finding(f"agent {name}", "ok", f"{found}{', and does the work' if chosen else ''}")
+            yield Finding(f"agent {name}", "ok", f"{found}{' (selected)' if chosen else ''}")
 
 
 def _agent(context: DoctorContext, name: str) -> str:
@@ -273,9 +272,9 @@ def _agent(context: DoctorContext, name: str) -> str:
     return shutil.which(program) or "needs no program of its own"
 
 
-def _doors(_: DoctorContext) -> Iterator[Finding]:
+def _adapters(_: DoctorContext) -> Iterator[Finding]:
     agents, trackers = (", ".join(name for name in doors(kind) if name != "memory") for kind in ("agents", "trackers"))
-    yield Finding("doors", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
+    yield Finding("adapters", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
     described = (f"{name} ({'tested' if preset.tested else 'untested'})" for name, preset in presets().items())
     yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
@@ -536,10 +535,11 @@ def _mission(name: str, state: MissionState, *, running: bool) -> Iterator[Findi
     if running:
         yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
     elif state.halt:
-        yield Finding("mission", "warning", f"{name} halted at {state.halt.phase}", f"See why: `capsule show {name}`")
+        word = "needs you" if state.halt.move is Move.PARK else "failed"
+        yield Finding("mission", "warning", f"{name} {word} at {state.halt.phase}", f"See why: `capsule show {name}`")
     else:
         yield Finding("mission", "warning", f"{name} was interrupted", f"Go on with `capsule run {name}`")
 
 
-MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _doors, _tools, _sandbox, _notify)
+MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _tools, _sandbox, _notify)
 PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers)

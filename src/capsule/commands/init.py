@@ -27,14 +27,14 @@ from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.repository import EXCLUDED
 
 DESCRIPTION = """\
-Make a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
+Create a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
 .capsule/config.yaml, and lines in .gitignore for what should not be committed. What exists is left as it is, so it is
 safe to repeat. The new files are committed, unless something else in the tree is not.
 
   capsule init
   capsule init --prefix APP           ids will be APP-001, APP-002, ...
-  capsule init --prompts              also copy the prompts to .capsule/prompts/, to be edited
-  capsule init --tracker backlog      a backlog also in a project that has a .beads folder
+  capsule init --prompts              also copy the prompts to .capsule/prompts/, for editing
+  capsule init --tracker backlog      create a backlog although there is a .beads folder
 
 Exit code: 0 ready; 1 the prefix is another one already; 2 usage, not in a git repository, or something is in the way.
 """
@@ -68,7 +68,7 @@ project:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix", metavar="PREFIX", help="what ids begin with (default: WRK)")
-    parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, to be edited")
+    parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, for editing")
     parser.add_argument(
         "--tracker", choices=("auto", "backlog"), default="auto", help="backlog: make one also beside a .beads folder"
     )
@@ -217,16 +217,16 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
 
 def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
     for name in FOLDERS:
-        yield f"{'made' if name in folders else 'there':<6} {name}/"
+        yield f"{'made' if name in folders else 'exists':<6} {name}/"
     prompts = [path for path in wanted if path.startswith(".capsule/prompts/")]
     for path in (path for path in wanted if path not in prompts):
-        yield f"{'made' if path in new else 'there':<6} {path}"
+        yield f"{'made' if path in new else 'exists':<6} {path}"
     if prompts:
         fresh = sum(path in new for path in prompts)
         kept = len(prompts) - fresh
-        yield f"{'made' if fresh else 'there':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
+        yield f"{'made' if fresh else 'exists':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
     if BACKLOG not in wanted:
-        yield f"there  .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
+        yield f"exists .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
 
 
 def _maybe_wanted(project: Project) -> list[str]:
@@ -272,4 +272,4 @@ def _missing_skills(project: Project, skills: set[str]) -> Iterator[str]:
 def _what_next(project: Project) -> str:
     if _has_beads(project.root) and not (project.root / BACKLOG).exists():
         return "Next: capsule status"
-    return 'Next: capsule add "What is to be done"'
+    return 'Next: capsule add "Describe the change in one line"'

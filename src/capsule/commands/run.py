@@ -42,26 +42,26 @@ Take an item through its workflow: each phase a fresh agent, each claim checked 
 to a tree on which the tests were green. Without an item, work through the queue until nothing is left to do, the cap is
 reached, or two items in a row have used up their retries.
 
-An epic, or anything else that holds items, is run by running what it holds, dependencies first: each item starts from
-the main that holds the work of those before it, is told what they did, and whatever holds only what is done is closed.
+An epic, or any other item that holds others, is run by running what it holds, dependencies first. Each item starts from
+the main that has the work of those before it, and is told what they did. A parent whose items are all done is closed.
 
-Run it again after a failure, a crash or Ctrl-C, and it goes on where it stood, keeping what was done.
+Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, and keeps what was done.
 
-  capsule run                                the queue: what is under way, what is ready, what is new
+  capsule run                                the queue: items under way, then ready, then new
   capsule run --cap 10                       at most ten agents, retries included
   capsule run demo-1.1.1                     one task
-  capsule run demo-1                         all that the epic holds; stops at the first that fails
-  capsule run demo-1 --on-failure continue   goes on with what does not depend on it
+  capsule run demo-1                         everything in the epic; stops at the first failure
+  capsule run demo-1 --on-failure continue   continues with what does not depend on it
   capsule run demo-1.1.1 --agent scripted --max-retries 1
-  capsule run demo-1.1.1 --dry-run           what would be said and run, nothing done
-  capsule run demo-1.1.1 --record bug.yaml   write down what agents are told and do
-  capsule run demo-1.1.1 --replay bug.yaml   the same again, without any agent
+  capsule run demo-1.1.1 --dry-run           show prompts and commands, do nothing
+  capsule run demo-1.1.1 --record bug.yaml   record what agents are told and do
+  capsule run demo-1.1.1 --replay bug.yaml   replay it without any agent
 
-On a terminal a live view shows it (q stops, d leaves and it goes on, ? helps); `run` again shows one that is running.
-Else progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended in order; 1
-stopped for a human (retries exhausted, conflict, red gate, parked), an item of the queue failed, or an epic is not
-done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, a provider has had enough,
-or somebody else is at it; 130 stopped by a signal.
+On a terminal a live view shows the run (q stops it, d detaches, ? shows help); `run` again attaches to one that is
+running. Otherwise progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended in
+order; 1 it failed or needs you (retries exhausted, conflict, red gate, a question), an item of the queue failed, or an
+epic is not done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, the provider's
+rate limit outlasted the wait, or another run holds the lock; 130 stopped by a signal.
 """
 
 
@@ -73,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     recording_options(parser)
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     parser.add_argument(
-        "--on-failure", choices=("stop", "continue"), help="for an epic: whether the first item that fails is the last"
+        "--on-failure", choices=("stop", "continue"), help="for an epic: stop at the first item that fails, or continue"
     )
     parser.add_argument("--max-retries", metavar="N", type=int, help="how often each review may send work back")
     parser.add_argument("--base", metavar="REF", help="start from this commit instead of HEAD")

@@ -12,13 +12,13 @@ from capsule.commands.triage import limits
 from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
-Take an item one agent further: its next phase is run, checked and recorded, and then it stops. Run it again for the
-next, or let `capsule run ID` go all the way.
+Run the next phase of an item, check and record it, then stop. Run it again for the phase after that, or let
+`capsule run ID` run them all.
 
   capsule step WRK-001
 
 Exit code: 0 the phase ended and is recorded; 1 the item is blocked or its retries are gone; 2 an agent or a
-prerequisite failed; 3 another run is at work; 130 stopped by a signal.
+prerequisite failed; 3 another run holds the lock; 130 stopped by a signal.
 """
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from capsule.core.budget import duration, in_words
+from capsule.core.decide import Move
 from capsule.core.errors import Interrupted
 from capsule.core.item import Item
 from capsule.core.standpoint import NOT_GREEN, merged_on_red
@@ -25,14 +26,14 @@ def closing_words(state: MissionState, project: Project) -> str:
     spent = state.spending  # left out where no agent has said anything about it: `show` says that it is unknown
     used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
     if state.halt:
-        word = "parked" if state.halt.move.value == "park" else "stopped"
+        word = "needs you" if state.halt.move is Move.PARK else "failed"
         return "\n".join(
             [
                 f"{state.mission} {word} at {state.halt.phase}: {clean(state.halt.reason)}",
                 *used,
-                f"  look at it:  capsule show {state.mission}",
+                f"  details:     capsule show {state.mission}",
                 f"  worktree:    {project.root / '.capsule' / 'worktrees' / state.mission}",
-                f"  go on:       capsule run {state.mission}",
+                f"  next:        capsule run {state.mission}",
             ]
         )
     merged = state.facts.get("merged", "")
@@ -48,7 +49,7 @@ def closing_words(state: MissionState, project: Project) -> str:
         lines.append("  UNVERIFIED: no test command was run on it")
     if merged and state.policy.verify == "warn" and _was_merged_on_red(project, state.mission):
         lines.append(f"  {NOT_GREEN}")
-    return "\n".join([*lines, *used, f"  papers:      .capsule/logs/{state.mission}/"])
+    return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
 
 
 def _was_merged_on_red(project: Project, mission: str) -> bool:
@@ -64,22 +65,22 @@ def queue_summary(report: RunReport, cap: int, tracker: Tracker) -> str:
     waiting = [*report.blocked, *report.failed]
     if waiting and tracker.keeps_phases:
         item = next((item for item in tracker.items() if item.id == waiting[0]), None)
-        rows.append(("go on", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""))))
+        rows.append(("next", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""))))
     elif waiting:
-        rows.append(("go on", f"capsule run {waiting[0]}"))
+        rows.append(("next", f"capsule run {waiting[0]}"))
     return _laid_out(f"Run ended: {report.ended_because}.", rows)
 
 
 def _way_on(item_id: str, item: Item | None, why: str) -> str:
-    """What to type for an item that waits for a human, or for money."""
+    """Return the command that helps an item which waits for a human, or for money."""
     spent = _SPENT.match(why)
     if spent and not (item and item.blocked):
         return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
     if item and item.blocked and item.blocked.kind == "decision":
-        return f"Decide it: capsule approve {item_id}"
+        return f"capsule approve {item_id}"
     if item and not item.blocked:
         return f"capsule run {item_id}"
-    return f'Answer it: capsule unblock {item_id} --notes "..."'
+    return f'capsule unblock {item_id} --notes "..."'
 
 
 def campaign_summary(report: RunReport, cap: int, root: str) -> str:
@@ -91,9 +92,9 @@ def campaign_summary(report: RunReport, cap: int, root: str) -> str:
     rows += [(f"undo {name}:", f"git revert -m 1 {merged[:12]}") for name, merged in reversed(merges.items()) if merged]
     if any(row.done < row.of for row in report.progress):
         stuck = next(iter(report.stuck), "")
-        rows += [("go on", f"capsule run {root}"), *([("why", f"capsule show {stuck}")] if stuck else [])]
+        rows += [("next", f"capsule run {root}"), *([("why", f"capsule show {stuck}")] if stuck else [])]
     stopped = report.exit_code == Interrupted.exit_code  # the error that follows says where
-    head = f"Campaign {root} is not at its end." if stopped else f"Campaign {root} ended: {report.ended_because}."
+    head = f"Campaign {root} was stopped." if stopped else f"Campaign {root} ended: {report.ended_because}."
     lines = [_laid_out(head, rows)]
     if report.progress:
         ids, titles = [row.item for row in report.progress], [clean(row.title) for row in report.progress]
@@ -112,7 +113,7 @@ def _rows(report: RunReport, cap: int) -> list[tuple[str, str]]:
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
     if report.follow_ups:
-        rows.append(("new", ", ".join(report.follow_ups)))
+        rows.append(("follow-ups", ", ".join(report.follow_ups)))
     rows.append(("time", duration(report.seconds)))
     if report.spent.priced or report.spent.counted:
         rows.append(("agents", f"used {in_words(report.spent)}"))
@@ -120,4 +121,4 @@ def _rows(report: RunReport, cap: int) -> list[tuple[str, str]]:
 
 
 def _laid_out(head: str, rows: Sequence[tuple[str, str]]) -> str:
-    return "\n".join([head, *(f"  {name:<8} {text}" for name, text in rows)])
+    return "\n".join([head, *(f"  {name:<10} {text}" for name, text in rows)])

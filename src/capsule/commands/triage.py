@@ -1,4 +1,4 @@
-"""`capsule triage`: every new item of the backlog is looked at once, and none goes further."""
+"""`capsule triage`: assess every new item of the backlog, and take none further."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ triage: they are ready as soon as nothing blocks them.
   capsule triage
   capsule triage --cap 5        at most five agents, retries included
 
-Two items in a row that use up their retries stop it. Exit code: 0 all looked at, or the cap reached; 1 an item failed;
-2 a prerequisite is missing; 3 the circuit breaker tripped, or another run is at work; 130 stopped by a signal.
+Two items in a row that use up their retries stop it. Exit code: 0 all assessed, or the cap reached; 1 an item failed;
+2 a prerequisite is missing; 3 the circuit breaker tripped, or another run holds the lock; 130 stopped by a signal.
 """
 
 

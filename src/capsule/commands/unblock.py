@@ -1,4 +1,4 @@
-"""`capsule unblock ID`: what waited for a human may go on."""
+"""`capsule unblock ID`: resume an item that waits for a human."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from capsule.core.item import stands_at
 from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
-Let an item go on that waits for a human, so that the next run takes it up again. Where a mission waits, notes are
-handed to its next agent, and stay until a phase succeeds with them. Where none does, as with a bead that was blocked
-before anybody began with it, they become a comment, which people read and agents do not.
+Resume an item that waits for you: the next run takes it up again. Notes are handed to the next agent of its mission,
+and stay until a phase succeeds with them. Where no mission waits, as with a bead that was blocked before work began,
+they become a comment, which people read and agents do not.
 
-An item of a backlog goes back to exactly the status it was blocked from. Where a guardrail or a required review had
-stopped it, this is your word that it may go on: that much is let pass from now on, for this item. A bead whose mission
-has halted goes on from there, with its retries afresh and what you changed in its worktree until now; one that its
-tracker calls blocked is put back to open.
+An item of a backlog returns to exactly the status it was blocked from. Where a guardrail or a required review had
+stopped it, unblocking approves it, for this item and from now on. A bead whose mission halted resumes there, with fresh
+retries and with your changes in its worktree; one that its tracker calls blocked is reopened.
 
   capsule unblock WRK-003
   capsule unblock WRK-003 --notes "Use the second API; the first is being retired."

@@ -133,7 +133,7 @@ class BudgetSpent(CapsuleError):
 
 
 class ProviderLimit(CapsuleError):
-    """Whoever serves the agent has had enough of us for longer than we may wait. Resumable."""
+    """The provider's rate limit outlasted the wait. Resumable."""
 
     exit_code = 3
 

@@ -38,7 +38,7 @@ from capsule.engine.run_mission import closed_at_last, merged_and_open, pursue
 from capsule.engine.run_mission import run as run_mission
 from capsule.world import World
 
-_NOT_CLOSED = "is merged, and its tracker does not let it be closed"
+_NOT_CLOSED = "merged, but its tracker refuses to close it"
 _FREE = (Status.SCOPED, Status.DONE)
 """What goes on without an agent: to be made ready, to be archived."""
 
@@ -262,8 +262,9 @@ class _Run:
     def _how_it_went(self, group: ItemGroup) -> str:
         root, stuck = group.root, list(self.report.stuck)
         if self._over:
-            return f"{stuck[0]} did not come to its end, and {root} stops at the first that does not"
-        return f"{root} is done" if group.done else f"what is left of {root} cannot be worked on now"
+            word = "failed" if stuck[0] in self.report.failed else "needs you"
+            return f"{stuck[0]} {word} (--on-failure continue keeps going)"
+        return f"{root} is done" if group.done else f"the rest of {root} cannot be worked on now"
 
     def take(self, item: Item) -> None:
         """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
