@@ -67,7 +67,7 @@ class Project:
 
     @property
     def roll(self) -> Path:
-        """Where it is written down who runs commands here."""
+        """The folder that registers the processes which run commands here."""
         return self.state_folder / "keepers"
 
     @cached_property
@@ -106,7 +106,7 @@ def open_project(directory: str | None, flags: Mapping[str, object] | None = Non
 
 
 def _refuse_what_is_no_folder(home: Path, names: Iterable[str]) -> None:
-    """What we write and remove behind a link would be written and removed elsewhere."""
+    """Refuse links in the place of our folders: writes and removals would happen elsewhere."""
     for ours in (home / name for name in names):
         if ours.is_symlink():
             raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
@@ -150,7 +150,7 @@ def open_tracker(project: Project) -> Tracker:
 
 
 def tracker_name(project: Project) -> str:
-    """Which tracker this project has. Both at once is a question, not a guess."""
+    """Name the tracker of this project. Two at once is a question, not a guess."""
     if project.settings.tracker != "auto":
         from capsule.catalog import doors
 

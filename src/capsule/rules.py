@@ -1,4 +1,4 @@
-"""What a base says: its words, and the rules by which missions that start from it are judged.
+"""Read prompts, workflows and policy from the commit that a mission starts from.
 
 Prompts, workflows, settings and the test command are read from the commit a mission starts from, never from an agent's
 worktree, so that no agent can change the rules it is judged by.

@@ -38,7 +38,7 @@ from capsule.world import Limits, World
 
 
 def new_backlog_file() -> bytes:
-    """What `init` puts into an empty project."""
+    """Return the BACKLOG.yaml of an empty project."""
     return new_backlog()
 
 
@@ -46,23 +46,19 @@ SKILLS = ".claude/skills/changes"
 
 
 def uses_skills(project: Project) -> bool:
-    """Whether agents are sent to the project's own skills."""
+    """Tell whether agents are sent to the project's own skills."""
     there = (project.root / SKILLS).is_dir()
     if project.settings.skills == "always" and not there:
         hint = "Put the skills there, or set skills to auto: every phase has a prompt of its own."
         raise SettingsError(f"The settings say `skills: always`, and there is no {SKILLS}.", hint)
     settings = project.settings
-    found = there and _finds_skills(settings)
+    options, _ = described(settings, settings.agent)
+    # An agent that is started without the project's own settings finds none, unless the project is trusted.
+    found = there and (options.trust_project or not import_module(_adapter(settings, settings.agent)).Agent.apart)
     if settings.skills == "always" and not found:
         hint = f"Trust the project (agents.{settings.agent}.trust_project: true), or set skills to auto."
         raise SettingsError(f"The settings say `skills: always`, and {settings.agent} is kept from finding them.", hint)
     return found and settings.skills != "never"
-
-
-def _finds_skills(settings: Settings) -> bool:
-    """Not an agent that is started without the project's own settings, unless the project is trusted."""
-    options, _ = described(settings, settings.agent)
-    return options.trust_project or not import_module(_adapter(settings, settings.agent)).Agent.apart
 
 
 def _adapter(settings: Settings, name: str) -> str:
@@ -125,7 +121,7 @@ def agent_maker(
 
 
 def open_sandbox(settings: Settings, env: Mapping[str, str], shown: Sequence[Path]) -> Sandbox | None:
-    """What agents and the project's commands run in, where there is one. `shown` is what they may read of the home."""
+    """Make the sandbox for agents and commands, where there is one; they may read `shown` of the home."""
     found, open_for = level(settings.sandbox, env), settings.confinement
     if not found.program:
         return None
@@ -237,7 +233,7 @@ def budget_of(settings: Settings) -> Budget:
 
 @contextmanager
 def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
-    """What goes wrong is told in the words of tools and agents, which may hold anything."""
+    """Take secrets out of errors: they quote tools and agents, which may print anything."""
     try:
         yield
     except CapsuleError as fault:

@@ -1,4 +1,4 @@
-"""What can be done with a project, as functions on plain values: commands, screens and scripts call the same ones.
+"""Do things with a project, by functions on plain values: commands, screens and scripts call the same ones.
 
 Commands turn words into these values and print what comes back. Nothing here reads arguments or prints.
 """

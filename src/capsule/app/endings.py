@@ -167,7 +167,7 @@ def _stop_runner(project: Project, mission: str) -> bool:
 
 
 def _leftovers(project: Project, mission: str) -> bool:
-    """Whether there is anything of this mission to take away. What only has its name is refused."""
+    """Tell whether anything of this mission is left; refuse folders and branches that only have its name."""
     refs = project.git.refs(f"refs/heads/capsule-{mission}", f"refs/capsule/checkpoints/{mission}")
     place = project.root / ".capsule" / "worktrees" / mission
     found = bool(refs) or place.exists() or project.papers().folder(mission).exists()

@@ -246,7 +246,7 @@ def _is_written(path: Path) -> bool:
 
 
 class Unblocked(NamedTuple):
-    """What became of an item that was unblocked."""
+    """The outcome of unblocking an item."""
 
     item: Item
     goes_on_from: str = ""

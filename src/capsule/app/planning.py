@@ -1,4 +1,4 @@
-"""What a run is asked for, and everything that is looked at before anything is made."""
+"""Plan a mission: turn a request into an order, and refuse before anything is made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from capsule.world import World
 
 @dataclass(frozen=True)
 class RunRequest:
-    """What is to be run, and how: the options of `capsule run` as plain values."""
+    """The options of `capsule run`, as plain values."""
 
     items: tuple[str, ...] = ()
     """Empty: the queue."""

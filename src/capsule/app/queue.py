@@ -256,7 +256,7 @@ class CampaignPlan:
 
 
 def is_campaign(tracker: Tracker, item: Item) -> bool:
-    """Whether an item is run by running what it holds."""
+    """Tell whether an item is run by running what it holds."""
     return not tracker.keeps_phases and is_container(item)
 
 

@@ -41,7 +41,7 @@ PLAIN, JSON, NONE = "plain", "json", "none"
 
 
 class RunOutput(NamedTuple):
-    """Where a run tells what happens: events to an observer, and lines for people."""
+    """The output of a run: events for an observer, and lines for people."""
 
     observer: Observer
     tell: Callable[[str], None]

@@ -23,7 +23,14 @@ from capsule.app.planning import RunRequest, plan_mission
 from capsule.app.running import PLAIN, run_item
 from capsule.commands.arguments import parse
 from capsule.commands.running import output_for
-from capsule.commands.setup_template import TEMPLATE, all_or_nothing, make_project, run_git, start_repository
+from capsule.commands.setup_template import (
+    TEMPLATE,
+    all_or_nothing,
+    copy_files,
+    make_project,
+    run_git,
+    start_repository,
+)
 from capsule.commands.summary import closing_words
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
 from capsule.core.event import StepEnded
@@ -59,8 +66,9 @@ STORY = {
         "Both times it is caught, told what was seen, and sent back; only then does it do the work."
     ),
 }
-"""What to watch for. Whether it comes true is checked at the end, against the journal and the repository."""
+"""Each task, and the turn to watch for; both are checked at the end against the journal and the repository."""
 LIES = 2
+SCRIPT = TEMPLATE / "demo.script.yaml"
 _INTRODUCTION = """\
 The agent is scripted: it plays {script}, it does not think.
 Everything else is real: git, worktrees, tests, gate, merge.
@@ -88,19 +96,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.backlog:
         return play_backlog(args.directory)
-    project = _prepare(Path(args.directory) if args.directory else None)
+    check_python()
+    root = make_project(Path(args.directory) if args.directory else None, "file", prefix="capsule-demo-")
+    print(_INTRODUCTION.format(script=SCRIPT.name, root=root), end="", file=sys.stderr)
+    project = open_project(str(root), _flags())
     for item, watch in STORY.items():
         print(f"\n--- {item} ---\n{textwrap.fill(watch, 100)}\n", file=sys.stderr)
         if _play(project, item).halt:
             break
     return _conclude(project)
-
-
-def _prepare(target: Path | None) -> Project:
-    check_python()
-    root = make_project(target, "file", prefix="capsule-demo-")
-    print(_INTRODUCTION.format(script=_script().name, root=root), end="", file=sys.stderr)
-    return open_project(str(root), _flags())
 
 
 def check_python() -> None:
@@ -110,16 +114,12 @@ def check_python() -> None:
         )
 
 
-def _script() -> Path:
-    return TEMPLATE / "demo.script.yaml"
-
-
 def _flags() -> dict[str, object]:
     """Said as flags, so that no settings of the user's bend the story."""
     return {
         "agent": "scripted",
         "agents.scripted.kind": "scripted",
-        "agents.scripted.args": [str(_script())],
+        "agents.scripted.args": [str(SCRIPT)],
         "tracker": "beads-file",
         "verify": "strict",
         "evidence.test": "auto",
@@ -132,7 +132,7 @@ def _flags() -> dict[str, object]:
 
 
 def _play(project: Project, item: str) -> MissionState:
-    """What `capsule run ITEM` does, in this very process."""
+    """Run an item as `capsule run ITEM` does, in this process."""
     request = RunRequest((item,), workflow="tdd")
     plan = plan_mission(project, open_tracker(project), item, request)
     state = run_item(plan, request, output_for(project, PLAIN))
@@ -166,7 +166,7 @@ def _print_caught(project: Project, items: Iterable[str]) -> None:
 
 
 def refutations(project: Project, items: Iterable[str]) -> Iterator[str]:
-    """What was claimed and what was seen, for every claim that did not hold."""
+    """List every claim that did not hold, beside what was seen."""
     for item in items:
         yield from (_told(item, e) for e in _endings(project, item) if e.decision.verdict.value == "REFUTED")
 
@@ -261,7 +261,7 @@ SHOP_STORY: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
         (("unblock", "WRK-002", "--notes", ANSWER), ("run",), ("status",)),
     ),
 )
-"""What is said, and what is typed then."""
+"""Words, and the commands that are typed after them."""
 
 COMMITS = (
     FIRST_COMMIT,
@@ -323,7 +323,7 @@ def _shop_commands() -> Iterator[tuple[str, ...]]:
 
 
 def _type(words: tuple[str, ...], root: Path) -> int:
-    """What `capsule WORDS` does, in this very process; in lines, which are the story."""
+    """Run `capsule WORDS` in this process, with plain lines."""
     name, *rest = words
     print(f"\n$ capsule {shlex.join(words)}", file=sys.stderr)
     sys.stderr.flush()
@@ -385,7 +385,7 @@ def _make_shop(target: Path | None) -> Path:
     try:
         place = target or Path(tempfile.mkdtemp(prefix="capsule-demo-")).resolve()
         with all_or_nothing(place, fresh=target is None):
-            _copy(place)
+            copy_files(SHOP, SHOP_FILES, place)
             start_repository(place)
             run_git(place, "add", "--", *SHOP_FILES)
             run_git(place, "commit", "--quiet", f"--message={FIRST_COMMIT}")
@@ -394,15 +394,6 @@ def _make_shop(target: Path | None) -> Path:
             f"The project cannot be made: {fault}.", "Choose a directory that you may write to."
         ) from None
     return place
-
-
-def _copy(place: Path) -> None:
-    for name in SHOP_FILES:
-        source = SHOP / name
-        if source.is_dir():
-            shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
-        else:
-            shutil.copyfile(source, place / name)
 
 
 # ---- what the demo promised, looked at for itself

@@ -86,7 +86,7 @@ class Finding:
 
 @dataclass
 class DoctorContext:
-    """What is examined. Settings that cannot be read are reported once; the rest is looked at with the defaults."""
+    """The machine and the project that are checked; where settings cannot be read, with the defaults."""
 
     directory: str | None
 
@@ -297,7 +297,7 @@ def _tools(_: DoctorContext) -> Iterator[Finding]:
 
 
 def bd_version() -> str:
-    """What the bd on the PATH says it is, wherever we are; '' where it does not say."""
+    """Ask the bd on the PATH for its version; '' where it does not say."""
     quiet = {**os.environ, "BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}
     try:
         done = subprocess.run(
@@ -397,7 +397,7 @@ def _is_there(program: str) -> bool:
 
 
 def _sh_complaint(*words: str) -> str:
-    """What `sh` has to complain about; '' where nothing."""
+    """Return the complaint of `sh` about these words; '' where there is none."""
     try:
         done = subprocess.run(
             ["sh", *words], capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False, cwd="/"
@@ -408,7 +408,7 @@ def _sh_complaint(*words: str) -> str:
 
 
 def _first_line(*argv: str) -> str:
-    """What a program says of itself; '' where it cannot be asked."""
+    """Return the first line that a program prints; '' where it cannot be run."""
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, errors="replace", timeout=10, check=False, stdin=subprocess.DEVNULL
@@ -453,17 +453,13 @@ def _workflows(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _told(words: Catalog, workflow: Workflow) -> str:
-    """Which file it is, and which of its prompts are the project's own."""
+    """Name its file, and those of its prompts that are the project's own."""
     where = words.where(workflow.name, "workflow")
     asked = [phase.prompt for phase in workflow.phases if phase.prompt and phase.prompt not in workflow.prompts]
     files = {prompt: words.where(prompt, "prompt", workflow.name) for prompt in asked}
     own = [f"{prompt} is {file}" for prompt, file in files.items() if not file.startswith("built-in ")]
     rest = "all its prompts are built-in" if not own else f"its own prompts: {', '.join(own)}"
-    return f"{_count(len(workflow.phases), 'phase')}, from {where}; {rest}"
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}"
 
 
 def _tracker(context: DoctorContext) -> Iterator[Finding]:
@@ -481,11 +477,13 @@ def _tracker(context: DoctorContext) -> Iterator[Finding]:
     if tracker.name == "beads":
         yield _beads(tracker, items)
     elif tracker.name == "beads-file" and project.settings.tracker == "auto":
-        yield _without_bd()
+        there = shutil.which("bd")
+        why = "bd is installed, and has no database here:" if there else "bd is not installed, so"
+        yield Finding("beads", "optional", f"{why} the JSONL file in .beads is what is read and written")
 
 
 def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
-    """Whoever has read the items has reached the database; one more question says how long an answer takes."""
+    """Ask bd once more, to measure how long an answer takes."""
     version = getattr(tracker, "version", "")
     began = time.monotonic()
     for item in items[:1]:
@@ -494,14 +492,6 @@ def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
     found = f"bd {version} reaches its database{f', and answers in {seconds:.1f} s' if items else ''}"
     hint = "A mission asks it about ten times. `bd doctor` may know why it is slow." if seconds >= SLOW else ""
     return Finding("beads", "warning" if hint else "ok", found, hint)
-
-
-def _without_bd() -> Finding:
-    if shutil.which("bd"):
-        found = "bd is installed, and has no database here: the JSONL file is what is read and written"
-    else:
-        found = "bd is not installed, so the JSONL file in .beads is what is read and written"
-    return Finding("beads", "optional", found)
 
 
 def _tests(context: DoctorContext) -> Iterator[Finding]:
@@ -520,7 +510,7 @@ def _tests(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _leftovers(context: DoctorContext) -> Iterator[Finding]:
-    """What was begun and is not at its end, and places that belong to no mission."""
+    """List missions that are not finished, and worktrees that belong to no mission."""
     under_way = {name for name, (state, _) in context.missions.items() if state.under_way}
     for name in sorted(under_way):
         state, running = context.missions[name]

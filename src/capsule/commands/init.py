@@ -79,10 +79,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     _check_prefix(project, args.prefix)
-    _check_folders(project.root)
+    for name in FOLDERS:
+        place = project.root / name
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
     wanted = _files(project, args)
     new = {path: content for path, content in wanted.items() if _is_new(project.root, path, content)}
-    obstacle = "--no-commit" if args.no_commit else _obstacle(project)
+    # Our own files count: a hand-written .gitignore that is not committed is somebody else's commit.
+    obstacle = "--no-commit" if args.no_commit else why_not_committed(project.git, (BACKLOG, CONFIG))
     if new and not obstacle:
         project.git.identity  # noqa: B018 - raises where git does not know who we are
     folders = _make_folders(project.root)
@@ -98,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
         print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     for warning in _complaints(open_project(args.project_dir)):
         print(f"warning: {warning}", file=sys.stderr)
-    print(_what_next(project))
+    in_beads = _has_beads(project.root) and not (project.root / BACKLOG).exists()
+    print("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
     return 0
 
 
@@ -122,24 +127,12 @@ def _check_prefix(project: Project, prefix: str | None) -> None:
         )
 
 
-def _check_folders(root: Path) -> None:
-    for name in FOLDERS:
-        place = root / name
-        if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
-
-
 def _check_file(root: Path, name: str) -> None:
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
     if place.is_symlink() or leads_astray(root, place) or (place.exists() and not place.is_file()):
         raise CapsuleError(f"{name} is not a plain file.", "Put a plain file in its place, or nothing.")
-
-
-def _obstacle(project: Project) -> str:
-    """Our own files count: a hand-written .gitignore that is not committed is somebody else's commit."""
-    return why_not_committed(project.git, (BACKLOG, CONFIG))
 
 
 # ---- what is to be there
@@ -239,7 +232,7 @@ def _maybe_wanted(project: Project) -> list[str]:
 
 
 def _complaints(project: Project) -> Iterator[str]:
-    """What would not work, now that everything is in its place."""
+    """List what would not work, now that everything is in its place."""
     yield from project.loaded.warnings
     words = Catalog.on_disk(project.root)
     skills: set[str] = set()
@@ -267,9 +260,3 @@ def _missing_skills(project: Project, skills: set[str]) -> Iterator[str]:
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:
         yield f"{SKILLS} lacks {', '.join(missing)}; phases that call them will fail."
-
-
-def _what_next(project: Project) -> str:
-    if _has_beads(project.root) and not (project.root / BACKLOG).exists():
-        return "Next: capsule status"
-    return 'Next: capsule add "Describe the change in one line"'

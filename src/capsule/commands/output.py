@@ -25,7 +25,7 @@ def output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wants_a_screen(args: argparse.Namespace) -> bool:
-    """Whether a run is shown in a live view; a dry run never is."""
+    """Tell whether a run is shown in a live view; a dry run never is."""
     if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
         return False
     against = what_stands_against_a_screen()

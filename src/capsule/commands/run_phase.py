@@ -130,7 +130,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
 
 
 def _repository_of(place: Path) -> list[str]:
-    """Whoever runs a phase by hand lets its agent commit; there is no mission that could take its commits over."""
+    """Let the agent commit: without a mission nobody could import its commits."""
     try:
         return [str(Git.find(place).common_dir)]
     except CapsuleError:

@@ -1,4 +1,4 @@
-"""What the commands that start agents share: their options as a RunRequest, and where a run tells what happens."""
+"""Shared by the commands that start agents: options as a RunRequest, and the output of a run."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Campaign:
         self._archived: set[str] = set()
 
     def wanted(self) -> set[str]:
-        """What is to be worked on, as the tracker has it now."""
+        """Name the items to work on, as the tracker has them now."""
         return {item.id for item in to_do(self._members())} | {place.item.id for place in self.cut_short()}
 
     def cut_short(self) -> list[Place]:
@@ -66,7 +66,7 @@ class Campaign:
         return self._family[self.root].status is Status.DONE
 
     def left_over(self, places: Sequence[Place]) -> dict[str, str]:
-        """What is not done and was not tried, and why."""
+        """Say of each item that was not tried why it is not done."""
         why = {place.item.id: "not started" if place.actionable else place.why for place in places}
         members = self._members()
         held = {item.id: item for item in members if item.status is not Status.DONE}
@@ -79,7 +79,7 @@ class Campaign:
     # ---- what has been done
 
     def earlier(self, item: Item) -> str:
-        """What the finished missions of this campaign did, for the one that is about to start."""
+        """Tell what the finished missions of this campaign did, for the one that is about to start."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
         found = {each.id for each in done if self._deed(each)}

@@ -40,11 +40,11 @@ from capsule.world import World
 
 _NOT_CLOSED = "merged, but its tracker refuses to close it"
 _FREE = (Status.SCOPED, Status.DONE)
-"""What goes on without an agent: to be made ready, to be archived."""
+"""Statuses that need no agent: to be made ready, to be archived."""
 
 
 class JobSource(Protocol):
-    """Where the queue lies, and where a mission's order is made out."""
+    """The queue of a run, and the orders for its missions."""
 
     guardrails: Guardrails
 
@@ -52,7 +52,7 @@ class JobSource(Protocol):
         """The queue as it stands now, without what this run is not to try again."""
 
     def order(self, item: Item) -> tuple[Order, World]:
-        """What to start the item's mission with, and the world as that mission is to see it."""
+        """Make the order that starts the item's mission, and the world as that mission sees it."""
 
     def workflow(self, item: Item) -> Workflow: ...
 
@@ -64,7 +64,7 @@ class ItemGroup(Protocol):
     """The item that holds them."""
 
     def wanted(self) -> Collection[str]:
-        """What is to be worked on, as things stand now."""
+        """Name the items to work on, as things stand now."""
 
     def cut_short(self) -> Sequence[Place]:
         """Missions that were interrupted after their item was closed: they come first."""
@@ -73,7 +73,7 @@ class ItemGroup(Protocol):
         """Close whatever holds only what is done; how far each is that holds something."""
 
     def left_over(self, places: Sequence[Place]) -> Mapping[str, str]:
-        """What is not done yet, and why."""
+        """Say of each item why it is not done yet."""
 
     @property
     def done(self) -> bool:
@@ -104,7 +104,7 @@ class RunReport:
 
     @property
     def stuck(self) -> dict[str, str]:
-        """What was tried and did not come to its end."""
+        """Items that were tried and did not finish, each with the reason."""
         return {**self.failed, **self.blocked}
 
     @property
@@ -115,7 +115,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What a run is to do: which items, of which status, how far at a time, with how many agents at most."""
+    """One run: which items, of which status, how far at a time, with how many agents at most."""
 
     stream: str
     cap: int
@@ -124,7 +124,7 @@ class RunPlan:
     to_the_end: bool = False
     """An item is taken through all its phases; otherwise it goes back into the queue once it is scoped."""
     group: ItemGroup | None = None
-    """What it is for, where it is a campaign: only what that wants is taken."""
+    """Of a campaign: only items that the group wants are taken."""
     stop_on_failure: bool = False
     """The first item that does not come to its end is the last."""
 
@@ -141,7 +141,7 @@ class SpawnCounter:
     """The item goes back into the queue when it has another status than this."""
     unsettled: list[tuple[str, str]] = field(default_factory=list)
     spent: Spending = field(default_factory=Spending)
-    """What the steps have used up that are settled."""
+    """Used up by the steps that are settled."""
 
     @property
     def used_up(self) -> bool:
@@ -212,7 +212,9 @@ class _Run:
 
     def next(self) -> Item | None:
         """The next item; where there is none, the report says why."""
-        item = None if self._over else choose(self._places(), self._wanted())
+        item = None
+        if not self._over:
+            item = choose(self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only)
         if item and (item.status in _FREE or not self.counter.used_up):
             return item
         self.report.ended_because = self._why_it_ends(item)
@@ -222,9 +224,6 @@ class _Run:
     def _over(self) -> bool:
         return self.counter.tally.tripped or (self.plan.stop_on_failure and bool(self.report.stuck))
 
-    def _wanted(self) -> Collection[str] | None:
-        return self.plan.group.wanted() if self.plan.group else self.plan.only
-
     def settle(self) -> None:
         """After each item, and before the first: a run may have been killed in between."""
         for item in [item for item in self.unclosed if closed_at_last(item, self.world)]:
@@ -233,7 +232,7 @@ class _Run:
             self.report.progress = self.plan.group.settle()
 
     def conclude(self) -> None:
-        """What was not done, and the exit code."""
+        """Fill in what was not done, and the exit code."""
         report, group = self.report, self.plan.group
         report.blocked |= {item: _NOT_CLOSED for item in self.unclosed if item not in report.done}
         report.exit_code = 3 if self.counter.tally.tripped else 1 if report.failed else 0
@@ -284,7 +283,7 @@ class _Run:
         self._write_up(item.id, state, events, moved=moved)
 
     def _settled_at_the_door(self, item: Item) -> bool:
-        """Whether all there was to do was to say how the item stands: asked about, or made ready."""
+        """Block a scoped item that needs a human, or make it ready; False where it needs an agent."""
         books, at = self.world.books, self.world.clock.now()
         if not books or item.status not in AT_THE_DOOR:
             return False
@@ -301,7 +300,7 @@ class _Run:
         return True
 
     def _pursued(self, item: Item) -> MissionState | None:
-        """Where the mission stands now; None where nothing came of it, or nothing more."""
+        """Run the mission, and return its state; None where it was refused or paused, which the report tells."""
         try:
             order, world = self.jobs.order(item)
             return pursue(order, replace(world, leash=self.counter))
@@ -405,7 +404,7 @@ def _decisions(world: World, spawns: Sequence[tuple[str, str]]) -> list[Decision
 
 
 def _spending(world: World, spawns: Sequence[tuple[str, str]]) -> Spending:
-    """What the steps with these keys have used up; nobody knows it of one that was interrupted."""
+    """Sum up what the steps with these keys have used; unknown for one that was interrupted."""
     found = Spending()
     for mission in dict.fromkeys(name for name, _ in spawns):
         keys = {key for name, key in spawns if name == mission}
