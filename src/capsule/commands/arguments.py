@@ -94,23 +94,9 @@ def item_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) 
     parser.add_argument("item", metavar="ID", type=ITEM_ID, nargs=nargs, help="the item, as its tracker calls it")
 
 
-def any_items(parser: argparse.ArgumentParser) -> None:
-    """One item by its name, more of them by option, or none at all."""
-    item_argument(parser, nargs="?")
-    again = "the same as naming the item"
-    parser.add_argument("--target", metavar="ID", type=ITEM_ID, action="append", default=[], help=again)
-
-
 def agent_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="the agent to use (settings: agent)")
     parser.add_argument("--model", metavar="NAME", help="the model for that agent")
-
-
-def recording_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--record", metavar="FILE", help="record what agents are told and do; an existing recording is continued"
-    )
-    parser.add_argument("--replay", metavar="FILE", help="replay a recording instead of running agents")
 
 
 def commit_option(parser: argparse.ArgumentParser) -> None:
@@ -125,13 +111,3 @@ def dirty_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="begin although the checkout has uncommitted changes; they are left alone (backlog)",
     )
-
-
-def judging_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
-    parser.add_argument(
-        "--verify",
-        metavar="HOW",
-        help="strict: a refuted PASS goes back; warn: it is recorded; off: nothing is checked",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show prompts, commands and gate; do nothing")

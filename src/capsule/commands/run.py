@@ -18,14 +18,7 @@ from capsule.app.queue import (
     run_queue,
 )
 from capsule.app.running import JSON, RunContext, run_item
-from capsule.commands.arguments import (
-    agent_options,
-    any_items,
-    dirty_option,
-    judging_options,
-    project_option,
-    recording_options,
-)
+from capsule.commands.arguments import ITEM_ID, agent_options, dirty_option, item_argument, project_option
 from capsule.commands.live_view import view_run
 from capsule.commands.output import output_options, wants_a_screen
 from capsule.commands.running import flags_of, output_for, request_of, summed_up
@@ -66,11 +59,18 @@ rate limit outlasted the wait, or another run holds the lock; 130 stopped by a s
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    any_items(parser)
+    item_argument(parser, nargs="?")
+    again = "the same as naming the item"
+    parser.add_argument("--target", metavar="ID", type=ITEM_ID, action="append", default=[], help=again)
     project_option(parser)
     agent_options(parser)
-    judging_options(parser)
-    recording_options(parser)
+    parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
+    verify = "strict: a refuted PASS goes back; warn: it is recorded; off: nothing is checked"
+    parser.add_argument("--verify", metavar="HOW", help=verify)
+    parser.add_argument("--dry-run", action="store_true", help="show prompts, commands and gate; do nothing")
+    record = "record what agents are told and do; an existing recording is continued"
+    parser.add_argument("--record", metavar="FILE", help=record)
+    parser.add_argument("--replay", metavar="FILE", help="replay a recording instead of running agents")
     parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     parser.add_argument(
         "--on-failure", choices=("stop", "continue"), help="for an epic: stop at the first item that fails, or continue"
