@@ -1,4 +1,4 @@
-"""What a base says: its words, and the rules by which missions that start from it are judged.
+"""Read prompts, workflows and policy from the commit that a mission starts from.
 
 Prompts, workflows, settings and the test command are read from the commit a mission starts from, never from an agent's
 worktree, so that no agent can change the rules it is judged by.
@@ -8,41 +8,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from capsule.catalog import Catalog, listing
+from capsule.core.decide import Guardrails
 from capsule.core.errors import SettingsError
+from capsule.core.event import Policy
+from capsule.core.item import Item
+from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
+from capsule.core.workflow import Phase, Role, Workflow
+from capsule.project import Project, tracker_name
+from capsule.settings import PROJECT_YAML, PUBLISH, Settings, load_settings
 from capsule.system.files import NotRegular, TooLarge, read_regular
-from capsule.wiring import Project, tracker_name
-
-if TYPE_CHECKING:
-    from capsule.catalog import Catalog
-    from capsule.core.decide import Guardrails
-    from capsule.core.event import Policy
-    from capsule.core.item import Item
-    from capsule.core.workflow import Phase, Workflow
-    from capsule.settings import Settings
 
 _LARGEST_FILE = 4 * 1024 * 1024
 
 
 def words_at(project: Project, base: str) -> Catalog:
     """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
-    from capsule.catalog import Catalog
-
     return Catalog(base_reader(project, base), lambda: _words_of(project, base))
 
 
 def _words_of(project: Project, base: str) -> set[str]:
     """Paths of the project that may hold words, in the base or on disk."""
-    from capsule.catalog import listing
-
     held = project.git.list_tree(base, recursive=True) if base else []
     return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
 
 
 def base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
     """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
-
     tracked = {entry.path for entry in project.git.list_tree(base, recursive=True)} if base else set()
 
     def read(path: str) -> bytes | None:
@@ -63,8 +58,6 @@ def _from_disk(path: Path) -> bytes | None:
 
 def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]:
     """The settings that evidence depends on, as the base has them, and what differs on disk."""
-    from capsule.settings import PROJECT_YAML, load_settings
-
     read = base_reader(project, base)
     judging = load_settings(project.root, env=project.env, flags=project.flags, read_project=read).settings
     differs = (judging.evidence, judging.verify) != (project.settings.evidence, project.settings.verify)
@@ -74,8 +67,6 @@ def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]
 
 def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
     """How missions that start from this base are judged."""
-    from capsule.core.event import Policy
-
     judging, warnings = settings_at(project, base)
     test, globs, in_sources = _tests(project, base, judging)
     policy = Policy(
@@ -93,16 +84,12 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
 
 
 def guardrails_of(settings: Settings) -> Guardrails:
-    from capsule.core.decide import Guardrails
-
     limits = settings.guardrails
     return Guardrails(limits.max_size, limits.max_complexity, limits.max_risk)
 
 
 def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
     """The test command, the globs of test files, and whether tests live inside source files."""
-    from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
-
     files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
 
     def read(path: str) -> str:
@@ -137,10 +124,6 @@ def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Work
 
     Steps are committed with the state of their item, so only a tracker that is kept in the project can have them.
     """
-    from msgspec.structs import replace
-
-    from capsule.settings import PUBLISH
-
     retries, publish = settings.execution.max_retries, settings.workspace.publish if in_backlog else "merge"
     if retries is not None:
         workflow = replace(workflow, retries=retries)
@@ -157,8 +140,6 @@ def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Work
 
 def _merged_before_the_end(phases: tuple[Phase, ...]) -> tuple[Phase, ...]:
     """Add a merge before the closing phases, to a workflow that publishes nothing by itself."""
-    from capsule.core.workflow import Phase, Role
-
     last = max((n for n, phase in enumerate(phases) if not phase.closing), default=-1) + 1
     merge = Phase(name="merge", role=Role.ACTION, do="publish", stage="Merge")
     return (*phases[:last], merge, *phases[last:])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from capsule.catalog import Catalog
-from capsule.cli import VERBS
 from capsule.commands.arguments import parse
+from capsule.commands.verbs import VERBS
 from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import UsageError
@@ -481,7 +481,7 @@ def test_what_a_step_has_found_out_is_recorded_before_a_human_moves_the_item(
 
 def test_explain_says_how_to_go_on_with_a_mission_that_stopped(a_halted_mission: Project) -> None:
     lines = a_halted_mission.say("explain", "demo-1.1").out.splitlines()
-    assert lines[0].startswith("demo-1.1  not now: its mission stopped at execute: the disk is full")
+    assert lines[0].startswith("demo-1.1  not now: its mission failed at execute: the disk is full")
     assert lines[1] == "  to move it: see why with capsule show demo-1.1, then capsule run demo-1.1"
 
 
@@ -513,11 +513,11 @@ def test_explain_says_which_is_next_and_why_every_other_is_not(a_backlog: Backlo
         {"status": "scoped", "risk": "high"},
     )
     assert a_backlog.capsule("explain").out.splitlines() == [
-        "WRK-003  next: is ready, impact high",
-        "WRK-002  after WRK-003: is ready, impact low",
+        "WRK-003  next: ready, impact high",
+        "WRK-002  after WRK-003: ready, impact low",
         "WRK-004  not now: waits for WRK-003 (ready)",
-        "WRK-006  after WRK-002: is scoped, and a human will be asked: risk is high, above the guardrail low",
-        "WRK-001  after WRK-006: is to be triaged",
+        "WRK-006  after WRK-002: scoped, and a human will be asked: risk is high, above the guardrail low",
+        "WRK-001  after WRK-006: needs triage",
         "WRK-005  not now: blocked (clarification): which colour?",
     ]
 
@@ -525,7 +525,7 @@ def test_explain_says_which_is_next_and_why_every_other_is_not(a_backlog: Backlo
 @pytest.mark.parametrize(
     ("item", "line", "way"),
     [
-        ({"status": "ready"}, "after WRK-002: is ready, impact unknown", "capsule run WRK-001"),
+        ({"status": "ready"}, "after WRK-002: ready, impact unknown", "capsule run WRK-001"),
         (blocked(), "not now: blocked (clarification): which colour?", "capsule unblock WRK-001 --notes TEXT"),
         (blocked("decision"), "not now: blocked (decision): risk", "capsule approve WRK-001, or capsule close WRK-001"),
         (

@@ -40,7 +40,7 @@ def stops_once(project: Project, turn: Turn, **env: str) -> str:
     main = project.head("main")
     answer = project.run(**env)
     assert answer.code == 2, answer
-    assert f"go on:       capsule run {ITEM}" in answer.out
+    assert f"next:        capsule run {ITEM}" in answer.out
     assert "Traceback" not in answer.err
     assert project.head("main") == main
     assert project.status_of() == "in_progress"
@@ -280,7 +280,7 @@ def test_what_an_agent_says_steers_no_terminal(a_project: Project) -> None:
     a_project.play(honest(execute=[said("ERROR", "bad\x1b[2J\x1b]0;x\x07")]))
     answer = a_project.run()
     assert answer.code == 2
-    assert "stopped at execute: bad" in answer.out
+    assert "failed at execute: bad" in answer.out
     assert not set(answer.out) & {"\x1b", "\x07"}
 
 

@@ -7,8 +7,8 @@ from importlib import import_module
 
 import pytest
 
-from capsule.cli import VERBS
 from capsule.commands.arguments import ITEM_ID, parser_for
+from capsule.commands.verbs import VERBS
 
 from .conftest import ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 
@@ -115,7 +115,7 @@ def test_an_unknown_item_names_the_nearest(a_project: Project) -> None:
 
 def test_a_run_without_an_item_works_through_what_is_open(a_project: Project) -> None:
     said = a_project.capsule("run")
-    assert said.code == 0 and f"done     {ITEM}" in said.out
+    assert said.code == 0 and f"done       {ITEM}" in said.out
     assert a_project.status_of() == "closed" and a_project.answer() == "42"
     again = a_project.capsule("run")
     assert again.code == 0 and "nothing is left to do" in again.out

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from capsule.commands.doctor_tracker import OLDEST_BD
+from capsule.commands.doctor import OLDEST_BD
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Reopened
+from capsule.project import open_project, tracker_name
 from capsule.trackers._bd import OLDEST
-from capsule.wiring import open_project, tracker_name
 
 from ..conftest import Repo
 from ..contracts import fake_bd

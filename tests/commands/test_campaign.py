@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from capsule.commands.campaign import summary
+from capsule.commands.summary import campaign_summary
 from capsule.core.event import Advanced, MissionStarted
-from capsule.core.item import Item
 from capsule.engine.dispatch import RunReport
 
 from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
@@ -95,10 +94,10 @@ def test_an_epic_is_run_as_a_whole_from_the_tip_of_main(pottery: Pottery) -> Non
     assert [line.split(" (")[0] for line in sign.earlier.splitlines()] == ["- pot The pot", "- lid The lid"]
     assert "kiln The kiln: 2 of 3 done\nware The ware: 2 of 2 done\nware The ware is closed: all 2 items" in answer.err
     assert answer.out.splitlines()[0] == "Campaign kiln ended: kiln is done."
-    undo = [line for line in answer.out.splitlines() if "revert" in line]
+    undo = [" ".join(line.split()) for line in answer.out.splitlines() if "revert" in line]
     tips = [pottery.head(tip)[:12] for tip in ("main", "main~1", "main~2")]
     assert undo == [
-        f"  undo {name}: git revert -m 1 {tip}" for name, tip in zip(("sign", "lid", "pot"), tips, strict=True)
+        f"undo {name}: git revert -m 1 {tip}" for name, tip in zip(("sign", "lid", "pot"), tips, strict=True)
     ]
     assert answer.out.splitlines()[-2:] == ["  kiln  The kiln  3 of 3 done", "  ware  The ware  2 of 2 done"]
     assert pottery.say("run", "kiln").out == "kiln is done: all 2 items it holds are done.\n"
@@ -110,13 +109,13 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     answer = pottery.say("run", "kiln")
     assert answer.code == 2
     head, *rows = answer.out.splitlines()
-    assert head == "Campaign kiln ended: pot did not come to its end, and kiln stops at the first that does not."
-    assert "  failed   pot: no clay left" in rows
-    assert "  not run  lid: waits for pot (in_progress)" in rows
-    assert "  not run  sign: its turn did not come" in rows
+    assert head == "Campaign kiln ended: pot failed (--on-failure continue keeps going)."
+    assert "  failed     pot: no clay left" in rows
+    assert "  not run    lid: waits for pot (in_progress)" in rows
+    assert "  not run    sign: not started" in rows
     assert [line for line in rows if "capsule" in line] == [
-        "  go on    capsule run kiln",
-        "  why      capsule show pot",
+        "  next       capsule run kiln",
+        "  why        capsule show pot",
     ]
     pottery.plays()
     again = pottery.say("run", "kiln")
@@ -130,12 +129,12 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     pottery.plays(pot=FAILS, sign=makes("sign", follow_ups=[{"title": "Fire it"}]))
     answer = pottery.say("run", "kiln", "--on-failure", "continue", env={"CAPSULE_CAMPAIGN__FILE_DISCOVERED": "true"})
     assert answer.code == 2
-    assert answer.out.startswith("Campaign kiln ended: what is left of kiln cannot be worked on now.\n")
-    assert "  done     sign\n" in answer.out and "  not run  lid: waits for pot (in_progress)\n" in answer.out
+    assert answer.out.startswith("Campaign kiln ended: the rest of kiln cannot be worked on now.\n")
+    assert "  done       sign\n" in answer.out and "  not run    lid: waits for pot (in_progress)\n" in answer.out
     now = pottery.statuses()
     assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
-    assert f"  new      {new}\n" in answer.out
+    assert f"  follow-ups {new}\n" in answer.out
     assert f"noticed by sign, now in the tracker: {new} Fire it" in answer.err
 
 
@@ -151,8 +150,8 @@ def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Potter
     assert {"pot  not now: claimed by alice", f"glaze  not now: {by_hand}"} <= {*queue}
     answer = pottery.say("run", "kiln")
     assert answer.code == 1
-    assert "  done     sign\n" in answer.out and "  not run  pot: claimed by alice\n" in answer.out
-    assert f"  not run  glaze: {by_hand}\n" in answer.out and "  failed " not in answer.out
+    assert "  done       sign\n" in answer.out and "  not run    pot: claimed by alice\n" in answer.out
+    assert f"  not run    glaze: {by_hand}\n" in answer.out and "  failed " not in answer.out
     assert "glaze" not in pottery.git("branch", "--list"), "nobody has begun with it"
     assert pottery.say("run", "glaze", "--dry-run").code == 0, "whoever names it takes it up"
 
@@ -173,9 +172,9 @@ def test_a_dry_run_shows_the_order_and_the_first_prompt(pottery: Pottery) -> Non
         answer = pottery.say("run", "kiln", "--dry-run")
     assert answer.code == 0
     assert answer.out.splitlines()[:3] == [
-        "pot  1. would run: is ready, priority P3",
-        "lid  2. would run: is ready, priority P0",
-        "sign  3. would run: is ready, priority P4",
+        "pot  1. would run: ready, priority P3",
+        "lid  2. would run: ready, priority P0",
+        "sign  3. would run: ready, priority P4",
     ]
     assert "=== make" in answer.out and "Make it." in answer.out
 
@@ -214,12 +213,11 @@ def test_an_epic_that_was_closed_over_open_work_is_not_run(pottery: Pottery) -> 
 
 def test_what_was_stopped_says_where_once() -> None:
     """The error that follows the summary has the words."""
-    root = Item(id="kiln", title="The kiln", type="epic")
     progress = [Advanced(at="", item="kiln", title="The kiln", done=1, of=3)]
     report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
-    lines = summary(report, 5, root).splitlines()
-    assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln is not at its end.", False)
-    assert "  go on    capsule run kiln" in lines
+    lines = campaign_summary(report, 5, "kiln").splitlines()
+    assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln was stopped.", False)
+    assert "  next       capsule run kiln" in lines
 
 
 def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:

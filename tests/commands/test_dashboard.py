@@ -18,7 +18,7 @@ from capsule.commands.watching import Eyes, ask_to_stop
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Stopped
 from capsule.journals.sqlite import SqliteJournal
-from capsule.wiring import open_project
+from capsule.project import open_project
 from tests.costs import LONG, eventually, in_some_round
 
 from ..conftest import Repo

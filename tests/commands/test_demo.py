@@ -104,7 +104,7 @@ def test_both_tasks_work_and_are_closed(played: Played) -> None:
 
 @pytest.mark.promise("commands.demo")
 def test_the_two_lies_are_told_from_the_journal(played: Played) -> None:
-    told = played.done.stdout.partition("Caught, by looking instead of believing:\n")[2].partition("\n\n")[0]
+    told = played.done.stdout.partition("Caught: 2 false claims\n")[2].partition("\n\n")[0]
     assert told.count("said PASS") == 2
     assert "claimed: all tests pass\n    seen:    `python3 -m unittest discover` is red, exit 1" in told
     assert "claimed: the reviewed tests were not touched\n    seen:    tests/test_phone.py (changed)" in told

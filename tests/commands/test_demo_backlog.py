@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import capsule
-from capsule.commands.demo_backlog import COMMITS
+from capsule.commands.demo import COMMITS
 from tests.costs import LONG, processor_seconds
 from tests.shared import settings_of_nobody
 from tests.without import path_without
@@ -101,7 +101,7 @@ def test_both_ideas_are_code_that_works(played: Played) -> None:
 
 
 def test_the_lie_is_shown_with_what_was_seen(played: Played) -> None:
-    told = played.said.partition("Caught, by looking instead of believing:\n")[2].partition("\n\n")[0]
+    told = played.said.partition("Caught: 1 false claim\n")[2].partition("\n\n")[0]
     assert told.splitlines() == [
         "  WRK-001 build#1 said SUBPHASE_COMPLETE: “amount() is there and tested”",
         "    claimed: all tests pass",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from capsule.catalog import Catalog
-from capsule.commands.doctor_notify import notify_findings
+from capsule.commands.doctor import notify_findings
 from capsule.core.event import MissionStarted, StepBegun
 from capsule.core.item import Item
 from capsule.journals.sqlite import SqliteJournal
@@ -72,20 +72,20 @@ def healthy(a_repo: Any) -> Path:
 def test_a_healthy_project_is_exit_0(healthy: Path, path_with_claude: str) -> None:
     done = doctor(healthy, PATH=path_with_claude)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert done.stdout.endswith("Nothing that is needed is missing.\n")
+    assert done.stdout.endswith("Ready.\n")
 
 
 def test_every_door_and_file_is_named(healthy: Path, path_with_claude: str) -> None:
     found = findings(healthy, PATH=path_with_claude)
     assert "2." in found["git"]["found"]
     assert found["identity"]["found"] == "commits are by Ada <ada@example.org>"
-    assert found["agent claude"]["found"] == f"{path_with_claude}/claude, and does the work"
+    assert found["agent claude"]["found"] == f"{path_with_claude}/claude (selected)"
     assert found["repository"]["found"] == str(healthy)
     assert found["main"]["found"] == "work is merged into main"
     assert "built-in workflows/tdd.yaml" in found["workflow tdd"]["found"]
     assert found["tracker"]["found"] == "beads-file, with 1 open item"
     assert found["tests"]["found"].startswith("`python3 -m unittest discover")
-    assert "scripted" in found["doors"]["found"]
+    assert "scripted" in found["adapters"]["found"]
 
 
 @pytest.mark.promise("commands.doctor")
@@ -93,7 +93,7 @@ def test_a_missing_agent_is_exit_1_with_how_to_get_it(healthy: Path, path: str) 
     done = doctor(healthy, PATH=path)
     assert done.returncode == 1
     assert "npm install -g @anthropic-ai/claude-code" in done.stdout
-    assert done.stdout.endswith("Needs care: agent claude.\n")
+    assert done.stdout.endswith("Needs attention: agent claude.\n")
 
 
 def test_only_the_agent_that_does_the_work_is_needed(healthy: Path, path: str) -> None:

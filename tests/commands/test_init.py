@@ -49,7 +49,7 @@ def test_init_creates_correct_directory_structure_and_files(an_empty_repository:
     assert "prefix: WRK" in (project.path / ".capsule/config.yaml").read_text()
     for name in MADE:
         assert f"made   {name}\n" in answer.out
-    assert answer.out.endswith('Next: capsule add "What is to be done"\n')
+    assert answer.out.endswith('Next: capsule add "Describe the change in one line"\n')
 
 
 @pytest.mark.promise("004-commands.init")
@@ -99,7 +99,7 @@ def test_init_leaves_what_exists_byte_for_byte(a_lived_in_repository: BacklogPro
     answer = project.say("init")
     assert answer.code == 0, answer
     assert {name: (project.path / name).read_text() for name in mine} == mine
-    assert "there  BACKLOG.yaml\nthere  .capsule/config.yaml\nmade   .gitignore\n" in answer.out
+    assert "exists BACKLOG.yaml\nexists .capsule/config.yaml\nmade   .gitignore\n" in answer.out
 
 
 def test_init_appends_to_gitignore_what_is_not_to_be_committed(a_lived_in_repository: BacklogProject) -> None:
@@ -151,7 +151,7 @@ def test_a_beads_project_gets_no_backlog_unless_asked(a_lived_in_repository: Bac
     answer = project.say("init")
     assert answer.code == 0
     assert not project.backlog.exists()
-    assert "there  .beads/, which has the items" in answer.out
+    assert "exists .beads/, which has the items" in answer.out
     assert "b-1" in project.say("status").out
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from capsule.app.runners import KEPT, Runner, silently, start_runner
 from capsule.commands.live_view import Subject, how_it_ended, last_words, running_already
-from capsule.commands.runners import KEPT, Runner, silently, start_runner
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import RunEnded, RunStarted, StepBegun, Stopped
 from capsule.journals.sqlite import SqliteJournal
-from capsule.wiring import open_project
+from capsule.project import open_project
 from tests.costs import eventually, in_some_round
 
 from ..conftest import Repo

@@ -142,7 +142,7 @@ def test_an_error_in_any_phase_stops_and_the_next_run_goes_on_there(a_project: P
     main = a_project.head("main")
     answer = a_project.run()
     assert answer.code == 2, answer
-    assert f"{ITEM} stopped at {phase}: no idea" in answer.out
+    assert f"{ITEM} failed at {phase}: no idea" in answer.out
     assert a_project.head("main") == main
     again = a_project.run()
     assert again.code == 0, again

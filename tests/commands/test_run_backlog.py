@@ -66,7 +66,7 @@ def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
     assert "[WRK-001][PRD] Result: FAILED — no paper\n" in said.err
     assert "[WRK-001][PRD] Starting phase (attempt 2/3)\n" in said.err
     assert "Progress: 3/3 phases used\n" in said.err
-    assert "phases   3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
+    assert "phases     3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
 
 
 @pytest.mark.promise("004-pipeline.before")
@@ -121,7 +121,7 @@ def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None
     assert a_backlog.ids() == ["WRK-001"]
     blocked = a_backlog.item().blocked
     assert blocked is not None and (blocked.reason, blocked.kind) == ("Which colour?", "decision")
-    assert "blocked  WRK-001: Which colour?" in said.out and "done     WRK-002" in said.out
+    assert "blocked    WRK-001: Which colour?" in said.out and "done       WRK-002" in said.out
 
 
 @pytest.mark.promise("004-pipeline.blocked")
@@ -381,9 +381,9 @@ def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_aw
     a_backlog.run("--cap", "5")
     mine = a_backlog.write("answer", "my own\n")
     said = a_backlog.run("--allow-dirty")
-    assert said.code == 0 and "blocked  WRK-001: Your checkout has uncommitted edits of answer" in said.out, said
+    assert said.code == 0 and "blocked    WRK-001: Your checkout has uncommitted edits of answer" in said.out, said
     assert mine.read_text() == "my own\n" and "BUILD" not in "".join(a_backlog.subjects())
-    assert said.out.splitlines()[-1].split() == ["go", "on", "capsule", "run", "WRK-001"], said.out
+    assert said.out.splitlines()[-1].split() == ["next", "capsule", "run", "WRK-001"], said.out
     assert (
         "waiting to go on at build (Your checkout has uncommitted edits of answer"
         in a_backlog.capsule("show", "WRK-001").out

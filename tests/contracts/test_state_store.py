@@ -17,12 +17,12 @@ from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, R
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
 from capsule.core.signal import FollowUp
+from capsule.project import open_project, open_state_store, open_tracker
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
 from capsule.trackers.memory import MemoryTracker
-from capsule.wiring import open_project, open_state_store, open_tracker
 from capsule.workspaces import state_store as store_module
 from capsule.workspaces.repository import exclude_artefacts
 from capsule.workspaces.state_store import GitStateStore, Read

@@ -68,7 +68,7 @@ def test_what_is_in_progress_without_a_mission_is_left_to_whoever_works_on_it() 
 
 
 def test_a_mission_goes_on_where_it_stands_whatever_its_tracker_calls_it() -> None:
-    words = {"a": "goes on at execute", "b": "is merged and only has to be closed"}
+    words = {"a": "goes on at execute", "b": "merged, still to be closed"}
     assert why(item("a", Status.IN_PROGRESS), item("b"), ours=words, standing=words) == words
 
 
@@ -107,8 +107,8 @@ def test_urgent_beads_come_first_then_old_ones() -> None:
 
 
 def test_how_urgent_it_is_is_said_where_nobody_has_assessed_it() -> None:
-    assert why(item("a", priority=1), by_priority=True) == {"a": "is ready, priority P1"}
-    assert why(item("a", priority=1, impact="high"), by_priority=True) == {"a": "is ready, impact high"}
+    assert why(item("a", priority=1), by_priority=True) == {"a": "ready, priority P1"}
+    assert why(item("a", priority=1, impact="high"), by_priority=True) == {"a": "ready, impact high"}
 
 
 # ---- what those depend on that hold it
@@ -138,7 +138,7 @@ def test_a_task_waits_for_what_its_feature_depends_on() -> None:
 def test_a_parent_that_depends_on_what_it_holds_holds_nobody_up() -> None:
     parent = item("f", type="feature", holds=("one", "two"), dependencies=("one", "two"))
     found = why(parent, item("one", parent="f"), item("two", parent="f"))
-    assert found["one"] == found["two"] == "is ready, impact unknown"
+    assert found["one"] == found["two"] == "ready, impact unknown"
 
 
 @pytest.mark.promise("campaigns.dependencies")
@@ -224,18 +224,18 @@ def test_only_what_was_asked_for_is_chosen() -> None:
 def test_a_scoped_item_above_the_guardrails_will_be_asked_about() -> None:
     risky = Item(id="a", title="a", status=Status.SCOPED, assessment=Assessment(risk="high"))
     said = why(risky, guardrails=Guardrails(max_risk="low"))["a"]
-    assert said == "is scoped, and a human will be asked: risk is high, above the guardrail low"
+    assert said == "scoped, and a human will be asked: risk is high, above the guardrail low"
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
     [
         (Status.IN_PROGRESS, "goes on at design"),
-        (Status.READY, "is ready, impact unknown"),
-        (Status.SCOPED, "is scoped and will be made ready"),
-        (Status.RESEARCHING, "its idea is to be researched"),
-        (Status.NEW, "is to be triaged"),
-        (Status.DONE, "is done and only has to be archived"),
+        (Status.READY, "ready, impact unknown"),
+        (Status.SCOPED, "scoped, will be made ready"),
+        (Status.RESEARCHING, "needs research"),
+        (Status.NEW, "needs triage"),
+        (Status.DONE, "done, still to be archived"),
     ],
 )
 def test_every_status_has_its_reason(status: Status, words: str) -> None:

@@ -220,7 +220,9 @@ def watch() -> None:
         with open_services(*args, **options) as services:
             yield watched(services, passage)
 
-    wiring.open_services = open_watched_services
+    for module in list(sys.modules.values()):  # a warm process has imported everything that opens one
+        if getattr(module, "open_services", None) is open_services:
+            setattr(module, "open_services", open_watched_services)  # noqa: B010
     if "CRASH_EFFECTS" in os.environ:
         watch_effects(passage)
 

@@ -20,7 +20,7 @@ from capsule.core.item import Item, NewItem, Status
 from capsule.core.schedule import Place, queue
 from capsule.core.workflow import Contract, Workflow
 from capsule.engine.campaign import Campaign
-from capsule.engine.dispatch import Errand, RunReport, work_through
+from capsule.engine.dispatch import RunPlan, RunReport, work_through
 from capsule.engine.job import Order
 from capsule.services import Services
 from capsule.trackers.memory import MemoryTracker
@@ -79,8 +79,8 @@ def run(
     scene: Scene, root: str = "e", cap: int = 20, *, stop: bool = True, flow: Workflow = FLOW, **policy: Any
 ) -> RunReport:
     campaign, report = Campaign(root, scene.services, STREAM), RunReport()
-    errand = Errand(STREAM, cap, to_the_end=True, undertaking=campaign, stops_at_failure=stop)
-    work_through(errand, Table(scene, campaign, Policy(**{"verify": "off", **policy}), flow), scene.services, report)
+    plan = RunPlan(STREAM, cap, to_the_end=True, group=campaign, stop_on_failure=stop)
+    work_through(plan, Table(scene, campaign, Policy(**{"verify": "off", **policy}), flow), scene.services, report)
     return report
 
 
@@ -161,7 +161,7 @@ def test_the_first_that_fails_is_the_last_and_the_next_run_goes_on_with_it(epic:
     epic.plays({"f1": makes("f1"), "f2": STOPS, "g1": makes("g1")})
     report = run(epic)
     assert [report.exit_code] == report.halts == [2], "as the mission that stopped"
-    assert report.ended_because == "f2 did not come to its end, and e stops at the first that does not"
+    assert report.ended_because == "f2 failed (--on-failure continue keeps going)"
     assert (report.done, list(report.stuck)) == (["f1"], ["f2"])
     assert report.waiting == {"g1": "waits for f (ready), as g does"}
     assert told(epic, RunEnded)[0].waiting == report.waiting
@@ -185,7 +185,7 @@ def test_what_does_not_depend_on_it_can_go_on(epic: Scene) -> None:
     assert report.done == ["c"]
     assert report.exit_code == 2
     assert report.waiting == {"b": "waits for a (in_progress)"}
-    assert report.ended_because == "what is left of e cannot be worked on now"
+    assert report.ended_because == "the rest of e cannot be worked on now"
     assert epic.tracker.item("e").status is Status.READY
 
 
@@ -216,7 +216,7 @@ def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
     report = run(epic, root="f")
     assert tracker.item("f").status is Status.READY
     assert [event.text.split(",")[0] for event in told(epic, Warned)] == ["f is not closed: the merge of f1"]
-    assert (report.exit_code, report.waiting) == (1, {"f": "all that it holds is done, and it is not closed"})
+    assert (report.exit_code, report.waiting) == (1, {"f": "everything in it is done, but it is not closed"})
 
 
 @pytest.mark.promise("campaigns.parents")
@@ -227,8 +227,8 @@ def test_a_tracker_that_does_not_let_a_parent_be_closed_is_asked_again(epic: Sce
     epic.plays({"a": makes("a")})
     report = run(epic)
     assert [event.text for event in told(epic, Warned)] == ["e could not be closed in the tracker: e has a gate."]
-    assert (report.exit_code, report.ended_because) == (1, "what is left of e cannot be worked on now")
-    assert report.waiting == {"e": "all that it holds is done, and it is not closed"}
+    assert (report.exit_code, report.ended_because) == (1, "the rest of e cannot be worked on now")
+    assert report.waiting == {"e": "everything in it is done, but it is not closed"}
     tracker.refuses = ()
     again = run(epic)
     assert tracker.item("e").status is Status.DONE
@@ -280,7 +280,7 @@ def test_the_cap_holds_and_what_is_left_is_said(epic: Scene) -> None:
     report = run(epic, cap=1)
     assert (report.done, report.exit_code) == (["f1"], 1)
     assert report.ended_because == "cap: 1 of 1 phases used"
-    assert report.waiting == {"f2": "its turn did not come", "g1": "waits for f (ready), as g does"}
+    assert report.waiting == {"f2": "not started", "g1": "waits for f (ready), as g does"}
 
 
 @pytest.mark.promise("campaigns.limits")
@@ -291,7 +291,7 @@ def test_two_in_a_row_that_use_up_their_retries_stop_it_in_either_mode(epic: Sce
     report = run(epic, stop=False, verify="strict")
     assert (report.exit_code, list(report.failed)) == (3, ["a", "b"])
     assert report.ended_because == "breaker: 2 items in a row used up their retries"
-    assert report.waiting == {"c": "its turn did not come"}
+    assert report.waiting == {"c": "not started"}
 
 
 # ---- what agents notice on the way

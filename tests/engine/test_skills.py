@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from capsule.core.errors import SettingsError
+from capsule.project import Project
 from capsule.system.git import Git
-from capsule.wiring import SKILLS, Project, uses_skills
+from capsule.wiring import SKILLS, uses_skills
 
 
 @pytest.fixture

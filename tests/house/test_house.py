@@ -12,7 +12,7 @@ import pytest
 
 import capsule
 from capsule.catalog import Catalog, adapters
-from capsule.cli import VERBS
+from capsule.commands.verbs import VERBS
 
 from ..conftest import Repo
 

@@ -8,8 +8,8 @@ from importlib import import_module
 
 import pytest
 
-from capsule.cli import VERBS as COMMANDS
 from capsule.commands.arguments import parse
+from capsule.commands.verbs import VERBS as COMMANDS
 from capsule.core.item import Item
 from capsule.tui.details import MissionScreen
 from capsule.tui.dialogs import Confirm

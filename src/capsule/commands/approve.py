@@ -1,15 +1,18 @@
-"""`capsule approve ID`: yes to an item that waits for a decision."""
+"""`capsule approve ID`: approve an item that waits for a decision."""
 
 from __future__ import annotations
 
 import argparse
 
+from capsule.app.moves import approve
 from capsule.commands import unblock
+from capsule.commands.arguments import text_of
+from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
-Say yes to an item that was blocked for a decision: a guardrail that it exceeds, a review that it requires. It goes back
-to where it was, and is not asked about again. An item that waits for an answer is left alone: that is for unblock, and
-so are beads, which wait for no decisions.
+Approve an item that is blocked for a decision: it exceeds a guardrail, or requires a review. It returns to the status
+it was blocked from, and is not asked about again. For an item that waits for an answer, and for beads, which wait for
+no decisions, use `capsule unblock`.
 
   capsule approve WRK-003
   capsule approve WRK-003 --notes "Fine, but keep the old name."
@@ -21,10 +24,6 @@ arguments = unblock.arguments
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import refuse_beads
-    from capsule.wiring import open_project, open_tracker
-
     project = open_project(args.project_dir)
-    tracker = open_tracker(project)
-    refuse_beads(tracker, "approve", f"Let a bead go on: capsule unblock {args.item}, or capsule run {args.item}")
-    return unblock.reopen(args, project, tracker, only_decisions=True)
+    done = approve(project, open_tracker(project), args.item, text_of(args.notes), no_commit=args.no_commit)
+    return unblock.report(done)

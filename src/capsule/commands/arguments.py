@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, NoReturn
 
 from capsule.core.errors import UsageError
+from capsule.core.text import without_controls
 
+LARGEST_TEXT = 256 * 1024
 ITEM_ID = "item id"
 """The `type` of every argument that is an item's id: an empty one is a mistake, and never the same as none."""
 
@@ -52,6 +55,26 @@ def parse(name: str, module: ModuleType, words: list[str], *, usage_error: int =
     return args
 
 
+def text_of(option: str | None) -> str:
+    """Return an option's text; `-` reads it from stdin."""
+    if option != "-":
+        return plain(option or "")
+    data = sys.stdin.buffer.read(LARGEST_TEXT + 1)
+    if len(data) > LARGEST_TEXT:
+        raise UsageError(f"That is more than {LARGEST_TEXT // 1024} KiB of text.", "Put it into a file of the project.")
+    return plain(data.decode(errors="replace"))
+
+
+def plain(text: str) -> str:
+    """Return text that can be written down: whole characters, none that steer a terminal."""
+    return without_controls(text.encode(errors="replace").decode()).strip()
+
+
+def warn(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
 def terminal_width(unknown: int = 80) -> int:
     """As `shutil` finds it out, which would load every way to unpack an archive: this is asked at each start."""
     given = os.environ.get("COLUMNS", "")
@@ -71,23 +94,15 @@ def item_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) 
     parser.add_argument("item", metavar="ID", type=ITEM_ID, nargs=nargs, help="the item, as its tracker calls it")
 
 
-def any_items(parser: argparse.ArgumentParser) -> None:
-    """One item by its name, more of them by option, or none at all."""
-    item_argument(parser, nargs="?")
-    again = "the same as naming the item"
-    parser.add_argument("--target", metavar="ID", type=ITEM_ID, action="append", default=[], help=again)
-
-
 def agent_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--agent", metavar="NAME", help="who does the work (settings: agent)")
-    parser.add_argument("--model", metavar="NAME", help="the model that agent is asked to use")
+    parser.add_argument("--agent", metavar="NAME", help="the agent to use (settings: agent)")
+    parser.add_argument("--model", metavar="NAME", help="the model for that agent")
 
 
-def recording_options(parser: argparse.ArgumentParser) -> None:
+def commit_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--record", metavar="FILE", help="write down what agents are told and do, or add to such a file"
+        "--no-commit", action="store_true", help="only change the files; commit them yourself (backlog)"
     )
-    parser.add_argument("--replay", metavar="FILE", help="play a recording in the place of every agent")
 
 
 def dirty_option(parser: argparse.ArgumentParser) -> None:
@@ -96,13 +111,3 @@ def dirty_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="begin although the checkout has uncommitted changes; they are left alone (backlog)",
     )
-
-
-def judging_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--workflow", metavar="NAME", help="the workflow (default: by the item's kind)")
-    parser.add_argument(
-        "--verify",
-        metavar="HOW",
-        help="strict: a refuted PASS goes back; warn: it is recorded; off: nothing is looked at",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show prompts, commands and gate; do nothing")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from capsule.core.board import Board
-    from capsule.wiring import Project
+    from capsule.project import Project
 
 PULSE = 0.5
 

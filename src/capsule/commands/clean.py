@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import item_argument, project_option
+from capsule.app.endings import Ended, clean, clean_all, foreign_worktrees
+from capsule.commands.arguments import item_argument, project_option, warn
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
-
-if TYPE_CHECKING:
-    from capsule.wiring import Project
+from capsule.project import Project, open_project
+from capsule.reports.style import clean as printable
 
 DESCRIPTION = """\
 End a mission as `abort` does, delete its branch too, and prune. Commits and uncommitted files stay reachable under
@@ -28,48 +27,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.ending import worktrees
-    from capsule.wiring import open_project
-
     if bool(args.item) == args.all:
         raise UsageError("`clean` takes an ID, or --all.", "`capsule clean --help` says what each does.")
     project = open_project(args.project_dir)
     if args.all:
-        return clean_all(project, *worktrees(project))
-    return _clean_one(project, check_id(args.item))
-
-
-def _clean_one(project: Project, mission: str) -> int:
-    from capsule.commands.common import known_mission
-    from capsule.commands.ending import end_mission, leftovers, stop_runner
-
-    if not leftovers(project, mission):
-        known_mission(project, mission)
+        return clean_everything(project)
+    mission = check_id(args.item)
+    ended = clean(project, mission)
+    if ended is None:
         print(f"{mission} has nothing left to clean.")
-        return 0
-    stop_runner(project, mission)
-    _say(mission, end_mission(project, mission, how="cleaned", branch=True))
+    else:
+        _print(ended)
     return 0
 
 
-def clean_all(project: Project, missions: list[str], strangers: list[str]) -> int:
-    """A running mission is left alone, by name; so is a folder that is not ours."""
-    from capsule.commands.ending import end_mission
-    from capsule.reports.style import clean
-
-    for name in strangers:
-        print(f".capsule/worktrees/{clean(name)} was not made by Capsule; left alone.")
-    journal = project.journal()
-    for mission in missions:
-        pid = journal.running(mission)
-        if pid is not None:
-            print(f"{mission} is running (pid {pid}); left alone. `capsule abort {mission}` ends it.")
-        else:
-            _say(mission, end_mission(project, mission, how="cleaned", branch=True))
-    if not missions:
+def clean_everything(project: Project) -> int:
+    """Clean every mission that does not run, and say what was left alone."""
+    for name in foreign_worktrees(project):
+        print(f".capsule/worktrees/{printable(name)} was not made by Capsule; left alone.")
+    ended = None
+    for ended in clean_all(project):
+        _print(ended)
+    if ended is None:
         print("Nothing to clean.")
     return 0
 
 
-def _say(mission: str, salvage: str) -> None:
-    print(f"{mission} is cleaned.{f' Salvaged: {salvage}' if salvage else ''}")
+def _print(ended: Ended) -> None:
+    warn(ended.warnings)
+    if ended.running is not None:
+        print(f"{ended.mission} is running (pid {ended.running}); left alone. `capsule abort {ended.mission}` ends it.")
+    else:
+        print(f"{ended.mission} is cleaned.{f' Salvaged: {ended.salvage}' if ended.salvage else ''}")

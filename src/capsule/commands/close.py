@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import argparse
 
+from capsule.app.moves import close
 from capsule.commands import complete
+from capsule.commands.arguments import text_of
+from capsule.project import open_project, open_tracker
 
 DESCRIPTION = """\
-Say that an item will not be done, and why. A mission that was under way ends; what it left uncommitted is salvaged
-first. An item of a backlog leaves it, and the worklog of this month remembers both; a bead is closed with the reason.
-One that holds open items is not: these come first. Where its tracker refuses to close it, because it is blocked or
-waits at a gate, nothing is changed, and you are told why.
+Close an item that will not be done, with the reason. A mission under way ends; what it left uncommitted is salvaged
+first. An item of a backlog is removed from it, and this month's worklog records both; a bead is closed with the reason,
+unless it holds open items: these come first. Where its tracker refuses to close it, because it is blocked or waits at a
+gate, nothing is changed, and the reason is shown.
 
   capsule close WRK-003 --reason "the customer has left"
   capsule close demo-1.1.2 --reason "nobody phones any more"
 
-For an item that is done there is `capsule complete`.
+For an item that is done, use `capsule complete`.
 Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 2 no reason is given; 3 it is running.
 """
 
@@ -26,10 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import text_of
-    from capsule.core.errors import UsageError
-
+    project = open_project(args.project_dir)
     why = " ".join(text_of(args.reason).split())
-    if not why:
-        raise UsageError("The reason is empty.", "Say why it will not be done: somebody will ask.")
-    return complete.archive(args, why)
+    done = close(project, open_tracker(project), args.item, why, no_commit=args.no_commit)
+    return complete.report(done, "closed")

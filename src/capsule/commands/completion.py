@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from importlib import import_module
+
+import shtab
+
+from capsule.commands.arguments import Parser
+from capsule.commands.verbs import VERBS
 
 DESCRIPTION = """\
 Print a completion script for your shell.
@@ -17,19 +23,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import shtab
-
     print(shtab.complete(whole_parser(), args.shell))
     return 0
 
 
 def whole_parser() -> argparse.ArgumentParser:
     """Every verb with its options: what the lazy command line never builds."""
-    from importlib import import_module
-
-    from capsule.cli import VERBS
-    from capsule.commands.arguments import Parser
-
     parser = Parser(prog="capsule")
     parser.add_argument("--version", action="store_true", help="the version")
     commands = parser.add_subparsers(metavar="COMMAND")

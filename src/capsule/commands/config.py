@@ -7,9 +7,13 @@ import json
 import os
 import re
 import sys
+from pathlib import Path
 
 from capsule.commands.arguments import project_option
 from capsule.core.errors import UsageError
+from capsule.core.text import nearest
+from capsule.settings import load_settings
+from capsule.system.git import Git, NotARepository
 
 DESCRIPTION = """\
 Shows each effective setting, its value and the layer that set it. Layers, each stronger than the one before:
@@ -36,14 +40,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.common import root_of
-    from capsule.settings import load_settings
-
-    loaded = load_settings(root_of(args), env=os.environ, flags={})
+    try:
+        root = Git.find(Path(args.project_dir or ".").absolute()).root
+    except NotARepository:
+        if args.project_dir:
+            raise
+        root = None
+    loaded = load_settings(root, env=os.environ, flags={})
     for warning in loaded.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     rows = _chosen(loaded.rows(), args.key)
-    print(_as_json(rows) if args.json else _as_value(rows) if rows[0][0] == args.key else _as_table(rows))
+    if args.json:
+        print(json.dumps([{"key": key, "value": value, "layer": layer} for key, value, layer in rows], indent=2))
+    else:
+        print(_shown(rows[0][1]) if rows[0][0] == args.key else _as_table(rows))
     return 0
 
 
@@ -52,19 +62,9 @@ def _chosen(rows: list[Row], key: str | None) -> list[Row]:
     found = [row for row in rows if not key or row[0] == key or row[0].startswith(f"{key}.")]
     if found:
         return [row if row[0] == key or not _SECRET.match(row[0]) else (row[0], "***", row[2]) for row in found]
-    from difflib import get_close_matches
-
-    near = get_close_matches(str(key), [row[0] for row in rows], 1)
+    near = nearest(str(key), [row[0] for row in rows])
     hint = f"Did you mean `{near[0]}`?" if near else "`capsule config` lists them all."
     raise UsageError(f"There is no setting `{key}`.", hint)
-
-
-def _as_json(rows: list[Row]) -> str:
-    return json.dumps([{"key": key, "value": value, "layer": layer} for key, value, layer in rows], indent=2)
-
-
-def _as_value(rows: list[Row]) -> str:
-    return _shown(rows[0][1])
 
 
 def _as_table(rows: list[Row]) -> str:

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         from capsule.commands.web import serve
 
         return serve(args)
-    from capsule.wiring import open_project
+    from capsule.project import open_project
 
     if args.plain:
         from capsule.commands.board_plain import show_board

@@ -18,8 +18,8 @@ from capsule.system.umask import of_the_user
 if TYPE_CHECKING:
     from capsule.commands.logs import Shelf
     from capsule.core.event import Event
+    from capsule.project import Project
     from capsule.tui.hands import Details, Hands, Listing, Said, Started
-    from capsule.wiring import Project
 
 _LONGEST_DIFF = 400 * 1024
 _MOST_FILES = 100
@@ -47,8 +47,8 @@ def hands_for(project: Project) -> Hands:
 
 
 def listing_of(project: Project) -> Listing:
+    from capsule.project import open_tracker
     from capsule.tui.hands import Listing
-    from capsule.wiring import open_tracker
 
     tracker = open_tracker(project)
     items = tracker.everything() if tracker.keeps_phases else tracker.under("")
@@ -152,7 +152,7 @@ def _do(project: Project, words: Sequence[str]) -> Said:
 
 
 def _start(project: Project, words: Sequence[str]) -> Started:
-    from capsule.commands.runners import start_runner
+    from capsule.app.runners import start_runner
     from capsule.tui.hands import Said, Started
 
     _forget_how_large_a_tab_is()

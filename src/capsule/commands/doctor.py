@@ -10,47 +10,69 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from capsule.adapters import Tracker
+from capsule.app.running import home_for_notifications
+from capsule.catalog import Catalog, adapters
 from capsule.commands.arguments import project_option
-from capsule.core.errors import CapsuleError
-
-if TYPE_CHECKING:
-    from capsule.catalog import Catalog
-    from capsule.core.state import MissionState
-    from capsule.core.workflow import Workflow
-    from capsule.reports.style import Style
-    from capsule.settings import Loaded
-    from capsule.system.git import Git
-    from capsule.wiring import Project
+from capsule.core.decide import Move
+from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.item import Item
+from capsule.core.notification import BELL, channels
+from capsule.core.state import MissionState, replay
+from capsule.core.workflow import Workflow
+from capsule.engine.steps import check_names
+from capsule.presets import presets
+from capsule.project import Project, open_tracker
+from capsule.reports.style import Style, clean
+from capsule.rules import policy_at, words_at
+from capsule.settings import Loaded, Settings, load_settings
+from capsule.system import layers
+from capsule.system.git import OLDEST, Git, NotARepository
+from capsule.system.process import SupervisorClient
+from capsule.system.sandbox import level
+from capsule.wiring import agent_maker
+from capsule.workspaces import repository
 
 DESCRIPTION = """\
-Look at this machine and at the project around this directory, and say what Capsule finds: programs, settings,
-workflows and where their prompts come from, the tracker, the test command, and what was left half done.
+Check this machine and the project around this directory: programs, settings, workflows and where their prompts come
+from, the tracker, the test command, and unfinished missions.
 
-  ok         it is there and fit for use
-  optional   it is not there, and that is fine
-  warning    it works, and something is worth knowing
-  missing    Capsule needs it; the line says how to get it
-  wrong      it is there and cannot be used; the line says where to mend it
+  ok         found and usable
+  optional   not found, and not needed
+  warning    works, with something to know
+  missing    needed; the line says how to get it
+  wrong      found, but unusable; the line says what to fix
 
   capsule doctor
   capsule doctor --json | jq '.checks[] | select(.state == "missing")'
 
-Outside of a project only the machine is looked at. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
+Outside of a project only the machine is checked. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
 """
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
 OLDEST_PYTHON = (3, 11)
+OLDEST_BD = (0, 44)
+"""The same that the tracker asks for."""
+SLOW = 2.0
+"""Seconds from which on somebody who waits for an answer of `bd` wonders."""
+PATIENCE = 10.0
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_MEND_NOTIFY = "Mend `notify` in the settings; docs/how-to/be-told.md has examples."
+_UNCONFINED = "agents and tests run as you do; hooks and settings of the repository are checked after each phase"
 
 
 @dataclass(frozen=True)
@@ -63,15 +85,13 @@ class Finding:
 
 
 @dataclass
-class Patient:
-    """What is examined. Settings that cannot be read are reported once; the rest is looked at with the defaults."""
+class DoctorContext:
+    """The machine and the project that are checked; where settings cannot be read, with the defaults."""
 
     directory: str | None
 
     @cached_property
     def git(self) -> Git | None:
-        from capsule.system.git import Git, NotARepository
-
         try:
             return Git.find(Path(self.directory or ".").absolute())
         except NotARepository:
@@ -83,8 +103,6 @@ class Patient:
 
     @cached_property
     def settings(self) -> Loaded | CapsuleError:
-        from capsule.settings import load_settings
-
         try:
             return load_settings(self.git.root if self.git else None, env=os.environ, flags={})
         except CapsuleError as fault:
@@ -92,14 +110,10 @@ class Patient:
 
     @cached_property
     def loaded(self) -> Loaded:
-        from capsule.settings import Loaded, Settings
-
         return Loaded(Settings(), {}) if isinstance(self.settings, CapsuleError) else self.settings
 
     @cached_property
     def project(self) -> Project:
-        from capsule.wiring import Project
-
         assert self.git
         project = Project(self.git, {})
         project.loaded = self.loaded
@@ -111,16 +125,11 @@ class Patient:
 
     @cached_property
     def words(self) -> Catalog:
-        from capsule.rules import words_at
-
         return words_at(self.project, self.head)
 
     @cached_property
     def missions(self) -> dict[str, tuple[MissionState, bool]]:
         """Each mission there is, and whether somebody is at it."""
-        from capsule.core.errors import LockHeld
-        from capsule.core.state import replay
-
         journal = self.project.journal(read_only=True)
         found = {}
         for stream in journal.missions():
@@ -134,7 +143,7 @@ class Patient:
         return found
 
 
-Check = Callable[[Patient], Iterable[Finding]]
+Check = Callable[[DoctorContext], Iterable[Finding]]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +152,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    findings = list(examine(Patient(args.project_dir)))
+    findings = list(examine(DoctorContext(args.project_dir)))
     healthy = not any(finding.state in FAULTS for finding in findings)
     if args.json:
         print(json.dumps({"ok": healthy, "checks": [asdict(finding) for finding in findings]}, indent=2))
@@ -152,30 +161,26 @@ def run(args: argparse.Namespace) -> int:
     return 0 if healthy else 1
 
 
-def examine(patient: Patient) -> Iterator[Finding]:
+def examine(context: DoctorContext) -> Iterator[Finding]:
     for check in MACHINE:
-        yield from _safely(check, patient, "machine")
-    if patient.git is None:
-        yield Finding(
-            "project", "optional", "this directory is in no git repository, so only the machine was looked at"
-        )
+        yield from _safely(check, context, "machine")
+    if context.git is None:
+        yield Finding("project", "optional", "not in a git repository, so only the machine was checked")
         return
     for check in PROJECT:
-        yield from _safely(check, patient, "project")
+        yield from _safely(check, context, "project")
 
 
-def _safely(check: Check, patient: Patient, about: str) -> Iterator[Finding]:
+def _safely(check: Check, context: DoctorContext, about: str) -> Iterator[Finding]:
     """A check that cannot be made is a finding, and the next one is made all the same."""
     try:
-        for finding in check(patient):
+        for finding in check(context):
             yield Finding(finding.name, finding.state, finding.found, finding.hint, about)
     except CapsuleError as fault:
         yield Finding(check.__name__.strip("_"), "wrong", fault.message, fault.hint, about)
 
 
 def _lines(findings: list[Finding]) -> Iterator[str]:
-    from capsule.reports.style import Style
-
     style, width = Style(sys.stdout), max(40, shutil.get_terminal_size((100, 24)).columns)
     longest = max(len(finding.name) for finding in findings)
     for about in dict.fromkeys(finding.about for finding in findings):
@@ -183,13 +188,11 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
         for finding in (finding for finding in findings if finding.about == about):
             yield from _row(finding, longest, style, width)
     faults = [finding.name for finding in findings if finding.state in FAULTS]
-    yield f"Needs care: {', '.join(faults)}." if faults else "Nothing that is needed is missing."
+    yield f"Needs attention: {', '.join(faults)}." if faults else "Ready."
 
 
 def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[str]:
     """Name, state and a sentence, which is wrapped and never cut; below it what to do."""
-    from capsule.reports.style import clean
-
     name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
     first, *more = textwrap.wrap(
@@ -215,15 +218,13 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
 # ---- the machine
 
 
-def _python(_: Patient) -> Iterator[Finding]:
+def _python(_: DoctorContext) -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     state = "ok" if sys.version_info >= OLDEST_PYTHON else "wrong"
     yield Finding("python", state, f"{version} at {sys.executable}", "" if state == "ok" else "Capsule needs 3.11.")
 
 
-def _git(_: Patient) -> Iterator[Finding]:
-    from capsule.system.git import OLDEST
-
+def _git(_: DoctorContext) -> Iterator[Finding]:
     wanted = ".".join(map(str, OLDEST))
     get_it = f"Install git {wanted} or newer: https://git-scm.com/downloads"
     said = _first_line("git", "version")
@@ -236,10 +237,10 @@ def _git(_: Patient) -> Iterator[Finding]:
         yield Finding("git", "ok", f"{said} at {shutil.which('git')}")
 
 
-def _identity(patient: Patient) -> Iterator[Finding]:
+def _identity(context: DoctorContext) -> Iterator[Finding]:
     """In a project whoever commits there; elsewhere what git would take for a new one."""
-    if patient.git:
-        person = patient.git.identity
+    if context.git:
+        person = context.git.identity
         yield Finding("identity", "ok", f"commits are by {person.name} <{person.email}>")
     elif name := _first_line("git", "config", "user.name"):
         yield Finding("identity", "ok", f"commits are by {name}")
@@ -248,42 +249,34 @@ def _identity(patient: Patient) -> Iterator[Finding]:
         yield Finding("identity", "warning", "git does not know who you are", hint)
 
 
-def _agents(patient: Patient) -> Iterator[Finding]:
+def _agents(context: DoctorContext) -> Iterator[Finding]:
     """The one that does the work is needed; the others are there to be chosen."""
-    from capsule.catalog import adapters
-
-    settings = patient.loaded.settings
+    settings = context.loaded.settings
     others = sorted({*adapters("agents"), *settings.agents} - {"command", "scripted", settings.agent})
     for name in (settings.agent, *others):
         chosen = name == settings.agent
         try:
-            found = _agent(patient, name)
+            found = _agent(context, name)
         except CapsuleError as fault:
             state = "missing" if chosen else "optional"
             yield Finding(f"agent {name}", state, fault.message, fault.hint)
         else:
-            yield Finding(f"agent {name}", "ok", f"{found}{', and does the work' if chosen else ''}")
+            yield Finding(f"agent {name}", "ok", f"{found}{' (selected)' if chosen else ''}")
 
 
-def _agent(patient: Patient, name: str) -> str:
-    from capsule.system.process import SupervisorClient
-    from capsule.wiring import agent_maker
-
-    root = patient.git.root if patient.git else Path.cwd()
-    agent = agent_maker(patient.loaded.settings, root, SupervisorClient(), None)(name, "")
+def _agent(context: DoctorContext, name: str) -> str:
+    root = context.git.root if context.git else Path.cwd()
+    agent = agent_maker(context.loaded.settings, root, SupervisorClient(), None)(name, "")
     agent.check()
     program = getattr(agent, "program", lambda: name)()
     return shutil.which(program) or "needs no program of its own"
 
 
-def _doors(_: Patient) -> Iterator[Finding]:
-    from capsule.catalog import adapters
-    from capsule.presets import presets
-
+def _adapters(_: DoctorContext) -> Iterator[Finding]:
     agents, trackers = (
         ", ".join(name for name in adapters(kind) if name != "memory") for kind in ("agents", "trackers")
     )
-    yield Finding("doors", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
+    yield Finding("adapters", "ok", f"agents that can be chosen: {agents}; trackers: {trackers}")
     described = (f"{name} ({'tested' if preset.tested else 'untested'})" for name, preset in presets().items())
     yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
@@ -294,9 +287,7 @@ _TOOLS = {
 }
 
 
-def _tools(_: Patient) -> Iterator[Finding]:
-    from capsule.commands.doctor_tracker import bd_finding
-
+def _tools(_: DoctorContext) -> Iterator[Finding]:
     for name, (purpose, get_it) in _TOOLS.items():
         path = shutil.which(name)
         if path and name == "bd":
@@ -307,20 +298,119 @@ def _tools(_: Patient) -> Iterator[Finding]:
             yield Finding(name, "optional", f"not installed: {purpose}", f"To get it: {get_it}")
 
 
-def _sandbox(patient: Patient) -> Iterator[Finding]:
-    from capsule.commands.doctor_sandbox import sandbox_findings
+def bd_version() -> str:
+    """Ask the bd on the PATH for its version; '' where it does not say."""
+    quiet = {**os.environ, "BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}
+    try:
+        done = subprocess.run(
+            ["bd", "version"],
+            cwd=tempfile.gettempdir(),
+            env=quiet,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = _VERSION.search(done.stdout)
+    return found.group() if found else ""
 
-    yield from sandbox_findings(patient.loaded.settings.sandbox)
+
+def too_old(version: str) -> str:
+    """The complaint; '' where there is none, or nobody knows."""
+    found = _VERSION.match(version)
+    if not found or (int(found[1]), int(found[2])) >= OLDEST_BD:
+        return ""
+    return f"bd {version} is too old: it cannot do what is needed of it."
 
 
-def _notify(patient: Patient) -> Iterator[Finding]:
-    from capsule.commands.doctor_notify import notify_findings
+def bd_finding(path: str, get_it: str) -> Finding:
+    version = bd_version()
+    complaint = too_old(version)
+    if complaint:
+        return Finding("bd", "warning", f"{complaint} It is {path}", f"Get 0.47.1, or 1.0.5 and newer: {get_it}")
+    return Finding("bd", "ok", f"{version or 'a version that it does not say'} at {path}")
 
-    yield from notify_findings(patient.loaded.settings.notify, patient.git.root if patient.git else None)
+
+def _sandbox(context: DoctorContext) -> Iterator[Finding]:
+    """Say which level is in force, by the same words and the same try that a run goes by."""
+    try:
+        found = level(context.loaded.settings.sandbox, os.environ)
+    except CapsuleError as fault:
+        yield Finding("sandbox", "missing", fault.message, fault.hint)
+        return
+    if found.program:
+        about = "agents and tests change only their own place, and see nothing of your home but tools"
+        yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
+        yield _layers(found.program)
+    else:
+        yield Finding("sandbox", "warning", f"none ({found.why}): {_UNCONFINED}", found.hint or "Set `sandbox: auto`.")
+
+
+def _layers(program: str) -> Finding:
+    """Say whether installed dependencies can lie below a layer that is thrown away."""
+    if why := layers.fault(program):
+        found = f"none ({why}): tests see installed dependencies read-only, agents get a copy of them"
+        hint = "To get them: allow overlay mounts in user namespaces (Linux 5.11 and later)."
+        return Finding("layers", "optional", found, hint)
+    return Finding("layers", "ok", "what a run writes into installed dependencies is thrown away with it")
+
+
+def _notify(context: DoctorContext) -> Iterator[Finding]:
+    yield from notify_findings(context.loaded.settings.notify, context.git.root if context.git else None)
+
+
+def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator[Finding]:
+    for channel in channels(setting):
+        yield Finding("notify", "ok", "the terminal's bell") if channel == BELL else _notify_finding(channel, root)
+
+
+def _notify_finding(command: str, root: Path | None) -> Finding:
+    if fault := _sh_complaint("-n", "-c", command):
+        return Finding("notify", "warning", f"`{command}` is no shell command: {fault}", _MEND_NOTIFY)
+    program = _program_of(command)
+    if program and not _is_there(program):
+        return Finding("notify", "warning", f"`{program}` is not installed, so nobody would be told", _MEND_NOTIFY)
+    if root and Path(program).is_absolute() and Path(program).is_relative_to(root):
+        hint = "Keep it elsewhere: the command runs outside of every sandbox."
+        return Finding("notify", "warning", f"{program} lies in the project, where agents can change it", hint)
+    return Finding("notify", "ok", f"`{command}`")
+
+
+def _program_of(command: str) -> str:
+    """The first word that is no assignment; '' where that cannot be told."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return ""
+    first = next((word for word in words if not _ASSIGNMENT.match(word)), "")
+    return "" if "$" in first or "`" in first else os.path.expanduser(first)  # noqa: PTH111 (a word, maybe no path)
+
+
+def _is_there(program: str) -> bool:
+    """For the shell too: it has words of its own, such as `case`."""
+    home = home_for_notifications(os.environ.get("HOME", ""))
+    if "/" in program:
+        return os.access(home / program, os.X_OK)
+    return bool(shutil.which(program)) or not _sh_complaint("-c", 'command -v -- "$1"', "sh", program)
+
+
+def _sh_complaint(*words: str) -> str:
+    """Return the complaint of `sh` about these words; '' where there is none."""
+    try:
+        done = subprocess.run(
+            ["sh", *words], capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False, cwd="/"
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return (done.stderr.strip().partition("\n")[0] or f"exit code {done.returncode}") if done.returncode else ""
 
 
 def _first_line(*argv: str) -> str:
-    """What a program says of itself; '' where it cannot be asked."""
+    """Return the first line that a program prints; '' where it cannot be run."""
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, errors="replace", timeout=10, check=False, stdin=subprocess.DEVNULL
@@ -333,71 +423,83 @@ def _first_line(*argv: str) -> str:
 # ---- the project
 
 
-def _repository(patient: Patient) -> Iterator[Finding]:
-    from capsule.workspaces import repository
-
-    yield Finding("repository", "ok", str(patient.project.root))
-    if not patient.head:
+def _repository(context: DoctorContext) -> Iterator[Finding]:
+    yield Finding("repository", "ok", str(context.project.root))
+    if not context.head:
         yield Finding("main", "missing", "the repository has no commit yet", "Make one: missions start from a commit.")
         return
-    main = repository.main_branch(patient.project.git, patient.loaded.settings.project.main)
+    main = repository.main_branch(context.project.git, context.loaded.settings.project.main)
     yield Finding("main", "ok", f"work is merged into {main}")
 
 
-def _settings(patient: Patient) -> Iterator[Finding]:
-    if isinstance(patient.settings, CapsuleError):
-        yield Finding("settings", "wrong", patient.settings.message, patient.settings.hint)
+def _settings(context: DoctorContext) -> Iterator[Finding]:
+    if isinstance(context.settings, CapsuleError):
+        yield Finding("settings", "wrong", context.settings.message, context.settings.hint)
         return
-    layers = sorted(set(patient.settings.layers.values()))
-    said = f"{len(patient.settings.layers)} set by {' and '.join(layers)}" if layers else "all as by default"
+    by = sorted(set(context.settings.layers.values()))
+    said = f"{len(context.settings.layers)} set by {' and '.join(by)}" if by else "all as by default"
     yield Finding("settings", "ok", f"{said}; `capsule config` lists them")
-    for warning in patient.settings.warnings:
+    for warning in context.settings.warnings:
         yield Finding("settings", "warning", warning)
 
 
-def _workflows(patient: Patient) -> Iterator[Finding]:
-    for name in patient.words.names("workflow"):
+def _workflows(context: DoctorContext) -> Iterator[Finding]:
+    for name in context.words.names("workflow"):
         try:
-            workflow = patient.words.workflow(name)
-            _check_names(workflow)
+            workflow = context.words.workflow(name)
+            check_names(workflow)
         except CapsuleError as fault:
             yield Finding(f"workflow {name}", "wrong", fault.message, fault.hint)
         else:
-            yield Finding(f"workflow {name}", "ok", _told(patient.words, workflow))
-
-
-def _check_names(workflow: Workflow) -> None:
-    from capsule.engine.steps import check_names
-
-    check_names(workflow)
+            yield Finding(f"workflow {name}", "ok", _told(context.words, workflow))
 
 
 def _told(words: Catalog, workflow: Workflow) -> str:
-    """Which file it is, and which of its prompts are the project's own."""
+    """Name its file, and those of its prompts that are the project's own."""
     where = words.where(workflow.name, "workflow")
     asked = [phase.prompt for phase in workflow.phases if phase.prompt and phase.prompt not in workflow.prompts]
     files = {prompt: words.where(prompt, "prompt", workflow.name) for prompt in asked}
     own = [f"{prompt} is {file}" for prompt, file in files.items() if not file.startswith("built-in ")]
     rest = "all its prompts are built-in" if not own else f"its own prompts: {', '.join(own)}"
-    return f"{_count(len(workflow.phases), 'phase')}, from {where}; {rest}"
+    return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}"
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
-def _tracker(patient: Patient) -> Iterator[Finding]:
-    from capsule.commands.doctor_tracker import tracker_findings
-
-    yield from tracker_findings(patient.project)
-
-
-def _tests(patient: Patient) -> Iterator[Finding]:
-    from capsule.rules import policy_at
-
-    if not patient.head:
+def _tracker(context: DoctorContext) -> Iterator[Finding]:
+    project = context.project
+    tracker = None
+    try:
+        tracker = open_tracker(project)
+        items = tracker.items()
+    except CapsuleError as fault:
+        yield Finding("tracker", "wrong" if tracker else "missing", fault.message, fault.hint)
         return
-    policy, warnings = policy_at(patient.project, patient.head)
+    yield Finding("tracker", "ok", f"{tracker.name}, with {len(items)} open item{'' if len(items) == 1 else 's'}")
+    for warning in tracker.warnings:
+        yield Finding("tracker", "warning", warning)
+    if tracker.name == "beads":
+        yield _beads(tracker, items)
+    elif tracker.name == "beads-file" and project.settings.tracker == "auto":
+        there = shutil.which("bd")
+        why = "bd is installed, and has no database here:" if there else "bd is not installed, so"
+        yield Finding("beads", "optional", f"{why} the JSONL file in .beads is what is read and written")
+
+
+def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
+    """Ask bd once more, to measure how long an answer takes."""
+    version = getattr(tracker, "version", "")
+    began = time.monotonic()
+    for item in items[:1]:
+        tracker.item(item.id)
+    seconds = time.monotonic() - began
+    found = f"bd {version} reaches its database{f', and answers in {seconds:.1f} s' if items else ''}"
+    hint = "A mission asks it about ten times. `bd doctor` may know why it is slow." if seconds >= SLOW else ""
+    return Finding("beads", "warning" if hint else "ok", found, hint)
+
+
+def _tests(context: DoctorContext) -> Iterator[Finding]:
+    if not context.head:
+        return
+    policy, warnings = policy_at(context.project, context.head)
     if policy.verify == "off":
         yield Finding("tests", "warning", "verify is off: nothing that agents claim is checked", "Set verify: strict.")
     elif policy.test:
@@ -409,13 +511,13 @@ def _tests(patient: Patient) -> Iterator[Finding]:
         yield Finding("tests", "warning", warning)
 
 
-def _leftovers(patient: Patient) -> Iterator[Finding]:
-    """What was begun and is not at its end, and places that belong to no mission."""
-    under_way = {name for name, (state, _) in patient.missions.items() if state.under_way}
+def _leftovers(context: DoctorContext) -> Iterator[Finding]:
+    """List missions that are not finished, and worktrees that belong to no mission."""
+    under_way = {name for name, (state, _) in context.missions.items() if state.under_way}
     for name in sorted(under_way):
-        state, running = patient.missions[name]
+        state, running = context.missions[name]
         yield from _mission(name, state, running=running)
-    for folder in sorted((patient.project.root / ".capsule" / "worktrees").glob("*")):
+    for folder in sorted((context.project.root / ".capsule" / "worktrees").glob("*")):
         if folder.is_dir() and folder.name not in under_way:
             hint = f"`capsule run {folder.name}` adopts it, `capsule clean {folder.name}` salvages and removes it."
             yield Finding("worktree", "warning", f"{folder.name} has a worktree and no mission", hint)
@@ -425,10 +527,11 @@ def _mission(name: str, state: MissionState, *, running: bool) -> Iterator[Findi
     if running:
         yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
     elif state.halt:
-        yield Finding("mission", "warning", f"{name} halted at {state.halt.phase}", f"See why: `capsule show {name}`")
+        word = "needs you" if state.halt.move is Move.PARK else "failed"
+        yield Finding("mission", "warning", f"{name} {word} at {state.halt.phase}", f"See why: `capsule show {name}`")
     else:
         yield Finding("mission", "warning", f"{name} was interrupted", f"Go on with `capsule run {name}`")
 
 
-MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _doors, _tools, _sandbox, _notify)
+MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _tools, _sandbox, _notify)
 PROJECT: tuple[Check, ...] = (_repository, _settings, _workflows, _tracker, _tests, _leftovers)

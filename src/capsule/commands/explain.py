@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from capsule.adapters import Tracker
     from capsule.core.schedule import Place
     from capsule.core.state import MissionState
-    from capsule.wiring import Project
+    from capsule.project import Project
 
 DESCRIPTION = """\
 Say which item `capsule run` would take next, in which order the others follow, and what each of the rest waits for.
@@ -56,9 +56,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import find_item
+    from capsule.app.items import find_item
     from capsule.commands.status import nothing_yet
-    from capsule.wiring import open_project, open_tracker
+    from capsule.project import open_project, open_tracker
 
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
@@ -87,12 +87,12 @@ def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
 
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
-    from capsule.commands.moving import running
-    from capsule.commands.queue import queued, states_of
+    from capsule.app.missions import running, states_of
+    from capsule.app.ordering import queued
     from capsule.reports.style import clean
 
     items = tracker.everything()
-    states = states_of(project, items)
+    states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
     busy = {name: f"it is running{f' (pid {pid})' if pid else ''}" for name, pid in pids.items()}
     before = ""

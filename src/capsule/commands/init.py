@@ -12,24 +12,29 @@ import sys
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from capsule.commands.arguments import project_option
-from capsule.commands.moving import commit_option
+from capsule.app.items import why_not_committed
+from capsule.catalog import Catalog
+from capsule.commands.arguments import commit_option, project_option
 from capsule.core.errors import CapsuleError, Refused, UsageError
-
-if TYPE_CHECKING:
-    from capsule.wiring import Project
+from capsule.project import Project, open_project, open_tracker
+from capsule.settings import PROJECT_TOML
+from capsule.system.clock import SystemClock
+from capsule.system.files import CannotWrite, write_atomically
+from capsule.wiring import new_backlog_file
+from capsule.workspaces.checkouts import leads_astray
+from capsule.workspaces.repository import EXCLUDED
+from capsule.workspaces.state_store import GitStateStore, Rewrite
 
 DESCRIPTION = """\
-Make a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
+Create a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
 .capsule/config.yaml, and lines in .gitignore for what should not be committed. What exists is left as it is, so it is
 safe to repeat. The new files are committed, unless something else in the tree is not.
 
   capsule init
   capsule init --prefix APP           ids will be APP-001, APP-002, ...
-  capsule init --prompts              also copy the prompts to .capsule/prompts/, to be edited
-  capsule init --tracker backlog      a backlog also in a project that has a .beads folder
+  capsule init --prompts              also copy the prompts to .capsule/prompts/, for editing
+  capsule init --tracker backlog      create a backlog although there is a .beads folder
 
 Exit code: 0 ready; 1 the prefix is another one already; 2 usage, not in a git repository, or something is in the way.
 """
@@ -63,7 +68,7 @@ project:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix", metavar="PREFIX", help="what ids begin with (default: WRK)")
-    parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, to be edited")
+    parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, for editing")
     parser.add_argument(
         "--tracker", choices=("auto", "backlog"), default="auto", help="backlog: make one also beside a .beads folder"
     )
@@ -72,14 +77,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.wiring import open_project
-
     project = open_project(args.project_dir)
     _check_prefix(project, args.prefix)
-    _check_folders(project.root)
+    for name in FOLDERS:
+        place = project.root / name
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
     wanted = _files(project, args)
     new = {path: content for path, content in wanted.items() if _is_new(project.root, path, content)}
-    obstacle = "--no-commit" if args.no_commit else _obstacle(project)
+    # Our own files count: a hand-written .gitignore that is not committed is somebody else's commit.
+    obstacle = "--no-commit" if args.no_commit else why_not_committed(project.git, (BACKLOG, CONFIG))
     if new and not obstacle:
         project.git.identity  # noqa: B018 - raises where git does not know who we are
     folders = _make_folders(project.root)
@@ -95,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
         print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
     for warning in _complaints(open_project(args.project_dir)):
         print(f"warning: {warning}", file=sys.stderr)
-    print(_what_next(project))
+    in_beads = _has_beads(project.root) and not (project.root / BACKLOG).exists()
+    print("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
     return 0
 
 
@@ -119,16 +127,7 @@ def _check_prefix(project: Project, prefix: str | None) -> None:
         )
 
 
-def _check_folders(root: Path) -> None:
-    for name in FOLDERS:
-        place = root / name
-        if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise CapsuleError(f"{name} is not a folder.", f"Move it away: `capsule init` needs a folder {name}/.")
-
-
 def _check_file(root: Path, name: str) -> None:
-    from capsule.workspaces.checkouts import leads_astray
-
     place = root / name
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
@@ -136,21 +135,11 @@ def _check_file(root: Path, name: str) -> None:
         raise CapsuleError(f"{name} is not a plain file.", "Put a plain file in its place, or nothing.")
 
 
-def _obstacle(project: Project) -> str:
-    """Our own files count: a hand-written .gitignore that is not committed is somebody else's commit."""
-    from capsule.commands.moving import why_not_committed
-
-    return why_not_committed(project.git, (BACKLOG, CONFIG))
-
-
 # ---- what is to be there
 
 
 def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
     """Every file of ours, as it would be made now; none of them may be, or lie behind, a link."""
-    from capsule.settings import PROJECT_TOML
-    from capsule.wiring import new_backlog_file
-
     root, beads = project.root, _has_beads(project.root)
     found: dict[str, bytes] = {}
     if not beads or args.tracker == "backlog":
@@ -175,8 +164,6 @@ def _has_beads(root: Path) -> bool:
 
 def _ignoring(file: Path) -> bytes:
     """The file with the lines that it lacks, in the order in which git has to read them."""
-    from capsule.workspaces.repository import EXCLUDED
-
     text = file.read_bytes() if file.exists() else b""
     there = {line.strip() for line in text.splitlines()}
     missing = [line.encode() for line in EXCLUDED if ".capsule" in line and line.encode() not in there]
@@ -197,8 +184,6 @@ def _is_new(root: Path, path: str, content: bytes) -> bool:
 
 
 def _make_folders(root: Path) -> list[str]:
-    from capsule.system.files import CannotWrite
-
     missing = [name for name in FOLDERS if not (root / name).is_dir()]
     for name in missing:
         try:
@@ -210,10 +195,6 @@ def _make_folders(root: Path) -> list[str]:
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
     """The commit that holds exactly these, or ''."""
-    from capsule.system.clock import SystemClock
-    from capsule.system.files import write_atomically
-    from capsule.workspaces.state_store import GitStateStore, Rewrite
-
     if commit and files:
         nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, ())  # noqa: E731
         state_store = GitStateStore(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
@@ -229,16 +210,16 @@ def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str
 
 def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[str]) -> Iterator[str]:
     for name in FOLDERS:
-        yield f"{'made' if name in folders else 'there':<6} {name}/"
+        yield f"{'made' if name in folders else 'exists':<6} {name}/"
     prompts = [path for path in wanted if path.startswith(".capsule/prompts/")]
     for path in (path for path in wanted if path not in prompts):
-        yield f"{'made' if path in new else 'there':<6} {path}"
+        yield f"{'made' if path in new else 'exists':<6} {path}"
     if prompts:
         fresh = sum(path in new for path in prompts)
         kept = len(prompts) - fresh
-        yield f"{'made' if fresh else 'there':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
+        yield f"{'made' if fresh else 'exists':<6} .capsule/prompts/ ({fresh} prompts copied, {kept} kept)"
     if BACKLOG not in wanted:
-        yield f"there  .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
+        yield f"exists .beads/, which has the items; a {BACKLOG} is made only with --tracker backlog"
 
 
 def _maybe_wanted(project: Project) -> list[str]:
@@ -251,10 +232,7 @@ def _maybe_wanted(project: Project) -> list[str]:
 
 
 def _complaints(project: Project) -> Iterator[str]:
-    """What would not work, now that everything is in its place."""
-    from capsule.catalog import Catalog
-    from capsule.wiring import open_tracker
-
+    """List what would not work, now that everything is in its place."""
     yield from project.loaded.warnings
     words = Catalog.on_disk(project.root)
     skills: set[str] = set()
@@ -282,9 +260,3 @@ def _missing_skills(project: Project, skills: set[str]) -> Iterator[str]:
     missing = [file for file in files if not (folder / file).is_file()]
     if missing:
         yield f"{SKILLS} lacks {', '.join(missing)}; phases that call them will fail."
-
-
-def _what_next(project: Project) -> str:
-    if _has_beads(project.root) and not (project.root / BACKLOG).exists():
-        return "Next: capsule status"
-    return 'Next: capsule add "What is to be done"'

@@ -6,7 +6,6 @@ could, from the journal, the live files and the locks.
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -17,17 +16,18 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
-from capsule.commands.common import flags_of, mission_state
-from capsule.commands.runners import Runner, start_runner
+from capsule.app.missions import mission_state
+from capsule.app.planning import RunRequest
+from capsule.app.runners import Runner, start_runner
+from capsule.commands.summary import closing_words
 from capsule.commands.watching import Eyes, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
-from capsule.core.item import check_id
 from capsule.core.notification import BELL, channels
 
 if TYPE_CHECKING:
     from capsule.core.event import Event
-    from capsule.wiring import Project
+    from capsule.project import Project
 
 
 ASK_AGAIN = 1.0
@@ -82,17 +82,14 @@ class HeldBack:
             signal.signal(signal.SIGINT, signal.SIG_DFL if self._before is None else self._before)
 
 
-def view_run(args: argparse.Namespace) -> int:
-    from capsule.wiring import open_project
-
-    items = tuple(check_id(name) for name in ([] if args.item is None else [args.item]) + args.target)
-    project = open_project(args.project_dir, flags_of(args))
-    otherwise = args.fresh or args.rebase or args.record or args.replay
+def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int:
+    """Start `capsule run WORDS` as a process of its own, or find it running, and show it."""
+    items, otherwise = request.items, request.fresh or request.rebase or request.record or request.replay
     found = None if otherwise else running_already(project, items)
     if found:
         return _watch_another(project, found)
     with HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
-        runner = start_runner(project.root, ["run", *args.words], Path.cwd())
+        runner = start_runner(project.root, ["run", *words], Path.cwd())
         subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
         return _watch_ours(project, runner, subject, ctrl_c)
 
@@ -240,8 +237,6 @@ def how_it_ended(project: Project, subject: Subject) -> int:
     journal.close()
     if not is_mission(subject.stream):
         return _how_the_run_ended(events, subject)
-    from capsule.commands.run import closing_words
-
     state = mission_state(project, subject.stream)
     if state.halt or state.finished:
         _tell(sys.stdout, closing_words(state, project) + "\n")

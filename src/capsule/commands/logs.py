@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from capsule.core.event import Event
     from capsule.core.state import MissionState
     from capsule.journals.sqlite import SqliteJournal
-    from capsule.wiring import Project
+    from capsule.project import Project
 
 DESCRIPTION = """\
 Print what the agents of a mission printed, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`.
@@ -66,7 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from capsule.commands.show import find_mission
-    from capsule.wiring import open_project
+    from capsule.project import open_project
 
     project, mission = open_project(args.project_dir), check_id(args.item)
     _check_phase(find_mission(project, mission, "logs"), args.phase)

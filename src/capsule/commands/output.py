@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from importlib.util import find_spec
 
 from capsule.core.errors import UsageError
 
@@ -24,15 +25,19 @@ def output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wants_a_screen(args: argparse.Namespace) -> bool:
-    """Whether this is to be seen on a screen. What only shows what would be done has none."""
+    """Tell whether a run is shown in a live view; a dry run never is."""
     if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
         return False
     against = what_stands_against_a_screen()
     if against and args.output == TUI:
         raise UsageError(f"There can be no live view: {against}.", "Leave out --output tui, and lines are printed.")
-    if against or (args.output == AUTO and _in_ci()):
+    in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
+    if against or (args.output == AUTO and in_ci):
         return False
-    return _textual_is_there(args)
+    if find_spec("textual"):
+        return True
+    print("note: Textual is not installed, so there is no live view; install Capsule again.", file=sys.stderr)
+    return False
 
 
 def what_stands_against_a_screen() -> str:
@@ -41,17 +46,3 @@ def what_stands_against_a_screen() -> str:
         if stream is None or not stream.isatty():
             return f"{name} is no terminal"
     return "TERM says that the terminal is dumb" if os.environ.get("TERM", "dumb") in ("dumb", "") else ""
-
-
-def _in_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in ("", "0", "false")
-
-
-def _textual_is_there(args: argparse.Namespace) -> bool:
-    from importlib.util import find_spec
-
-    if find_spec("textual"):
-        return True
-    print("note: Textual is not installed, so there is no live view; install Capsule again.", file=sys.stderr)
-    args.output = PLAIN
-    return False

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-if TYPE_CHECKING:
-    import argparse
-
+from capsule.core.json_scan import WINDOW
+from capsule.core.signal import read_signal, signal_json
 
 DESCRIPTION = """\
 Finds the last top-level JSON object on stdin and checks it against the signal contract: the fields status (PASS,
@@ -29,9 +29,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_args: argparse.Namespace) -> int:
-    from capsule.core.json_scan import WINDOW
-    from capsule.core.signal import read_signal, signal_json
-
     signal = read_signal(tail(sys.stdin.buffer, WINDOW) if sys.stdin else b"")
     sys.stdout.buffer.write(signal_json(signal).encode() + b"\n")
     sys.stdout.buffer.flush()

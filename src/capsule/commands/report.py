@@ -49,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from capsule.commands.report_gather import Wanted, gather
-    from capsule.wiring import open_project
+    from capsule.project import open_project
 
     wanted = Wanted(tuple(check_id(name) for name in args.items), args.run or "", args.since or "")
     file = Path(args.html) if args.html not in (None, "-") else None

@@ -16,8 +16,8 @@ from capsule.core.stamps import moment
 
 if TYPE_CHECKING:
     from capsule.journals.sqlite import SqliteJournal
+    from capsule.project import Project
     from capsule.reports.story import Story
-    from capsule.wiring import Project
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _NAMED = 8
@@ -134,7 +134,7 @@ def _campaign(library: Library, item: str) -> tuple[str, ...]:
 
 def _tracked(project: Project, item: str) -> list[str]:
     """Nothing where nobody can tell."""
-    from capsule.wiring import tracker_if_there
+    from capsule.project import tracker_if_there
 
     try:
         tracker = tracker_if_there(project)

@@ -7,16 +7,21 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from capsule.catalog import Catalog
 from capsule.commands.arguments import agent_options, project_option
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript, compose
 from capsule.core.errors import CapsuleError, Interrupted
-
-if TYPE_CHECKING:
-    from capsule.catalog import Catalog
-    from capsule.core.briefing import Briefing, Transcript
-    from capsule.core.signal import Signal
-    from capsule.settings import Loaded
+from capsule.core.failure import Reaction
+from capsule.core.signal import Signal, error_signal, signal_json
+from capsule.engine.work import signal_of
+from capsule.project import redactor_of
+from capsule.settings import Loaded, load_settings
+from capsule.system.clock import SystemClock
+from capsule.system.git import Git, NotARepository
+from capsule.system.process import SupervisorClient
+from capsule.system.stop import Stop
+from capsule.wiring import agent_maker, find_sandbox
 
 DESCRIPTION = """\
 Run one phase's prompt by a headless agent in a directory, and print the signal it ended with, alone, on stdout.
@@ -43,8 +48,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.core.signal import error_signal, signal_json
-
     try:
         signal = _run(args)
     except Interrupted:
@@ -69,10 +72,6 @@ def _as_ours(fault: CapsuleError | OSError) -> CapsuleError:
 
 def _run(args: argparse.Namespace) -> Signal | None:
     """None: a dry run."""
-    from capsule.system.process import SupervisorClient
-    from capsule.system.stop import Stop
-    from capsule.wiring import agent_maker, find_sandbox, redactor_of
-
     place = Path(args.worktree).absolute()
     if not place.is_dir():
         raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent is to work in.")
@@ -95,10 +94,6 @@ def _run(args: argparse.Namespace) -> Signal | None:
 
 def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
     """The project's, where the directory is in one; prompts are its own first, then ours."""
-    from capsule.catalog import Catalog
-    from capsule.settings import load_settings
-    from capsule.system.git import Git, NotARepository
-
     start = Path(args.project_dir).absolute() if args.project_dir else place
     try:
         root = Git.find(start).root
@@ -109,9 +104,6 @@ def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
 
 
 def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded) -> Briefing:
-    from capsule.core.briefing import Briefing, SandboxPaths, compose
-    from capsule.system.clock import SystemClock
-
     execution = loaded.settings.execution
     stamp = re.sub(r"\D", "", SystemClock().now())
     values = {"SIGNAL_CONTRACT": words.part("signal").strip(), "EARLIER_WORK": ""}
@@ -138,9 +130,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
 
 
 def _repository_of(place: Path) -> list[str]:
-    """Whoever runs a phase by hand lets its agent commit; there is no mission that could take its commits over."""
-    from capsule.system.git import Git
-
+    """Let the agent commit: without a mission nobody could import its commits."""
     try:
         return [str(Git.find(place).common_dir)]
     except CapsuleError:
@@ -148,9 +138,6 @@ def _repository_of(place: Path) -> list[str]:
 
 
 def _signal(transcript: Transcript, phase: str) -> Signal:
-    from capsule.core.failure import Reaction
-    from capsule.engine.work import signal_of
-
     if transcript.why == "stopped":
         raise Interrupted(f"Stopped during {phase}.")
     failure = transcript.failure

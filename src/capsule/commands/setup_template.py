@@ -16,7 +16,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from capsule.commands.doctor import bd_version, too_old
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
+from capsule.core.text import one_line
+from capsule.system.git_environment import hardened
 from capsule.system.umask import of_the_user
 
 DESCRIPTION = """\
@@ -43,7 +46,7 @@ ELSEWHERE = ("BEADS_", "BD_", "DOLT_")
 INIT_OPTIONS = ("--quiet", "--skip-hooks", "--skip-agents", "--skip-merge-driver", "--non-interactive")
 """No version of bd knows all of them; those that one does not know are left out."""
 BY_BD = ("AGENTS.md", ".agents", ".claude", ".codex", ".gitattributes")
-"""What `bd init` writes or changes outside of `.beads`, if it is not kept from it."""
+"""Files that `bd init` writes or changes outside of `.beads`, unless it is kept from it."""
 WITHOUT_BD = "Try `capsule setup-template --tracker=file`, which needs no bd."
 PATIENCE = 120.0
 
@@ -77,8 +80,9 @@ def make_project(target: Path | None, tracker: str, prefix: str = "capsule-templ
         with all_or_nothing(place, fresh=target is None):
             start_repository(place)
             _TRACKERS[tracker](place)
-            _copy(place)
-            _commit(place)
+            copy_files(TEMPLATE, PROJECT_FILES, place)
+            run_git(place, "add", "--", *PROJECT_FILES, ".beads")  # other files in there stay the user's business
+            run_git(place, "commit", "--quiet", f"--message={COMMIT_MESSAGE}")
     except OSError as fault:
         raise CapsuleError(
             f"The project cannot be made: {fault}.", "Choose a directory that you may write to."
@@ -94,36 +98,23 @@ def _check_prerequisites(tracker: str) -> None:
             "`bd` (beads) is not installed.",
             "Do without it: `capsule setup-template --tracker=file`. Or get it: https://github.com/steveyegge/beads",
         )
-    if tracker == "bd":
-        _check_bd()
+    if tracker == "bd" and (complaint := too_old(bd_version())):  # Capsule could not work with it later either
+        raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: https://github.com/steveyegge/beads")
     missing = [name for name in (*PROJECT_FILES, FIXTURES) if not (TEMPLATE / name).exists()]
     if missing:
         raise PrerequisiteMissing(f"The template lacks {', '.join(missing)}.", "Install Capsule again.")
-
-
-def _check_bd() -> None:
-    """One that Capsule could not work with later is not let make anything either."""
-    from capsule.commands.doctor_tracker import bd_version, too_old
-
-    complaint = too_old(bd_version())
-    if complaint:
-        raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: https://github.com/steveyegge/beads")
 
 
 def _check_target(place: Path, names: Sequence[str]) -> None:
     if place.is_symlink() or place.exists():
         if not place.is_dir():
             raise Refused(f"{place} is not a directory.", "Name one that does not exist yet.")
-        if _is_repository(place):
+        bare = all((place / name).exists() for name in ("HEAD", "objects", "refs"))
+        if bare or (place / ".git").exists() or (place / ".git").is_symlink():
             raise Refused(f"{place} is a git repository already.", "Name a directory that does not exist yet.")
         taken = [name for name in names if (place / name).exists() or (place / name).is_symlink()]
         if taken:
             raise Refused(f"{place} has {', '.join(taken)} already.", "Name a directory that does not exist yet.")
-
-
-def _is_repository(place: Path) -> bool:
-    bare = all((place / name).exists() for name in ("HEAD", "objects", "refs"))
-    return bare or (place / ".git").exists() or (place / ".git").is_symlink()
 
 
 @contextmanager
@@ -148,9 +139,10 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _copy(place: Path) -> None:
-    for name in PROJECT_FILES:
-        source = TEMPLATE / name
+def copy_files(template: Path, names: Sequence[str], place: Path) -> None:
+    """Copy these files and folders of a template."""
+    for name in names:
+        source = template / name
         if source.is_dir():
             shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
         else:
@@ -229,24 +221,14 @@ def _take_back_commits(place: Path) -> None:
 _TRACKERS = {"bd": _bd_tracker, "file": _file_tracker}
 
 
-def _commit(place: Path) -> None:
-    """Only what is ours: other files in the directory stay the user's business."""
-    run_git(place, "add", "--", *PROJECT_FILES, ".beads")
-    run_git(place, "commit", "--quiet", f"--message={COMMIT_MESSAGE}")
-
-
 def run_git(place: Path, *args: str) -> None:
     """There is no repository yet that `system.git` could open, so its environment is used by itself."""
-    from capsule.system.git_environment import hardened
-
     places = {"GIT_DIR": str(place / ".git"), "GIT_WORK_TREE": str(place)}
     _call(("git", *args), place, hardened() | places, "")
 
 
 def _bd(place: Path, *args: str) -> None:
     """Without a daemon, questions, or another database: git's own variables are ours, bd's are nobody's."""
-    from capsule.system.git_environment import hardened
-
     env = {name: value for name, value in hardened().items() if not name.startswith(ELSEWHERE)}
     _call(("bd", *args), place, env | {"BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}, WITHOUT_BD)
 
@@ -281,8 +263,6 @@ def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> N
 
 def _complaint(output: str) -> str:
     """The line that says what is wrong: bd has its usage follow it."""
-    from capsule.core.text import one_line
-
     lines = [line for line in map(one_line, output.splitlines()) if line]
     errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
     return next(errors, lines[-1] if lines else "")

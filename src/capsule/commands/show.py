@@ -14,8 +14,8 @@ from capsule.core.item import Status, check_id
 
 if TYPE_CHECKING:
     from capsule.core.state import MissionState
+    from capsule.project import Project
     from capsule.reports.story import Story
-    from capsule.wiring import Project
 
 DESCRIPTION = """\
 Show where a mission stands: each phase with its attempts, what the agent claimed there and what Capsule saw for itself,
@@ -42,9 +42,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    from capsule.project import open_project
     from capsule.reports.story import facts, lines
     from capsule.reports.style import Style
-    from capsule.wiring import open_project
 
     story = tell(open_project(args.project_dir), check_id(args.item))
     if args.json:
@@ -81,7 +81,7 @@ def tell(project: Project, mission: str) -> Story:
 
 def find_mission(project: Project, name: str, verb: str) -> MissionState:
     """Where it stands. What is run as a whole has no mission of its own: those of what it holds are named."""
-    from capsule.commands.common import known_mission, mission_state
+    from capsule.app.missions import known_mission, mission_state
 
     state = mission_state(project, name)
     below = [] if state.started else _held_by(project, name)
@@ -95,7 +95,7 @@ def find_mission(project: Project, name: str, verb: str) -> MissionState:
 def _held_by(project: Project, name: str) -> list[str]:
     """What is worked on below it; nothing where nobody can tell."""
     from capsule.core.campaign import is_container
-    from capsule.wiring import tracker_if_there
+    from capsule.project import tracker_if_there
 
     try:
         tracker = tracker_if_there(project)
@@ -106,7 +106,7 @@ def _held_by(project: Project, name: str) -> list[str]:
 
 
 def _is_closed(project: Project, name: str) -> bool:
-    from capsule.wiring import open_tracker
+    from capsule.project import open_tracker
 
     try:
         return open_tracker(project).item(name).status is Status.DONE

@@ -18,8 +18,8 @@ from capsule.core.item import Item, Status, as_shown
 
 if TYPE_CHECKING:
     from capsule.adapters import Tracker
+    from capsule.project import Project
     from capsule.reports.style import Style
-    from capsule.wiring import Project
 
 DESCRIPTION = """\
 Show every item that is open. A backlog: what is in progress first, then what is blocked and why, what is ready (by
@@ -62,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.wiring import open_project, open_tracker
+    from capsule.project import open_project, open_tracker
 
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
@@ -254,7 +254,7 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
 
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """
-    from capsule.commands.moving import running, under_way
+    from capsule.app.missions import running, under_way
     from capsule.reports.style import clean
 
     pids = running(project, ids)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 
+from capsule.app.endings import empty_output
 from capsule.commands.arguments import project_option
+from capsule.commands.clean import clean_everything
+from capsule.project import open_project
 
 DESCRIPTION = """\
 Clean every mission that has a worktree (see `capsule clean`), and empty .capsule/output/. Archived logs and the journal
@@ -19,16 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    import shutil
-
-    from capsule.commands.clean import clean_all
-    from capsule.commands.ending import worktrees
-    from capsule.wiring import open_project
-
     project = open_project(args.project_dir)
-    clean_all(project, *worktrees(project))
-    output = project.root / ".capsule" / "output"
-    if output.is_dir():
-        shutil.rmtree(output)
+    clean_everything(project)
+    if empty_output(project):
         print("Emptied .capsule/output.")
     return 0

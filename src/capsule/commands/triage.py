@@ -1,12 +1,17 @@
-"""`capsule triage`: every new item of the backlog is looked at once, and none goes further."""
+"""`capsule triage`: assess every new item of the backlog, and take none further."""
 
 from __future__ import annotations
 
 import argparse
 
+from capsule.app.items import refuse_beads
+from capsule.app.queue import cap_of, triage
+from capsule.app.running import RunContext
 from capsule.commands.arguments import agent_options, dirty_option, project_option
-from capsule.commands.common import flags_of
-from capsule.core.item import Status
+from capsule.commands.running import flags_of, output_for, request_of, summed_up
+from capsule.commands.summary import queue_summary
+from capsule.project import open_project, open_tracker
+from capsule.reports.queue_lines import QueueReport
 
 DESCRIPTION = """\
 Have an agent assess each new item of the backlog: size, complexity, risk, impact, and whether a human should decide.
@@ -16,37 +21,30 @@ triage: they are ready as soon as nothing blocks them.
   capsule triage
   capsule triage --cap 5        at most five agents, retries included
 
-Two items in a row that use up their retries stop it. Exit code: 0 all looked at, or the cap reached; 1 an item failed;
-2 a prerequisite is missing; 3 the circuit breaker tripped, or another run is at work; 130 stopped by a signal.
+Two items in a row that use up their retries stop it. Exit code: 0 all assessed, or the cap reached; 1 an item failed;
+2 a prerequisite is missing; 3 the circuit breaker tripped, or another run holds the lock; 130 stopped by a signal.
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     project_option(parser)
     agent_options(parser)
+    parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
     limits(parser)
 
 
-def limits(parser: argparse.ArgumentParser, *, cap: bool = True) -> None:
-    """Options of commands that start agents from the queue; what only `run` can set has its usual value."""
-    if cap:
-        parser.add_argument("--cap", metavar="N", type=int, help="how many agents to start at most, retries included")
+def limits(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that start agents from the queue."""
     dirty_option(parser)
     parser.add_argument("--output", choices=("auto", "plain", "json"), default="auto", help="json: one event per line")
-    parser.set_defaults(
-        workflow=None, verify=None, max_retries=None, base=None, into=None, fresh=False, rebase=False, dry_run=False
-    )
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.moving import refuse_beads
-    from capsule.commands.queue import cap_of, carry_out
-    from capsule.core.event import RUN
-    from capsule.engine.dispatch import Errand
-    from capsule.wiring import open_project, open_tracker
-
+    request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
     refuse_beads(tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
-    errand = Errand(f"{RUN}triage", cap_of(project, args), statuses=(Status.NEW,))
-    return carry_out(errand, project, tracker, args)
+    cap = cap_of(project, request)
+    output = output_for(project, args.output, QueueReport)
+    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker)) as report:
+        return triage(RunContext(project, tracker, request, output), report)

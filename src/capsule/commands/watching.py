@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from capsule.core.board import Board
     from capsule.journals.sqlite import SqliteJournal
     from capsule.journals.watch import Watch
-    from capsule.wiring import Project
+    from capsule.project import Project
 
 _TAIL_BYTES = 16 * 1024
 _TAIL_LINES = 12

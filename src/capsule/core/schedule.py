@@ -161,7 +161,7 @@ class Line:
     def _reason(self, item: Item) -> str:
         trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()
         if trips:
-            return f"is scoped, and a human will be asked: {'; '.join(trips)}"
+            return f"scoped, and a human will be asked: {'; '.join(trips)}"
         if item.id in self._standing:
             return self._standing[item.id]
         impact = item.assessment.impact
@@ -170,12 +170,12 @@ class Line:
 
 
 _NEXT = {
-    Status.DONE: "is done and only has to be archived",
+    Status.DONE: "done, still to be archived",
     Status.IN_PROGRESS: "goes on at {phase}",
-    Status.READY: "is ready, {worth}",
-    Status.SCOPED: "is scoped and will be made ready",
-    Status.RESEARCHING: "its idea is to be researched",
-    Status.NEW: "is to be triaged",
+    Status.READY: "ready, {worth}",
+    Status.SCOPED: "scoped, will be made ready",
+    Status.RESEARCHING: "needs research",
+    Status.NEW: "needs triage",
 }
 
 

@@ -1,4 +1,4 @@
-"""An epic or a feature run as a whole: which items those are, what each is told of the others, who is closed at last.
+"""Run an epic or a feature as a whole: which items it holds, what each is told of the others, which parents to close.
 
 Nothing of a campaign is remembered but what the tracker and the journal say: it is asked anew after every item, so one
 that was killed goes on where it stood, and whoever adds or closes an item meanwhile is heard. A parent is closed by the
@@ -23,7 +23,7 @@ from capsule.services import Services
 
 
 class Campaign:
-    """What one item holds, worked through as an errand of the queue."""
+    """Everything that one item holds, as a group of items for a run."""
 
     def __init__(self, root: str, services: Services, stream: str) -> None:
         self.root, self._services, self._stream = root, services, stream
@@ -35,7 +35,7 @@ class Campaign:
         self._archived: set[str] = set()
 
     def wanted(self) -> set[str]:
-        """What is to be worked on, as the tracker has it now."""
+        """Name the items to work on, as the tracker has them now."""
         return {item.id for item in to_do(self._members())} | {place.item.id for place in self.cut_short()}
 
     def cut_short(self) -> list[Place]:
@@ -43,7 +43,7 @@ class Campaign:
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
         found = [each for each in closed if only_to_be_archived(standing(self._services, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
-        return [Place(each, actionable=True, why="is merged and only has to be archived") for each in found]
+        return [Place(each, actionable=True, why="merged, still to be archived") for each in found]
 
     def settle(self) -> list[Advanced]:
         """How far everything is, as the tracker has it now, told where it is news; then close what can be closed."""
@@ -66,20 +66,20 @@ class Campaign:
         return self._family[self.root].status is Status.DONE
 
     def left_over(self, places: Sequence[Place]) -> dict[str, str]:
-        """What is not done and was not tried, and why."""
-        why = {place.item.id: "its turn did not come" if place.actionable else place.why for place in places}
+        """Say of each item that was not tried why it is not done."""
+        why = {place.item.id: "not started" if place.actionable else place.why for place in places}
         members = self._members()
         held = {item.id: item for item in members if item.status is not Status.DONE}
-        empty = {name: "it holds nothing" for name, item in held.items() if is_container(item) and not item.holds}
+        empty = {name: "it is empty" for name, item in held.items() if is_container(item) and not item.holds}
         root = self._family[self.root]
-        unclosed = {item.id: "all that it holds is done, and it is not closed" for item in to_close(root, members)}
+        unclosed = {item.id: "everything in it is done, but it is not closed" for item in to_close(root, members)}
         left = {name: empty.get(name) or why.get(name, "") for name in held if name in empty or not held[name].holds}
         return left | unclosed
 
     # ---- what has been done
 
     def earlier(self, item: Item) -> str:
-        """What the finished missions of this campaign did, for the one that is about to start."""
+        """Tell what the finished missions of this campaign did, for the one that is about to start."""
         members = self._members()
         done = [each for each in members if each.status is Status.DONE and not is_container(each)]
         found = {each.id for each in done if self._deed(each)}

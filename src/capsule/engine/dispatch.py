@@ -38,13 +38,13 @@ from capsule.engine.run_mission import closed_at_last, merged_and_open, run_unti
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import Services
 
-_NOT_CLOSED = "is merged, and its tracker does not let it be closed"
+_NOT_CLOSED = "merged, but its tracker refuses to close it"
 _FREE = (Status.SCOPED, Status.DONE)
-"""What goes on without an agent: to be made ready, to be archived."""
+"""Statuses that need no agent: to be made ready, to be archived."""
 
 
-class Desk(Protocol):
-    """Where the queue lies, and where a mission's order is made out."""
+class JobSource(Protocol):
+    """The queue of a run, and the orders for its missions."""
 
     guardrails: Guardrails
 
@@ -52,19 +52,19 @@ class Desk(Protocol):
         """The queue as it stands now, without what this run is not to try again."""
 
     def order(self, item: Item) -> tuple[Order, Services]:
-        """What to start the item's mission with, and the services as that mission is to see them."""
+        """Make the order that starts the item's mission, and the services as that mission sees them."""
 
     def workflow(self, item: Item) -> Workflow: ...
 
 
-class Undertaking(Protocol):
+class ItemGroup(Protocol):
     """Items that belong together, where a run is for these (engine/campaign.py)."""
 
     root: str
     """The item that holds them."""
 
     def wanted(self) -> Collection[str]:
-        """What is to be worked on, as things stand now."""
+        """Name the items to work on, as things stand now."""
 
     def cut_short(self) -> Sequence[Place]:
         """Missions that were interrupted after their item was closed: they come first."""
@@ -73,7 +73,7 @@ class Undertaking(Protocol):
         """Close whatever holds only what is done; how far each is that holds something."""
 
     def left_over(self, places: Sequence[Place]) -> Mapping[str, str]:
-        """What is not done yet, and why."""
+        """Say of each item why it is not done yet."""
 
     @property
     def done(self) -> bool:
@@ -104,7 +104,7 @@ class RunReport:
 
     @property
     def stuck(self) -> dict[str, str]:
-        """What was tried and did not come to its end."""
+        """Items that were tried and did not finish, each with the reason."""
         return {**self.failed, **self.blocked}
 
     @property
@@ -114,8 +114,8 @@ class RunReport:
 
 
 @dataclass(frozen=True)
-class Errand:
-    """What a run is to do: which items, of which status, how far at a time, with how many agents at most."""
+class RunPlan:
+    """One run: which items, of which status, how far at a time, with how many agents at most."""
 
     stream: str
     cap: int
@@ -123,14 +123,14 @@ class Errand:
     statuses: Collection[Status] | None = None
     to_the_end: bool = False
     """An item is taken through all its phases; otherwise it goes back into the queue once it is scoped."""
-    undertaking: Undertaking | None = None
-    """What it is for, where it is a campaign: only what that wants is taken."""
-    stops_at_failure: bool = False
+    group: ItemGroup | None = None
+    """Of a campaign: only items that the group wants are taken."""
+    stop_on_failure: bool = False
     """The first item that does not come to its end is the last."""
 
 
 @dataclass
-class Meter:
+class SpawnCounter:
     """The leash of a run: counts what is started, and holds before the first start too many."""
 
     stream: str
@@ -141,7 +141,7 @@ class Meter:
     """The item goes back into the queue when it has another status than this."""
     unsettled: list[tuple[str, str]] = field(default_factory=list)
     spent: Spending = field(default_factory=Spending)
-    """What the steps have used up that are settled."""
+    """Used up by the steps that are settled."""
 
     @property
     def used_up(self) -> bool:
@@ -169,107 +169,107 @@ class Meter:
         self.unsettled.clear()
 
 
-def work_through(errand: Errand, desk: Desk, services: Services, report: RunReport) -> None:
+def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
     began = services.clock.seconds()
-    with services.journal.claim(errand.stream):
-        spawned = _started_before(errand, services)
-        meter = _meter(errand, services, spawned)
+    with services.journal.claim(plan.stream):
+        spawned = _started_before(plan, services)
+        counter = _counter(plan, services, spawned)
         services.state_store.finish()
         report.done += _recorded_at_last(spawned, services)
         authoritative = services.state_store.authoritative
         report.done += [] if authoritative else _archived_at_last(spawned, services)
         unclosed = [] if authoritative else merged_and_open(services)
-        run = _Run(errand, desk, replace(services, leash=meter), meter, report, unclosed)
+        run = _Run(plan, jobs, replace(services, leash=counter), counter, report, unclosed)
         try:
             run.settle()
             while item := run.next():
                 run.take(item)
-                meter.settle()
+                counter.settle()
                 run.settle()
             run.conclude()
         except CapsuleError as stop:
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
         finally:
-            report.spawns, report.seconds = meter.tally.spawns, services.clock.seconds() - began
-            report.spent = meter.spending()
-            note(services, errand.stream, _ended(report, services.clock.now()))
+            report.spawns, report.seconds = counter.tally.spawns, services.clock.seconds() - began
+            report.spent = counter.spending()
+            note(services, plan.stream, _ended(report, services.clock.now()))
 
 
 @dataclass(frozen=True)
 class _Run:
     """One run: what it is to do, with what, and what has come of it so far."""
 
-    errand: Errand
-    desk: Desk
+    plan: RunPlan
+    jobs: JobSource
     services: Services
-    meter: Meter
+    counter: SpawnCounter
     report: RunReport
     unclosed: list[str]
     """Merged, and their tracker has not let them be closed: it may, once another is closed."""
 
     def next(self) -> Item | None:
         """The next item; where there is none, the report says why."""
-        item = None if self._over else choose(self._places(), self._wanted())
-        if item and (item.status in _FREE or not self.meter.used_up):
+        item = None
+        if not self._over:
+            item = choose(self._places(), self.plan.group.wanted() if self.plan.group else self.plan.only)
+        if item and (item.status in _FREE or not self.counter.used_up):
             return item
         self.report.ended_because = self._why_it_ends(item)
         return None
 
     @property
     def _over(self) -> bool:
-        return self.meter.tally.tripped or (self.errand.stops_at_failure and bool(self.report.stuck))
-
-    def _wanted(self) -> Collection[str] | None:
-        return self.errand.undertaking.wanted() if self.errand.undertaking else self.errand.only
+        return self.counter.tally.tripped or (self.plan.stop_on_failure and bool(self.report.stuck))
 
     def settle(self) -> None:
         """After each item, and before the first: a run may have been killed in between."""
         for item in [item for item in self.unclosed if closed_at_last(item, self.services)]:
             self.unclosed.remove(item)
-        if self.errand.undertaking:
-            self.report.progress = self.errand.undertaking.settle()
+        if self.plan.group:
+            self.report.progress = self.plan.group.settle()
 
     def conclude(self) -> None:
-        """What was not done, and the exit code."""
-        report, undertaking = self.report, self.errand.undertaking
+        """Fill in what was not done, and the exit code."""
+        report, group = self.report, self.plan.group
         report.blocked |= {item: _NOT_CLOSED for item in self.unclosed if item not in report.done}
-        report.exit_code = 3 if self.meter.tally.tripped else 1 if report.failed else 0
-        if undertaking is None:
+        report.exit_code = 3 if self.counter.tally.tripped else 1 if report.failed else 0
+        if group is None:
             return
         known = report.left_alone()
-        left = undertaking.left_over(self._places())
+        left = group.left_over(self._places())
         report.waiting = {name: why for name, why in left.items() if name not in known}
-        report.exit_code = max([report.exit_code, *report.halts, int(not undertaking.done)])
+        report.exit_code = max([report.exit_code, *report.halts, int(not group.done)])
 
     def _places(self) -> list[Place]:
-        wanted = self.errand.statuses
+        wanted = self.plan.statuses
         left_alone = self.report.left_alone() | dict.fromkeys(self.unclosed, _NOT_CLOSED)
-        first = self.errand.undertaking.cut_short() if self.errand.undertaking else ()
-        found = [*(place for place in first if place.item.id not in left_alone), *self.desk.places(left_alone)]
+        first = self.plan.group.cut_short() if self.plan.group else ()
+        found = [*(place for place in first if place.item.id not in left_alone), *self.jobs.places(left_alone)]
         return [place for place in found if wanted is None or place.item.status in wanted]
 
     def _why_it_ends(self, item: Item | None) -> str:
-        tally = self.meter.tally
+        tally = self.counter.tally
         if tally.tripped:
             return f"breaker: {tally.failures_in_a_row} items in a row used up their retries"
         if item:
-            return f"cap: {tally.spawns} of {self.meter.cap} phases used"
-        return self._how_it_went(self.errand.undertaking) if self.errand.undertaking else "nothing is left to do"
+            return f"cap: {tally.spawns} of {self.counter.cap} phases used"
+        return self._how_it_went(self.plan.group) if self.plan.group else "nothing is left to do"
 
-    def _how_it_went(self, undertaking: Undertaking) -> str:
-        root, stuck = undertaking.root, list(self.report.stuck)
+    def _how_it_went(self, group: ItemGroup) -> str:
+        root, stuck = group.root, list(self.report.stuck)
         if self._over:
-            return f"{stuck[0]} did not come to its end, and {root} stops at the first that does not"
-        return f"{root} is done" if undertaking.done else f"what is left of {root} cannot be worked on now"
+            word = "failed" if stuck[0] in self.report.failed else "needs you"
+            return f"{stuck[0]} {word} (--on-failure continue keeps going)"
+        return f"{root} is done" if group.done else f"the rest of {root} cannot be worked on now"
 
     def take(self, item: Item) -> None:
         """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
         if self._settled_at_the_door(item):
             return
-        self.meter.leaves_at = item.status if item.status in EARLY and not self.errand.to_the_end else None
-        spawns, known = self.meter.tally.spawns, len(self.services.journal.events(item.id))
+        self.counter.leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
+        spawns, known = self.counter.tally.spawns, len(self.services.journal.events(item.id))
         state = self._pursued(item)
         if state is None:
             return
@@ -278,15 +278,15 @@ class _Run:
         self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
         if only_to_be_closed(state):
             self.unclosed.append(item.id)
-        moved = self.meter.tally.spawns > spawns or state.item.status is not item.status or self.meter.used_up
+        moved = self.counter.tally.spawns > spawns or state.item.status is not item.status or self.counter.used_up
         self._write_up(item.id, state, events, moved=moved)
 
     def _settled_at_the_door(self, item: Item) -> bool:
-        """Whether all there was to do was to say how the item stands: asked about, or made ready."""
+        """Block a scoped item that needs a human, or make it ready; False where it needs an agent."""
         state_store, at = self.services.state_store, self.services.clock.now()
         if not state_store.authoritative or item.status not in AT_THE_DOOR:
             return False
-        values = at_the_door(item, self.desk.workflow(item), self.desk.guardrails)
+        values = at_the_door(item, self.jobs.workflow(item), self.jobs.guardrails)
         if not values:
             return False
         after = with_values(item, values)
@@ -295,14 +295,14 @@ class _Run:
             self.report.blocked[item.id] = reason
         message = tagged(item.id, after.status.value, reason or "Within the guardrails")
         state_store.write(StateCommit(f"{item.id}/{at}", message, (Assign(item.id, {**values, "updated": at}),)))
-        self.services.observer.event(self.errand.stream, Warned(at=at, text=message))
+        self.services.observer.event(self.plan.stream, Warned(at=at, text=message))
         return True
 
     def _pursued(self, item: Item) -> MissionState | None:
-        """Where the mission stands now; None where nothing came of it, or nothing more."""
+        """Run the mission, and return its state; None where it was refused or paused, which the report tells."""
         try:
-            order, services = self.desk.order(item)
-            return run_until_halt(order, replace(services, leash=self.meter))
+            order, services = self.jobs.order(item)
+            return run_until_halt(order, replace(services, leash=self.counter))
         except Paused:
             return None
         except LockHeld as held:
@@ -328,7 +328,7 @@ class _Run:
     @property
     def _is_named(self) -> bool:
         """There is nothing else to go on with: what stops the item stops the run, in its own words."""
-        return bool(self.errand.only) or self.errand.stops_at_failure
+        return bool(self.plan.only) or self.plan.stop_on_failure
 
     def _write_up(self, item: str, state: MissionState, events: Sequence[Event], *, moved: bool) -> None:
         if state.finished:
@@ -353,21 +353,21 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def _started_before(errand: Errand, services: Services) -> list[tuple[str, str]]:
+def _started_before(plan: RunPlan, services: Services) -> list[tuple[str, str]]:
     """Missions and steps that a run of this stream started agents for before it was killed."""
-    events = [event for _, event in services.journal.events(errand.stream)]
+    events = [event for _, event in services.journal.events(plan.stream)]
     ends = [n for n, event in enumerate(events) if isinstance(event, RunEnded)]
     open_run = events[ends[-1] + 1 :] if ends else events
     return [(event.mission, event.key) for event in open_run if isinstance(event, Spawned)]
 
 
-def _meter(errand: Errand, services: Services, spawned: Sequence[tuple[str, str]]) -> Meter:
+def _counter(plan: RunPlan, services: Services, spawned: Sequence[tuple[str, str]]) -> SpawnCounter:
     """A run that was killed is gone on with, its count and all; any other begins at nothing."""
     tally = Tally(spawns=len(spawned))
     for decision in _decisions(services, spawned):
         tally = tally.ended(decision)
-    note(services, errand.stream, RunStarted(at=services.clock.now(), cap=errand.cap, spawns=len(spawned)))
-    return Meter(errand.stream, services, errand.cap, tally, spent=_spending(services, spawned))
+    note(services, plan.stream, RunStarted(at=services.clock.now(), cap=plan.cap, spawns=len(spawned)))
+    return SpawnCounter(plan.stream, services, plan.cap, tally, spent=_spending(services, spawned))
 
 
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
@@ -403,7 +403,7 @@ def _decisions(services: Services, spawns: Sequence[tuple[str, str]]) -> list[De
 
 
 def _spending(services: Services, spawns: Sequence[tuple[str, str]]) -> Spending:
-    """What the steps with these keys have used up; nobody knows it of one that was interrupted."""
+    """Sum up what the steps with these keys have used; unknown for one that was interrupted."""
     found = Spending()
     for mission in dict.fromkeys(name for name, _ in spawns):
         keys = {key for name, key in spawns if name == mission}

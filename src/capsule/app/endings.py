@@ -1,0 +1,206 @@
+"""End missions, and finish what a killed one left unrecorded.
+
+Abort, clean and teardown differ in what they keep, and salvage the same way first.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from capsule.adapters import Tracker
+from capsule.app.missions import known_mission, mission_state
+from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
+from capsule.core.event import Abandoned
+from capsule.core.item import Item, check_id
+from capsule.engine.actions import papers_of
+from capsule.engine.bookkeeping import sync_tracker
+from capsule.engine.job import Order, place_of, standing
+from capsule.engine.run_mission import reopen
+from capsule.project import Project, tracker_if_there
+from capsule.reports.live import FanOut
+from capsule.rules import words_at
+from capsule.services import Services
+from capsule.wiring import open_services
+
+_PATIENCE = 15.0
+"""A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
+
+
+class Ended(NamedTuple):
+    """How a mission was ended, or why it was left alone."""
+
+    mission: str
+    salvage: str = ""
+    """The ref that keeps what was there; '' where there was nothing to keep."""
+    was_running: bool = False
+    branch_kept: bool = False
+    running: int | None = None
+    """The pid of a mission that runs, and was left alone."""
+    warnings: tuple[str, ...] = ()
+
+
+def abort(project: Project, mission: str) -> Ended | None:
+    """Stop a mission, keep its branch and salvage the rest; None where there is nothing to end."""
+    if not _leftovers(project, mission):
+        known_mission(project, mission)
+        return None
+    stopped = _stop_runner(project, mission)
+    ended = end_mission(project, mission, how="aborted", branch=False)
+    kept = bool(project.git.resolve(f"refs/heads/capsule-{mission}"))
+    return ended._replace(was_running=stopped, branch_kept=kept)
+
+
+def clean(project: Project, mission: str) -> Ended | None:
+    """Stop a mission and delete its branch too, once everything is salvaged; None where nothing is left of it."""
+    if not _leftovers(project, mission):
+        known_mission(project, mission)
+        return None
+    _stop_runner(project, mission)
+    return end_mission(project, mission, how="cleaned", branch=True)
+
+
+def clean_all(project: Project) -> Iterator[Ended]:
+    """Clean every mission that has a worktree, except those that run."""
+    journal = project.journal()
+    for mission in _worktrees(project)[0]:
+        pid = journal.running(mission)
+        if pid is not None:
+            yield Ended(mission, running=pid)
+        else:
+            yield end_mission(project, mission, how="cleaned", branch=True)
+
+
+def foreign_worktrees(project: Project) -> list[str]:
+    """Name the folders among the worktrees that Capsule did not make."""
+    return _worktrees(project)[1]
+
+
+def empty_output(project: Project) -> bool:
+    """Remove `.capsule/output`; False where there is none."""
+    output = project.root / ".capsule" / "output"
+    if not output.is_dir():
+        return False
+    shutil.rmtree(output)
+    return True
+
+
+def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> Ended:
+    """Salvage, remove, release the item, and journal it."""
+    tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
+    with (
+        open_services(project, tracker, words_at(project, ""), FanOut(), None) as services,
+        services.journal.claim(mission),
+    ):
+        salvage = take_away(services, mission, why="abandoned", branch=branch)
+        warnings = _release(services, mission)
+        if standing(services, mission).under_way:
+            services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
+    return Ended(mission, salvage, warnings=warnings)
+
+
+def record_last_step(project: Project, tracker: Tracker, mission: str) -> None:
+    """Write down the outcome of a step that was killed before its tracker was told."""
+    words = words_at(project, mission_state(project, mission).base)
+    with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(mission):
+        sync_tracker(standing(services, mission), services)
+
+
+def reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -> None:
+    """Journal now that a halted mission goes on, so that whoever runs it next, the queue too, does."""
+    state = mission_state(project, item.id)
+    order = Order(
+        mission=item.id,
+        item=item,
+        workflow=state.workflow,
+        base=state.base,
+        into=state.into,
+        policy=state.policy,
+        notes=notes,
+    )
+    with open_services(project, tracker, words_at(project, state.base), FanOut(), None) as services:
+        reopen(order, services)
+
+
+def take_away(services: Services, mission: str, *, why: str, branch: bool) -> str:
+    """Remove its place, once files and commits are kept under a ref (returned), worklog and outputs in the logs."""
+    place = place_of(standing(services, mission), services, mission)
+    services.archive.working_folder(mission)  # puts aside what an agent may have left in its place
+    salvage = place.salvage(why)
+    worklog = place.worklog()
+    if worklog or services.archive.has_outputs(mission):
+        services.archive.store(mission, papers_of(mission, services, worklog))
+    place.remove(branch=branch)
+    services.archive.drop_working_folder(mission)
+    return salvage
+
+
+def _release(services: Services, mission: str) -> tuple[str, ...]:
+    """Take back our claim in the tracker; return a warning where it refuses."""
+    try:
+        services.state_store.release(mission)
+    except (UnknownItem, InvalidId):
+        return ()  # the item is gone from its tracker: nothing is claimed any more
+    except CapsuleError as fault:
+        by_bd = f", such as with: bd update {mission} --status=open" if services.tracker.name == "beads" else "."
+        claimed = f"warning: {mission} is still claimed in its tracker: {fault.message}"
+        return (f"{claimed}\n  Take the claim back there{by_bd}",)
+    return ()
+
+
+def _stop_runner(project: Project, mission: str) -> bool:
+    """Tell the mission's own process to stop, and wait until it has; False where none runs."""
+    journal = project.journal()
+    pid = journal.running(mission)
+    if pid is None:
+        return False
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _PATIENCE
+    while journal.running(mission) is not None:
+        if time.monotonic() > deadline:
+            raise LockHeld(f"{mission} (pid {pid}) does not stop.", f"End it by hand: kill {pid}.")
+        time.sleep(0.05)
+    return True
+
+
+def _leftovers(project: Project, mission: str) -> bool:
+    """Tell whether anything of this mission is left; refuse folders and branches that only have its name."""
+    refs = project.git.refs(f"refs/heads/capsule-{mission}", f"refs/capsule/checkpoints/{mission}")
+    place = project.root / ".capsule" / "worktrees" / mission
+    found = bool(refs) or place.exists() or project.papers().folder(mission).exists()
+    if found and mission not in _made_by_us(project):
+        what = place if place.exists() else f"What is called {mission} here"
+        raise CapsuleError(
+            f"{what} was not made by Capsule; left alone.", "Remove it by hand, if nobody needs it.", exit_code=1
+        )
+    return found
+
+
+def _worktrees(project: Project) -> tuple[list[str], list[str]]:
+    """Name the missions that have a worktree, and the folders beside them that are not ours."""
+    folder = project.root / ".capsule" / "worktrees"
+    names = {path.name for path in folder.iterdir() if path.is_dir()} if folder.is_dir() else set()
+    without_folder = {ref.split("/", 3)[3] for ref in project.git.refs("refs/capsule/base")} - names
+    ours = {name for name in _made_by_us(project) if _is_id(name)} if names else set()
+    return sorted((names & ours) | without_folder), sorted(names - ours)
+
+
+def _made_by_us(project: Project) -> set[str]:
+    """Every mission that Capsule began: it set a ref before it made anything, or wrote in the journal."""
+    refs = project.git.refs("refs/capsule/base", "refs/capsule/checkpoints")
+    journal = project.journal(read_only=True)
+    streams = journal.missions()
+    journal.close()
+    return {*streams, *(ref.split("/", 3)[3] for ref in refs)}
+
+
+def _is_id(name: str) -> bool:
+    try:
+        check_id(name)
+    except CapsuleError:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""Hold an item while it is changed by hand, and record the change.
+
+Beads are changed through their tracker, and that is all. A change to a backlog is committed where the tree is otherwise
+clean, and a mission that is under way is told that it was a human: whatever is changed while a step runs and nobody
+says so may have been the agent, and would be put back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from capsule.adapters import StateCommit, StateWritten, Tracker
+from capsule.app.missions import mission_state, running
+from capsule.core.assignment import Assign, Assignment
+from capsule.core.errors import LockHeld, Refused, UnknownItem, UsageError
+from capsule.core.event import MovedByHand
+from capsule.core.item import Item, Value, check_id, stands_at, with_values
+from capsule.core.ledger import tagged
+from capsule.core.state import MissionState, replay
+from capsule.journals.sqlite import SqliteJournal
+from capsule.project import Project, open_state_store
+from capsule.system.clock import SystemClock
+from capsule.system.git import Git
+from capsule.workspaces import repository
+
+
+class ItemLock(NamedTuple):
+    """An item that nobody else moves while we hold it, and how its mission stands."""
+
+    project: Project
+    tracker: Tracker
+    item: Item
+    mission: MissionState
+    journal: SqliteJournal
+
+
+class Moved(NamedTuple):
+    """An item before and after a change, and what there is to say about recording it."""
+
+    before: Item
+    after: Item
+    warnings: tuple[str, ...] = ()
+
+
+def refuse_no_commit(tracker: Tracker, *, no_commit: bool) -> None:
+    if no_commit and not tracker.keeps_phases:
+        raise UsageError(
+            f"--no-commit is for a backlog, and this project's tracker is {tracker.name}.",
+            "Leave it out: nothing is committed.",
+        )
+
+
+def refuse_beads(tracker: Tracker, verb: str, instead: str) -> None:
+    """Refuse what only a backlog has: phases to be moved between, decisions to be waited for."""
+    if not tracker.keeps_phases:
+        raise Refused(
+            f"`capsule {verb}` is for the items of a backlog, and this project's tracker is {tracker.name}.", instead
+        )
+
+
+def find_item(tracker: Tracker, item_id: str) -> Item:
+    """Look up an item that the user named; exit code 1 where there is none."""
+    try:
+        return tracker.item(check_id(item_id))
+    except UnknownItem as fault:
+        fault.exit_code = 1
+        raise
+
+
+@contextmanager
+def lock_item(project: Project, tracker: Tracker, item_id: str) -> Iterator[ItemLock]:
+    """Hold the item's mission, also one that never began; LockHeld where it runs."""
+    find_item(tracker, item_id)
+    pid = running(project, {item_id}).get(item_id)
+    if pid is not None:
+        who = f"pid {pid}" if pid else "somewhere else"
+        how = f"`kill {pid}` ends it in order" if pid else "End it there"
+        raise LockHeld(
+            f"{item_id} is left as it is: it is running ({who}): stop it first.",
+            f"{how}; `capsule run {item_id}` goes on with it later.",
+        )
+    if mission_state(project, item_id).unrecorded:
+        # A step whose outcome is not in the backlog yet comes first: it would undo what is changed before it.
+        from capsule.app.endings import record_last_step  # noqa: PLC0415 - start-up
+
+        record_last_step(project, tracker, item_id)
+    journal = project.journal()
+    try:
+        with journal.claim(item_id):
+            state = replay(event for _, event in journal.events(item_id))
+            yield ItemLock(project, tracker, find_item(tracker, item_id), state, journal)
+    finally:
+        journal.close()
+
+
+def move(held: ItemLock, tag: str, words: str, values: dict[str, Value], *, no_commit: bool) -> Moved:
+    """Set these fields of the item, and tell its mission."""
+    before, at = held.item, SystemClock().now()
+    assignment = Assign(before.id, {**values, "updated": at})
+    message = tagged(before.id, tag, words)
+    _, warnings = record(held.project, held.tracker, message, (assignment,), no_commit=no_commit)
+    if not held.mission.under_way:
+        return Moved(before, with_values(before, assignment.values), warnings)
+    after = held.tracker.item(before.id)
+    event = MovedByHand(at=at, what="item", expected=stands_at(before), found=stands_at(after), item=after)
+    held.journal.note(before.id, event)
+    return Moved(before, after, warnings)
+
+
+def record(
+    project: Project, tracker: Tracker, message: str, assignments: Sequence[Assignment], *, no_commit: bool
+) -> tuple[StateWritten, tuple[str, ...]]:
+    """Commit, then save; only save where a commit would take along changes that are not ours. Return warnings too."""
+    obstacle = "" if no_commit else why_not_committed(project.git, tracker.own_files())
+    entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
+    state_store = open_state_store(project, tracker)
+    if not state_store.authoritative:
+        raise Refused(
+            f"The items of this project are not in a backlog: {tracker.name} has them.",
+            f"Change them there{', such as with `bd update` and `bd close`' if tracker.name == 'beads' else ''}.",
+        )
+    booked = state_store.write(entry, commit=not no_commit and not obstacle)
+    warnings = [f"warning: {warning}" for warning in booked.warnings]
+    return booked, (*warnings, *([f"not committed: {obstacle}"] if obstacle else []))
+
+
+def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
+    """Say what stands in the way of a commit that holds the backlog and nothing else; '' where nothing does."""
+    going_on = repository.under_way(git)
+    if going_on:
+        return f"{going_on} is under way"
+    if repository.is_detached(git):
+        return "HEAD is on no branch"
+    dirty = len(repository.dirty_paths(git, own_files))
+    return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""

@@ -1,0 +1,54 @@
+"""The order in which items are taken, by what their tracker and their missions say."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from capsule.adapters import Tracker
+from capsule.core.decide import Move
+from capsule.core.item import Item
+from capsule.core.schedule import Place, queue
+from capsule.core.state import Halt, MissionState
+from capsule.engine.job import only_to_be_closed
+from capsule.project import Project
+from capsule.rules import guardrails_of
+
+
+def queued(
+    project: Project,
+    tracker: Tracker,
+    states: Mapping[str, MissionState],
+    items: Sequence[Item],
+    left_alone: Mapping[str, str] | None = None,
+    *,
+    resumed: Collection[str] = (),
+) -> list[Place]:
+    """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
+    guardrails = guardrails_of(project.settings)
+    if tracker.keeps_phases:
+        interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
+        return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
+    standing = {name: words for name, state in states.items() if (words := _way_on(state))}
+    halted = {name: _halted(state.halt, name) for name, state in states.items() if state.halt and name not in resumed}
+    return queue(
+        items,
+        under_way={name for name, state in states.items() if state.under_way and not state.halt},
+        halted=halted,
+        left_alone=left_alone,
+        ours={*standing, *resumed},
+        standing=standing,
+        guardrails=guardrails,
+        by_priority=True,
+    )
+
+
+def _way_on(state: MissionState) -> str:
+    """How a mission goes on; '' where it has come to its end."""
+    if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
+        return "merged, still to be closed"
+    return f"goes on at {state.to_do[0]}" if state.under_way else ""
+
+
+def _halted(halt: Halt, mission: str) -> str:
+    word = "needs you" if halt.move is Move.PARK else "failed"
+    return f"its mission {word} at {halt.phase}: {halt.reason} (`capsule run {mission}` resumes it)"

@@ -1,0 +1,252 @@
+"""Plan a mission: turn a request into an order, and refuse before anything is made."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from capsule.adapters import Tracker
+from capsule.app.missions import mission_state
+from capsule.catalog import Catalog
+from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
+from capsule.core.event import MissionStarted
+from capsule.core.item import Item, Status
+from capsule.core.state import MissionState, Step, agent_for, apply
+from capsule.core.text import nearest
+from capsule.core.workflow import Workflow
+from capsule.engine.brief import brief
+from capsule.engine.job import Job, Order, only_to_be_closed
+from capsule.project import Project
+from capsule.reports.live import FanOut
+from capsule.rules import choose_workflow, policy_at, words_at
+from capsule.services import Services
+from capsule.system.git import check_version
+from capsule.wiring import SKILLS, open_services, uses_skills
+from capsule.workspaces import repository
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """The options of `capsule run`, as plain values."""
+
+    items: tuple[str, ...] = ()
+    """Empty: the queue."""
+    cap: int | None = None
+    on_failure: str = ""
+    workflow: str = ""
+    verify: str = ""
+    model: str = ""
+    max_retries: int | None = None
+    base: str = ""
+    into: str = ""
+    fresh: bool = False
+    rebase: bool = False
+    allow_dirty: bool = False
+    record: str = ""
+    replay: str = ""
+
+
+@dataclass(frozen=True)
+class MissionPlan:
+    """A mission that can be run: its order, and what was found out on the way to it."""
+
+    project: Project
+    tracker: Tracker
+    words: Catalog
+    item: Item
+    state: MissionState
+    order: Order
+    notes: tuple[str, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return self.state.finished and self.item.status is Status.DONE
+
+    @property
+    def began(self) -> bool:
+        """There is something to start over from: a mission, or a worktree that `prep` made."""
+        return self.state.started or bool(_prepared_base(self.project, self.order.mission))
+
+    @property
+    def merged_already(self) -> bool:
+        """All but the tracker knows it: there is nothing to run, only an item to close."""
+        return only_to_be_closed(self.state) and self.item.status is Status.IN_PROGRESS
+
+
+def plan_mission(
+    project: Project, tracker: Tracker, item_id: str, request: RunRequest, *, start: str = ""
+) -> MissionPlan:
+    """Refuse what is missing, with how to get it; nothing has been created yet.
+
+    `start` is the ref that a mission with a worktree of its own starts from, where it is not what is checked out.
+    """
+    item = tracker.item(item_id)
+    state = mission_state(project, item_id)
+    if item.status is Status.DONE and not tracker.keeps_phases and not state.under_way and not state.finished:
+        raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
+    check_version()
+    project.git.identity  # noqa: B018 - raises where git does not know who we are
+    repository.refuse_if_under_way(project.git)
+    going_on = state.under_way and not request.fresh
+    prepared = "" if state.started or request.fresh else _prepared_base(project, item_id)
+    base = state.base if going_on else prepared or repository.base_of(project.git, request.base or start or "HEAD")
+    with lost_objects_of(item_id):
+        words = words_at(project, base)
+        policy, warnings = policy_at(project, base)
+        if going_on and state.workflow.workspace == "worktree" and "merged" not in state.facts:
+            repository.refuse_if_rewritten(project.git, item_id, base, state.into, rebase=request.rebase)
+    workflow = state.workflow if going_on else choose_workflow(project, item, words, request.workflow)
+    _refuse_unknown_phase(item, workflow)
+    if going_on:
+        into, notes = state.into, _fixed_at_the_start(request)
+        if workflow.publishes_steps and into != project.branch:
+            on = f"{project.branch} is checked out" if project.branch else "HEAD is detached"
+            raise Refused(f"{item_id} works for {into}, and {on}.", f"Go back to it: git switch {into}")
+    elif workflow.publishes_steps:
+        into, notes = _step_by_step(project, request), ()
+        base = repository.base_of(project.git, f"refs/heads/{into}")
+    else:
+        into, notes = _merged_at_the_end(project, tracker, base, request, held=bool(prepared or request.base or start))
+    order = Order(
+        mission=item_id,
+        item=item,
+        workflow=workflow,
+        base=base,
+        into=into,
+        policy=policy,
+        lineage=tracker.lineage(item),
+        retries=request.max_retries,
+        rebase=request.rebase,
+    )
+    told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
+    return MissionPlan(project, tracker, words, item, state, order, told)
+
+
+def _refuse_unknown_phase(item: Item, workflow: Workflow) -> None:
+    """A phase that somebody mistyped must not be taken for the first one."""
+    if item.phase and item.phase.lower() not in workflow.names():
+        near = nearest(item.phase, workflow.names())
+        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(workflow.names())}."
+        raise CapsuleError(f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
+
+
+def _without_effect(project: Project, words: Catalog, workflow: Workflow) -> list[str]:
+    """Name settings that have no effect on this workflow."""
+    named = {name for agent in project.settings.agents.values() for name in agent.phases}
+    strange = sorted(named - {*workflow.names()})
+    known = {*workflow.names(), *(_every_phase(words) if strange else ())}
+    notes = []
+    for name in (name for name in strange if name not in known):
+        near = nearest(name, known)
+        notes.append(f"agents: there is no phase {name!r}.{f' Did you mean {near[0]}?' if near else ''}")
+    if any(phase.skill for phase in workflow.phases) and project.settings.skills == "auto":
+        idle = (project.root / SKILLS).is_dir() and not uses_skills(project)
+        agent = project.settings.agent
+        notes += [f"the skills in {SKILLS} are not used: agents.{agent}.trust_project lets {agent} find them."] * idle
+    return notes
+
+
+def _every_phase(words: Catalog) -> Iterator[str]:
+    for name in words.names("workflow"):
+        with suppress(CapsuleError):  # one that cannot be read is somebody else's to complain about
+            yield from words.workflow(name).names()
+
+
+def _fixed_at_the_start(request: RunRequest) -> tuple[str, ...]:
+    """Name the options that cannot be changed any more."""
+    given = ", ".join(f"--{name}" for name in ("base", "into", "workflow", "verify") if getattr(request, name))
+    note = f"{given}: fixed when the mission started, and left as it was; --fresh starts over."
+    return (note,) if given else ()
+
+
+def _prepared_base(project: Project, item_id: str) -> str:
+    """Return the base of a worktree that `prep` made; '' where there is none."""
+    ref = f"refs/capsule/base/{item_id}"
+    return project.git.refs(ref).get(ref, "")
+
+
+def _merged_at_the_end(
+    project: Project, tracker: Tracker, base: str, request: RunRequest, *, held: bool
+) -> tuple[str, tuple[str, ...]]:
+    """Say which branch the work is merged into, and note uncommitted edits, which are no part of it."""
+    into = request.into or repository.main_branch(project.git, project.settings.project.main)
+    if request.into and not project.git.resolve(f"refs/heads/{into}"):
+        raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
+    repository.refuse_if_ahead(project.git, base, into)
+    dirty = repository.dirty_paths(project.git, tracker.own_files(), head="" if held else base)
+    what = f"{len(dirty)} uncommitted change{'s are' if len(dirty) > 1 else ' is'} left alone in your checkout"
+    note = f"{what}; the mission starts from {base[:12]}."
+    return into, (note,) if dirty else ()
+
+
+def _step_by_step(project: Project, request: RunRequest) -> str:
+    """Say which branch the steps are committed to: the one that was checked out when the run began."""
+    if request.base or request.into:
+        hint = "Set workspace.publish to merge to have the work merged at the end."
+        raise UsageError("--base and --into are for work that is merged; this one is published step by step.", hint)
+    if not project.branch:
+        hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
+        raise CapsuleError("HEAD is detached, and steps are committed to a branch.", hint)
+    return project.branch
+
+
+def refuse_dirty(project: Project, tracker: Tracker, request: RunRequest) -> None:
+    """Refuse to begin on uncommitted changes, unless the user has said to go on beside them."""
+    repository.refuse_if_gone(project.git)
+    recording = os.path.relpath(request.record, project.root) if request.record else ""
+    dirty = [] if request.allow_dirty else repository.dirty_paths(project.git, (*tracker.own_files(), recording))
+    if dirty:
+        more = f" and {len(dirty) - 5} more" if len(dirty) > 5 else ""
+        hint = "Commit them; or --allow-dirty goes on, leaves your edits alone, and asks where work would touch them."
+        raise CapsuleError(f"The checkout has uncommitted changes: {', '.join(dirty[:5])}{more}.", hint)
+
+
+def check_agents(plan: MissionPlan, services: Services) -> None:
+    """Check every agent that the workflow may call before the first is paid."""
+    for phase in plan.order.workflow.phases:
+        if phase.prompt:
+            services.agent(phase.agent, phase.model).check()
+        if phase.escalate and phase.escalate.agent:
+            services.agent(phase.escalate.agent, phase.escalate.model).check()
+
+
+def exclude_our_files(plan: MissionPlan) -> None:
+    """Tell git what to ignore: the last thing before a mission starts."""
+    steps = plan.order.workflow.publishes_steps
+    repository.exclude_artefacts(plan.project.git, plan.order.base, worklog=not steps)
+
+
+def preview(plan: MissionPlan, model: str) -> Iterator[str]:
+    """Describe the prompts, commands and gate of a mission, as lines; nothing is done."""
+    order = plan.order
+    event = MissionStarted(
+        at="", mission=order.mission, item=order.item, workflow=order.workflow, base=order.base, into=order.into,
+        policy=order.policy, lineage=order.lineage,
+    )  # fmt: skip
+    state = plan.state if plan.state.under_way else apply(MissionState(), event)
+    yield f"{order.mission}: {' '.join(order.item.title.split())}"
+    yield f"workflow {order.workflow.name}, base {state.base[:12]}, into {state.into}, verify {state.policy.verify}"
+    yield f"gate: {state.policy.test or 'none found: the mission would be UNVERIFIED'}"
+    with open_services(plan.project, plan.tracker, plan.words, FanOut(), None, model=model, dry=True) as services:
+        for name in state.to_do:
+            phase = state.workflow.phase(name)
+            yield f"\n=== {name} ({phase.role.value}; checks: {', '.join(phase.checks) or 'none'})"
+            if phase.run:
+                yield f"$ {phase.run}"
+            elif phase.do or phase.workflow:
+                yield f"{'action' if phase.do else 'child missions by workflow'}: {phase.do or phase.workflow}"
+            if not phase.prompt:
+                continue
+            job = Job(Step(state.mission, name, state.runs.get(name, 0) + 1), state, phase, services, _never)
+            agent_name, phase_model = agent_for(state, phase)
+            briefing = brief(job, phase_model, dry=True)
+            argv = services.agent(agent_name, phase_model).describe(briefing)
+            yield "$ " + shlex.join("PROMPT" if word == briefing.prompt else word for word in argv)
+            yield services.redact(briefing.prompt)
+
+
+def _never(*_: object) -> MissionState:
+    raise AssertionError

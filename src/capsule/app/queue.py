@@ -1,0 +1,342 @@
+"""Run many items: the queue of a project, items that are named, or everything that an epic holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from capsule.adapters import Tracker
+from capsule.app.endings import end_mission
+from capsule.app.items import lock_item, move
+from capsule.app.missions import known_mission, mission_state, states_of
+from capsule.app.ordering import queued
+from capsule.app.planning import (
+    MissionPlan,
+    RunRequest,
+    check_agents,
+    exclude_our_files,
+    plan_mission,
+    preview,
+    refuse_dirty,
+)
+from capsule.app.running import PLAIN, RunContext, open_run
+from capsule.core.campaign import is_container, to_do
+from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
+from capsule.core.event import CAMPAIGN, RUN
+from capsule.core.item import HELD, Item, Status
+from capsule.core.ledger import DECISION, unblocked
+from capsule.core.schedule import Place, choose, in_order, queue
+from capsule.core.state import MissionState
+from capsule.core.workflow import Workflow
+from capsule.engine.campaign import Campaign
+from capsule.engine.dispatch import JobSource, RunPlan, RunReport, work_through
+from capsule.engine.job import Order
+from capsule.project import Project
+from capsule.rules import choose_workflow, guardrails_of, words_at
+from capsule.services import Services
+from capsule.workspaces import repository
+from capsule.workspaces.upgrade import put_away_old_work
+
+QUEUE = f"{RUN}queue"
+"""The stream of a run; no item can have this name."""
+_MOST_SHOWN = 100
+_FOR_ONE_TASK = {
+    "fresh": "--fresh starts one task over",
+    "rebase": "--rebase rebuilds the work of one task",
+    "base": "--base says where one task starts",
+}
+
+
+def run_queue(run: RunContext, report: RunReport) -> int:
+    """Work through the whole queue, or take the named items to their end; return the exit code.
+
+    The report is the caller's, so that it is there however the run ends.
+    """
+    request = run.request
+    _refuse_fresh_queue(request)
+    for item_id in request.items:
+        _make_way(run, run.tracker.item(item_id))
+    stream = f"{RUN}run-{request.items[0]}" if request.items else QUEUE
+    named = request.items or None
+    plan = RunPlan(stream, cap_of(run.project, request), only=named, to_the_end=bool(named))
+    _work_through(run, report, lambda services: (plan, ProjectJobs(run, services)))
+    return max([report.exit_code, *report.halts]) if named else report.exit_code
+
+
+def triage(run: RunContext, report: RunReport) -> int:
+    """Have every new item of the backlog assessed, and take none further; return the exit code."""
+    plan = RunPlan(f"{RUN}triage", cap_of(run.project, run.request), statuses=(Status.NEW,))
+    _work_through(run, report, lambda services: (plan, ProjectJobs(run, services)))
+    return report.exit_code
+
+
+def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services], tuple[RunPlan, JobSource]]) -> None:
+    """Open the services, set up the run in it, and work through its items."""
+    project, tracker = run.project, run.tracker
+    tracker.items()  # its warnings are there once it was read
+    notes = (*project.loaded.warnings, *tracker.warnings)
+    with open_run(run, words_at(project, ""), notes) as services:
+        services.state_store.finish()
+        if services.state_store.authoritative:
+            for kept in put_away_old_work(project.git):
+                run.output.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
+        work_through(*set_up(services), services, report)
+
+
+def _refuse_fresh_queue(request: RunRequest) -> None:
+    if request.fresh and not request.items:
+        raise UsageError("--fresh starts one item over: which?", "Name it: capsule run ID --fresh")
+
+
+def cap_of(project: Project, request: RunRequest) -> int:
+    """How many agents this run may start."""
+    cap: int = project.settings.execution.default_phase_cap if request.cap is None else request.cap
+    if cap < 1:
+        raise UsageError("--cap must be 1 or more.", "It counts every agent that is started, retries included.")
+    return cap
+
+
+def _make_way(run: RunContext, item: Item) -> None:
+    """Make a named item ready to be run, or refuse."""
+    project, tracker = run.project, run.tracker
+    _refuse_container(tracker, item)
+    if run.request.fresh:
+        _start_anew(run, item)
+    elif run.request.rebase:
+        _rebuild(run, item)
+    elif item.blocked and tracker.keeps_phases:
+        answer = f'Answer it: capsule unblock {item.id} --notes "..."'
+        hint = f"Decide it: capsule approve {item.id}" if item.blocked.kind == DECISION else answer
+        raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", hint)
+    if tracker.keeps_phases or not mission_state(project, item.id).under_way:
+        refuse_what_has_to_wait(tracker, item.id)
+
+
+def _refuse_container(tracker: Tracker, item: Item) -> None:
+    if is_container(item) and not tracker.keeps_phases:
+        raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
+
+
+def refuse_what_has_to_wait(tracker: Tracker, item_id: str) -> None:
+    """Refuse an item that another one comes before: a tracker would not let it be closed."""
+    place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
+    if place and place.item.taken_by:
+        raise Refused(f"{item_id} is {place.why}.", "Let them finish, or take it from them in the tracker.")
+    if place and place.waits_for:
+        raise Refused(f"{item_id} {place.why}.", f"Run that first, or take the dependency out of {item_id}.")
+    if place and place.item.blocked:
+        held = place.item.blocked.kind == HELD
+        hint = f"Settle it in {tracker.name}, then go on." if held else f"Unblock it: capsule unblock {item_id}"
+        raise Refused(f"{item_id} is {place.why}.", hint)
+
+
+def _rebuild(run: RunContext, item: Item) -> None:
+    """Unblock an item of a backlog whose work is to be rebuilt: asking for that answers what it was blocked for."""
+    state = known_mission(run.project, item.id)
+    if state.workflow.publishes_steps:
+        hint = f"Go on: capsule run {item.id}"
+        raise Refused(f"{item.id} follows {state.into} by itself: there is nothing to rebase.", hint)
+    if item.blocked:
+        with lock_item(run.project, run.tracker, item.id) as held:
+            values = unblocked(item, guardrails_of(run.project.settings))
+            _tell_all(run, move(held, "UNBLOCK", "To be rebuilt on the new main", values, no_commit=False).warnings)
+
+
+def _start_anew(run: RunContext, item: Item) -> None:
+    """Let an item of a backlog begin again at its first phase; what its mission had in its worktree is salvaged."""
+    project = run.project
+    state = mission_state(project, item.id)
+    if not state.under_way:
+        return
+    entry = state.workflow.entry()
+    if state.workflow.publishes_steps:
+        hint = f"Go back to where it is to start again: capsule advance {item.id} --to {entry}"
+        raise Refused(f"What was done for {item.id} is committed already.", hint)
+    _tell_all(run, end_mission(project, item.id, how="started over", branch=True).warnings)
+    with lock_item(project, run.tracker, item.id) as held:
+        values = {**unblocked(item, guardrails_of(project.settings)), "phase": entry}
+        _tell_all(run, move(held, "ADVANCE", "Starts over", values, no_commit=False).warnings)
+
+
+def _tell_all(run: RunContext, lines: Sequence[str]) -> None:
+    for line in lines:
+        run.output.tell(line)
+
+
+# ---- where the jobs of a run come from
+
+
+class ProjectJobs:
+    """The queue of a project, and the orders for its missions."""
+
+    def __init__(self, run: RunContext, services: Services) -> None:
+        self.guardrails = guardrails_of(run.project.settings)
+        self._run, self._services = run, services
+        self._project, self._tracker, self._request = run.project, run.tracker, run.request
+        self._states = states_of(run.project, [item.id for item in run.tracker.everything()])
+        self._told = set(run.project.loaded.warnings)  # when the run was opened
+        self._taken: set[str] = set()
+
+    def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
+        items = self._tracker.everything()
+        states = self._states
+        if not self._tracker.keeps_phases:  # missions as this run found them, and those that it took up as they are now
+            states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
+        resumed = self.resumed(states)
+        return queued(self._project, self._tracker, states, items, left_alone, resumed=resumed)
+
+    def resumed(self, states: Mapping[str, MissionState]) -> Collection[str]:  # noqa: ARG002 (for a campaign)
+        """Items that go on although they halted."""
+        return self._request.items
+
+    def workflow(self, item: Item) -> Workflow:
+        base = self._project.git.resolve("HEAD")
+        return choose_workflow(self._project, item, words_at(self._project, base), self._request.workflow)
+
+    def plan(self, item: Item) -> MissionPlan:
+        return plan_mission(self._project, self._tracker, item.id, self._request)
+
+    def order(self, item: Item) -> tuple[Order, Services]:
+        plan = self.plan(item)
+        if plan.order.workflow.publishes_steps and not self._taken:  # afterwards people may edit what they like
+            refuse_dirty(self._project, self._tracker, self._request)
+        if plan.merged_already:  # a mission of its own would do it all again
+            hint = "Close it by hand, or run it again once the tracker lets it be closed."
+            raise Refused(f"{item.id} is merged, and its tracker did not let it be closed.", hint)
+        for note in plan.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self._run.output.tell(f"note: {note}")
+        services = replace(self._services, words=plan.words)
+        check_agents(plan, services)
+        exclude_our_files(plan)
+        interrupted = self._states.pop(item.id, None)
+        self._taken.add(item.id)
+        if interrupted and interrupted.under_way and not interrupted.halt and self._run.output.form == PLAIN:
+            self._run.output.tell(f"Resuming {item.id} at {interrupted.to_do[0]}")
+        return plan.order, services
+
+
+def preview_queue(project: Project, tracker: Tracker, request: RunRequest) -> Iterator[str]:
+    """Describe the order in which items would be taken, and what the first agent would be told, as lines."""
+    _refuse_fresh_queue(request)
+    only = request.items
+    for item_id in only:
+        _refuse_container(tracker, tracker.item(item_id))
+    items = tracker.everything()
+    found = queued(project, tracker, states_of(project, [item.id for item in items]), items)
+    for place in found:
+        if not only or place.item.id in only:
+            yield f"{place.item.id}  {'would run' if place.actionable else 'not now'}: {place.why}"
+    item = choose(found, only or None)
+    if item is None:
+        yield "Nothing would be done."
+        return
+    yield ""
+    yield from preview(plan_mission(project, tracker, item.id, request), request.model)
+
+
+# ---- campaigns
+
+
+@dataclass(frozen=True)
+class CampaignPlan:
+    """An epic or a feature that can be run: what it holds, and the branch that everything is merged into."""
+
+    root: Item
+    members: Sequence[Item]
+    into: str
+    cap: int
+    stop_on_failure: bool
+
+    @property
+    def done(self) -> bool:
+        return self.root.status is Status.DONE
+
+
+def is_campaign(tracker: Tracker, item: Item) -> bool:
+    """Tell whether an item is run by running what it holds."""
+    return not tracker.keeps_phases and is_container(item)
+
+
+def plan_campaign(project: Project, tracker: Tracker, root: Item, request: RunRequest) -> CampaignPlan:
+    """Refuse what makes no sense for an item that is run as a whole."""
+    members = tracker.under(root.id)
+    if not members:
+        hint = f"Add what it should hold (capsule add TITLE --parent {root.id}), and run it again."
+        raise Refused(f"{root.id} is an {root.type} that holds nothing, so there is nothing to work on.", hint)
+    left = to_do(members)
+    example = left[0].id if left else members[-1].id
+    for name, what in _FOR_ONE_TASK.items():
+        if getattr(request, name):
+            value = f" {request.base}" if name == "base" else ""
+            hint = f"Name it: capsule run {example} --{name}{value}"
+            raise UsageError(f"{what}, and {root.id} is run as a whole.", hint)
+    if root.status is Status.DONE and left:
+        hint = f"Reopen it in its tracker, or run what is left by itself: capsule run {example}"
+        raise Refused(f"{root.id} is closed already, and {example} is not.", hint)
+    into = request.into or repository.main_branch(project.git, project.settings.project.main)
+    if not project.git.resolve(f"refs/heads/{into}"):
+        raise CapsuleError(f"There is no branch {into}.", "List the branches there are: git branch")
+    stop = (request.on_failure or project.settings.campaign.on_failure) == "stop"
+    return CampaignPlan(root, members, into, cap_of(project, request), stop)
+
+
+def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
+    """Run everything that an item holds, dependencies first; return the exit code."""
+    root, stream = plan.root.id, f"{CAMPAIGN}{plan.root.id}"
+
+    def set_up(services: Services) -> tuple[RunPlan, JobSource]:
+        campaign = Campaign(root, services, stream)
+        whole = RunPlan(stream, plan.cap, to_the_end=True, group=campaign, stop_on_failure=plan.stop_on_failure)
+        return whole, CampaignJobs(run, services, campaign, plan.into)
+
+    try:
+        _work_through(run, report, set_up)
+    except Interrupted as stop:
+        stop.hint = f"Go on with `capsule run {root}`."
+        raise
+    return report.exit_code
+
+
+class CampaignJobs(ProjectJobs):
+    """The queue of a project, for what one item holds: missions that halted are gone on with, as `run TASK` would."""
+
+    def __init__(self, run: RunContext, services: Services, campaign: Campaign, into: str) -> None:
+        super().__init__(run, services)
+        self._campaign, self._start = campaign, f"refs/heads/{into}"
+
+    def resumed(self, states: Mapping[str, MissionState]) -> Collection[str]:
+        return _under_way(states)
+
+    def plan(self, item: Item) -> MissionPlan:
+        return plan_mission(self._project, self._tracker, item.id, self._request, start=self._start)
+
+    def order(self, item: Item) -> tuple[Order, Services]:
+        going_on = item.id in self._states and self._states[item.id].under_way
+        order, services = super().order(item)
+        return (order if going_on else replace(order, earlier=self._campaign.earlier(item))), services
+
+
+def _under_way(states: Mapping[str, MissionState]) -> set[str]:
+    return {name for name, state in states.items() if state.under_way}
+
+
+def preview_campaign(plan: CampaignPlan, project: Project, tracker: Tracker, request: RunRequest) -> Iterator[str]:
+    """Describe the order in which everything would be done, and what the first agent would be told, as lines."""
+    items = tracker.everything()
+    states = states_of(project, [item.id for item in items])
+    wanted = {item.id for item in to_do(plan.members)}
+    found = in_order(items, wanted, partial(queued, project, tracker, states, resumed=_under_way(states)), _MOST_SHOWN)
+    for number, place in enumerate(found, 1):
+        word = f"{number}. would run" if place.actionable else "not now"
+        yield f"{place.item.id}  {word}: {place.why}"
+    if more := len(wanted) - len(found):
+        yield f"... and {more} more"
+    if not found or not found[0].actionable:
+        yield "Nothing would be done."
+        return
+    yield ""
+    first = plan_mission(project, tracker, found[0].item.id, request, start=f"refs/heads/{plan.into}")
+    yield from preview(first, request.model)

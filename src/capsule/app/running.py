@@ -1,0 +1,231 @@
+"""Run one item's mission, merge it, or prepare its worktree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from capsule.adapters import Observer, Tracker
+from capsule.app.endings import take_away
+from capsule.app.missions import mission_state
+from capsule.app.planning import MissionPlan, RunRequest, check_agents, exclude_our_files
+from capsule.catalog import Catalog
+from capsule.core.campaign import is_container, to_do
+from capsule.core.errors import CapsuleError, Refused
+from capsule.core.event import Abandoned
+from capsule.core.item import Status
+from capsule.core.notification import BELL, channels
+from capsule.core.state import MissionState
+from capsule.core.workflow import Role, Workflow
+from capsule.core.worklog import open_worklog, section_of, signed_off
+from capsule.engine.job import note, place_of, standing
+from capsule.engine.run_mission import close_what_is_merged, move_to, run_until_halt
+from capsule.project import Project
+from capsule.reports.live import FanOut
+from capsule.reports.notify import Notifier, Post
+from capsule.rules import words_at
+from capsule.services import Services
+from capsule.system.git import check_version
+from capsule.system.git_environment import absolute_entries
+from capsule.system.process import end_leftovers
+from capsule.system.sandbox import level
+from capsule.system.stop import Stop
+from capsule.wiring import open_services, recorded, replayed
+from capsule.workspaces import repository
+
+PLAIN, JSON, NONE = "plain", "json", "none"
+
+
+class RunOutput(NamedTuple):
+    """The output of a run: events for an observer, and lines for people."""
+
+    observer: Observer
+    tell: Callable[[str], None]
+    form: str = PLAIN
+    """`json` leaves out hints that only people need, `none` leaves out progress too."""
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """A run that was asked for: of which project, with which tracker, how, and where it tells what happens."""
+
+    project: Project
+    tracker: Tracker
+    request: RunRequest
+    output: RunOutput
+
+
+def run_item(plan: MissionPlan, request: RunRequest, output: RunOutput) -> MissionState:
+    """Take a mission from wherever it stands to its end or its halt."""
+    project, mission = plan.project, plan.order.mission
+    if plan.done:
+        end_leftovers(project.registry)  # a run that was killed right after its last step had no time to
+        return plan.state
+    with open_run(RunContext(project, plan.tracker, request, output), plan.words, plan.notes) as services:
+        check_agents(plan, services)
+        exclude_our_files(plan)
+        for closed in close_what_is_merged(services):
+            output.tell(f"note: {closed} was merged earlier; its item is closed now")
+        if plan.merged_already:
+            return standing(services, mission)
+        if plan.state.abandoned or (request.fresh and plan.began):
+            with services.journal.claim(mission):
+                salvage = take_away(services, mission, why="started over", branch=True)
+                note(services, mission, Abandoned(at=services.clock.now(), how="started over", salvage=salvage))
+            if salvage:
+                output.tell(f"note: what was there is kept as {salvage}")
+        return run_until_halt(plan.order, services)
+
+
+@contextmanager
+def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> Iterator[Services]:
+    """Open the services of a run: it can be stopped by a signal, notifies people, and is recorded or replayed if asked."""
+    project, request, output = run.project, run.request, run.output
+    _tell_first(project, notes, output)
+    with (
+        Stop() as stop,
+        _notified(project, output.observer) as observer,
+        open_services(project, run.tracker, words, observer, stop, model=request.model) as opened,
+    ):
+        services, told = opened, ""
+        if request.replay:
+            services, told = replayed(opened, project, Path(request.replay).absolute())
+        if told:
+            output.tell(f"note: {told}")
+        if request.record:
+            services = recorded(services, project, Path(request.record).absolute(), start_over=request.fresh)
+        yield services
+
+
+def _tell_first(project: Project, notes: tuple[str, ...], output: RunOutput) -> None:
+    """Tell what was noted, and whether agents run unconfined, before the first one starts."""
+    for text in notes:
+        output.tell(f"note: {text}")
+    found = level(project.settings.sandbox, project.env) if output.form != JSON else None
+    if found and not found.program and project.settings.sandbox != "off":
+        kept = "hooks and settings of the repository are checked after each phase"
+        output.tell(f"note: not sandboxed: {found.why}; {kept}.")
+
+
+@contextmanager
+def _notified(project: Project, observer: Observer) -> Iterator[Observer]:
+    """Add the notifier that the settings ask for. At the end, wait some seconds for what is not told yet."""
+    chosen = channels(project.settings.notify)
+    if not chosen:
+        yield observer
+        return
+    redactor, env = project.redactor, dict(project.env)
+    if "PATH" in env:
+        env["PATH"] = absolute_entries(env["PATH"])
+    home = home_for_notifications(env.get("HOME", ""))
+    post = Post(
+        [one for one in chosen if one != BELL], env, home, secrets=redactor.spellings, registry=project.registry
+    )
+    name = redactor.text(project.root.name)
+    with Notifier(name, post, partial(mission_state, project), bell=BELL in chosen) as notifier:
+        yield FanOut(observer, notifier)
+
+
+def home_for_notifications(home: str) -> Path:
+    """Choose a directory away from the project: agents write there, and the command may do all that its user may."""
+    return Path(home) if Path(home).is_absolute() and Path(home).is_dir() else Path("/")
+
+
+# ---- merge
+
+
+def merge(plan: MissionPlan, request: RunRequest, output: RunOutput) -> MissionState:
+    """Merge a mission that is signed off: the last stage by itself."""
+    _tell_first(plan.project, plan.notes, output)
+    with (
+        Stop() as stop,
+        open_services(plan.project, plan.tracker, plan.words, output.observer, stop, model=request.model) as services,
+    ):
+        _check_signed_off(plan, services)
+        check_agents(plan, services)
+        if not _only_waits_to_be_published(plan, services):
+            names = plan.order.workflow.names()
+            move_to(plan.order, services, names[names.index(_last_review(plan.order.workflow)) + 1])
+        return run_until_halt(plan.order, services)
+
+
+def _only_waits_to_be_published(plan: MissionPlan, services: Services) -> bool:
+    """The merge agent has done its part, and nobody has changed the place since: no agent is needed again."""
+    state, names = plan.state, plan.order.workflow.names()
+    if not (state.under_way and state.halt and state.checkpoint):
+        return False
+    place = place_of(state, services)
+    past = names.index(state.to_do[0]) > names.index(_last_review(plan.order.workflow)) + 1
+    return past and place.head() == state.checkpoint.head and not place.touched_outside_commit()
+
+
+def _check_signed_off(plan: MissionPlan, services: Services) -> None:
+    """By the journal where the mission has one, else by the last verdict in the worklog's own section."""
+    mission, workflow = plan.order.mission, plan.order.workflow
+    place = services.place(mission, plan.order.into if workflow.publishes_steps else "")
+    if not place.path.is_dir():
+        raise CapsuleError(f"{mission} has no worktree.", f"Make one with `capsule run {mission}`.")
+    last = _last_review(workflow)
+    if plan.state.runs and plan.state.under_way:
+        passed = last in plan.state.approved
+    else:
+        passed = signed_off(place.worklog(), section_of(workflow, last))
+    if not passed:
+        raise Refused(f"{mission} is not signed off: {last} has not passed.", f"Go on with `capsule run {mission}`.")
+
+
+def _last_review(workflow: Workflow) -> str:
+    reviews = [phase.name for phase in workflow.phases[:-1] if phase.role is Role.REVIEW]
+    if not reviews:
+        raise Refused(
+            f"The workflow {workflow.name!r} has no review that could sign off.", "Use `capsule run` instead."
+        )
+    return reviews[-1]
+
+
+# ---- prepare
+
+
+class Prepared(NamedTuple):
+    """A worktree that was made for an item."""
+
+    worktree: Path
+    branch: str
+    notes: tuple[str, ...]
+
+
+def prepare(project: Project, tracker: Tracker, item_id: str) -> Prepared:
+    """Make a worktree and a worklog for an item, and nothing more."""
+    item = tracker.item(item_id)
+    if item.status is Status.DONE:
+        raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
+    if is_container(item) and not tracker.keeps_phases:
+        left = to_do(tracker.under(item.id))
+        hint = f"Name one of them: capsule prep {left[0].id}" if left else "There is nothing to work on in it."
+        raise Refused(f"{item.id} is done by doing what it holds, so there is no worktree for it.", hint)
+    check_version()
+    project.git.identity  # noqa: B018 - raises where git does not know who we are
+    repository.refuse_if_under_way(project.git)
+    base = repository.base_of(project.git, "HEAD")
+    repository.exclude_artefacts(project.git, base)
+    main = repository.main_branch(project.git, project.settings.project.main)
+    ahead = repository.ahead_of(project.git, base, main)
+    told = (f"HEAD holds commits that {main} lacks; they would be merged along.",) if ahead else ()
+    words = words_at(project, base)
+    with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(item_id):
+        place = services.place(item_id, "")
+        if place.path.exists():
+            raise Refused(
+                f"{item_id} has a worktree already: {place.path}.",
+                f"Go on with `capsule run {item_id}`, or remove it with `capsule clean {item_id}`.",
+            )
+        notes = place.prepare(base)
+        template = words.template("worklog.md.template")
+        worklog = open_worklog(template, item, tracker.lineage(item), services.clock.now())
+        place.write_worklog(services.redact(worklog))
+        (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
+        return Prepared(place.path, place.branch, (*told, *notes))

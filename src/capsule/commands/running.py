@@ -1,0 +1,71 @@
+"""Shared by the commands that start agents: options as a RunRequest, and the output of a run."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+
+from capsule.app.missions import mission_state
+from capsule.app.planning import RunRequest
+from capsule.app.running import JSON, NONE, PLAIN, RunOutput
+from capsule.core.errors import UsageError
+from capsule.core.item import check_id
+from capsule.engine.dispatch import RunReport
+from capsule.project import Project
+from capsule.reports.json_lines import JsonReport
+from capsule.reports.live import FanOut, LiveFile
+from capsule.reports.plain import PlainReport
+from capsule.system.clock import SystemClock
+from capsule.wiring import budget_of
+
+_OPTIONS = {field.name for field in fields(RunRequest)} - {"items"}
+
+
+def request_of(args: argparse.Namespace) -> RunRequest:
+    """Turn the options that a command has into plain values; those that it lacks have their usual value."""
+    options = {name: value for name, value in vars(args).items() if value is not None and name in _OPTIONS}
+    named = [getattr(args, "item", None), *getattr(args, "target", ())]
+    return RunRequest(tuple(check_id(name) for name in named if name is not None), **options)
+
+
+def flags_of(args: argparse.Namespace) -> dict[str, object]:
+    """Return the options that are settings, by their dotted key. A recording takes the place of every agent."""
+    names = {"agent": "agent", "verify": "verify", "max_retries": "execution.max_retries"}
+    flags = {key: getattr(args, name) for name, key in names.items() if getattr(args, name, None) is not None}
+    if getattr(args, "replay", None) is None:
+        return flags
+    if args.agent:
+        raise UsageError("--replay takes the place of every agent, also of the one that --agent names.", "Drop one.")
+    script = [str(Path(args.replay).absolute())]
+    return flags | {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
+
+
+def output_for(project: Project, how: str, lines: type[PlainReport] = PlainReport) -> RunOutput:
+    """Write events as `--output` says: JSON on stdout, lines on stderr, or only to the live file."""
+    live = LiveFile(project.papers().folder, SystemClock().now)
+    if how == JSON:
+        return RunOutput(FanOut(JsonReport(), live), tell, JSON)
+    if how == NONE:
+        return RunOutput(live, tell, NONE)
+    report = lines(standing=partial(mission_state, project), budget=budget_of(project.settings))
+    return RunOutput(FanOut(report, live), tell, PLAIN)
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+@contextmanager
+def summed_up(form: str, sum_up: Callable[[RunReport], str]) -> Iterator[RunReport]:
+    """Print the summary however the run ends, once there is something to sum up."""
+    report = RunReport()
+    try:
+        yield report
+    finally:
+        if form != JSON and report.ended_because and (report.spawns or report.exit_code != 2):
+            print(sum_up(report), flush=True)

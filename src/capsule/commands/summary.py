@@ -1,0 +1,124 @@
+"""The closing words of missions, runs and campaigns: what happened, where it is, and what to type next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from capsule.adapters import Tracker
+from capsule.core.budget import duration, in_words
+from capsule.core.decide import Move
+from capsule.core.errors import Interrupted
+from capsule.core.item import Item
+from capsule.core.standpoint import NOT_GREEN, merged_on_red
+from capsule.core.state import MissionState
+from capsule.engine.dispatch import RunReport
+from capsule.project import Project
+from capsule.reports.style import clean
+from capsule.reports.table import column, widest
+
+_WIDEST_TITLE = 60
+_SPENT = re.compile(r"The budget of the (?P<whose>\w+) is spent")
+
+
+def closing_words(state: MissionState, project: Project) -> str:
+    """Sum up a mission that has ended or halted."""
+    spent = state.spending  # left out where no agent has said anything about it: `show` says that it is unknown
+    used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
+    if state.halt:
+        word = "needs you" if state.halt.move is Move.PARK else "failed"
+        return "\n".join(
+            [
+                f"{state.mission} {word} at {state.halt.phase}: {clean(state.halt.reason)}",
+                *used,
+                f"  details:     capsule show {state.mission}",
+                f"  worktree:    {project.root / '.capsule' / 'worktrees' / state.mission}",
+                f"  next:        capsule run {state.mission}",
+            ]
+        )
+    merged = state.facts.get("merged", "")
+    end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {clean(state.closed_as)}"
+    lines = [f"{state.mission} is {end}."]
+    if merged:
+        lines.append(f"  to undo it:  git revert -m 1 {merged[:12]}")
+    if not state.item_closed:
+        lines.append("  its item could not be closed in the tracker; the next run tries again")
+    if state.discovered:
+        lines.append(f"  new items:   {', '.join(state.discovered)}")
+    if not state.policy.test or state.policy.verify == "off":
+        lines.append("  UNVERIFIED: no test command was run on it")
+    if merged and state.policy.verify == "warn" and _was_merged_on_red(project, state.mission):
+        lines.append(f"  {NOT_GREEN}")
+    return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
+
+
+def _was_merged_on_red(project: Project, mission: str) -> bool:
+    journal = project.journal(read_only=True)
+    events = [event for _, event in journal.events(mission)]
+    journal.close()
+    return merged_on_red(events)
+
+
+def queue_summary(report: RunReport, cap: int, tracker: Tracker) -> str:
+    """Sum up a run of the queue."""
+    rows = _rows(report, cap)
+    waiting = [*report.blocked, *report.failed]
+    if waiting and tracker.keeps_phases:
+        item = next((item for item in tracker.items() if item.id == waiting[0]), None)
+        rows.append(("next", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""))))
+    elif waiting:
+        rows.append(("next", f"capsule run {waiting[0]}"))
+    return _laid_out(f"Run ended: {report.ended_because}.", rows)
+
+
+def _way_on(item_id: str, item: Item | None, why: str) -> str:
+    """Return the command that helps an item which waits for a human, or for money."""
+    spent = _SPENT.match(why)
+    if spent and not (item and item.blocked):
+        return f"raise budget.{spent['whose']}, then: capsule run {item_id}"
+    if item and item.blocked and item.blocked.kind == "decision":
+        return f"capsule approve {item_id}"
+    if item and not item.blocked:
+        return f"capsule run {item_id}"
+    return f'capsule unblock {item_id} --notes "..."'
+
+
+def campaign_summary(report: RunReport, cap: int, root: str) -> str:
+    """Sum up a campaign: how far everything is, what was not run and why."""
+    rows = _rows(report, cap)
+    rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
+    merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}
+    # The newest first: that is the order in which they can be taken back.
+    rows += [(f"undo {name}:", f"git revert -m 1 {merged[:12]}") for name, merged in reversed(merges.items()) if merged]
+    if any(row.done < row.of for row in report.progress):
+        stuck = next(iter(report.stuck), "")
+        rows += [("next", f"capsule run {root}"), *([("why", f"capsule show {stuck}")] if stuck else [])]
+    stopped = report.exit_code == Interrupted.exit_code  # the error that follows says where
+    head = f"Campaign {root} was stopped." if stopped else f"Campaign {root} ended: {report.ended_because}."
+    lines = [_laid_out(head, rows)]
+    if report.progress:
+        ids, titles = [row.item for row in report.progress], [clean(row.title) for row in report.progress]
+        left, middle = widest(ids), min(widest(titles), _WIDEST_TITLE)
+        lines += [
+            f"  {column(row.item, left)}  {column(title, middle)}  {row.done} of {row.of} done"
+            for row, title in zip(report.progress, titles, strict=True)
+        ]
+    return "\n".join(lines)
+
+
+def _rows(report: RunReport, cap: int) -> list[tuple[str, str]]:
+    rows = [("phases", f"{report.spawns} of {cap}")]
+    if report.done:
+        rows.append(("done", ", ".join(report.done)))
+    rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
+    rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
+    if report.follow_ups:
+        rows.append(("follow-ups", ", ".join(report.follow_ups)))
+    rows.append(("time", duration(report.seconds)))
+    if report.spent.priced or report.spent.counted:
+        rows.append(("agents", f"used {in_words(report.spent)}"))
+    return rows
+
+
+def _laid_out(head: str, rows: Sequence[tuple[str, str]]) -> str:
+    return "\n".join([head, *(f"  {name:<10} {text}" for name, text in rows)])

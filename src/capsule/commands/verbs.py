@@ -1,0 +1,57 @@
+"""The commands there are: name, module and one line about each."""
+
+from __future__ import annotations
+
+
+class Verb:
+    """A command: its module, its line in the list, and the exit code of a usage error."""
+
+    def __init__(self, module: str, words: str, usage_error: int = 2) -> None:
+        self.module = module
+        self.help = words
+        self.usage_error = usage_error
+
+
+GROUPS: dict[str, dict[str, Verb]] = {
+    "See it work": {
+        "demo": Verb("demo", "run two tasks through the whole pipeline, with a scripted agent"),
+        "doctor": Verb("doctor", "check what is installed, what is missing, and how to get it"),
+    },
+    "Work": {
+        "run": Verb("run", "take an item through its workflow, to main"),
+        "step": Verb("step", "run one phase of an item, then stop"),
+        "triage": Verb("triage", "assess every new item of the backlog"),
+        "dashboard": Verb("dashboard", "browse items, watch and control missions; also in a browser"),
+        "show": Verb("show", "show where a mission stands: phases, claims against evidence, feedback"),
+        "report": Verb("report", "report on missions: time, claims, cost, diff (Markdown, HTML, JSON)"),
+        "logs": Verb("logs", "show what the agents of a mission printed"),
+        "abort": Verb("abort", "end a mission; keep its branch"),
+        "clean": Verb("clean", "end missions and delete their branches; everything is salvaged first"),
+        "config": Verb("config", "show every effective setting and where it comes from"),
+    },
+    "Items": {
+        "init": Verb("init", "create a backlog in this project"),
+        "add": Verb("add", "add an item to the tracker: a backlog, or beads"),
+        "status": Verb("status", "list open items, what they wait for, and missions under way"),
+        "explain": Verb("explain", "explain which item is next, and why the others are not"),
+        "advance": Verb("advance", "move an item of the backlog one step on, or to a phase"),
+        "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),
+        "approve": Verb("approve", "approve an item of the backlog that waits for a decision"),
+        "complete": Verb("complete", "mark an item as done: archive it, or close it in its tracker"),
+        "close": Verb("close", "close an item that will not be done, with the reason"),
+    },
+    "Step by step": {
+        "setup-template": Verb("setup_template", "create the demo project", 1),
+        "run-pipeline": Verb("run_pipeline", "take one item through its workflow; never the queue"),
+        "prep": Verb("prep", "create a worktree and a worklog for an item", 1),
+        "run-phase": Verb("run_phase", "run one agent with one prompt in a directory"),
+        "parse-signal": Verb("parse_signal", "read the signal from an agent's output on stdin"),
+        "merge": Verb("merge", "merge a mission that is signed off"),
+        "teardown": Verb("teardown", "remove all worktrees; keep logs and journal", 1),
+    },
+    "Other": {
+        "completion": Verb("completion", "print a completion script for bash, zsh or tcsh"),
+        "version": Verb("version", "print the version"),
+    },
+}
+VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

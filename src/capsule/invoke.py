@@ -1,0 +1,84 @@
+"""Run the command that was typed, and turn whatever goes wrong into an exit code and a line for people."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+
+from capsule.commands.arguments import parse
+from capsule.commands.verbs import VERBS
+from capsule.core.errors import Refused, UsageError
+from capsule.core.text import nearest
+from capsule.system.umask import own_files_closed_to_others
+
+_READING = (
+    *("show", "status", "explain", "logs", "report", "doctor", "config", "dashboard"),
+    *("demo", "setup-template", "run-phase", "parse-signal", "completion", "version"),
+)
+"""Commands that can be used from inside a phase too."""
+_WORKING = ("run", "run-pipeline", "step", "triage")
+_UNHEARD = 141
+"""As the shell says it of a program whose listener has left: 0 would mean that the work is done."""
+
+
+def invoke(words: list[str]) -> int:
+    """Run `capsule WORDS`; every exception is caught here, and nowhere else."""
+    try:
+        with own_files_closed_to_others():
+            return _run(words[0], words[1:])
+    except BrokenPipeError:
+        from capsule.faults import silence_stdout  # noqa: PLC0415 - start-up
+
+        silence_stdout()
+        return _UNHEARD if words[0] in _WORKING else 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as fault:  # noqa: BLE001 - the one place where everything is caught
+        from capsule.faults import explain  # noqa: PLC0415 - start-up
+
+        return explain(fault, words)
+
+
+def _run(name: str, words: list[str]) -> int:
+    if name not in VERBS:
+        near = nearest(name, VERBS)
+        hint = f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
+        raise UsageError(f"There is no command `{name}`.", hint)
+    gc.set_threshold(100_000)  # most commands end before there is any garbage
+    atexit.register(gc.freeze)  # and look for none when all goes at once: a tenth of what `status` costs
+    _load_msgspec()
+    verb = VERBS[name]
+    module = import_module(f"capsule.commands.{verb.module}")
+    args = parse(name, module, words, usage_error=verb.usage_error)
+    if os.environ.get("CAPSULE_REPOSITORY") and name not in _READING:
+        _refuse_inside_a_phase(name, getattr(args, "project_dir", None) or ".")
+    code = int(module.run(args))
+    sys.stdout.flush()  # while a full disk can still be reported
+    return code
+
+
+def _load_msgspec() -> None:
+    """Load msgspec without typing_extensions, which it tries and does not need: that costs a fifth of `status`."""
+    if "typing_extensions" not in sys.modules:
+        sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+        import msgspec  # noqa: F401, PLC0415 - start-up
+
+        del sys.modules["typing_extensions"]
+
+
+def _refuse_inside_a_phase(name: str, folder: str) -> None:
+    """Keep an agent's or a test's own `capsule` from changing the repository it works for; others are free."""
+    from capsule.system.git import Git, NotARepository  # noqa: PLC0415 - start-up
+
+    try:
+        common = Git.find(Path(folder).absolute()).common_dir
+    except (NotARepository, OSError):
+        return
+    if str(common) == os.environ["CAPSULE_REPOSITORY"]:
+        whose = f" of {os.environ['CAPSULE_MISSION']}" if os.environ.get("CAPSULE_MISSION") else ""
+        hint = "Say in the phase's own answer what is left to do; a person or the next phase decides."
+        raise Refused(f"`capsule {name}` is not for use inside a phase{whose}: nothing was changed.", hint)

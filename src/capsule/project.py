@@ -1,0 +1,227 @@
+"""A repository with its settings, journal and tracker: every command starts here.
+
+`show` and `status` are asked often, so they load nothing that they do not need: hence the imports inside the functions.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from capsule.core.errors import CapsuleError, SettingsError, TrackerError, UsageError
+from capsule.system.git import Git
+
+if TYPE_CHECKING:
+    from capsule.adapters import JournalReader, StateStore, Tracker
+    from capsule.core.redaction import Redactor
+    from capsule.journals.papers import Papers
+    from capsule.journals.sqlite import SqliteJournal
+    from capsule.settings import Loaded, Settings
+
+GET_BD = "https://github.com/steveyegge/beads"
+_FOLDERS = ("", "worktrees", "missions", "logs", "output", "results")
+_STATE_FOLDERS = ("", "git", "git/refs", "git/info", "keepers", "leaving", "locks", "places", "salvaged", "watched")
+
+
+class Project:
+    """A repository with its settings: what every command starts from. Settings are read when somebody asks for them."""
+
+    def __init__(self, git: Git, flags: Mapping[str, object], env: Mapping[str, str] | None = None) -> None:
+        self.git = git
+        self.flags = flags
+        self.env = os.environ if env is None else env
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        from capsule.settings import load_settings
+
+        return load_settings(self.root, env=self.env, flags=self.flags)
+
+    @property
+    def root(self) -> Path:
+        return self.git.root
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    @cached_property
+    def branch(self) -> str:
+        """The branch that is checked out when somebody first asks; '' where HEAD is detached."""
+        return self.git.checked_out()
+
+    def file_of_its_branch(self, path: str) -> bytes | None:
+        """A file as that branch has it, where the user has switched to another one since; None where not."""
+        if self.git.checked_out() == self.branch:
+            return None
+        return self.git.read_file(self.git.ref(f"refs/heads/{self.branch}"), path)
+
+    @property
+    def state_folder(self) -> Path:
+        """Survives `git clean -fdx`; one per repository however it is entered."""
+        return self.git.common_dir / "capsule"
+
+    @property
+    def registry(self) -> Path:
+        """The folder that registers the processes which run commands here."""
+        return self.state_folder / "keepers"
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        return redactor_of(self.settings, self.env)
+
+    def journal(self, *, read_only: bool = False) -> SqliteJournal:
+        from capsule.journals.sqlite import SqliteJournal
+
+        # The settings, with the secrets they name, are read only when there is something to write.
+        redact = lambda event: self.redactor.event(event)  # noqa: E731, PLW0108
+        return SqliteJournal(self.state_folder, read_only=read_only, redact=redact)
+
+    def journal_reader(self) -> JournalReader:
+        """Open the journal to look at it; nothing is made where there is none."""
+        return self.journal(read_only=True)
+
+    def papers(self) -> Papers:
+        from capsule.journals.papers import Papers
+
+        return Papers(self.root, lambda data: self.redactor.data(data))  # noqa: PLW0108 (as in the journal)
+
+
+def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:
+    """The project around a directory, also from a subdirectory or from inside a mission's worktree."""
+    place = Path(directory or ".").absolute()
+    if not place.is_dir():
+        raise UsageError(f"{place} is not a directory.", "Name the project's own with --project-dir.")
+    project = Project(Git.find(place), flags or {})
+    _refuse_what_is_no_text(project.root, project.git.common_dir)
+    _refuse_what_is_no_folder(project.root / ".capsule", _FOLDERS)
+    _refuse_what_is_no_folder(project.state_folder, _STATE_FOLDERS)
+    places = project.state_folder / "places"
+    _refuse_what_is_no_folder(places, [child.name for child in places.iterdir()] if places.is_dir() else ())
+    if (project.state_folder / "watched").is_dir():  # an agent may have planted something before a crash: look first
+        from capsule.workspaces.tripwire import check_after_a_crash
+
+        check_after_a_crash(project.git)
+    return project
+
+
+def _refuse_what_is_no_folder(home: Path, names: Iterable[str]) -> None:
+    """Refuse links in the place of our folders: writes and removals would happen elsewhere."""
+    for ours in (home / name for name in names):
+        if ours.is_symlink():
+            raise CapsuleError(f"{ours} is a symbolic link.", "Put a folder of its own in its place, or remove it.")
+        if ours.exists() and not ours.is_dir() and ours.name != "missions":  # that one puts itself right when used
+            raise CapsuleError(f"{ours} is not a folder.", "Move it away: Capsule has a folder of that name.")
+
+
+def _refuse_what_is_no_text(*paths: Path) -> None:
+    """Agents, the journal and reports name the project by its path, in UTF-8."""
+    for path in paths:
+        name = os.fsencode(path)
+        try:
+            name.decode()
+        except UnicodeDecodeError:
+            shown = name.decode(errors="backslashreplace")
+            hint = "Rename the folder whose name it is, and go on there."
+            raise CapsuleError(f"The path {shown} is not valid UTF-8, and agents cannot be told it.", hint) from None
+
+
+def redactor_of(settings: Settings, env: Mapping[str, str]) -> Redactor:
+    """Knows the secrets of our own environment and of those that the settings give to agents."""
+    from capsule.core.redaction import Redactor
+    from capsule.system.secrets import spelled, values_of
+
+    agents = settings.agents.values()
+    given = [env, *(agent.env for agent in agents), *(own.env for agent in agents for own in agent.phases.values())]
+    named = settings.environment.secret
+    return Redactor(spelled(value for each in given for value in values_of(each, named)))
+
+
+def open_tracker(project: Project) -> Tracker:
+    """The file of that name in trackers/, as the settings say; `auto` looks for BACKLOG.yaml and for `.beads`."""
+    name = tracker_name(project)
+    of_its_own: dict[str, object] = {}
+    if name == "backlog":
+        of_its_own = {"prefix": project.settings.project.prefix, "elsewhere": project.file_of_its_branch}
+    lock = project.state_folder / "locks" / ("backlog.lock" if name == "backlog" else "tracker.lock")
+    module = import_module(f"capsule.trackers.{name.replace('-', '_')}")
+    tracker: Tracker = module.connect(project.root, lock, **of_its_own)
+    return tracker
+
+
+def tracker_name(project: Project) -> str:
+    """Name the tracker of this project. Two at once is a question, not a guess."""
+    if project.settings.tracker != "auto":
+        from capsule.catalog import adapters
+
+        known = [door for door in adapters("trackers") if door != "memory"]
+        if project.settings.tracker not in known:
+            raise SettingsError(
+                f"There is no tracker {project.settings.tracker!r}.", f"There are: auto, {', '.join(known)}."
+            )
+        return project.settings.tracker
+    from capsule.trackers import backlog
+
+    found = [*(["backlog"] if backlog.find(project.root) else []), *_beads_in(project)]
+    if len(found) > 1:
+        hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
+        raise TrackerError("This project has both BACKLOG.yaml and a .beads folder.", hint)
+    if found:
+        return found[0]
+    if (project.root / ".beads").is_dir():
+        hint = f"Get it: {GET_BD}. Or write the items down where it is: `bd export -o .beads/issues.jsonl`."
+        raise TrackerError("The items are in .beads, which only `bd` can read, and bd is not on the PATH.", hint)
+    hint = "Make a backlog with `capsule init`, or beads with `bd init`."
+    raise TrackerError("This project has no tracker: neither BACKLOG.yaml nor a .beads folder is there.", hint)
+
+
+def _beads_in(project: Project) -> list[str]:
+    """By `bd` where it made the folder and is there to be asked, else by the file that it wrote."""
+    folder = project.root / ".beads"
+    if not folder.is_dir():
+        return []
+    from shutil import which
+
+    from capsule.trackers import beads_file
+
+    file = beads_file.find(project.root)
+    made_by_bd = any(path.suffix != ".jsonl" for path in folder.iterdir())  # it keeps settings beside its tables
+    if (made_by_bd or not file) and which("bd", path=project.env.get("PATH")):
+        return ["beads"]
+    return ["beads-file"] if file else []
+
+
+def open_state_store(project: Project, tracker: Tracker) -> StateStore:
+    """Open what tells the tracker how missions go: by commits, where it keeps its state in the project."""
+    from capsule.adapters import ClaimedState
+
+    if tracker.name != "backlog":
+        return ClaimedState(tracker)
+    from capsule.system.clock import SystemClock
+    from capsule.trackers.backlog import BacklogTracker
+    from capsule.workspaces.state_store import GitStateStore
+
+    assert isinstance(tracker, BacklogTracker)
+    return GitStateStore(
+        project.git,
+        tracker.rewrite,
+        tracker.understood,
+        tracker.own_files(),
+        SystemClock().now,
+        home=project.branch,
+        item=tracker.item,
+    )
+
+
+def tracker_if_there(project: Project) -> Tracker:
+    """The project's tracker, or an empty one where it cannot be opened."""
+    from capsule.trackers.memory import MemoryTracker
+
+    try:
+        return open_tracker(project)
+    except CapsuleError:
+        return MemoryTracker(())
