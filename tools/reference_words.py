@@ -74,8 +74,8 @@ SETTINGS = {
     "`continue` with what does not depend on it; `--on-failure` says it for one run.",
     "campaign.file_discovered": "Whether work that agents notice on the way, and that is not their item's, is put into "
     "the tracker as items of its own. For every mission whose item is a bead.",
-    "notify": "Who is called when a mission waits for you, is done or has stopped: `none`, the terminal's `bell`, a "
-    "command line that is given the event as JSON on stdin, or a list of these: [more](../how-to/be-told.md).",
+    "notify": "Who is called when a mission needs you, is done or has stopped: `none`, the terminal's `bell`, a "
+    "command line that is given the event as JSON on stdin, or a list of these: [more](../how-to/notifications.md).",
     "git.hooks": "Whether your pre-commit and commit-msg hooks have a say about a step before it is committed to "
     "your branch (`publish: steps`). One that refuses makes the claim REFUTED.",
     "merge.push": f"{LATER} Capsule never pushes.",

@@ -13,8 +13,8 @@ from typing import cast
 
 import pytest
 
-from capsule.commands.dashboard_hands import details_of, hands_for, listing_of
-from capsule.commands.watching import Eyes, ask_to_stop
+from capsule.commands.dashboard import actions_for, details_of, listing_of
+from capsule.commands.watching import JournalWatcher, ask_to_stop
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Stopped
 from capsule.journals.sqlite import SqliteJournal
@@ -119,7 +119,7 @@ def test_nobody_is_stopped_who_is_not_the_one_that_was_shown(a_repo: Repo) -> No
 
 
 def stop(project: Project) -> str:
-    answer = hands_for(open_project(str(project.path))).stop(ITEM, holder(project) or 1)
+    answer = actions_for(open_project(str(project.path))).stop(ITEM, holder(project) or 1)
     return answer.err or answer.out
 
 
@@ -223,7 +223,7 @@ def test_what_is_on_disk_of_a_mission_that_has_halted(a_halted_mission: Project)
 
 
 def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: Project) -> None:
-    hands = hands_for(open_project(str(a_halted_mission.path)))
+    hands = actions_for(open_project(str(a_halted_mission.path)))
     refused = hands.do(["advance", ITEM])
     assert refused.code == 1
     assert refused.err.startswith("capsule: `capsule advance` is for the items of a backlog")
@@ -235,11 +235,11 @@ def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: P
 def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(
     a_repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands = hands_for(open_project(str(a_repo.path)))
+    hands = actions_for(open_project(str(a_repo.path)))
     for name in ("COLUMNS", "ROWS"):
         monkeypatch.setenv(name, "30")
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) <= 45  # as anywhere else
-    monkeypatch.setattr("capsule.tui.tab.in_a_browser", lambda: True)
+    monkeypatch.setattr("capsule.commands.web.in_a_browser", lambda: True)
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) > 45
 
 
@@ -263,11 +263,11 @@ def test_a_backlog_is_listed_with_its_phases(a_backlog: BacklogProject) -> None:
 
 def test_a_journal_that_was_broken_and_is_mended_is_looked_at_again(a_merged_mission: Project) -> None:
     file = a_merged_mission.path / ".git" / "capsule" / "journal.db"
-    eyes, whole = Eyes(open_project(str(a_merged_mission.path))), file.read_bytes()
+    eyes, whole = JournalWatcher(open_project(str(a_merged_mission.path))), file.read_bytes()
     assert len(eyes.look().missions) == 1
     file.write_bytes(b"this is no database, and was never one, however long you look at it " * 20)
     with pytest.raises(CapsuleError, match="cannot be used"):
         eyes.look()
     (file.parent / "mended.db").write_bytes(whole)
     (file.parent / "mended.db").replace(file)
-    assert [view.word for view in eyes.look().missions] == ["merged"]
+    assert [view.status for view in eyes.look().missions] == ["done"]

@@ -92,7 +92,7 @@ def test_an_agent_cannot_choose_what_is_run(a_backlog: BacklogProject, tmp_path:
 
 
 def _commands_shown() -> list[str]:
-    shown = blocks((ROOT / "docs/how-to/be-told.md").read_text(), "settings")
+    shown = blocks((ROOT / "docs/how-to/notifications.md").read_text(), "settings")
     loaded = [load_settings(None, env={}, flags={}, read_project={PROJECT_YAML: text.encode()}.get) for text in shown]
     return [one for each in loaded for one in channels(each.settings.notify) if one != BELL]
 

@@ -16,7 +16,7 @@ from capsule.core.notification import BELL, channels
 
 PATIENCE = 10.0
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_HINT = "Mend `notify` in the settings; docs/how-to/be-told.md has examples."
+_HINT = "Mend `notify` in the settings; docs/how-to/notifications.md has examples."
 
 
 def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator[Finding]:

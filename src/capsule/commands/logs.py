@@ -109,7 +109,7 @@ def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
             break
         time.sleep(PULSE)
     if not printer.printed:
-        print(f"{shelf.mission} has printed nothing yet.", file=sys.stderr)
+        print(f"{shelf.mission} has no output yet.", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
     known: dict[str, Run] = {}
     for event in events:
         if isinstance(event, StepBegun):
-            known[event.phase] = Run(event.phase, f"{event.key}, without a verdict yet", event.agent)
+            known[event.phase] = Run(event.phase, f"{event.key}, under way", event.agent)
         elif isinstance(event, StepEnded):
             known.pop(event.phase, None)
             title = f"{event.key} {event.decision.verdict.value} {event.outcome.seconds:.1f} s"

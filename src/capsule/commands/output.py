@@ -29,7 +29,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
         return False
     against = what_stands_against_a_screen()
     if against and args.output == TUI:
-        raise UsageError(f"There can be no live view: {against}.", "Leave out --output tui, and lines are printed.")
+        raise UsageError(f"No live view: {against}.", "Leave out --output tui for plain lines.")
     if against or (args.output == AUTO and _in_ci()):
         return False
     return _textual_is_there(args)
@@ -39,8 +39,8 @@ def what_stands_against_a_screen() -> str:
     """'' where there can be one: it is drawn on stderr, keys come from stdin, and stdout has the last words."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():
-            return f"{name} is no terminal"
-    return "TERM says that the terminal is dumb" if os.environ.get("TERM", "dumb") in ("dumb", "") else ""
+            return f"{name} is not a terminal"
+    return "TERM is dumb" if os.environ.get("TERM", "dumb") in ("dumb", "") else ""
 
 
 def _in_ci() -> bool:
@@ -52,6 +52,6 @@ def _textual_is_there(args: argparse.Namespace) -> bool:
 
     if find_spec("textual"):
         return True
-    print("note: Textual is not installed, so there is no live view; install Capsule again.", file=sys.stderr)
+    print("note: Textual is not installed, so there is no live view. Install Capsule again.", file=sys.stderr)
     args.output = PLAIN
     return False

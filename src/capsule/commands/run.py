@@ -436,12 +436,12 @@ def _used(state: MissionState) -> list[str]:
 
 
 def _if_merged_on_red(project: Project, mission: str) -> list[str]:
-    from capsule.core.standpoint import NOT_GREEN, merged_on_red
+    from capsule.core.history import NOT_GREEN, read_mission
 
     journal = project.journal(read_only=True)
     events = [event for _, event in journal.events(mission)]
     journal.close()
-    return [f"  {NOT_GREEN}"] if merged_on_red(events) else []
+    return [f"  {NOT_GREEN}"] if read_mission(events).on_red else []
 
 
 def _halted_words(state: MissionState, project: Project) -> str:

@@ -94,7 +94,7 @@ class Post:
     def _deliver(self, command: str, letter: bytes, env: Mapping[str, str]) -> str:
         left = min(self._limit, self._deadline - time.monotonic())
         if left <= 0:
-            return "was not run: those before it took too long"
+            return "was not run: earlier ones took too long"
         try:
             with tempfile.TemporaryDirectory(prefix="capsule-notify-") as folder:
                 return self._run(command, letter, env, Path(folder), left)
@@ -121,7 +121,7 @@ class Post:
 
 def _what_went_wrong(ended: Ended, output: Path) -> str:
     if ended.why == "timeout":
-        return f"took longer than {ended.seconds:.0f} s and was ended"
+        return f"took longer than {ended.seconds:.0f} s and was killed"
     if ended.why != "exited":
         return f"could not be run: {ended.detail}"
     how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
@@ -215,5 +215,5 @@ class Notifier:
         fault = self._post.fault()
         if fault and not self._complained:
             self._complained = True
-            self._terminal.write(f"note: the notify command {fault}; the missions go on all the same.\n")
+            self._terminal.write(f"note: the notify command {fault}; missions are not affected.\n")
             self._terminal.flush()

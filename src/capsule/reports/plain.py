@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable
@@ -33,24 +32,16 @@ from capsule.core.event import (
     Warned,
     is_mission,
 )
-from capsule.core.evidence import Colour, Evidence, Standing
+from capsule.core.evidence import Colour, Evidence
+from capsule.core.history import halt_status, let_pass, unverified
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
-from capsule.core.standpoint import let_pass, unverified
 from capsule.core.state import MissionState, apply
 from capsule.core.text import sentence
-from capsule.reports.account_words import LET_PASS
 from capsule.reports.pulse import Pulse
-from capsule.reports.style import Style, clean
+from capsule.reports.style import TONES, Style, clean, output_width
+from capsule.reports.words import EVIDENCE, LET_PASS, VERDICTS, claim_and_evidence
 
-_COLOURS = {
-    Verdict.PASS: "green",
-    Verdict.MORE: "green",
-    Verdict.SKIPPED: "dim",
-    Verdict.NEEDS_WORK: "yellow",
-    Verdict.BLOCKED: "yellow",
-}
-_SIGNS = {Standing.CONFIRMED: ("✓", "green"), Standing.REFUTED: ("✗", "red"), Standing.UNVERIFIED: ("?", "yellow")}
 _INDENT = " " * 8
 SIGN_OF_LIFE = 15.0
 NO_LIMITS = Budget()
@@ -72,7 +63,7 @@ class PlainReport:
         """`standing` tells how a mission stands that this report has not seen begin."""
         self._stream = stream or sys.stderr
         self._style = Style(self._stream, colour)
-        self._width = width or max(40, shutil.get_terminal_size((100, 24)).columns)
+        self._width = width or max(40, output_width(self._stream))
         self._standing = standing
         self._budget = budget
         self._states: dict[str, MissionState] = {}
@@ -167,7 +158,7 @@ class PlainReport:
         verdict = event.decision.verdict
         if let_pass(verdict, event.outcome.evidence):
             return self._style.paint("yellow", f"{word} ({LET_PASS})")
-        return self._style.paint(_COLOURS.get(verdict, "red"), word)
+        return self._style.paint(TONES[VERDICTS[verdict].tone], word)
 
     def _cost(self, mission: str, outcome: Outcome, indent: str = _INDENT) -> None:
         """What the mission has come to; the first agent's price is all of it, and was said already."""
@@ -181,10 +172,9 @@ class PlainReport:
             self._say(f"! {outcome.failure.kind.value}: {outcome.failure.hint}", indent)
 
     def _evidence(self, piece: Evidence) -> None:
-        sign, colour = _SIGNS[piece.standing]
-        self._stream.write(f"{_INDENT}{self._style.paint(colour, sign)} ")
-        text = f"claimed: {piece.claimed}; seen: {piece.observed}"
-        lines = textwrap.wrap(clean(text), self._width - len(_INDENT) - 2, break_on_hyphens=False)
+        look = EVIDENCE[piece.standing]
+        self._stream.write(f"{_INDENT}{self._style.paint(TONES[look.tone], look.sign)} ")
+        lines = textwrap.wrap(clean(claim_and_evidence(piece)), self._width - len(_INDENT) - 2, break_on_hyphens=False)
         self._stream.write(f"\n{_INDENT}  ".join(lines) + "\n")
 
     def _consequence(self, decision: Decision) -> None:
@@ -199,14 +189,14 @@ class PlainReport:
         self._stream.write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)\n")
 
     def _reopened(self, mission: str, event: Reopened) -> None:
-        kept = ", with what was changed by hand" if event.checkpoint else ""
-        self._say(f"{mission} goes on where it stood{kept}.")
+        kept = ", with your changes" if event.checkpoint else ""
+        self._say(f"{mission} resumes{kept}.")
 
     def _rebased(self, mission: str, event: Rebased) -> None:
-        self._say(f"{mission} was rebuilt on {event.base[:12]}; it goes on at {event.re_enter}.")
+        self._say(f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}.")
 
     def _salvaged(self, _mission: str, event: Salvaged) -> None:
-        self._say(f"kept: {event.ref} ({event.why})", _INDENT)
+        self._say(f"salvaged: {event.ref} ({event.why})", _INDENT)
 
     def _moved(self, mission: str, event: MovedByHand) -> None:
         where = f"{mission} was moved by hand: {event.expected} → {event.found}"
@@ -228,9 +218,9 @@ class PlainReport:
     def _parent_closed(self, _stream: str, event: ParentClosed) -> None:
         self._say(f"{event.item} {event.title} is closed: {event.reason}")
 
-    def _discovered(self, mission: str, event: Discovered) -> None:
+    def _discovered(self, _mission: str, event: Discovered) -> None:
         named = "; ".join(f"{item} {title}" for item, title in event.items.items())
-        self._say(f"noticed by {mission}, now in the tracker: {named}", _INDENT)
+        self._say(f"follow-ups filed: {named}", _INDENT)
 
     def _stage(self, mission: str, phase: str) -> str:
         workflow = self._states[mission].workflow
@@ -258,8 +248,8 @@ def _claim(event: StepEnded) -> str:
 _CONSEQUENCES: dict[Move, Callable[[Decision], str]] = {
     Move.RETRY: lambda d: f"→ back to {d.back_to} with the evidence",
     Move.REWORK: lambda d: f"→ back to {d.back_to}: {d.reason}",
-    Move.PARK: lambda d: f"→ parked: {d.reason}",
-    Move.ABORT: lambda d: f"→ stopped: {d.reason}",
+    Move.PARK: lambda d: f"→ {halt_status(d).words}: {d.reason}",
+    Move.ABORT: lambda d: f"→ {halt_status(d).words}: {d.reason}",
     Move.CLOSE: lambda d: f"→ closed: {d.reason}",
 }
 

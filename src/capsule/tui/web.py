@@ -144,7 +144,7 @@ class _Server:
         browser = web.WebSocketResponse(timeout=_GRACE, heartbeat=_HEARTBEAT, max_msg_size=_LARGEST_MESSAGE)
         await browser.prepare(request)
         if len(self._tabs) >= MOST_TABS:
-            await browser.send_bytes(_shown(f"{MOST_TABS} dashboards are open already. Close one of them first."))
+            await browser.send_bytes(_shown(f"{MOST_TABS} dashboards are open already. Close one first."))
             await browser.close(code=WSCloseCode.TRY_AGAIN_LATER)
             return browser
         self._tabs.add(browser)
@@ -238,7 +238,7 @@ class _Dashboard(AppService):
         }
 
     async def run(self) -> None:
-        """Hands on what is drawn until one of the two is gone; then the other goes as well."""
+        """DashboardActions on what is drawn until one of the two is gone; then the other goes as well."""
         process = self._process
         assert process and process.stdout and process.stderr
         words = asyncio.create_task(_last_words(process.stderr))
