@@ -354,7 +354,7 @@ def test_what_is_odd_is_a_warning(fields: str, warning: str) -> None:
 
 
 def test_an_item_blocked_from_nowhere_goes_back_to_new() -> None:
-    assert one("title: t\nstatus: blocked").blocked == Blocked(Status.NEW, "")
+    assert one("title: t\nstatus: blocked").blocked == Blocked(Status.NEW, "", "")
 
 
 def test_an_unknown_field_in_many_items_is_one_warning() -> None:

@@ -14,7 +14,7 @@ import msgspec
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.decide import Decision, Guardrails, Move, above, objections
 from capsule.core.item import LEVELS, Assessment, Item, Status, Value, check_move, with_values
-from capsule.core.signal import Signal, Verdict
+from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
 
@@ -206,7 +206,7 @@ def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
         "status": Status.BLOCKED.value,
         "blocked_from_status": item.status.value,
         "blocked_reason": one_line(reason),
-        "blocked_type": kind or "clarification",
+        "blocked_type": kind or None,
     }
 
 
@@ -236,7 +236,8 @@ def _levels(assessment: Assessment) -> dict[str, str]:
 
 
 def _blocked(item: Item, decision: Decision) -> dict[str, Value]:
-    return blocked(item, decision.reason, decision.block_type)
+    asks = decision.verdict is Verdict.BLOCKED and not decision.exhausted
+    return blocked(item, decision.reason, decision.block_type or (DEFAULT_BLOCK_TYPE if asks else ""))
 
 
 def _follow_ups(ending: Ending, at: str) -> list[Exists]:
