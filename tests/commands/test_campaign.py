@@ -222,10 +222,10 @@ def test_what_was_stopped_says_where_once() -> None:
 def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:
     ways = {row["id"]: row["to_move_it"] for row in json.loads(pottery.say("explain", "--json").out)}
     assert ways == {
-        "kiln": "capsule run kiln works through what it holds",
-        "ware": "capsule run ware works through what it holds",
-        "bare": "put what is to be done into it: capsule add TITLE --parent bare",
-        "lid": "pot must be done first, or be taken off its dependencies",
+        "kiln": "capsule run kiln runs the items in it",
+        "ware": "capsule run ware runs the items in it",
+        "bare": "add an item to it: capsule add TITLE --parent bare",
+        "lid": "finish pot first, or remove the dependency",
         "pot": "capsule run pot",
         "sign": "capsule run sign",
     }

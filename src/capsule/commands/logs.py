@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from capsule.wiring import Project
 
 DESCRIPTION = """\
-Print what the agents of a mission printed, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`.
-The number counts the runs of that phase. With -f it goes on printing until the mission stops, as `tail -f` does.
+Print the output of a mission's agents, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`. The
+number counts the runs of that phase. With -f it follows until the mission stops, as `tail -f` does.
 
   capsule logs demo-1.1.1
   capsule logs demo-1.1.1 -f
@@ -59,7 +59,7 @@ _EVENTS = ".events"
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
     project_option(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the mission stops")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow until the mission stops")
     parser.add_argument("--phase", metavar="NAME", help="only this phase")
     parser.add_argument("--stderr", action="store_true", help="their stderr instead of their stdout")
 

@@ -382,8 +382,9 @@ class _Place:
             return Condition.MERGED, MissionStatus.DONE, f"merged into {state.into} as {merged}; {item}"
         if commits and not state.closed_as:
             many = f"{commits} commit{'' if commits == 1 else 's'}"
-            return Condition.DONE, MissionStatus.DONE, f"done: {many} on {state.into}; {item}"
-        return Condition.CLOSED, MissionStatus.DONE, f"closed: {state.closed_as or 'nothing was left to do'}; {item}"
+            return Condition.DONE, MissionStatus.DONE, f"{many} on {state.into}; {item}"
+        still_open = "" if state.item_closed else f"; {item}"
+        return Condition.CLOSED, MissionStatus.DONE, f"closed: {state.closed_as or 'nothing left to do'}{still_open}"
 
     def next(self, status: MissionStatus) -> str:
         state, mission = self.history.state, self.history.state.mission

@@ -85,7 +85,10 @@ def _overview(report: Report) -> Iterator[str]:
 
 
 def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
-    yield f"{summary.status.sign} **{summary.status.words}**: {plain(summary.sentence, _LONGEST_BLOCK * 2)}"
+    rest = summary.sentence.removeprefix(summary.status.words)
+    colon = ":" if rest == summary.sentence or rest.startswith(":") else ""
+    told = plain(rest.lstrip(": "), _LONGEST_BLOCK * 2)
+    yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip()
     yield ""
     if summary.unverified:
         yield f"**{plain(summary.unverified)}**"

@@ -200,13 +200,12 @@ class MissionScreen(Screen[None]):
             page.read(build(self._view, *wanted[1:]))
 
     def _tabs(self) -> Content:
-        parts: list[Content | str] = [text(f"{self.mission}  ", STRONG)]
+        sign = drawing.status_sign(self._view.status) if self._view else Content("")
+        parts: list[Content | str] = [text(f"{self.mission} ", STRONG), sign, " "]
         for number, name in enumerate(_NAMES, 1):
             here = "reverse bold" if name == self.page else FAINT
             link = Style.from_meta({"@click": f"screen.page('{name}')"})
             parts += [text(f" {number} {name} ", here).stylize(link), " "]
-        if self._view is not None:
-            parts += [" ", drawing.status_of(self._view)]
         return row(*parts)
 
     # ---- keys
