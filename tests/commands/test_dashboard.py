@@ -65,9 +65,9 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
         assert terminal.shows(ITEM)
         terminal.type("r")
         assert terminal.shows(f"capsule run {ITEM}")
-        assert terminal.shows("Yes (Enter)")
+        assert terminal.shows("OK (Enter)")
         terminal.type("\r")
-        assert terminal.shows("goes on by itself (pid ")
+        assert terminal.shows("in the background (pid ")
         assert terminal.shows("is merged into main")
         terminal.type("q")
         assert terminal.ends() == 0
@@ -76,7 +76,7 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
     assert "Traceback" not in terminal.text
 
 
-@pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "Yes (Enter)"), ("r\r", "Yes (Enter)")])
+@pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "OK (Enter)"), ("r\r", "OK (Enter)")])
 def test_keys_that_come_all_at_once_run_nothing(a_project: Project, keys: str, then: str) -> None:
     with dashboard(a_project) as terminal:
         assert terminal.shows(ITEM)
@@ -96,11 +96,11 @@ def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
         assert terminal.shows("1 running")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ends() == 0
-        assert f"{ITEM} goes on." in terminal.afterwards
+        assert f"Still running: {ITEM}." in terminal.afterwards
         assert stop(a_held_project) == "It was asked to stop: its agent is being ended, and what is done is kept."
         assert eventually(lambda: holder(a_held_project) is None)
     assert isinstance(a_held_project.events()[-1], Stopped)
-    assert stop(a_held_project) == "It does not run any more."
+    assert stop(a_held_project) == "It is not running any more."
 
 
 class Unseen:
@@ -112,7 +112,7 @@ class Unseen:
 
 def test_nobody_is_stopped_who_is_not_the_one_that_was_shown(a_repo: Repo) -> None:
     journal = open_project(str(a_repo.path)).journal()
-    assert ask_to_stop(journal, ITEM) == "It does not run any more."
+    assert ask_to_stop(journal, ITEM) == "It is not running any more."
     with journal.claim(ITEM):  # by us, who would notice
         assert ask_to_stop(journal, ITEM, 1) == f"It is run by another process now (pid {os.getpid()})."
     assert ask_to_stop(cast("SqliteJournal", Unseen()), ITEM, 1) == "It runs where it cannot be reached from here."
@@ -142,7 +142,7 @@ def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
     with nothing_changes(a_merged_mission):
         answer = a_merged_mission.say("dashboard", "--plain", "--once")
     assert (answer.code, answer.err) == (0, "")
-    assert "Missions: 1 ended." in answer.out
+    assert "Missions: 1 done." in answer.out
     assert answer.out.index("Missions: ") < answer.out.index("Items: ")  # a tracker may take long
     assert "merged into main as" in answer.out
 
@@ -162,7 +162,7 @@ def test_every_change_is_a_line_until_ctrl_c(a_halted_mission: Project) -> None:
             assert any("next: " in line for line in lines)
             assert a_halted_mission.say("abort", ITEM).code == 0
             # while it is being ended, somebody is at it
-            assert next(line for line in lines if "abandoned" in line)[9:] == f"{ITEM}: abandoned: aborted\n"
+            assert next(line for line in lines if "stopped" in line)[9:] == f"{ITEM}: stopped: aborted\n"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(LONG) == 130
         finally:
@@ -174,8 +174,8 @@ def test_a_tracker_that_cannot_be_read_takes_nothing_from_the_missions(a_merged_
     a_merged_mission.write("BACKLOG.yaml", "schema_version: 1\nitems: []\n")  # and beads, at once
     answer = a_merged_mission.say("dashboard", "--plain", "--once")
     assert_clear(answer, 0, "", "")
-    assert "Items: they cannot be read." in answer.out
-    assert "Missions: 1 ended." in answer.out
+    assert "Items: cannot be read." in answer.out
+    assert "Missions: 1 done." in answer.out
 
 
 # ---- refused
@@ -185,9 +185,9 @@ def test_a_tracker_that_cannot_be_read_takes_nothing_from_the_missions(a_merged_
     ("words", "cause", "what_next"),
     [
         ((), "needs a terminal", "--plain"),
-        (("--once",), "--once is for text", "--plain --once"),
-        (("--plain", "--web"), "two ways", "Drop one"),
-        (("--port", "8000"), "for a browser", "--web"),
+        (("--once",), "--once requires --plain", "--plain --once"),
+        (("--plain", "--web"), "exclude each other", "Drop one"),
+        (("--port", "8000"), "require --web", "--web"),
     ],
 )
 def test_what_makes_no_sense_is_refused(a_project: Project, words: tuple[str, ...], cause: str, what_next: str) -> None:
@@ -197,7 +197,7 @@ def test_what_makes_no_sense_is_refused(a_project: Project, words: tuple[str, ..
 def test_a_dumb_terminal_and_a_broken_textual_are_told_of_the_text(a_project: Project, tmp_path: Path) -> None:
     (tmp_path / "broken" / "textual").mkdir(parents=True)
     (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")
-    for env, cause in (({"TERM": "dumb"}, "TERM says"), ({"PYTHONPATH": str(tmp_path / "broken")}, "half of it")):
+    for env, cause in (({"TERM": "dumb"}, "TERM is dumb"), ({"PYTHONPATH": str(tmp_path / "broken")}, "half of it")):
         with dashboard(a_project, **env) as terminal:
             assert terminal.ends() == 2
         assert cause in terminal.afterwards
@@ -239,7 +239,7 @@ def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(
     for name in ("COLUMNS", "ROWS"):
         monkeypatch.setenv(name, "30")
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) <= 45  # as anywhere else
-    monkeypatch.setattr("capsule.commands.web.in_a_browser", lambda: True)
+    monkeypatch.setattr("capsule.commands.dashboard.in_a_browser", lambda: True)
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) > 45
 
 

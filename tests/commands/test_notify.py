@@ -41,7 +41,7 @@ def test_a_mission_tells_when_it_stopped_and_when_it_is_done_and_no_secrets(a_pr
     assert a_project.say("run", ITEM).code == 2
     assert letters.told() == [f"stopped {ITEM}"]
     assert "hunter2" not in json.dumps(letters.all())
-    assert letters.all()[0]["words"].startswith(f"{ITEM} stopped at execute: ")
+    assert letters.all()[0]["words"].startswith(f"{ITEM} failed at execute: ")
     assert [a_project.say("run", ITEM).code, a_project.say("run", ITEM).code] == [0, 0]
     assert letters.told() == [f"stopped {ITEM}", f"done {ITEM}"]
     done = letters.all()[-1]
@@ -56,7 +56,7 @@ def test_a_run_tells_of_an_item_that_waits_and_of_its_own_end_and_then_no_more(a
     assert a_backlog.run("--output", "json").code == 0
     assert letters.told() == ["blocked WRK-001", "stopped _queue"]
     assert "which answer?" in letters.all()[0]["words"]
-    assert letters.all()[1]["words"] == "The run ended: nothing is left to do (1 blocked)."
+    assert letters.all()[1]["words"] == "The run ended: nothing is left to do (1 needs you)."
     assert a_backlog.run().code == 0
     assert len(letters.all()) == 2
 

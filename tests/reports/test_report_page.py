@@ -304,6 +304,12 @@ def test_json_keeps_what_was_said_and_what_was_checked_in_places_of_their_own() 
     assert told["missions"][0]["diff"]["added"] == 40
 
 
+def test_programs_read_the_word_that_people_see_beside_the_finer_one() -> None:
+    told = facts(together(prepared("a").blocked().summary(), prepared("b").delivered().summary()))
+    words = [(mission["state"], mission["status"]) for mission in told["missions"]]
+    assert words == [("needs_you", "parked"), ("done", "merged")]
+
+
 @pytest.fixture(scope="module")
 def endless() -> MissionSummary:
     """Two thousand attempts, each with its evidence and feedback."""

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, TextIO
 
 from capsule.commands.common import flags_of, mission_state
+from capsule.commands.logs import Shelf, last_lines
 from capsule.commands.runners import Runner, start_runner
 from capsule.commands.watching import JournalWatcher, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
@@ -37,7 +38,7 @@ _NOTE = "note: "
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at: the process that runs it, the stream in which that is told, and how a person names it."""
+    """The process that is watched, its stream in the journal, and its name for people."""
 
     pid: int
     stream: str
@@ -69,7 +70,7 @@ class HeldBack:
         self._restore()
 
     def let_go(self) -> None:
-        """What was held back comes now."""
+        """Restore the handler, and raise the signal that was held back."""
         self._restore()
         if self.presses:
             signal.raise_signal(signal.SIGINT)
@@ -98,7 +99,7 @@ def view_run(args: argparse.Namespace) -> int:
 
 
 def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
-    """Whoever runs it: its own run, or the campaign or queue that has just come to it."""
+    """Find a runner of these items: their own, or a campaign or queue that has come to them."""
     journal = project.journal(read_only=True)
     for stream in _streams(items) if len(items) < 2 else ():
         pid = holder(journal, stream)
@@ -185,7 +186,12 @@ def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
     mission, run = (subject.stream, "") if is_mission(subject.stream) else ("", subject.stream)
     scope = Scope(pid=subject.pid, mission=mission, run=run, title=subject.name)
     rings = BELL in channels(project.settings.notify)
-    view = LiveView(scope, RunControls(watcher.look, over, stop, watcher.tail), ours=ours, rings=rings)
+
+    def tail(mission: str) -> Sequence[str]:
+        assert watcher.journal
+        return last_lines(Shelf(project, watcher.journal, mission))
+
+    view = LiveView(scope, RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
     return view.open() is not Ending.OVER
 
 
@@ -197,7 +203,7 @@ def _goes_on(subject: Subject, stream: TextIO) -> int:
 
 
 def last_words(runner: Runner, code: int, subject: Subject) -> int:
-    """What it printed, as if it had been printed here; where that says no cause, the cause."""
+    """Print the runner's output as if it had been printed here; where it names no cause, the cause."""
     from capsule.reports.style import printable
 
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)

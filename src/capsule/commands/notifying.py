@@ -1,4 +1,4 @@
-"""Whoever watches a run, and on top of them whoever is to be called: as `notify` in the settings says."""
+"""Add notifications to the observers of a run, as `notify` in the settings says."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def output_options(parser: argparse.ArgumentParser) -> None:
 
 
 def wants_a_screen(args: argparse.Namespace) -> bool:
-    """Whether this is to be seen on a screen. What only shows what would be done has none."""
+    """Tell whether to open a live view; a dry run has none."""
     if args.no_tui or args.dry_run or args.output not in (AUTO, TUI):
         return False
     against = what_stands_against_a_screen()

@@ -87,7 +87,7 @@ def find_mission(project: Project, name: str, verb: str) -> MissionState:
 
 
 def _held_by(project: Project, name: str) -> list[str]:
-    """What is worked on below it; nothing where nobody can tell."""
+    """List the tasks below it; none where the tracker cannot be read."""
     from capsule.core.campaign import is_container
     from capsule.wiring import tracker_if_there
 

@@ -199,7 +199,7 @@ def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
 
 
 def _progress(known: dict[str, Item]) -> dict[str, tuple[int, int]]:
-    """What is done and what there is below each, at any depth; from the leaves up, so that each is looked at once."""
+    """Count done and all items below each, at any depth; from the leaves up, so that each is visited once."""
     from capsule.core.campaign import is_container
 
     counts: dict[str, tuple[int, int]] = {}
@@ -259,10 +259,7 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """
     from capsule.commands.moving import running, under_way
-    from capsule.commands.watching import JournalReader
-    from capsule.core.history import NOBODY
     from capsule.core.status import MissionStatus
-    from capsule.reports.style import clean
 
     pids = running(project, ids)
     for name, pid in pids.items():
@@ -271,6 +268,10 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
     begun = under_way(project, ids - pids.keys())
     if not begun:
         return
+    from capsule.commands.watching import JournalReader
+    from capsule.core.history import NOBODY
+    from capsule.reports.style import clean
+
     with JournalReader(project) as reader:
         for name, state in begun.items():
             summary = reader.history(name).summary(NOBODY, "")

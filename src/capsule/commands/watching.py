@@ -19,16 +19,13 @@ if TYPE_CHECKING:
     from capsule.journals.watch import Watch
     from capsule.wiring import Project
 
-_TAIL_BYTES = 16 * 1024
-_TAIL_LINES = 12
-
 
 class JournalWatcher:
     """Look at the project's missions again and again. The thread that looks first owns what it opens."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._journal: SqliteJournal | None = None
+        self.journal: SqliteJournal | None = None
         self._watch: Watch | None = None
 
     def look(self) -> Board:
@@ -46,16 +43,8 @@ class JournalWatcher:
         from capsule.journals.watch import Watch
         from capsule.wiring import budget_of
 
-        self._journal = self._project.journal(read_only=True)
-        return Watch(self._journal, self._project.papers().folder, budget_of(self._project.settings).mission)
-
-    def tail(self, mission: str) -> Sequence[str]:
-        """Return the last lines that its agent printed."""
-        from capsule.commands.logs import Shelf
-
-        assert self._journal
-        outputs = Shelf(self._project, self._journal, mission).outputs()
-        return end_of(outputs[-1].file, _TAIL_BYTES).splitlines()[-_TAIL_LINES:] if outputs else ()
+        self.journal = self._project.journal(read_only=True)
+        return Watch(self.journal, self._project.papers().folder, budget_of(self._project.settings).mission)
 
 
 class JournalReader:

@@ -128,7 +128,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failed(self) -> bool:
-        """Whether it halted the mission for a fault, not with a question and not for a human's review."""
+        """True where it halted the mission for a fault, not with a question and not for a human's review."""
         made = self.decision
         return bool(made and made.move in HALTS and not made.vetoed and made.verdict is not Verdict.BLOCKED)
 
@@ -408,7 +408,7 @@ class _Place:
 
 
 class Presence(msgspec.Struct, frozen=True):
-    """Who holds a mission, and what its agent did last."""
+    """The holder of a mission's lock, and the last activity of its agent."""
 
     pid: int | None = None
     """None is nobody, 0 somebody who cannot be named from here."""
@@ -562,7 +562,7 @@ class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def at_an_end(self) -> bool:
-        """Whether it is over or halted."""
+        """True where it is over or halted."""
         return self.condition not in UNFINISHED
 
     @property
@@ -706,7 +706,7 @@ class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def rounds(self) -> tuple[Round, ...]:
-        """What was sent back, and what people said who let a halted mission go on, in order."""
+        """Every feedback that was sent back, and the notes of people who reopened a halted mission, in order."""
         back = [
             Round(
                 at=attempt.until,

@@ -1,4 +1,4 @@
-"""What a person is called for: a mission that waits for them, one that is done, one that stopped.
+"""Notifications: a mission needs you, is done, or stopped.
 
 A mission is told of when it halts, ends or is stopped, and a run when it ends: each happening once, because it is an
 event, and an event happens once. Children are part of their parent's step, whose end says the same.
@@ -52,7 +52,7 @@ def channels(setting: str | Collection[str]) -> tuple[str, ...]:
 
 
 def notification(stream: str, event: Event, state: MissionState) -> Notification | None:
-    """What there is to tell of an event; `state` is that of its mission afterwards, if it is one's."""
+    """Make the notification of an event, if it is worth one; `state` is that of its mission afterwards."""
     tell = _TOLD.get(type(event))
     found = tell(stream, event, state) if tell and not state.parent else None
     if found is None:

@@ -126,7 +126,7 @@ def _by_family(items: Sequence[Item], missions: Mapping[str, MissionSummary]) ->
 
 
 def _rooted(known: Mapping[str, Item]) -> dict[str, Item]:
-    """Whoever belongs to nobody who is known stands at the top: what holds something first, then the rest."""
+    """Put items without a known parent at the top, epics and features before tasks."""
     at_the_top = {name: item.parent not in known for name, item in known.items()}
     ordered = sorted(known.values(), key=lambda item: at_the_top[item.id] and not is_container(item))
     return {item.id: msgspec.structs.replace(item, parent="") if at_the_top[item.id] else item for item in ordered}

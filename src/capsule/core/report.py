@@ -1,4 +1,4 @@
-"""What several missions came to together: a run of the queue, a campaign, or everything a project has done."""
+"""Several missions together: a run of the queue, a campaign, or everything a project has done."""
 
 from __future__ import annotations
 

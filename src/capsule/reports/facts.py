@@ -16,7 +16,7 @@ VERSION = 1
 
 
 def mission_facts(summary: MissionSummary, root: Path) -> dict[str, Any]:
-    """What `capsule show --json` prints."""
+    """Return what `capsule show --json` prints."""
     state = summary.state
     waits = [wait for attempt in summary.attempts for wait in attempt.waits]
     return {
@@ -141,7 +141,7 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
 
 
 def _attempt(summary: MissionSummary, attempt: Attempt) -> dict[str, Any]:
-    """What the agent says, and what was checked, each in a place of its own."""
+    """Keep what the agent says and what was checked in places of their own."""
     outcome = attempt.ended.outcome if attempt.ended else None
     decision, stages = attempt.decision, {phase.name: phase.stage for phase in summary.state.workflow.phases}
     fed_back = decision is not None and decision.move in (*SETBACKS, *HALTS)

@@ -67,13 +67,13 @@ class Post:
         self._letters.put((letter, env))
 
     def fault(self) -> str:
-        """What went wrong since the last look; '' where nothing did."""
+        """Return what went wrong since the last call; '' where nothing did."""
         with contextlib.suppress(queue.Empty):
             return self._faults.get_nowait()
         return ""
 
     def close(self, *, wait: bool = True) -> None:
-        """What was sent is delivered, as far as the time limit allows. Closing twice is closing once.
+        """Deliver what was sent, as far as the time limit allows. Safe to repeat.
 
         Without waiting the end of our process is the end of the keeper, and of all that it keeps.
         """
@@ -194,7 +194,7 @@ class Notifier:
         return notification(mission, event, state)
 
     def _let_go(self, event: Event | None) -> None:
-        """What stops a mission nearly always ends its run, which then says so itself; where it does not, it is told."""
+        """Send a held notification, unless the event is the end of the run for the same cause, which says so itself."""
         held, self._held = self._held, None
         if held and not (isinstance(event, RunEnded) and event.why == held[0].cause.rstrip(".")):
             self._tell(*held)

@@ -80,7 +80,7 @@ class PlainReport:
         self._follow(mission, event)
 
     def _follow(self, mission: str, event: Event) -> None:
-        """What is going on now, for when nothing else is said for a while."""
+        """Tell the pulse what is going on, for when nothing else is said for a while."""
         if isinstance(event, StepBegun):
             self._pulse.begin(mission, event.phase, within=bool(self._states[mission].parent))
         elif isinstance(event, StepEnded | Stopped):
@@ -94,7 +94,7 @@ class PlainReport:
             self._pulse.end()
 
     def lines(self) -> dict[type, Callable[..., None]]:
-        """Which events are said, and how."""
+        """Return which events are printed, and how."""
         return _LINES
 
     def activity(self, mission: str, text: str) -> None:
@@ -161,13 +161,13 @@ class PlainReport:
         return self._style.paint(TONES[VERDICTS[verdict].tone], word)
 
     def _cost(self, mission: str, outcome: Outcome, indent: str = _INDENT) -> None:
-        """What the mission has come to; the first agent's price is all of it, and was said already."""
+        """Print the mission's total; the first agent's price is all of it, and was printed already."""
         spent, allowed = self._states[mission].spending, self._budget.mission
         if price(outcome.usage) and (spent.runs > 1 or allowed != NO_LIMITS.mission):
             self._say(f"so far: {in_words(spent)}{_left(spent, allowed)}", indent)
 
     def _failure(self, outcome: Outcome, indent: str = _INDENT) -> None:
-        """What a person can do about it; what went wrong is in the reason for what follows."""
+        """Print what a person can do about a failure; its reason is printed with the consequence."""
         if outcome.failure and outcome.failure.hint:
             self._say(f"! {outcome.failure.kind.value}: {outcome.failure.hint}", indent)
 

@@ -135,7 +135,7 @@ class Scale:
 
 
 def _pieces(spans: Sequence[Span]) -> list[Span]:
-    """What happened, cut at the longest of the times in which nothing did."""
+    """Join what happened, and cut it at the longest gaps."""
     joined: list[Span] = []
     for span in spans:
         if joined and span.start <= joined[-1].end:

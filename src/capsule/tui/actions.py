@@ -1,4 +1,4 @@
-"""What the dashboard can find out and do: one row for each key, and the functions behind them.
+"""The actions of the dashboard: one row for each key, and the functions behind them.
 
 Each action is a command line of `capsule` and nothing else: what is shown before it is confirmed is what is run. The
 dashboard draws, and knows no project, journal or process. Every function of `DashboardActions` may be slow, or fail
@@ -21,7 +21,7 @@ from capsule.core.ledger import DECISION
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What a tracker holds."""
+    """The items of a tracker."""
 
     items: tuple[Item, ...] = ()
     by_status: bool = False
@@ -30,7 +30,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
-    """What is on disk of one mission, each capped; '' is nothing there."""
+    """The files of one mission, each capped; '' where there is none."""
 
     changes: str = ""
     """Which files it changes, and how much."""
@@ -40,7 +40,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """What a command answered."""
+    """The exit code and output of a command."""
 
     code: int
     out: str = ""
@@ -70,7 +70,7 @@ class DashboardActions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cursor is on: an item, its mission, or both; or a run through many."""
+    """The item under the cursor, its mission, or both; or a run through many."""
 
     id: str = ""
     item: Item | None = None
@@ -104,7 +104,7 @@ class How(StrEnum):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked for before the command line is complete."""
+    """An argument that the dialog asks for."""
 
     label: str
     option: str
@@ -155,7 +155,7 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
         return [self.word, *about, *([f"{option}={answer}"] if answer.startswith("-") else [option, answer])]
 
     def line(self, target: Target, answer: str = "") -> str:
-        """What to type for the same."""
+        """Return the command line for a shell."""
         if self.how is How.STOP:
             return f"kill -INT {target.pid}"
         return shlex.join(["capsule", *self.words(target, answer)])

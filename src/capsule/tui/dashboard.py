@@ -117,7 +117,7 @@ class Dashboard(CapsuleApp[None]):
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def _begin(self) -> None:
-        """What was loaded stays; what comes and goes from now on, for days, is to be cleared away early."""
+        """Start polling, and tune the collector: loaded modules stay, short-lived objects go early."""
         if self.is_headless:  # in somebody else's process
             self._looking.start()
             return
@@ -204,7 +204,7 @@ class Dashboard(CapsuleApp[None]):
         return self.screen_stack[0].query_one(f"#{self.model.view}", Rows)
 
     def target(self) -> Target:
-        """What a key would be about: the mission on the screen, else what the cursor is on."""
+        """Return what a key acts on: the open mission, else the line under the cursor."""
         opened = getattr(self.screen, "mission", "")
         return self.model.target(opened or self._rows.key)
 
@@ -223,7 +223,7 @@ class Dashboard(CapsuleApp[None]):
             self._open(self._rows.key)
 
     def _put_above(self, screen: Screen[Result], then: Callable[[Result | None], None] | None = None) -> None:
-        """What was said before would lie over what is asked now."""
+        """Open a screen without the toasts that would cover it."""
         self.clear_notifications()
         self.push_screen(screen, then)
 
@@ -286,7 +286,7 @@ class Dashboard(CapsuleApp[None]):
         self._draw()
 
     def on_key(self, event: Key) -> None:
-        """What was typed ahead comes here by way of whatever had the focus then: it is no key of where we are now."""
+        """Drop keys that were typed before the current dialog or filter had the focus."""
         from capsule.tui.dialogs import Dialog  # noqa: PLC0415
 
         if isinstance(self.screen, Dialog) and not self.screen.is_meant_by(event):

@@ -91,7 +91,7 @@ class Confirm(Dialog[str | None]):
             self.query_one(Input).focus()
 
     def open_to_answers(self) -> None:
-        """What is offered from now on is what works from now on."""
+        """Show the buttons now that they work."""
         self.query_one(Horizontal).visible = True
         if not self.verb.asks:
             self.set_focus(self.query_one("#yes"))
@@ -131,7 +131,7 @@ class Confirm(Dialog[str | None]):
 
 
 class Answer(Dialog[None]):
-    """What a command said that did not do what was asked: its own words, cause and way out."""
+    """The output of a command that failed."""
 
     DEFAULT_CSS = """
     Answer { align: center middle; }

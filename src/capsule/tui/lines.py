@@ -70,7 +70,7 @@ def about_item(entry: Entry, view: MissionSummary | None, target: Target, width:
 
 
 def short_phases(view: MissionSummary, width: int) -> list[Content]:
-    """Where there is no room for what each agent said: what was found first, and how long it took if it fits."""
+    """Draw phases in little room: the verdict, and the time if it fits."""
     names = min(18, max([width_of(line.phase) for line in view.lines], default=0))
     return [_phase(line, names, width) for line in view.lines]
 
@@ -135,7 +135,7 @@ def under_way(board: Board) -> list[str]:
 
 
 def history(board: Board) -> list[str]:
-    """What has ended, the last first."""
+    """List missions and runs that ended, the last first."""
     ended = [(view.last, view.mission) for view in board.missions if view.over]
     runs = [(run.last, f"{RUN}{run.stream}") for run in board.runs if run.ended and not run.running]
     return [key for _, key in sorted(ended + runs, reverse=True)]

@@ -192,7 +192,7 @@ def _phase(line: PhaseLine, columns: dict[str, int]) -> Content:
 
 
 def now_lines(view: MissionSummary, width: int) -> list[Content]:
-    """What goes on, as the agent shows it; where nothing does, where it stands and what to type."""
+    """Draw the agent's activity; of a mission at rest, its status and the command that helps."""
     if view.pid is None:
         lines = drawing.paragraph(sentence(view.sentence), width, STRONG)
         return [*lines, *drawing.paragraph(view.next, width, first=text("next: ", FAINT)), Content("")]
@@ -221,7 +221,7 @@ def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
 
 
 def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Content]:
-    """What was claimed and what was seen, what the next agent is told, and what else is worth knowing."""
+    """Draw claims against evidence, feedback, the last test run and warnings."""
     ended = [attempt for attempt in view.attempts if attempt.ended]
     shown = ended if whole else _last_judged(ended)
     lines: list[Content] = []

@@ -1,4 +1,4 @@
-"""What the dashboard knows and how it is laid out in lines: everything about it but the widgets.
+"""The dashboard's state and its layout in lines: everything but the widgets.
 
 Boards and listings come in; lists, the text beside them and the lines above and below them come out. A line is made
 when it is seen, and the outline anew only when an item or the standing of a mission has changed.
@@ -77,7 +77,7 @@ class DashboardModel:
     # ---- what comes in
 
     def saw(self, got: Board | CapsuleError) -> bool:
-        """Whether a mission has begun, ended or come to stand elsewhere: then its item may have, too."""
+        """Take in a board; return whether a mission changed its status, because its item may have changed, too."""
         if isinstance(got, CapsuleError):
             self._trouble["journal"] = got
             return False
@@ -174,7 +174,7 @@ class DashboardModel:
         (self._folded.add if away else self._folded.discard)(key)
 
     def above(self, key: str) -> str:
-        """Whatever holds it; '' at the top."""
+        """Return the key of the parent; '' at the top."""
         entry = self.entry(key)
         before = self._shown[: self._shown.index(entry)] if entry else []
         return next((each.key for each in reversed(before) if entry and each.depth < entry.depth), "")
@@ -216,7 +216,7 @@ class DashboardModel:
     # ---- above and below
 
     def strip(self, width: int, height: int) -> list[Content]:
-        """What runs, in short; where all missions are listed, that says it already; below the past, what it came to."""
+        """Draw running missions below the items, totals below the history, and nothing below the list of missions."""
         if self.view == "missions":
             return []
         if self.view == "history":

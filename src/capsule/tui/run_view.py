@@ -50,7 +50,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked at: what one process does, and a mission or a run by its name."""
+    """The process that is watched, and its mission or run by name."""
 
     pid: int
     mission: str = ""
@@ -61,7 +61,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class RunControls:
-    """What the view can see and do. All but `stop` are called from a thread of their own."""
+    """Functions that the view is given. All but `stop` are called from a thread of their own."""
 
     look: Callable[[], Board]
     over: Callable[[], bool]
@@ -93,7 +93,7 @@ def run_of(board: Board, scope: Scope) -> RunSummary | None:
 
 
 def followed(missions: Sequence[MissionSummary]) -> str:
-    """Whoever is at work now; the last one that was, where nobody is."""
+    """Return the running mission; else the last one that ran."""
     running = [view.mission for view in missions if view.running]
     return (running or [view.mission for view in missions] or [""])[-1]
 
@@ -106,7 +106,7 @@ def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What one look saw; no board is one that could not be read any more when the run was over."""
+    """One look; without a board where it could not be read any more after the run ended."""
 
     board: Board | None
     tail: Sequence[str] | None = None
@@ -214,7 +214,7 @@ class LiveView(CapsuleApp[Ending]):
         self._looking.start()
 
     def _look(self) -> Snapshot:
-        """Whether it is over is asked first: what happened up to its end is seen then."""
+        """Take a snapshot. Ask first whether the run is over, so that everything up to its end is in it."""
         over, tail_of = self._reins.over(), self._tail_of
         try:
             return Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else None, over)
@@ -351,7 +351,7 @@ class LiveView(CapsuleApp[Ending]):
 
 
 def run_lines(run: RunSummary, width: int) -> list[Content]:
-    """What it is, how many agents it has started, and how far each thing is that holds others."""
+    """Draw a run: its name, its agents, and the progress of each epic and feature."""
     agents = f"{run.spawns} of {run.cap} agents" if run.cap else f"{run.spawns} agents"
     head = drawing.both_ends(text(run.name, STRONG), text(f"{agents}  {drawing.elapsed(run.seconds)}"), width)
     rows = [progress for progress in run.progress.values() if progress.of]
