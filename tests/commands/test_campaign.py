@@ -119,7 +119,7 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     pottery.plays()
     again = pottery.say("run", "kiln")
     assert again.code == 0, again
-    assert "pot goes on where it stood" in again.err
+    assert "pot resumes" in again.err
     assert "open" not in {status for name, status in pottery.statuses().items() if name != "bare"}
 
 
@@ -133,7 +133,7 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
     assert f"  new      {new}\n" in answer.out
-    assert f"noticed by sign, now in the tracker: {new} Fire it" in answer.err
+    assert f"follow-ups filed: {new} Fire it" in answer.err
 
 
 def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Pottery) -> None:

@@ -67,7 +67,7 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
         assert terminal.shows(f"capsule run {ITEM}")
         assert terminal.shows("OK (Enter)")
         terminal.type("\r")
-        assert terminal.shows("in the background (pid ")
+        assert terminal.shows("(pid ")
         assert terminal.shows("is merged into main")
         terminal.type("q")
         assert terminal.ends() == 0
@@ -97,7 +97,7 @@ def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ends() == 0
         assert f"Still running: {ITEM}." in terminal.afterwards
-        assert stop(a_held_project) == "It was asked to stop: its agent is being ended, and what is done is kept."
+        assert stop(a_held_project) == "Stopping; progress is kept."
         assert eventually(lambda: holder(a_held_project) is None)
     assert isinstance(a_held_project.events()[-1], Stopped)
     assert stop(a_held_project) == "It is not running any more."
@@ -114,7 +114,7 @@ def test_nobody_is_stopped_who_is_not_the_one_that_was_shown(a_repo: Repo) -> No
     journal = open_project(str(a_repo.path)).journal()
     assert ask_to_stop(journal, ITEM) == "It is not running any more."
     with journal.claim(ITEM):  # by us, who would notice
-        assert ask_to_stop(journal, ITEM, 1) == f"It is run by another process now (pid {os.getpid()})."
+        assert ask_to_stop(journal, ITEM, 1) == f"Another process runs it now (pid {os.getpid()})."
     assert ask_to_stop(cast("SqliteJournal", Unseen()), ITEM, 1) == "It runs where it cannot be reached from here."
 
 

@@ -90,7 +90,7 @@ def test_whoever_leaves_lets_it_go_on_and_can_look_again(a_held_project: Project
     pid = holder(project)
     assert f"{ITEM} keeps running (pid {pid})." in terminal.afterwards
     with on_a_terminal(project) as terminal:
-        assert terminal.shows(f"stop it (pid {pid})")
+        assert terminal.shows(f"stop pid {pid}")
         assert terminal.shows("under way")
         terminal.type("l")
         assert terminal.shows("thinking hard")
@@ -107,7 +107,7 @@ def test_asked_to_stop_it_stops_and_goes_on_when_it_is_run_again(a_held_project:
         assert terminal.shows("under way")
         terminal.type("q")
         assert terminal.ends() == 130
-    assert "Resume with" in terminal.afterwards
+    assert "Go on with" in terminal.afterwards
     assert holder(project) is None
     go(project).touch()
     assert project.run().code == 0
