@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     tracker = open_tracker(project)
     known = tracker.everything() if tracker.keeps_phases else tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if tracker.keeps_phases or item.status is not Status.DONE]
-    items = [item for item in as_shown(every) if _suits(item, wanted)]
+    items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
     for warning in tracker.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.json:
@@ -138,10 +138,6 @@ def _checked(name: str, value: str) -> str:
         near = get_close_matches(value.lower(), known, 1)
         raise UsageError(f"There is no status {value!a}.", f"Did you mean `{near[0]}`?" if near else ", ".join(known))
     return value.lower()
-
-
-def _suits(item: Item, wanted: dict[str, set[str]]) -> bool:
-    return all(values & _values(item, name) for name, values in wanted.items())
 
 
 def _values(item: Item, name: str) -> set[str]:

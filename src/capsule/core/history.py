@@ -244,13 +244,6 @@ class MissionHistory:
         if isinstance(event, Reopened) and event.notes:
             self.notes.append(event)
 
-    def _warn(self, event: Warned) -> None:
-        self.warnings.append(event.text)
-
-    def _record(self, event: Recorded) -> None:
-        if event.commit:
-            self.commits.append(event.commit)
-
     def _open(self) -> Attempt | None:
         last = self.attempts[-1] if self.attempts else None
         return last if last and last.under_way else None
@@ -315,8 +308,8 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], None]] = {
     Reopened: MissionHistory._release,
     Rebased: MissionHistory._release,
     MovedByHand: MissionHistory._release,
-    Recorded: MissionHistory._record,
-    Warned: MissionHistory._warn,
+    Recorded: lambda history, event: history.commits.extend(filter(None, [event.commit])),
+    Warned: lambda history, event: history.warnings.append(event.text),
     Observed: lambda history, event: setattr(history, "tests", event.observation),
     Salvaged: lambda history, event: history.salvaged.update({event.ref: event.why}),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 from capsule.core.budget import Allowance, Budget, Spending, duration, in_words, left, price
 from capsule.core.decide import Decision, Move
@@ -188,40 +188,6 @@ class PlainReport:
         word = self._style.paint(colour, seen.colour.value)
         self._stream.write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)\n")
 
-    def _reopened(self, mission: str, event: Reopened) -> None:
-        kept = ", with your changes" if event.checkpoint else ""
-        self._say(f"{mission} resumes{kept}.")
-
-    def _rebased(self, mission: str, event: Rebased) -> None:
-        self._say(f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}.")
-
-    def _salvaged(self, _mission: str, event: Salvaged) -> None:
-        self._say(f"salvaged: {event.ref} ({event.why})", _INDENT)
-
-    def _moved(self, mission: str, event: MovedByHand) -> None:
-        where = f"{mission} was moved by hand: {event.expected} → {event.found}"
-        self._say(f"! {where if event.item else f'{event.what} was {event.found} by hand'}", _INDENT)
-
-    def _waiting(self, _mission: str, event: Waiting) -> None:
-        wait = f"Waiting {duration(event.seconds)}, next try at {clock_time(event.at, event.seconds)}."
-        self._say(f"! {sentence(event.failure.reason)} {wait}", _INDENT)
-
-    def _warned(self, _mission: str, event: Warned) -> None:
-        self._say(f"! {event.text}")
-
-    def _closed(self, mission: str, _: ItemClosed) -> None:
-        self._say(f"{mission} is closed in the tracker", _INDENT)
-
-    def _advanced(self, _stream: str, event: Advanced) -> None:
-        self._say(f"{event.item} {event.title}: {event.done} of {event.of} done")
-
-    def _parent_closed(self, _stream: str, event: ParentClosed) -> None:
-        self._say(f"{event.item} {event.title} is closed: {event.reason}")
-
-    def _discovered(self, _mission: str, event: Discovered) -> None:
-        named = "; ".join(f"{item} {title}" for item, title in event.items.items())
-        self._say(f"follow-ups filed: {named}", _INDENT)
-
     def _stage(self, mission: str, phase: str) -> str:
         workflow = self._states[mission].workflow
         stages = workflow.stages()
@@ -253,19 +219,40 @@ _CONSEQUENCES: dict[Move, Callable[[Decision], str]] = {
     Move.CLOSE: lambda d: f"→ closed: {d.reason}",
 }
 
+
+def _says(words: Callable[[str, Any], str], indent: str = "") -> Callable[..., None]:
+    return lambda report, mission, event: report._say(words(mission, event), indent)
+
+
+def _moved(mission: str, event: MovedByHand) -> str:
+    if event.item:
+        return f"! {mission} was moved by hand: {event.expected} → {event.found}"
+    return f"! {event.what} was {event.found} by hand"
+
+
+def _waiting(_mission: str, event: Waiting) -> str:
+    until = clock_time(event.at, event.seconds)
+    return f"! {sentence(event.failure.reason)} Waiting {duration(event.seconds)}, next try at {until}."
+
+
 _LINES: dict[type, Callable[..., None]] = {
     MissionStarted: PlainReport._started,
     StepBegun: PlainReport._begun,
     StepEnded: PlainReport._ended,
     Observed: PlainReport._observed,
-    Reopened: PlainReport._reopened,
-    Rebased: PlainReport._rebased,
-    Salvaged: PlainReport._salvaged,
-    MovedByHand: PlainReport._moved,
-    Waiting: PlainReport._waiting,
-    Warned: PlainReport._warned,
-    ItemClosed: PlainReport._closed,
-    Advanced: PlainReport._advanced,
-    ParentClosed: PlainReport._parent_closed,
-    Discovered: PlainReport._discovered,
+    Reopened: _says(lambda mission, event: f"{mission} resumes{', with your changes' if event.checkpoint else ''}."),
+    Rebased: _says(
+        lambda mission, event: f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}."
+    ),
+    Salvaged: _says(lambda _, event: f"salvaged: {event.ref} ({event.why})", _INDENT),
+    MovedByHand: _says(_moved, _INDENT),
+    Waiting: _says(_waiting, _INDENT),
+    Warned: _says(lambda _, event: f"! {event.text}"),
+    ItemClosed: _says(lambda mission, _: f"{mission} is closed in the tracker", _INDENT),
+    Advanced: _says(lambda _, event: f"{event.item} {event.title}: {event.done} of {event.of} done"),
+    ParentClosed: _says(lambda _, event: f"{event.item} {event.title} is closed: {event.reason}"),
+    Discovered: _says(
+        lambda _, event: f"follow-ups filed: {'; '.join(f'{item} {title}' for item, title in event.items.items())}",
+        _INDENT,
+    ),
 }

@@ -65,13 +65,13 @@ def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
     lines = [
         part
         for line in _lines(words)
-        for part in (drawing.paragraph(line, width, _title_style(line)) if line.strip() else [Content("")])
+        for part in (
+            drawing.paragraph(line, width, STRONG if line.startswith(("#", "==>")) else "")
+            if line.strip()
+            else [Content("")]
+        )
     ]
     return lines or [text(nothing, FAINT)]
-
-
-def _title_style(line: str) -> str:
-    return STRONG if line.startswith(("#", "==>")) else ""
 
 
 def _lines(words: str) -> list[str]:
