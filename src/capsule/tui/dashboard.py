@@ -236,7 +236,7 @@ class Dashboard(CapsuleApp[None]):
         elif entry and entry.holds:
             self._fold(key, away=not self.model.folded(key))
         elif entry:
-            self.notify(f"{printable(key)} has no mission yet: r runs it.", timeout=_REFUSAL, markup=False)
+            self.notify(f"{printable(key)} has no mission yet (r runs it).", timeout=_REFUSAL, markup=False)
 
     def _open_mission(self, mission: str) -> None:
         from capsule.tui.screens import MissionScreen  # noqa: PLC0415
@@ -368,7 +368,7 @@ class Dashboard(CapsuleApp[None]):
             self._tell(line, got)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
-            self.notify("That is being done already.", severity="warning", timeout=_REFUSAL, markup=False)
+            self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:
         """It is waited for as well, beside: one that cannot begin says so, and nowhere but in its last words."""
@@ -378,7 +378,7 @@ class Dashboard(CapsuleApp[None]):
             if isinstance(got, CapsuleError):
                 self._tell(line, got)
                 return
-            self.notify(f"It goes on by itself (pid {got.pid}).", title=printable(line), markup=False)
+            self.notify(f"Running in the background (pid {got.pid}).", title=printable(line), markup=False)
             self._beside.ask(f"end of {got.pid}", got.wait, ended)
 
         def ended(got: CommandResult) -> None:
