@@ -11,16 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from capsule.core.account import MissionAccount, Where, mission_account
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, MissionStarted, Outcome, StepBegun, StepEnded, Usage, decode, encode
 from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.history import NOBODY, read_mission
 from capsule.core.item import Item
-from capsule.core.run_account import RunAccount, run_account
+from capsule.core.report import Report, nested
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import replay
 from capsule.core.workflow import Phase, Workflow
-from capsule.reports.account_facts import facts
+from capsule.reports.facts import report_facts
 from capsule.reports.html import page
 from capsule.reports.markdown import markdown
 
@@ -28,7 +27,6 @@ ROUNDS = 5
 AT = "2026-01-05T{:02}:{:02}:{:02}Z"
 FLOW = Workflow(name="flow", phases=(Phase(name="code", prompt="c"),))
 RED = Evidence("green", "all tests pass", "`make test` is red, exit 1", EvidenceStatus.REFUTED, "FAILED test_a\n" * 40)
-WHERE = Where(word="stopped", sentence="stopped at code: retries exhausted")
 
 
 def stamp(second: int) -> str:
@@ -52,11 +50,9 @@ def story(mission: str, attempts: int) -> list[Event]:
     return events
 
 
-def told(stories: Sequence[Sequence[Event]]) -> RunAccount:
-    missions: list[MissionAccount] = [
-        mission_account(events, replay(events), WHERE, as_of=stamp(86399)) for events in stories
-    ]
-    return run_account(missions, project="bench", title="All missions", as_of=stamp(86399))
+def told(stories: Sequence[Sequence[Event]]) -> Report:
+    missions = [read_mission(events).summary(NOBODY, stamp(86399)) for events in stories]
+    return Report(project="bench", title="All missions", as_of=stamp(86399), missions=nested(missions))
 
 
 def decoded(rows: Sequence[bytes]) -> list[Event]:
@@ -87,7 +83,10 @@ def main() -> None:
         rows = [encode(event) for events in stories for event in events]
         account = told(stories)
         floor = best(partial(decoded, rows))
-        costs = [best(partial(told, stories)), *(best(partial(form, account)) for form in (page, markdown, facts))]
+        costs = [
+            best(partial(told, stories)),
+            *(best(partial(form, account)) for form in (page, markdown, report_facts)),
+        ]
         cells = "".join(f"{cost * 1000:8.1f} ms {cost / floor:4.1f}x" for cost in costs)
         print(f"{name:32}{floor * 1000:7.1f} ms{cells}{len(page(account)) / 1024:7.0f} KB")
 

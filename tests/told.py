@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from capsule.core.account import MissionAccount, Where, mission_account
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
     Event,
@@ -23,9 +22,9 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.failure import Failure, Kind
+from capsule.core.history import MissionSummary, Presence, read_mission
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import replay
 from capsule.core.workflow import Phase, Role, Workflow
 
 FLOW = Workflow(
@@ -143,11 +142,10 @@ class Told:
         self.step("code", evidence=(HELD,)).step("look")
         return self.step("deliver", agent="", facts={"merged": merged, **facts}, seconds=1.0)
 
-    def account(self, word: str = "merged", as_of: str = "", **more: Any) -> MissionAccount:
-        where = Where(
-            word=word, sentence=more.pop("sentence", f"{word}, as told"), unverified=more.pop("unverified", "")
-        )
-        return mission_account(self.events, replay(self.events), where, as_of=as_of or self.at, **more)
+    def summary(self, *, running: bool = False, as_of: str = "", **more: Any) -> MissionSummary:
+        """The mission as its events tell it; `more` replaces what they say."""
+        summary = read_mission(self.events).summary(Presence(4711 if running else None), as_of or self.at)
+        return msgspec.structs.replace(summary, **more)
 
 
 def prepared(mission: str = "x-1", title: str = "The task", at: str = "2026-01-05T09:00:00Z", **more: Any) -> Told:

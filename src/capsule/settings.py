@@ -232,7 +232,7 @@ class Settings(_Section, frozen=True):
     campaign: CampaignOptions = CampaignOptions()
     notify: str | Texts = "none"
     """How to notify you when a mission needs you, is done or has stopped: `none`, the terminal's `bell`, a command line
-    that gets the event as JSON on stdin, or a list of these: [more](../how-to/be-told.md)."""
+    that gets the event as JSON on stdin, or a list of these: [more](../how-to/notifications.md)."""
     git: GitOptions = GitOptions()
     merge: MergeOptions = MergeOptions()
 

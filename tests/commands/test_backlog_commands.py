@@ -482,7 +482,7 @@ def test_what_a_step_has_found_out_is_recorded_before_a_human_moves_the_item(
 def test_explain_says_how_to_go_on_with_a_mission_that_stopped(a_halted_mission: Project) -> None:
     lines = a_halted_mission.say("explain", "demo-1.1").out.splitlines()
     assert lines[0].startswith("demo-1.1  not now: its mission failed at execute: the disk is full")
-    assert lines[1] == "  to move it: see why with capsule show demo-1.1, then capsule run demo-1.1"
+    assert lines[1] == "  next: see why with capsule show demo-1.1, then capsule run demo-1.1"
 
 
 def test_what_a_mission_left_is_salvaged_when_its_item_is_completed(a_halted_mission: Project) -> None:
@@ -531,7 +531,7 @@ def test_explain_says_which_is_next_and_why_every_other_is_not(a_backlog: Backlo
         (
             {"status": "ready", "dependencies": "[WRK-002]"},
             "not now: waits for WRK-002 (in_progress)",
-            "WRK-002 must be",
+            "finish WRK-002 first",
         ),
     ],
 )
@@ -541,7 +541,7 @@ def test_explain_says_what_would_make_an_item_move(
     a_backlog.hold(item, {"status": "in_progress", "phase": "prd"})
     first, second = a_backlog.say("explain", "WRK-001").out.splitlines()
     assert first.startswith(f"WRK-001  {line}")
-    assert second.startswith(f"  to move it: {way}")
+    assert second.startswith(f"  next: {way}")
 
 
 def test_explain_knows_what_runs(a_backlog: BacklogProject) -> None:

@@ -120,7 +120,7 @@ def test_it_stops_at_the_first_that_fails_and_goes_on_with_it(pottery: Pottery) 
     pottery.plays()
     again = pottery.say("run", "kiln")
     assert again.code == 0, again
-    assert "pot goes on where it stood" in again.err
+    assert "pot resumes" in again.err
     assert "open" not in {status for name, status in pottery.statuses().items() if name != "bare"}
 
 
@@ -135,7 +135,7 @@ def test_it_can_go_on_with_what_does_not_depend_on_it(pottery: Pottery) -> None:
     assert (now["sign"], now["kiln"], now["lid"]) == ("closed", "open", "open")
     (new,) = now.keys() - {"kiln", "ware", "lid", "pot", "sign", "bare"}
     assert f"  follow-ups {new}\n" in answer.out
-    assert f"noticed by sign, now in the tracker: {new} Fire it" in answer.err
+    assert f"follow-ups filed: {new} Fire it" in answer.err
 
 
 def test_what_others_have_in_hand_is_not_taken_and_stops_nothing(pottery: Pottery) -> None:
@@ -223,10 +223,10 @@ def test_what_was_stopped_says_where_once() -> None:
 def test_what_an_epic_needs_to_move_is_said(pottery: Pottery) -> None:
     ways = {row["id"]: row["to_move_it"] for row in json.loads(pottery.say("explain", "--json").out)}
     assert ways == {
-        "kiln": "capsule run kiln works through what it holds",
-        "ware": "capsule run ware works through what it holds",
-        "bare": "put what is to be done into it: capsule add TITLE --parent bare",
-        "lid": "pot must be done first, or be taken off its dependencies",
+        "kiln": "capsule run kiln runs the items in it",
+        "ware": "capsule run ware runs the items in it",
+        "bare": "add an item to it: capsule add TITLE --parent bare",
+        "lid": "finish pot first, or remove the dependency",
         "pot": "capsule run pot",
         "sign": "capsule run sign",
     }

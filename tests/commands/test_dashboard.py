@@ -13,8 +13,8 @@ from typing import cast
 
 import pytest
 
-from capsule.commands.dashboard_hands import details_of, hands_for, listing_of
-from capsule.commands.watching import Eyes, ask_to_stop
+from capsule.commands.dashboard import actions_for, details_of, listing_of
+from capsule.commands.watching import JournalWatcher, ask_to_stop
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.event import Stopped
 from capsule.journals.sqlite import SqliteJournal
@@ -66,9 +66,9 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
         assert terminal.shows(ITEM)
         terminal.type("r")
         assert terminal.shows(f"capsule run {ITEM}")
-        assert terminal.shows("Yes (Enter)")
+        assert terminal.shows("OK (Enter)")
         terminal.type("\r")
-        assert terminal.shows("goes on by itself (pid ")
+        assert terminal.shows("(pid ")
         assert terminal.shows("is merged into main")
         terminal.type("q")
         assert terminal.ends() == 0
@@ -77,7 +77,7 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
     assert "Traceback" not in terminal.text
 
 
-@pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "Yes (Enter)"), ("r\r", "Yes (Enter)")])
+@pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "OK (Enter)"), ("r\r", "OK (Enter)")])
 def test_keys_that_come_all_at_once_run_nothing(a_project: Project, keys: str, then: str) -> None:
     with dashboard(a_project) as terminal:
         assert terminal.shows(ITEM)
@@ -97,11 +97,11 @@ def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
         assert terminal.shows("1 running")
         terminal.process.send_signal(signal.SIGTERM)
         assert terminal.ends() == 0
-        assert f"{ITEM} goes on." in terminal.afterwards
-        assert stop(a_held_project) == "It was asked to stop: its agent is being ended, and what is done is kept."
+        assert f"Still running: {ITEM}." in terminal.afterwards
+        assert stop(a_held_project) == "Stopping; progress is kept."
         assert eventually(lambda: holder(a_held_project) is None)
     assert isinstance(a_held_project.events()[-1], Stopped)
-    assert stop(a_held_project) == "It does not run any more."
+    assert stop(a_held_project) == "It is not running any more."
 
 
 class Unseen:
@@ -113,14 +113,14 @@ class Unseen:
 
 def test_nobody_is_stopped_who_is_not_the_one_that_was_shown(a_repo: Repo) -> None:
     journal = open_project(str(a_repo.path)).journal()
-    assert ask_to_stop(journal, ITEM) == "It does not run any more."
+    assert ask_to_stop(journal, ITEM) == "It is not running any more."
     with journal.claim(ITEM):  # by us, who would notice
-        assert ask_to_stop(journal, ITEM, 1) == f"It is run by another process now (pid {os.getpid()})."
+        assert ask_to_stop(journal, ITEM, 1) == f"Another process runs it now (pid {os.getpid()})."
     assert ask_to_stop(cast("SqliteJournal", Unseen()), ITEM, 1) == "It runs where it cannot be reached from here."
 
 
 def stop(project: Project) -> str:
-    answer = hands_for(open_project(str(project.path))).stop(ITEM, holder(project) or 1)
+    answer = actions_for(open_project(str(project.path))).stop(ITEM, holder(project) or 1)
     return answer.err or answer.out
 
 
@@ -144,7 +144,7 @@ def test_once_it_is_told_how_things_stand(a_merged_mission: Project) -> None:
     with nothing_changes(a_merged_mission):
         answer = a_merged_mission.say("dashboard", "--plain", "--once")
     assert (answer.code, answer.err) == (0, "")
-    assert "Missions: 1 ended." in answer.out
+    assert "Missions: 1 done." in answer.out
     assert answer.out.index("Missions: ") < answer.out.index("Items: ")  # a tracker may take long
     assert "merged into main as" in answer.out
 
@@ -165,7 +165,7 @@ def test_every_change_is_a_line_until_ctrl_c(a_halted_mission: Project) -> None:
             assert any("next: " in line for line in lines)
             assert a_halted_mission.say("abort", ITEM).code == 0
             # while it is being ended, somebody is at it
-            assert next(line for line in lines if "abandoned" in line)[9:] == f"{ITEM}: abandoned: aborted\n"
+            assert next(line for line in lines if "stopped" in line)[9:] == f"{ITEM}: stopped: aborted\n"
             watching.send_signal(signal.SIGINT)
             assert watching.wait(LONG) == 130
         finally:
@@ -177,8 +177,8 @@ def test_a_tracker_that_cannot_be_read_takes_nothing_from_the_missions(a_merged_
     a_merged_mission.write("BACKLOG.yaml", "schema_version: 1\nitems: []\n")  # and beads, at once
     answer = a_merged_mission.say("dashboard", "--plain", "--once")
     assert_clear(answer, 0, "", "")
-    assert "Items: they cannot be read." in answer.out
-    assert "Missions: 1 ended." in answer.out
+    assert "Items: cannot be read." in answer.out
+    assert "Missions: 1 done." in answer.out
 
 
 # ---- refused
@@ -188,9 +188,9 @@ def test_a_tracker_that_cannot_be_read_takes_nothing_from_the_missions(a_merged_
     ("words", "cause", "what_next"),
     [
         ((), "needs a terminal", "--plain"),
-        (("--once",), "--once is for text", "--plain --once"),
-        (("--plain", "--web"), "two ways", "Drop one"),
-        (("--port", "8000"), "for a browser", "--web"),
+        (("--once",), "--once requires --plain", "--plain --once"),
+        (("--plain", "--web"), "exclude each other", "Drop one"),
+        (("--port", "8000"), "require --web", "--web"),
     ],
 )
 def test_what_makes_no_sense_is_refused(a_project: Project, words: tuple[str, ...], cause: str, what_next: str) -> None:
@@ -200,7 +200,7 @@ def test_what_makes_no_sense_is_refused(a_project: Project, words: tuple[str, ..
 def test_a_dumb_terminal_and_a_broken_textual_are_told_of_the_text(a_project: Project, tmp_path: Path) -> None:
     (tmp_path / "broken" / "textual").mkdir(parents=True)
     (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")
-    for env, cause in (({"TERM": "dumb"}, "TERM says"), ({"PYTHONPATH": str(tmp_path / "broken")}, "half of it")):
+    for env, cause in (({"TERM": "dumb"}, "TERM is dumb"), ({"PYTHONPATH": str(tmp_path / "broken")}, "half of it")):
         with dashboard(a_project, **env) as terminal:
             assert terminal.ends() == 2
         assert cause in terminal.afterwards
@@ -226,7 +226,7 @@ def test_what_is_on_disk_of_a_mission_that_has_halted(a_halted_mission: Project)
 
 
 def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: Project) -> None:
-    hands = hands_for(open_project(str(a_halted_mission.path)))
+    hands = actions_for(open_project(str(a_halted_mission.path)))
     refused = hands.do(["advance", ITEM])
     assert refused.code == 1
     assert refused.err.startswith("capsule: `capsule advance` is for the items of a backlog")
@@ -238,11 +238,11 @@ def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: P
 def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(
     a_repo: Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands = hands_for(open_project(str(a_repo.path)))
+    hands = actions_for(open_project(str(a_repo.path)))
     for name in ("COLUMNS", "ROWS"):
         monkeypatch.setenv(name, "30")
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) <= 45  # as anywhere else
-    monkeypatch.setattr("capsule.tui.tab.in_a_browser", lambda: True)
+    monkeypatch.setattr("capsule.commands.dashboard.in_a_browser", lambda: True)
     assert max(map(len, hands.do(["run", "--help"]).out.splitlines()[-8:])) > 45
 
 
@@ -266,11 +266,11 @@ def test_a_backlog_is_listed_with_its_phases(a_backlog: BacklogProject) -> None:
 
 def test_a_journal_that_was_broken_and_is_mended_is_looked_at_again(a_merged_mission: Project) -> None:
     file = a_merged_mission.path / ".git" / "capsule" / "journal.db"
-    eyes, whole = Eyes(open_project(str(a_merged_mission.path))), file.read_bytes()
+    eyes, whole = JournalWatcher(open_project(str(a_merged_mission.path))), file.read_bytes()
     assert len(eyes.look().missions) == 1
     file.write_bytes(b"this is no database, and was never one, however long you look at it " * 20)
     with pytest.raises(CapsuleError, match="cannot be used"):
         eyes.look()
     (file.parent / "mended.db").write_bytes(whole)
     (file.parent / "mended.db").replace(file)
-    assert [view.word for view in eyes.look().missions] == ["merged"]
+    assert [view.status for view in eyes.look().missions] == ["done"]

@@ -90,9 +90,9 @@ def test_whoever_leaves_lets_it_go_on_and_can_look_again(a_held_project: Project
         terminal.type("d")
         assert terminal.ends() == 0
     pid = holder(project)
-    assert f"{ITEM} goes on (pid {pid})." in terminal.afterwards
+    assert f"{ITEM} keeps running (pid {pid})." in terminal.afterwards
     with on_a_terminal(project) as terminal:
-        assert terminal.shows(f"stop it (pid {pid})")
+        assert terminal.shows(f"stop pid {pid}")
         assert terminal.shows("under way")
         terminal.type("l")
         assert terminal.shows("thinking hard")
@@ -155,8 +155,8 @@ def test_ctrl_c_while_it_is_being_started_leaves_nothing_running(a_project: Proj
     assert code == 130
     assert left == []
     assert terminal.afterwards.splitlines() == [
-        f"capsule: {ITEM} was stopped at once; what was recorded is kept.",
-        f"  Go on with `capsule run {ITEM}`.",
+        f"capsule: {ITEM} was killed; recorded progress is kept.",
+        f"  Resume with `capsule run {ITEM}`.",
     ]
 
 
@@ -176,10 +176,10 @@ NOTE = "import sys; print('note: by the way', file=sys.stderr, flush=True); "
 @pytest.mark.parametrize(
     ("ending", "code", "cause", "hint"),
     [
-        (NOTE + "sys.exit(130)", 130, "demo-1 was stopped at once", "Go on with `capsule run demo-1`"),
-        (NOTE + "import os; os.kill(os.getpid(), 2)", 130, "demo-1 was stopped at once", "Go on with"),
-        (NOTE + "import os; os.kill(os.getpid(), 9)", 137, "ended from outside, by SIGKILL", "Go on with"),
-        ("raise SystemExit(120)", 120, "could not say why: the disk may be full", "capsule run demo-1 --no-tui"),
+        (NOTE + "sys.exit(130)", 130, "demo-1 was killed", "Resume with `capsule run demo-1`"),
+        (NOTE + "import os; os.kill(os.getpid(), 2)", 130, "demo-1 was killed", "Resume with"),
+        (NOTE + "import os; os.kill(os.getpid(), 9)", 137, "killed by SIGKILL", "Resume with"),
+        ("raise SystemExit(120)", 120, "no output: the disk may be full", "capsule run demo-1 --no-tui"),
     ],
 )
 def test_an_end_without_a_cause_is_given_one(tmp_path: Path, ending: str, code: int, cause: str, hint: str) -> None:
@@ -208,7 +208,7 @@ def test_a_viewer_that_fails_says_that_the_run_goes_on(a_held_project: Project, 
     with on_a_terminal(a_held_project, **broken) as terminal:
         assert terminal.ends() == 2
     assert eventually(lambda: at_work(a_held_project))
-    assert terminal.text.startswith(f"{ITEM} goes on (pid {holder(a_held_project)}).")
+    assert terminal.text.startswith(f"{ITEM} keeps running (pid {holder(a_held_project)}).")
     assert "RuntimeError: no more ink" in terminal.text
 
 
@@ -235,14 +235,14 @@ def test_where_the_screen_cannot_be_loaded_the_run_does_without(a_merged_mission
     (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")
     with on_a_terminal(a_merged_mission, PYTHONPATH=str(tmp_path / "broken")) as terminal:
         assert terminal.ends() == 0
-    assert "note: there is no live view (half of it is missing)" in terminal.text
+    assert "note: no live view (half of it is missing)" in terminal.text
     assert f"{ITEM} is done: merged as" in terminal.afterwards
     assert SCREEN_OPENS not in terminal.raw
 
 
 def test_a_screen_is_refused_where_there_is_no_terminal(a_project: Project) -> None:
     answer = a_project.say("run", ITEM, "--output", "tui")
-    assert_clear(answer, 2, "stdin is no terminal", "Leave out --output tui")
+    assert_clear(answer, 2, "stdin is not a terminal", "Leave out --output tui")
 
 
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}])

@@ -122,7 +122,7 @@ def read_until(process: subprocess.Popen[bytes], wanted: bytes, seconds: float =
 WHOLE = (
     b"==> test-writer#1 PASS 1.2 s\nwriting tests\n\n"
     b"==> test-review#1 REFUTED 1.2 s\nreading\nno newline at the end\n"
-    b"==> execute#1, without a verdict yet\nhalf way\n"
+    b"==> execute#1, no verdict yet\nhalf way\n"
 )
 
 
@@ -163,7 +163,7 @@ def test_an_unknown_mission_is_exit_1(a_repo: Any) -> None:
 def test_a_mission_that_printed_nothing_says_so_beside_stdout(mission: Mission) -> None:
     done = logs(mission, "--phase", "merge")
     assert (done.returncode, done.stdout) == (0, b"")
-    assert b"has printed nothing yet" in done.stderr
+    assert b"has no output yet" in done.stderr
 
 
 def test_a_run_that_was_interrupted_is_called_so(mission: Mission) -> None:
@@ -197,7 +197,7 @@ def test_a_terminal_gets_nothing_that_could_steer_it(mission: Mission) -> None:
     with mission.journal.claim(MISSION):
         mission.begin("merge", 1, NASTY)
     shown = on_a_terminal(mission, "--phase=merge")
-    assert shown == b"==> merge#1, without a verdict yet\nred \xef\xbf\xbd\xef\xbf\xbd5n\n\tindented\n"
+    assert shown == b"==> merge#1, no verdict yet\nred \xef\xbf\xbd\xef\xbf\xbd5n\n\tindented\n"
 
 
 def on_a_terminal(mission: Mission, *words: str) -> bytes:
@@ -226,7 +226,7 @@ def test_a_person_is_told_in_words_what_events_say(mission: Mission) -> None:
         log.rename(f"{log}.events")
         Path(f"{log}.events").write_bytes(SAID + b'{"type":"assis')
     shown = on_a_terminal(mission, "--phase=merge")
-    assert shown == b"==> merge#1, without a verdict yet\nBash: pytest -q\nAll green\nno JSON at all\n"
+    assert shown == b"==> merge#1, no verdict yet\nBash: pytest -q\nAll green\nno JSON at all\n"
     assert logs(mission, "--phase=merge").stdout.endswith(SAID + b'{"type":"assis')
 
 
@@ -262,7 +262,7 @@ def test_following_shows_what_comes_until_the_mission_stops(mission: Mission) ->
         mission.end("execute", 1, log)
         mission.begin("execute-review", 1, b"looks good\n")
         shown = read_until(process, b"looks good\n")
-        assert shown == b"\n==> execute-review#1, without a verdict yet\nlooks good\n"
+        assert shown == b"\n==> execute-review#1, no verdict yet\nlooks good\n"
         assert process.poll() is None
 
 
@@ -288,7 +288,7 @@ def test_an_agent_that_prints_events_is_followed_by_them_to_its_end(mission: Mis
         log.unlink()
         events = log.with_name(f"{log.name}.events")
         events.write_bytes(EVENTS)
-        assert read_until(process, EVENTS) == b"==> merge#1, without a verdict yet\n" + EVENTS
+        assert read_until(process, EVENTS) == b"==> merge#1, no verdict yet\n" + EVENTS
         log.write_bytes(b"its last words, which are longer than the events that were seen of it\n")
         with events.open("ab") as file:
             file.write(b'{"type":"result"}\n')
@@ -317,7 +317,7 @@ def test_an_agent_at_work_that_prints_events_is_seen(a_project: Project, tmp_pat
     a_project.always = {"CAPSULE_AGENT": "claude", "PATH": f"{claude.parent}:{os.environ['PATH']}"}
     with a_project.running("--max-retries=0"):
         shown = _once_there_is_something(a_project)
-    assert shown.endswith('#1, without a verdict yet\n{"type":"system"}\n')
+    assert shown.endswith('#1, no verdict yet\n{"type":"system"}\n')
 
 
 def _once_there_is_something(project: Project) -> str:

@@ -42,7 +42,7 @@ def test_a_mission_tells_when_it_stopped_and_when_it_is_done_and_no_secrets(a_pr
     assert a_project.say("run", ITEM).code == 2
     assert letters.told() == [f"stopped {ITEM}"]
     assert "hunter2" not in json.dumps(letters.all())
-    assert letters.all()[0]["words"].startswith(f"{ITEM} stopped at execute: ")
+    assert letters.all()[0]["words"].startswith(f"{ITEM} failed at execute: ")
     assert [a_project.say("run", ITEM).code, a_project.say("run", ITEM).code] == [0, 0]
     assert letters.told() == [f"stopped {ITEM}", f"done {ITEM}"]
     done = letters.all()[-1]
@@ -57,7 +57,7 @@ def test_a_run_tells_of_an_item_that_waits_and_of_its_own_end_and_then_no_more(a
     assert a_backlog.run("--output", "json").code == 0
     assert letters.told() == ["blocked WRK-001", "stopped _queue"]
     assert "which answer?" in letters.all()[0]["words"]
-    assert letters.all()[1]["words"] == "The run ended: nothing is left to do (1 blocked)."
+    assert letters.all()[1]["words"] == "The run ended: nothing is left to do (1 needs you)."
     assert a_backlog.run().code == 0
     assert len(letters.all()) == 2
 
@@ -93,7 +93,7 @@ def test_an_agent_cannot_choose_what_is_run(a_backlog: BacklogProject, tmp_path:
 
 
 def _commands_shown() -> list[str]:
-    shown = blocks((ROOT / "docs/how-to/be-told.md").read_text(), "settings")
+    shown = blocks((ROOT / "docs/how-to/notifications.md").read_text(), "settings")
     loaded = [load_settings(None, env={}, flags={}, read_project={PROJECT_YAML: text.encode()}.get) for text in shown]
     return [one for each in loaded for one in channels(each.settings.notify) if one != BELL]
 

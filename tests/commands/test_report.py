@@ -74,7 +74,7 @@ def below(*above: Item, mission: str) -> Told:
 def test_where_nothing_has_run_it_says_so_kindly_and_makes_nothing(report: Report, a_repo: Repo) -> None:
     said = report()
     assert (said.code, said.err) == (0, "")
-    assert "There is no mission to tell of. Start one: `capsule run ID`" in said.out
+    assert "No missions yet. Start one: `capsule run ID`" in said.out
     assert told_in(report("--json"))["missions"] == []
     assert not (a_repo.path / ".git" / "capsule").exists()
 
@@ -146,7 +146,7 @@ def test_the_last_run_of_the_queue_is_what_it_worked_on(report: Report, write: W
     write(prepared("a"), prepared("b"), _queue=[*queue, Spawned(at=AT, mission="b", key="k"), end])
     assert missions_in(report("--run", "queue", "--json")) == ["b"]
     assert "nothing is left to do" in report("--run", "queue").out
-    assert_clear(report("--run", "big"), 1, "There is no run 'big'", "There are: queue.")
+    assert_clear(report("--run", "big"), 1, "There is no run 'big'", "Known runs: queue.")
 
 
 def test_a_campaign_is_known_by_what_was_run(report: Report, write: Write) -> None:
@@ -161,7 +161,7 @@ def test_since_leaves_out_what_was_over_before(report: Report, write: Write) -> 
     assert missions_in(report("--since", "2026-01-05", "--json")) == ["new"]
     assert missions_in(report("--since", "2020-01-05T09:00:03Z", "--json")) == ["new"]
     assert missions_in(report("--since", "9999w", "--json")) == ["old", "new"]
-    assert_clear(report("--since", "soon"), 2, "--since does not know when 'soon' is", "30m, 12h, 2d")
+    assert_clear(report("--since", "soon"), 2, "--since cannot read 'soon'", "30m, 12h, 2d")
 
 
 # ---- how things stand
@@ -196,7 +196,7 @@ def test_a_merge_is_counted_in_lines_against_what_it_went_onto(report: Report, w
     [mission] = told_in(report("--json"))["missions"]
     files = {file["path"]: (file["added"], file["removed"]) for file in mission["diff"]["files"]}
     assert files == {"README": (2, 1), odd: (1, 0), "blob.bin": (None, None)}
-    assert (mission["diff"]["added"], mission["diff"]["note"]) == (3, "what the merge brought to main")
+    assert (mission["diff"]["added"], mission["diff"]["note"]) == (3, "merged into main")
 
 
 def test_a_first_commit_is_counted_against_nothing(report: Report, write: Write, a_repo: Repo) -> None:
@@ -223,4 +223,4 @@ def test_a_mission_that_really_ran_is_told_as_it_was(a_merged_mission: Project) 
     assert files == {"answer": (1, 1), "tests/test_answer.sh": (1, 0)}
     assert mission["spending"]["usd"] is None
     page = Path(project.say("report", "--html", str(project.home / "r.html")).out.strip())
-    assert "✓ merged" in page.read_text()
+    assert "✓ done" in page.read_text()

@@ -156,7 +156,7 @@ def test_a_human_repair_of_a_halted_mission_is_kept(a_halted_mission: Project) -
     a_halted_mission.play(honest(execute=[said("PASS")]))
     answer = a_halted_mission.run()
     assert answer.code == 0, answer
-    assert "changed by hand" in answer.err
+    assert "with your changes" in answer.err
     assert a_halted_mission.answer() == "42"
 
 

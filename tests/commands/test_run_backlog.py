@@ -385,7 +385,7 @@ def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_aw
     assert mine.read_text() == "my own\n" and "BUILD" not in "".join(a_backlog.subjects())
     assert said.out.splitlines()[-1].split() == ["next", "capsule", "run", "WRK-001"], said.out
     assert (
-        "waiting to go on at build (Your checkout has uncommitted edits of answer"
+        "stopped before build (Your checkout has uncommitted edits of answer"
         in a_backlog.capsule("show", "WRK-001").out
     )
     named = a_backlog.run("WRK-001", "--allow-dirty")

@@ -179,13 +179,13 @@ def test_claims_stand_beside_what_was_seen_with_the_proof_of_a_lie(show: Show, w
 def test_feedback_that_waits_is_shown_with_whom_it_waits_for(show: Show, write: Write) -> None:
     write(*refuted_once())
     out = show(MISSION).stdout
-    assert "feedback waiting for execute:\n  You reported PASS, but one test is red.\n" in out
+    assert "Feedback for the next attempt of execute:\n  You reported PASS, but one test is red.\n" in out
     assert "still to do: execute, execute-review, sign-off, merge, publish, archive" in out
 
 
 def test_the_feedback_of_a_halt_is_shown_too(show: Show, write: Write) -> None:
     write(*halted(feedback="Criterion 4 has no test."))
-    assert "feedback waiting for test-review:\n  Criterion 4 has no test.\n" in show(MISSION).stdout
+    assert "Feedback for the next attempt of test-review:\n  Criterion 4 has no test.\n" in show(MISSION).stdout
 
 
 STANDINGS: dict[str, tuple[list[Event], str, str, str]] = {
@@ -199,32 +199,32 @@ STANDINGS: dict[str, tuple[list[Event], str, str, str]] = {
     "parked": (
         halted("base is red", Move.PARK),
         "parked",
-        "parked at test-review: base is red",
+        "failed at test-review: base is red",
         "capsule run demo-1",
     ),
-    "stopped": (halted(), "stopped", "stopped at test-review: retries exhausted", "capsule run demo-1"),
+    "stopped": (halted(), "stopped", "failed at test-review: retries exhausted", "capsule run demo-1"),
     "killed": (
         [started(), *passed("prep"), begun("test-writer")],
         "interrupted",
-        "interrupted at test-writer",
+        "stopped at test-writer",
         "capsule run demo-1",
     ),
     "ended by Ctrl-C": (
         [started(), *passed("prep"), begun("test-writer"), Stopped(at=AT, cause="Stopped by SIGINT.", exit_code=130)],
         "interrupted",
-        "interrupted at test-writer (Stopped by SIGINT)",
+        "stopped at test-writer (Stopped by SIGINT)",
         "capsule run demo-1",
     ),
     "reopened": (
         [*halted(), Reopened(at=AT)],
         "waiting",
-        "waiting to go on at test-writer",
+        "ready to continue at test-writer",
         "capsule run demo-1",
     ),
     "abandoned": (
         [*halted(), Abandoned(at=AT, how="aborted", salvage="refs/capsule/salvage/demo-1/1")],
         "abandoned",
-        "abandoned: aborted",
+        "stopped: aborted",
         "capsule run demo-1",
     ),
 }
@@ -250,7 +250,7 @@ def test_running_is_read_from_the_lock_and_names_the_pid(show: Show, write: Writ
     assert f"running at test-writer (pid {os.getpid()})" in held.stdout
     assert "under way" in held.stdout
     assert "capsule logs demo-1 -f" in held.stdout
-    assert "interrupted at test-writer" in show(MISSION).stdout
+    assert "stopped at test-writer" in show(MISSION).stdout
 
 
 def test_a_mission_started_over_tells_only_its_last_start_and_keeps_all_salvage(show: Show, write: Write) -> None:

@@ -73,9 +73,20 @@ def _cells_before(line: str, word: str) -> int:
     return width_of(line[: line.rindex(word)])
 
 
-def test_eighty_columns_are_taken_where_nobody_knows_better(a_backlog: BacklogProject) -> None:
-    a_backlog.hold({**FULL, "title": "x" * 200})
-    assert max(map(width_of, a_backlog.capsule("status").out.splitlines())) == 80
+def test_nothing_is_cut_or_wrapped_in_a_pipe(a_backlog: BacklogProject) -> None:
+    question = "which of these is meant? " * 20
+    a_backlog.hold({**FULL, "title": "x" * 200}, {**blocked(title="Paint it"), "blocked_reason": question})
+    lines = a_backlog.capsule("status").out.splitlines()
+    assert any("x" * 200 in line for line in lines)
+    assert any(question.strip() in line for line in lines)
+
+
+def test_a_question_wraps_on_a_terminal_and_is_never_cut(a_backlog: BacklogProject) -> None:
+    question = "which of these is meant? " * 20
+    a_backlog.hold({**blocked(title="Paint it"), "blocked_reason": question})
+    shown = a_backlog.say("status", env={"COLUMNS": "60"}).out
+    assert max(map(width_of, shown.splitlines())) <= 60
+    assert " ".join(shown.split()).count("which of these is meant?") == 20
 
 
 def test_a_terminal_that_is_too_narrow_still_gets_a_title(a_backlog: BacklogProject) -> None:
@@ -101,7 +112,7 @@ def test_text_of_strangers_cannot_repaint_the_screen(a_backlog: BacklogProject) 
 def test_an_empty_backlog_says_how_to_fill_it(a_backlog: BacklogProject) -> None:
     answer = a_backlog.say("status")
     assert answer.code == 0
-    assert answer.out == 'The backlog is empty. Put something into it: capsule add "Sort the list by name"\n'
+    assert answer.out == 'The backlog is empty. Add an item: capsule add "Describe the change in one line"\n'
 
 
 def test_json_has_every_field_of_every_item(a_backlog: BacklogProject) -> None:
@@ -132,15 +143,15 @@ def test_only_some_are_shown_where_asked(a_backlog: BacklogProject, only: str, e
     assert (
         (f"{len(expected)} of 3 items" in answer.out or len(expected) == 3)
         if expected
-        else (answer.out == "Nothing here is of that kind.\n")
+        else (answer.out == "No items match --only.\n")
     )
 
 
 @pytest.mark.parametrize(
     ("only", "cause", "what_next"),
     [
-        ("stats=new", "does not know what to do with 'stats=new'", "Did you mean `status`?"),
-        ("new", "does not know what to do with 'new'", "such as --only status=new"),
+        ("stats=new", "has no field for 'stats=new'", "Did you mean `status`?"),
+        ("new", "has no field for 'new'", "such as --only status=new"),
         ("status=redy", "There is no status 'redy'", "Did you mean `ready`?"),
     ],
 )
@@ -172,7 +183,7 @@ def test_a_mission_that_runs_is_marked_by_its_lock_alone(a_backlog: BacklogProje
     a_backlog.hold({"status": "in_progress", "phase": "prd"}, {})
     with FileLock(a_backlog.path / ".git/capsule/locks/mission-WRK-001.lock"):
         out = a_backlog.say("status").out
-    assert "▶ WRK-001 is running (pid " in out
+    assert "▶ WRK-001 running (pid " in out
     assert "WRK-002 is running" not in out
     assert "running" not in a_backlog.say("status").out
 
@@ -188,7 +199,7 @@ def test_a_mission_that_was_interrupted_is_marked(a_backlog: BacklogProject) -> 
         journal.note("WRK-001", started)
         journal.note("WRK-001", StepBegun(at=STAMP, key="prd#1", phase="prd", run=1, attempt=1))
     journal.close()
-    assert a_backlog.say("status").out.endswith("\n‖ WRK-001 was interrupted at prd: capsule run WRK-001\n")
+    assert a_backlog.say("status").out.endswith("\n‖ WRK-001 stopped at prd (capsule run WRK-001)\n")
 
 
 def test_looking_makes_no_journal(a_backlog: BacklogProject) -> None:

@@ -48,7 +48,7 @@ def test_beads_are_a_tree_with_what_is_done_and_what_waits(a_family: Project) ->
         "    x-1.1.2  in_progress  P2   -     Under way\n"
         "  x-1.2      ready        P3   0/2   Another\n"
         "    x-1.2.1  ready        P2   -     Later\n"
-        "                                     waits for x-1.1.2\n"
+        "                                     waiting for x-1.1.2\n"
         "    x-1.2.2  blocked      P2   -     Not now\n"
         "                                     beads says deferred\n"
         "x-9          ready        P0   -     A task alone\n"
@@ -82,14 +82,14 @@ def test_where_no_bead_is_open_the_way_to_make_one_is_named(a_project: Project) 
     a_project.set_bead(status="closed")
     for verb in ("status", "explain"):
         assert a_project.say(verb).out == (
-            'Nothing is open in beads-file. Add something: capsule add "Sort the list by name"\n'
+            'No open items in beads-file. Add one: capsule add "Describe the change in one line"\n'
         ), "bd is named only to those who have it"
 
 
 def test_a_mission_that_nobody_is_at_stands_before_its_next_phase(a_mission_at_execute: Project) -> None:
     """Killed between two steps: nothing was begun, nothing has halted."""
     last = a_mission_at_execute.say("status").out.splitlines()[-1]
-    assert last == f"‖ {ITEM} stands before execute: capsule run {ITEM}"
+    assert last == f"‖ {ITEM} stopped before execute (capsule run {ITEM})"
 
 
 def test_a_family_drawn_in_a_circle_is_shown_all_the_same() -> None:

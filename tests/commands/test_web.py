@@ -334,7 +334,7 @@ def test_nonsense_is_survived_and_nothing_of_it_is_printed(server: Server) -> No
             assert b" 200 " not in answer
     assert server.get("/")[0].status == 403
     assert server.errors() == before
-    assert before.startswith("Ctrl-C ends it; missions go on.\n")
+    assert before.startswith("Press Ctrl-C to stop serving; missions keep running.\n")
 
 
 @pytest.mark.promise("screens.loopback")
@@ -350,15 +350,15 @@ def test_beyond_loopback_only_when_asked_loudly_and_with_the_token(tmp_path: Pat
         with socket.create_connection(("127.0.0.2", server.port), LONG):
             assert server.get("/", Host=f"127.0.0.2:{server.port}")[0].status == 403
         assert server.get(f"/?token={server.token}", Host=f"127.0.0.2:{server.port}")[0].status == 200
-        assert eventually(lambda: "WARNING: this is served beyond your machine (0.0.0.0)" in server.errors())
+        assert eventually(lambda: "WARNING: served beyond this machine (0.0.0.0)" in server.errors())
 
 
 @pytest.mark.parametrize(
     ("host", "port", "cause"),
     [
         ("127.0.0.1", 70000, "There is no port 70000."),
-        ("no such host", 0, "no such host is no address of this machine."),
-        ("192.0.2.1", 0, "192.0.2.1 is no address of this machine."),
+        ("no such host", 0, "no such host is not an address of this machine."),
+        ("192.0.2.1", 0, "192.0.2.1 is not an address of this machine."),
     ],
 )
 def test_where_nothing_can_be_served_is_said_with_what_to_do(host: str, port: int, cause: str) -> None:
@@ -433,7 +433,7 @@ def test_a_closed_tab_is_one_process_less_and_only_so_many_are_opened(server: Se
 
     async def one_too_many(*tabs: Tab) -> list[int]:
         last = await tabs[-1].until(".")
-        assert last.endswith(f"{MOST_TABS} dashboards are open already. Close one of them first.")
+        assert last.endswith(f"{MOST_TABS} dashboards are open already. Close one first.")
         return await pids(*tabs[:-1])
 
     async def opens(tab: Tab) -> bool:

@@ -361,7 +361,7 @@ def test_what_is_odd_is_a_warning(fields: str, warning: str) -> None:
 
 @pytest.mark.promise("004-follow-ups.block")
 def test_an_item_blocked_from_nowhere_goes_back_to_new() -> None:
-    assert one("title: t\nstatus: blocked").blocked == Blocked(Status.NEW, "")
+    assert one("title: t\nstatus: blocked").blocked == Blocked(Status.NEW, "", "")
 
 
 @pytest.mark.promise("004-file.faults")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from capsule.core.board import Board, Presence
-from capsule.core.cards import fold
+from capsule.core.board import Board
 from capsule.core.event import MissionStarted, RunStarted, StepBegun, Warned
+from capsule.core.history import MOST_ATTEMPTS, Presence, read_mission
 from capsule.core.item import Item
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.journals.sqlite import SqliteJournal
@@ -43,7 +43,7 @@ class Room:
         return self.watch.look(NOW)
 
     def words(self) -> dict[str, str]:
-        return {view.mission: view.word for view in self.look().missions}
+        return {view.mission: view.status for view in self.look().missions}
 
 
 class Counting(SqliteJournal):
@@ -65,7 +65,7 @@ def test_there_is_nothing_to_see_where_nothing_ever_ran_and_nothing_is_made(room
     assert room.look().missions == () and list(tmp_path.iterdir()) == []
     with room.writer.claim("m"):
         room.writer.note("m", start("m"))
-    assert room.words() == {"m": "waiting"}
+    assert room.words() == {"m": "ready"}
 
 
 def test_running_is_who_holds_the_lock_and_interrupted_is_who_let_go(room: Room) -> None:
@@ -73,8 +73,8 @@ def test_running_is_who_holds_the_lock_and_interrupted_is_who_let_go(room: Room)
         room.writer.note("m", start("m"))
         room.writer.note("m", BEGUN)
         seen = room.look().mission("m")
-        assert seen and (seen.word, seen.pid, seen.phase_seconds) == ("running", os.getpid(), 60)
-    assert room.words() == {"m": "interrupted"}
+        assert seen and (seen.status, seen.pid, seen.phase_seconds) == ("running", os.getpid(), 60)
+    assert room.words() == {"m": "stopped"}
 
 
 def test_what_is_written_while_one_looks_is_seen_at_the_next_look(room: Room) -> None:
@@ -85,7 +85,7 @@ def test_what_is_written_while_one_looks_is_seen_at_the_next_look(room: Room) ->
         seen = room.look().mission("m")
         assert seen and seen.warnings == ("careful",)
         room.writer.note("m", BEGUN)
-    assert room.words() == {"m": "interrupted"}
+    assert room.words() == {"m": "stopped"}
 
 
 @pytest.mark.promise("screens.watching")
@@ -106,7 +106,7 @@ def test_what_rests_is_not_asked_again_until_somebody_takes_it_up(room: Room) ->
 def test_runs_are_seen_beside_the_missions(room: Room) -> None:
     with room.writer.claim("_queue"):
         room.writer.note("_queue", RunStarted(at=AT, cap=5))
-        assert [(run.name, run.running, run.card.cap) for run in room.look().runs] == [("queue", True, 5)]
+        assert [(run.name, run.running, run.cap) for run in room.look().runs] == [("queue", True, 5)]
     assert [run.running for run in room.look().runs] == [False]
 
 
@@ -115,7 +115,7 @@ def test_looking_often_comes_to_what_the_journal_says_in_the_end(room: Room) -> 
         for number in range(5):
             room.writer.note("m", start("m") if number == 0 else Warned(at=AT, text=str(number)))
             room.look()
-    assert room.watch._cards["m"] == fold(event for _, event in room.writer.events("m"))
+    assert room.watch._histories["m"] == read_mission((event for _, event in room.writer.events("m")), MOST_ATTEMPTS)
 
 
 # ---- live files

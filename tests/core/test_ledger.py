@@ -70,13 +70,13 @@ def test_a_part_that_is_done_leaves_the_item_in_its_phase() -> None:
 
 
 @pytest.mark.promise("004-follow-ups.block")
-@pytest.mark.parametrize("decision", [BLOCKED, EXHAUSTED])
-def test_a_block_remembers_where_the_item_was(decision: Decision) -> None:
+@pytest.mark.parametrize(("decision", "kind"), [(BLOCKED, "clarification"), (EXHAUSTED, "")])
+def test_a_block_remembers_where_the_item_was_and_only_a_question_has_a_type(decision: Decision, kind: str) -> None:
     found = left("design", item(Status.READY, "design"), decision)
     assert found.status is Status.BLOCKED and found.phase == "design"
-    assert found.blocked == Blocked(Status.IN_PROGRESS, decision.reason, "clarification")
+    assert found.blocked == Blocked(Status.IN_PROGRESS, decision.reason, kind)
     early = left("triage", item(Status.NEW), decision)
-    assert early.blocked == Blocked(Status.NEW, decision.reason, "clarification")
+    assert early.blocked == Blocked(Status.NEW, decision.reason, kind)
 
 
 def test_a_veto_keeps_what_the_phase_achieved_and_asks_a_human() -> None:

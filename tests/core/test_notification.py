@@ -66,8 +66,8 @@ MERGED = ended(Move.ADVANCE, "merge", merged="c0ffee" * 4)
 @pytest.mark.parametrize(
     ("events", "told"),
     [
-        ((ended(Move.PARK, reason="which colour?"),), ("blocked", "x-1 waits for you at build: which colour?")),
-        ((ended(Move.ABORT, reason="no idea"),), ("stopped", "x-1 stopped at build: no idea.")),
+        ((ended(Move.PARK, reason="which colour?"),), ("blocked", "x-1 needs you at build: which colour?")),
+        ((ended(Move.ABORT, reason="no idea"),), ("stopped", "x-1 failed at build: no idea.")),
         (
             (Stopped(at=AT, cause="Stopped by SIGINT.", exit_code=130),),
             ("stopped", "x-1 was stopped: Stopped by SIGINT."),
@@ -100,7 +100,7 @@ def test_a_veto_on_the_last_phase_waits_for_a_person_and_is_not_done() -> None:
     decision = Decision(move=Move.PARK, verdict=Verdict.PASS, reason="too risky", vetoed=True)
     outcome = Outcome(signal=Signal(verdict=Verdict.PASS))
     last = StepEnded(at=AT, key="merge#1", phase="merge", run=1, outcome=outcome, decision=decision)
-    assert of_mission(BUILT, last) == ("blocked", "x-1 waits for you at merge: too risky.")
+    assert of_mission(BUILT, last) == ("blocked", "x-1 needs you at merge: too risky.")
 
 
 def test_a_child_is_told_of_by_its_parent() -> None:
@@ -113,11 +113,11 @@ def test_a_child_is_told_of_by_its_parent() -> None:
     [
         (
             RunEnded(at=AT, why="nothing is left to do", spawns=9, done=("a", "b"), blocked={"c": "why"}),
-            ("stopped", "The run ended: nothing is left to do (2 done, 1 blocked)."),
+            ("stopped", "The run ended: nothing is left to do (1 needs you, 2 done)."),
         ),
         (
             RunEnded(at=AT, why="breaker: 2 items in a row", exit_code=3, failed={"a": "x"}, waiting={"b": "y"}),
-            ("stopped", "The run ended: breaker: 2 items in a row (1 failed, 1 not run)."),
+            ("stopped", "The run ended: breaker: 2 items in a row (1 failed, 1 not started)."),
         ),
         (
             RunEnded(at=AT, why="cap: 1 of 1 phases used", spawns=1),
@@ -135,7 +135,7 @@ def test_an_item_that_a_guardrail_holds_at_the_door_is_told_of_by_its_id() -> No
     found = notification(QUEUE, held, replay(()))
     assert found is not None
     assert (found.occasion, found.mission) == (Occasion.BLOCKED, "WRK-001")
-    assert found.words == "WRK-001 waits for you: size large is above medium."
+    assert found.words == "WRK-001 needs you: size large is above medium."
     assert of_run(Warned(at=AT, text=tagged("WRK-001", "ready", "Within the guardrails"))) is None
     assert of_mission(held) is None
 

@@ -105,7 +105,7 @@ def test_the_command_gets_the_event_and_what_it_means(bench: Bench) -> None:
         "phase": "build",
     }
     assert letter["seq"] == 2
-    assert letter["words"] == 'x-1 waits for you at build: it\'s `rm -rf`; "sure"?'
+    assert letter["words"] == 'x-1 needs you at build: it\'s `rm -rf`; "sure"?'
     assert (bench.folder / "words").read_text() == f"blocked|{letter['words']}"
     assert bench.said.getvalue() == ""
 
@@ -191,7 +191,7 @@ def test_a_failure_is_said_once_in_one_line(bench: Bench) -> None:
         for number in (1, 2, 3):
             notifier.event("x-1", parked())
             assert eventually(partial(_has_run, runs, number))
-    words = "note: the notify command failed (exit code 3): no [2Jnetwork; the missions go on all the same.\n"
+    words = "note: the notify command failed (exit code 3): no [2Jnetwork; missions are not affected.\n"
     assert bench.said.getvalue() == words
 
 

@@ -110,8 +110,8 @@ def test_a_success_that_checks_speak_against_says_so_and_is_not_green() -> None:
 def test_what_follows_from_a_verdict_is_said() -> None:
     for move, words in {
         Move.REWORK: "→ back to code: too slow",
-        Move.PARK: "→ parked: too slow",
-        Move.ABORT: "→ stopped: too slow",
+        Move.PARK: "→ failed: too slow",
+        Move.ABORT: "→ failed: too slow",
         Move.CLOSE: "→ closed: too slow",
     }.items():
         assert words in shown(ended(move, Verdict.NEEDS_WORK, reason="too slow", back_to="code"))
@@ -121,12 +121,12 @@ def test_everything_else_that_happens_is_told_too() -> None:
     observation = Observation("t" * 40, "make test", Colour.RED, 1, 0.5)
     told = {
         "tests on tttttttttttt: red (0.5 s)": Observed(at=AT, key="k", observation=observation),
-        "goes on where it stood.": Reopened(at=AT),
-        "goes on where it stood, with what was changed by hand.": Reopened(at=AT, checkpoint=HERE),
-        "was rebuilt on nnnnnnnnnnnn; it goes on at code.": Rebased(
+        "x-1 resumes.": Reopened(at=AT),
+        "x-1 resumes, with your changes.": Reopened(at=AT, checkpoint=HERE),
+        "was rebuilt on nnnnnnnnnnnn; it resumes at code.": Rebased(
             at=AT, base="n" * 40, checkpoint=HERE, re_enter="code"
         ),
-        "kept: refs/x (left behind)": Salvaged(at=AT, ref="refs/x", why="left behind"),
+        "salvaged: refs/x (left behind)": Salvaged(at=AT, ref="refs/x", why="left behind"),
         "! item was closed by hand": MovedByHand(at=AT, what="item", expected="open", found="closed"),
         "! odd": Warned(at=AT, text="odd"),
         "x-1 is closed in the tracker": ItemClosed(at=AT),

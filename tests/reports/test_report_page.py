@@ -11,14 +11,13 @@ import pytest
 from tests.costs import costs_below
 from tests.told import HELD, PAID, RED, Told, a_long_story, part_of, prepared
 
-from capsule.core.account import Diff, FileChange, MissionAccount
-from capsule.core.board import MARKS
 from capsule.core.decide import Move
 from capsule.core.event import Warned
-from capsule.core.run_account import RunAccount, run_account
+from capsule.core.history import Diff, FileChange, MissionSummary
+from capsule.core.report import Report, nested
 from capsule.core.signal import Verdict
-from capsule.core.standpoint import Word
-from capsule.reports.account_facts import facts
+from capsule.core.status import MissionStatus
+from capsule.reports.facts import report_facts as facts
 from capsule.reports.html import POLICY, page
 from capsule.reports.markdown import markdown
 
@@ -29,26 +28,28 @@ NASTY = (
 DIFF = Diff(files=(FileChange("src/a.py", 40, 3), FileChange("logo.png", None, None)), note="what the merge brought")
 
 
-def together(*missions: MissionAccount, **more: Any) -> RunAccount:
-    return run_account(missions, project="p", title="All missions", as_of="2026-01-06T00:00:00Z", **more)
+def together(*missions: MissionSummary, **more: Any) -> Report:
+    return Report(project="p", title="All missions", as_of="2026-01-06T00:00:00Z", missions=nested(missions), **more)
 
 
-def hostile() -> RunAccount:
+def hostile() -> Report:
     """The same nastiness wherever somebody else can write."""
     told = Told("x-1", NASTY).start()
     piece = msgspec.structs.replace(RED, claimed=NASTY, observed=NASTY, detail=NASTY)
     usage = msgspec.structs.replace(PAID, model=NASTY)
-    decided = {"back_to": NASTY, "feedback": NASTY, "reason": NASTY, "summary": NASTY, "counter": "look"}
-    told.step("code", Verdict.REFUTED, Move.REPEAT, evidence=(piece,), agent=NASTY, usage=usage, **decided)
+    decided = {"back_to": "code", "feedback": NASTY, "reason": NASTY, "summary": NASTY, "counter": "look"}
+    told.step("code", Verdict.REFUTED, Move.RETRY, evidence=(piece,), agent=NASTY, usage=usage, **decided)
     told.step("look", Verdict.BLOCKED, Move.PARK, summary=NASTY, reason=NASTY).reopened(NASTY)
     told.events.append(Warned(at=told.at, text=NASTY))
     files = (FileChange(NASTY, 1, 2),)
-    account = told.account("parked", sentence=NASTY, unverified=NASTY, diff=Diff(files=files, note=NASTY))
-    attempts = [msgspec.structs.replace(each, phase=NASTY, move="retry") for each in account.attempts]
-    rounds = [msgspec.structs.replace(each, by=NASTY) for each in account.rounds]
-    fields = {"workflow": NASTY, "into": NASTY, "salvaged": (NASTY,), "attempts": attempts, "rounds": rounds}
-    account = msgspec.structs.replace(account, **fields)
-    return together(account, msgspec.structs.replace(account, mission="x-2"))
+    diff = Diff(files=files, note=NASTY)
+    summary = told.summary(sentence=NASTY, unverified=NASTY, next=NASTY, diff=diff, salvaged=((NASTY, NASTY),))
+    workflow = msgspec.structs.replace(summary.state.workflow, name=NASTY)
+    state = msgspec.structs.replace(summary.state, workflow=workflow, into=NASTY)
+    attempts = tuple(msgspec.structs.replace(each, phase=NASTY) for each in summary.attempts)
+    summary = msgspec.structs.replace(summary, state=state, attempts=attempts)
+    other = msgspec.structs.replace(state, mission="x-2")
+    return together(summary, msgspec.structs.replace(summary, state=other))
 
 
 class Reader(HTMLParser):
@@ -134,7 +135,7 @@ def test_no_word_of_a_stranger_becomes_markdown() -> None:
 @pytest.mark.promise("screens.report")
 def test_the_page_forbids_itself_to_load_or_run_anything() -> None:
     """And asks for nothing: no script, no link, no picture, no font from elsewhere."""
-    text = page(together(a_long_story().account(diff=DIFF)))
+    text = page(together(a_long_story().summary(diff=DIFF)))
     read = Reader(text)
     policies = [attrs["content"] for _, attrs in read.found if attrs.get("http-equiv") == "Content-Security-Policy"]
     assert policies == [POLICY]
@@ -144,7 +145,9 @@ def test_the_page_forbids_itself_to_load_or_run_anything() -> None:
 
 
 def test_every_table_and_picture_can_be_listened_to() -> None:
-    read = Reader(page(together(a_long_story().account(diff=DIFF), prepared("y").refuted().account("running"))))
+    read = Reader(
+        page(together(a_long_story().summary(diff=DIFF), prepared("y").refuted().begin().summary(running=True)))
+    )
     assert [attrs for tag, attrs in read.found if tag == "th" and attrs.get("scope") not in ("row", "col")] == []
     tags = [tag for tag, _ in read.found]
     assert tags.count("table") == tags.count("caption") >= 6
@@ -157,8 +160,8 @@ def test_every_table_and_picture_can_be_listened_to() -> None:
 
 
 def test_a_verdict_is_a_word_and_a_sign_and_never_a_colour_alone() -> None:
-    text = page(together(a_long_story().account()))
-    for chip in ("✗ REFUTED", "✓ PASS", "↺ NEEDS_WORK", "■ BLOCKED", "‖ interrupted", "✓ merged"):
+    text = page(together(a_long_story().summary()))
+    for chip in ("✗ REFUTED", "✓ PASS", "↺ NEEDS_WORK", "■ BLOCKED", "‖ interrupted", "✓ done"):
         assert f"{chip}</span>" in text
     assert '<rect class="wait" x=' in text
     assert "waiting for the provider</li>" in text
@@ -166,7 +169,7 @@ def test_a_verdict_is_a_word_and_a_sign_and_never_a_colour_alone() -> None:
 
 @pytest.mark.promise("screens.report")
 def test_what_an_agent_says_is_never_where_what_was_checked_stands() -> None:
-    text = page(together(prepared().refuted(summary="everything is perfect").account()))
+    text = page(together(prepared().refuted(summary="everything is perfect").summary()))
     row = next(row for row in text.split("<tr>") if "everything is perfect" in row)
     left, right = re.findall(r'<td class="full">(.*?)</td>', row, re.DOTALL)
     assert "“PASS”" in left and "everything is perfect" in left
@@ -177,41 +180,59 @@ def test_what_an_agent_says_is_never_where_what_was_checked_stands() -> None:
 
 def test_a_success_that_nobody_checked_is_not_green_and_says_so() -> None:
     told = prepared().step("code", evidence=(HELD,)).step("look")
-    for text in (page(together(told.account())), markdown(together(told.account()))):
-        assert text.count("PASS, unchecked") >= 1
-    chips = re.findall(r'<span class="chip (\w+)">✓ (PASS[^<]*)<', page(together(told.account())))
-    assert set(chips) == {("good", "PASS"), ("quiet", "PASS, unchecked")}
+    for text in (page(together(told.summary())), markdown(together(told.summary()))):
+        assert text.count("PASS, unverified") >= 1
+    chips = re.findall(r'<span class="chip (\w+)">✓ (PASS[^<]*)<', page(together(told.summary())))
+    assert set(chips) == {("good", "PASS"), ("quiet", "PASS, unverified")}
 
 
 def test_what_was_let_pass_against_the_evidence_says_so() -> None:
     told = prepared().step("code", evidence=(HELD, RED))
-    for text in (page(together(told.account())), markdown(together(told.account()))):
+    for text in (page(together(told.summary())), markdown(together(told.summary()))):
         assert "PASS, though refuted" in text
 
 
 def test_what_capsule_itself_let_pass_says_so_too() -> None:
     told = prepared().step("deliver", evidence=(RED,), agent="")
-    chips = re.findall(r'<span class="chip (\w+)">✓ (PASS[^<]*)<', page(together(told.account("merged"))))
+    chips = re.findall(r'<span class="chip (\w+)">✓ (PASS[^<]*)<', page(together(told.summary())))
     assert ("warn", "PASS, though refuted") in chips
-    assert "✓ PASS, though refuted" in markdown(together(told.account("merged")))
+    assert "✓ PASS, though refuted" in markdown(together(told.summary()))
 
 
 def test_what_was_merged_unverified_is_not_green() -> None:
+    merged = prepared().delivered()
     chips = [
-        re.findall(r'<span class="chip (\w+)">✓ merged<', page(together(prepared().account("merged", unverified=why))))
+        re.findall(r'<span class="chip (\w+)">✓ done<', page(together(merged.summary(unverified=why))))
         for why in ("", "NOT GREEN: the gate was red")
     ]
     assert [set(each) for each in chips] == [{"good"}, {"warn"}]
 
 
-@pytest.mark.parametrize("word", Word)
-def test_reports_and_screens_have_one_sign_for_one_word(word: Word) -> None:
-    assert f"{MARKS[word].value} {word}</span>" in page(together(prepared().account(word)))
-    assert f"{MARKS[word].value} **{word}**" in markdown(together(prepared().account(word)))
+@pytest.mark.parametrize("status", MissionStatus)
+def test_reports_and_screens_have_one_sign_for_one_word(status: MissionStatus) -> None:
+    summary = prepared().summary(status=status)
+    assert f"{status.sign} {status.words}</span>" in page(together(summary))
+    assert f"{status.sign} **{status.words}**" in markdown(together(summary))
+
+
+def test_a_question_is_never_cut() -> None:
+    question = "Which of these two colours is meant? " * 50
+    told = prepared().step("code", Verdict.BLOCKED, Move.PARK, reason=question, exit_code=1)
+    for text in (page(together(told.summary())), markdown(together(told.summary()))):
+        assert question.strip() in text.replace("\\", "")
+        assert "capsule unblock x-1 --notes" in text
+
+
+def test_a_confirmed_claim_stands_beside_nothing_that_differs_from_it() -> None:
+    piece = msgspec.structs.replace(HELD, claimed="changed a.py", observed="a.py, b.py")
+    told = prepared().step("code", evidence=(piece,))
+    for text in (page(together(told.summary())), markdown(together(told.summary()))):
+        assert "files were changed: " in text
+        assert "changed a.py" not in text
 
 
 def test_engine_steps_claim_nothing() -> None:
-    read = "".join(Reader(page(together(prepared().account("waiting")))).texts)
+    read = "".join(Reader(page(together(prepared().summary()))).texts)
     assert "Capsule’s own work" in read
     assert "“PASS”" not in read
 
@@ -219,23 +240,23 @@ def test_engine_steps_claim_nothing() -> None:
 @pytest.mark.promise("screens.money")
 def test_unknown_money_is_never_zero() -> None:
     silent, paid = prepared("a").step(), prepared("b").step(usage=PAID)
-    for text in (page(together(silent.account())), markdown(together(silent.account()))):
+    for text in (page(together(silent.summary())), markdown(together(silent.summary()))):
         assert "unknown" in text
         assert "$0" not in text
-    both = together(silent.account(), paid.account())
+    both = together(silent.summary(), paid.summary())
     assert "at least $0.25" in page(both)
     assert "at least $0.25" in markdown(both)
-    assert facts(together(silent.account()))["totals"]["spending"]["usd"] is None
+    assert facts(together(silent.summary()))["totals"]["spending"]["usd"] is None
 
 
 def test_money_is_a_bar_beside_each_mission_where_it_is_known() -> None:
     dear = msgspec.structs.replace(PAID, usd=1.0)
-    text = page(together(prepared("a").step(usage=PAID).account(), prepared("b").step(usage=dear).account()))
+    text = page(together(prepared("a").step(usage=PAID).summary(), prepared("b").step(usage=dear).summary()))
     assert re.findall(r'class="money" x="0.00%" width="([\d.]+)%"', text) == ["25.00", "100.00"]
 
 
 def test_a_run_has_its_figures_and_every_mission_its_row() -> None:
-    account = together(prepared("a").delivered().account(), prepared("b").refuted().delivered().account())
+    account = together(prepared("a").delivered().summary(), prepared("b").refuted().delivered().summary())
     text = page(account)
     assert "<dt>first-pass rate</dt>" in text
     assert "50 %" in text
@@ -245,39 +266,39 @@ def test_a_run_has_its_figures_and_every_mission_its_row() -> None:
 
 def test_parts_are_told_inside_their_mission() -> None:
     parent = prepared("a")
-    account = together(part_of(parent).delivered().account(), parent.delivered().account("done"))
+    account = together(part_of(parent).delivered().summary(), parent.delivered().summary())
     assert page(account).index('id="mission-a.code.1"') > page(account).index("Claims against evidence")
     assert "## a.code.1: part 1" in markdown(account).replace("\\", "")
 
 
 def test_files_are_bars_and_what_is_no_text_says_so() -> None:
-    text = page(together(a_long_story().account(diff=DIFF)))
+    text = page(together(a_long_story().summary(diff=DIFF)))
     assert "+40 −3 in 2 files" in text
     assert "not text" in text
     assert "src/a.py: 40 lines added, 3 removed" in text
 
 
 def test_commits_that_are_gone_are_said_to_be() -> None:
-    account = together(prepared().account(diff=Diff(note="its commits are gone")))
+    account = together(prepared().summary(diff=Diff(note="its commits are gone")))
     assert "its commits are gone" in page(account)
     assert "its commits are gone" in markdown(account)
 
 
 def test_unverified_is_said_loudly() -> None:
-    account = together(prepared().account(unverified="UNVERIFIED: no test command is known"))
+    account = together(prepared().summary(unverified="UNVERIFIED: no test command is known"))
     assert "<strong>UNVERIFIED: no test command is known</strong>" in page(account)
     assert "**UNVERIFIED: no test command is known**" in markdown(account)
 
 
 def test_nothing_yet_is_said_kindly() -> None:
     for text in (page(together()), markdown(together())):
-        assert "There is no mission to tell of." in text
+        assert "No missions yet." in text
         assert "capsule run ID" in text
     Reader(page(together()))
 
 
 def test_json_keeps_what_was_said_and_what_was_checked_in_places_of_their_own() -> None:
-    told = facts(together(a_long_story().account(diff=DIFF)))
+    told = facts(together(a_long_story().summary(diff=DIFF)))
     lie = told["missions"][0]["attempts"][1]
     assert lie["said"] == {"claimed": "PASS", "summary": "did as asked", "files_changed": [], "made_for_it": False}
     assert [piece["standing"] for piece in lie["checked"]] == ["confirmed", "refuted"]
@@ -287,25 +308,31 @@ def test_json_keeps_what_was_said_and_what_was_checked_in_places_of_their_own() 
     assert told["missions"][0]["diff"]["added"] == 40
 
 
+def test_programs_read_the_word_that_people_see_beside_the_finer_one() -> None:
+    told = facts(together(prepared("a").blocked().summary(), prepared("b").delivered().summary()))
+    words = [(mission["state"], mission["status"]) for mission in told["missions"]]
+    assert words == [("needs_you", "parked"), ("done", "merged")]
+
+
 @pytest.fixture(scope="module")
-def endless() -> MissionAccount:
+def endless() -> MissionSummary:
     """Two thousand attempts, each with its evidence and feedback."""
     told = prepared()
     for _ in range(2000):
         told.refuted(feedback="It is red.\n" * 50)
-    return told.account("stopped")
+    return told.summary()
 
 
-def test_the_middle_of_a_long_mission_is_summarised(endless: MissionAccount) -> None:
+def test_the_middle_of_a_long_mission_is_summarised(endless: MissionSummary) -> None:
     for text in (page(together(endless)), markdown(together(endless))):
         assert "1,921 attempts left out" in text
         assert len(text) < 1_000_000
 
 
-def test_a_long_mission_is_a_page_in_a_moment(endless: MissionAccount) -> None:
+def test_a_long_mission_is_a_page_in_a_moment(endless: MissionSummary) -> None:
     assert costs_below(2, lambda: page(together(endless)))
 
 
 def test_the_same_account_gives_the_same_page() -> None:
-    account = together(a_long_story().account(diff=DIFF), prepared("y", "Other").step(evidence=(HELD,)).account())
+    account = together(a_long_story().summary(diff=DIFF), prepared("y", "Other").step(evidence=(HELD,)).summary())
     assert page(account) == page(account)

@@ -19,22 +19,22 @@ def test_attempts_shorter_than_a_stamp_follow_one_another() -> None:
     told = prepared()
     for _ in range(5):
         told.step(seconds=0.2)
-    spans = laid_out(told.account().attempts, told.at)
+    spans = laid_out(told.summary().attempts)
     assert all(before.end <= after.start for before, after in pairwise(spans))
     assert [round(span.end - span.start, 3) for span in spans] == [2.0, *[0.2] * 5]
 
 
 def test_what_runs_reaches_until_now_and_what_nobody_saw_end_has_no_length() -> None:
     told = prepared().begin().pass_time(50).begin().pass_time(8)
-    _, killed, running = laid_out(told.account("running").attempts, told.at)
+    _, killed, running = laid_out(told.summary(running=True).attempts)
     assert killed.end - killed.start == 0
     assert running.end - running.start == 8
 
 
 def test_a_pause_lies_within_its_attempt() -> None:
     told = prepared().begin().pass_time(10).wait(60).end(seconds=80)
-    attempt = told.account().attempts[-1]
-    [span] = laid_out([attempt], told.at)
+    attempt = told.summary().attempts[-1]
+    [span] = laid_out([attempt])
     [pause] = pauses(attempt, span)
     assert (pause.start - span.start, pause.end - pause.start) == (10, 60)
 
@@ -42,14 +42,14 @@ def test_a_pause_lies_within_its_attempt() -> None:
 def test_time_is_to_scale_and_later_is_never_further_left() -> None:
     scale = Scale([Span(0, 60), Span(60, 100)])
     assert [scale.at(time) for time in (0, 50, 100)] == [0, 50, 100]
-    long = Scale(laid_out(a_long_story().account().attempts, ""))
+    long = Scale(laid_out(a_long_story().summary().attempts))
     places = [long.at(NINE + second) for second in range(0, 60_000, 500)]
     assert places == sorted(places)
 
 
 def test_a_night_in_which_nothing_happened_is_a_break_that_says_how_long_it_was() -> None:
-    account = a_long_story().account()
-    scale = Scale(laid_out(account.attempts, account.as_of))
+    summary = a_long_story().summary()
+    scale = Scale(laid_out(summary.attempts))
     assert round(scale.breaks[0].seconds / 3600) == 14
     assert scale.breaks[0].width < 5
     assert "⋯ 14 h 0 min" in axis(scale)

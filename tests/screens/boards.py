@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from capsule.core.board import Board, MissionView, gathered, view_run
-from capsule.core.cards import RunCard
+from capsule.core.board import Board, gather_board
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Advanced, Event, ItemClosed, RunEnded, Warned
+from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import Blocked, Item, Status, with_holders
 from capsule.core.signal import Verdict
-from capsule.tui.hands import Listing
+from capsule.tui.actions import Listing
 
 from .missions import DOING, NOT_GREEN, ONLY_TESTS, PID, RED, SENT_BACK, at, begun, ended, shown, started
 
@@ -108,16 +108,16 @@ def parked() -> list[Event]:
     return [*up_to("execute"), ended("execute", 60, claimed=Verdict.BLOCKED, decision=asks, summary="I need an answer")]
 
 
-def at_rest(mission: str, title: str, events: list[Event]) -> MissionView:
+def at_rest(mission: str, title: str, events: list[Event]) -> MissionSummary:
     return shown(told(mission, title, events), NOW, pid=None)
 
 
-def at_work(mission: str, title: str, events: list[Event], *doing: str, pid: int = PID) -> MissionView:
+def at_work(mission: str, title: str, events: list[Event], *doing: str, pid: int = PID) -> MissionSummary:
     return shown(told(mission, title, events), NOW, *doing, pid=pid)
 
 
-def board(*views: MissionView, runs: tuple[RunCard, ...] = (), pid: int | None = None) -> Board:
-    return gathered({view.mission: view for view in views}, [view_run(card, pid, at(NOW)) for card in runs], at(NOW))
+def board(*views: MissionSummary, runs: tuple[RunSummary, ...] = (), pid: int | None = None) -> Board:
+    return gather_board(views, [replace(run, pid=pid, as_of=at(NOW)) for run in runs], at(NOW))
 
 
 ROUNDING = ("shop-1.1.1", "Round prices to the cent")
@@ -130,7 +130,7 @@ def idle() -> Scene:
 def busy() -> Scene:
     """A campaign at its second task, and somebody else's mission."""
     progress = {"shop-1": Advanced(at=at(90), item="shop-1", title="A shop that people trust", done=1, of=3)}
-    card = RunCard(
+    run = RunSummary(
         stream="_campaign-shop-1",
         cap=10,
         spawns=4,
@@ -144,7 +144,7 @@ def busy() -> Scene:
         at_work("shop-2", "Say thank you", up_to("test-writer"), "reads README.md", pid=PID + 1),
         at_rest("shop-0", "The first thing", to_the_end()),
     )
-    return Scene(board(*views, runs=(card,), pid=PID), beads(*SHOP))
+    return Scene(board(*views, runs=(run,), pid=PID), beads(*SHOP))
 
 
 def blocked() -> Scene:
@@ -159,11 +159,13 @@ def failing() -> Scene:
 
 def finished() -> Scene:
     done = RunEnded(at=at(100), why="nothing is left to do", spawns=8, done=("shop-1.1.1",), failed={"shop-2": "no"})
-    card = RunCard(stream="_queue", cap=100, spawns=8, missions=("shop-1.1.1",), began=at(0), last=at(100), ended=done)
+    run = RunSummary(
+        stream="_queue", cap=100, spawns=8, missions=("shop-1.1.1",), began=at(0), last=at(100), ended=done
+    )
     views = (at_rest(*ROUNDING, to_the_end()), at_rest("shop-2", "Say thank you", to_the_end()))
     done_ones = {view.mission for view in views}
     items = (replace(item, status=Status.DONE) if item.id in done_ones else item for item in SHOP)
-    return Scene(board(*views, runs=(card,)), beads(*items))
+    return Scene(board(*views, runs=(run,)), beads(*items))
 
 
 def forty() -> Scene:

@@ -9,9 +9,7 @@ from typing import Any
 import msgspec
 
 from capsule.catalog import Catalog
-from capsule.core.board import MissionView, Presence, view
 from capsule.core.budget import UNLIMITED, Allowance
-from capsule.core.cards import fold
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
     Event,
@@ -28,6 +26,7 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.failure import Failure, Kind
+from capsule.core.history import MOST_ATTEMPTS, MissionSummary, Presence, read_mission
 from capsule.core.item import Item, Status
 from capsule.core.signal import Signal, Verdict
 from capsule.core.workflow import Workflow
@@ -180,6 +179,7 @@ def shown(
     pid: int | None = PID,
     quiet: float = 0,
     allowed: Allowance = UNLIMITED,
-) -> MissionView:
+) -> MissionSummary:
     """As a screen has it at that second, `quiet` seconds after the agent last did something."""
-    return view(fold(events), Presence(pid, doing, at(now - quiet) if doing else ""), at(now), allowed)
+    presence = Presence(pid, doing, at(now - quiet) if doing else "")
+    return read_mission(events, MOST_ATTEMPTS).summary(presence, at(now), allowed)

@@ -11,11 +11,11 @@ from textual.events import Key
 from textual.pilot import Pilot
 
 from capsule.core.board import Board
+from capsule.tui.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
 from capsule.tui.dashboard import Dashboard
-from capsule.tui.details import MissionScreen
 from capsule.tui.dialogs import Answer, Confirm
-from capsule.tui.hands import Details, Hands, Listing, Said, Started
 from capsule.tui.rows import Rows
+from capsule.tui.screens import MissionScreen
 from tests.costs import LONG
 
 from . import golden
@@ -39,14 +39,14 @@ class Stage:
     def __init__(self, scene: Scene) -> None:
         self.board: Board | Exception = scene.board
         self.listing: Listing | Exception = scene.listing
-        self.answer = Said(0, "Done as asked.")
+        self.answer = CommandResult(0, "Done as asked.")
         self.did: list[list[str]] = []
         self.began: list[list[str]] = []
         self.stopped: list[tuple[str, int]] = []
         self.asked: list[str] = []
 
-    def hands(self) -> Hands:
-        return Hands(
+    def actions(self) -> DashboardActions:
+        return DashboardActions(
             name="shop",
             look=self._look,
             items=self._items,
@@ -70,15 +70,15 @@ class Stage:
         self.asked.append(mission)
         return DETAILS
 
-    def _do(self, words: Sequence[str]) -> Said:
+    def _do(self, words: Sequence[str]) -> CommandResult:
         self.did.append(list(words))
         return self.answer
 
-    def _start(self, words: Sequence[str]) -> Started:
+    def _start(self, words: Sequence[str]) -> StartedRun:
         self.began.append(list(words))
-        return Started(4321, lambda: self.answer)
+        return StartedRun(4321, lambda: self.answer)
 
-    def _stop(self, stream: str, pid: int) -> Said:
+    def _stop(self, stream: str, pid: int) -> CommandResult:
         self.stopped.append((stream, pid))
         return self.answer
 
@@ -86,8 +86,8 @@ class Stage:
 class Remembering(Dashboard):
     """What it said is gone after seconds, which may be over before a test has looked: it is remembered."""
 
-    def __init__(self, hands: Hands) -> None:
-        super().__init__(hands)
+    def __init__(self, actions: DashboardActions) -> None:
+        super().__init__(actions)
         self.told: list[str] = []
 
     def notify(self, message: str, *, title: str = "", **how: Any) -> None:
@@ -170,7 +170,7 @@ class Play:
 
     @property
     def rows(self) -> Rows:
-        return self.app.screen_stack[0].query_one(f"#{self.app.desk.view}", Rows)
+        return self.app.screen_stack[0].query_one(f"#{self.app.model.view}", Rows)
 
     @property
     def mission_screen(self) -> MissionScreen:
@@ -192,7 +192,7 @@ def play(scene: Scene, act: Callable[[Play], Awaitable[None]], size: tuple[int, 
 
     async def through() -> None:
         stage = Stage(scene)
-        app = Remembering(stage.hands())
+        app = Remembering(stage.actions())
         async with app.run_test(size=size) as pilot:
             on_stage = Play(app, pilot, stage)
             first = scene.listing.items[0].id if not scene.listing.by_status else "WRK-001"

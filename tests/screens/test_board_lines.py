@@ -50,7 +50,7 @@ def test_what_is_the_same_is_not_told_again() -> None:
 def test_a_wait_is_told_with_the_time_of_day_at_which_it_ends(local_time_is: Callable[[str], None]) -> None:
     local_time_is("IST-5:30")
     before, after = (Board(missions=(shown(events, 80),)) for events in (at_the_code(), turned_away()))
-    wait = "waits for its provider until 15:32: Too many requests"
+    wait = "waiting for the provider until 15:32: Too many requests"
     assert f"  {wait}" in list(board_lines(after))
     assert [line.partition(": ")[2] for line in changes(before, after)] == [wait]
 
@@ -66,12 +66,12 @@ def test_a_mission_that_appears_goes_on_and_ends_is_told_line_by_line() -> None:
     told = [list(changes(before, after)) for before, after in pairwise(boards)]
     assert told[0] == ["shop-1.1.1: running at execute (pid 4711)"]
     assert told[1] == [
-        "shop-1.1.1: execute#1 claimed PASS, and is REFUTED: the tests are red: exit code 1",
+        "shop-1.1.1: execute#1 claimed PASS, verdict REFUTED: the tests are red: exit code 1",
         "shop-1.1.1: running at execute (pid 4711), attempt 2",
     ]
     assert told[2] == [
-        "shop-1.1.1: execute#2 claimed PASS, and is ERROR: the tests are red: exit code 1",
-        "shop-1.1.1: stopped at execute: execute has used up its retries",
+        "shop-1.1.1: execute#2 claimed PASS, verdict ERROR: the tests are red: exit code 1",
+        "shop-1.1.1: failed at execute: execute has used up its retries",
     ]
     assert told[3][-1] == "shop-1.1.1: merged into main as feedc0ffee01; its item is closed"
 
@@ -85,14 +85,14 @@ def test_what_was_merged_on_red_is_told_with_the_merge() -> None:
         == f"demo-1.1: {words}"
     )
     told = list(changes(board(shown(at_the_code())), red))
-    assert "demo-1.1: execute#1 claimed PASS, and is PASS, though refuted: the tests are red: exit code 1" in told
-    assert "demo-1.1: publish#1 is PASS, though refuted: `pytest -q` is red on 89abcdef0123" in told
+    assert "demo-1.1: execute#1 claimed PASS, verdict PASS, though refuted: the tests are red: exit code 1" in told
+    assert "demo-1.1: publish#1 verdict PASS, though refuted: `pytest -q` is red on 89abcdef0123" in told
 
 
 def test_a_run_is_told_when_it_begins_and_when_it_ends() -> None:
     began, over = list(changes(Board(), busy().board)), list(changes(busy().board, finished().board))
     assert "campaign shop-1: running for 2 min 0 s, 4 of 10 agents, 1 of 3 done, now at shop-1.1.1" in began
-    assert "queue: ended: nothing is left to do (1 done, 1 failed), 8 of 100 agents" in over
+    assert "queue: ended: nothing is left to do (1 failed, 1 done), 8 of 100 agents" in over
 
 
 def test_of_many_that_ended_the_last_are_told_and_the_rest_counted() -> None:

@@ -13,13 +13,12 @@ from textual.binding import Binding
 from textual.geometry import Offset
 
 from capsule.core.errors import CapsuleError
+from capsule.tui.actions import VERBS
 from capsule.tui.dashboard import Dashboard
-from capsule.tui.details import MissionScreen
 from capsule.tui.dialogs import Answer, Confirm
-from capsule.tui.help import MOVING, Help, Reading
 from capsule.tui.mission import MissionPane
 from capsule.tui.rows import Page, Rows
-from capsule.tui.verbs import VERBS
+from capsule.tui.screens import MOVING, Help, MissionScreen, Reading
 
 from .boards import (
     NASTY,
@@ -75,7 +74,7 @@ def test_the_text_beside_the_list_follows_the_cursor() -> None:
         await on.press("j", "j")
         await on.shows("half a cent is rounded up", "money", "r run")
         await on.press("j")
-        await on.shows("waits for shop-1.1.1")
+        await on.shows("waiting for shop-1.1.1")
 
     play(idle(), act)
 
@@ -118,7 +117,7 @@ def test_numbers_choose_the_view_and_each_keeps_its_cursor() -> None:
         await on.press("j", "j")
         for key, view in VIEW_KEYS.items():
             await on.press(key)
-            await on.until(lambda view=view: on.app.desk.view == view and list(on.rows.keys[:3]) == first[view])  # type: ignore[misc]
+            await on.until(lambda view=view: on.app.model.view == view and list(on.rows.keys[:3]) == first[view])  # type: ignore[misc]
         await on.shows("3 missions:", "agents used at least")
         await on.press("1")
         await on.until(lambda: on.rows.key == "shop-1.1.1")
@@ -134,7 +133,7 @@ def test_a_filter_is_typed_kept_by_enter_and_ended_by_escape() -> None:
         await on.shows("filter: ui")
         await on.until(on.lists)
         await on.press("slash", "backspace", "backspace", *"zebra")
-        await on.shows("No item has these words.")
+        await on.shows("No matches for")
         await on.press("escape")
         await on.until(lambda: list(on.rows.keys) == EVERY_ITEM)
 
@@ -205,7 +204,7 @@ def test_light_or_dark_and_what_an_item_without_a_mission_says() -> None:
 def test_leaving_does_nothing_else(key: str) -> None:
     async def through() -> None:
         stage = Stage(busy())
-        app = Dashboard(stage.hands())
+        app = Dashboard(stage.actions())
         async with app.run_test(size=SMALL) as pilot:
             await pilot.press(key)
             await until(pilot, lambda: not app.is_running)
@@ -318,7 +317,7 @@ def test_a_click_chooses_and_a_second_one_opens() -> None:
 def test_views_and_keys_can_be_clicked() -> None:
     async def act(on: Play) -> None:
         await on.pilot.click("#top", offset=Offset(13, 0))
-        await on.until(lambda: on.app.desk.view == "missions")
+        await on.until(lambda: on.app.model.view == "missions")
         await on.pilot.click("#keys", offset=Offset(on.text.splitlines()[-1].index("? help"), 0))
         await on.until(lambda: isinstance(on.app.screen, Reading))
 
@@ -348,7 +347,7 @@ def test_nothing_a_stranger_wrote_steers_the_screen(scene: Callable[[], Scene]) 
     async def act(on: Play) -> None:
         for view in ("1", "2", "3"):
             await on.press(view)
-            await on.until(lambda view=view: on.app.desk.view == VIEW_KEYS[view])  # type: ignore[misc]
+            await on.until(lambda view=view: on.app.model.view == VIEW_KEYS[view])  # type: ignore[misc]
             assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", on.text)
         await on.press("1")
         await on.until(lambda: "[red]by name" in on.text or scene is blocked)
@@ -369,7 +368,7 @@ def test_a_tracker_that_cannot_be_read_is_told_in_its_place_and_missions_are_sti
 
 
 def test_a_journal_that_cannot_be_read_is_told_and_read_again_once_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capsule.tui.beside._AFTER_TROUBLE", 0.05)
+    monkeypatch.setattr("capsule.tui.app._AFTER_TROUBLE", 0.05)
 
     async def act(on: Play) -> None:
         before, on.stage.board = on.stage.board, CapsuleError("The journal cannot be used.", "Check the disk.")

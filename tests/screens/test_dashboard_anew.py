@@ -8,16 +8,14 @@ from textual.content import Content
 
 from capsule.core.budget import Allowance
 from capsule.core.item import Item
-from capsule.tui.desk import Desk
-from capsule.tui.details import PAGES, cost_page
+from capsule.tui.actions import BY_KEY, CommandResult, Details
 from capsule.tui.dialogs import Answer, answer_lines
-from capsule.tui.hands import Details, Said
-from capsule.tui.help import Reading
+from capsule.tui.model import DashboardModel
 from capsule.tui.rows import Page
-from capsule.tui.verbs import BY_KEY
+from capsule.tui.screens import PAGES, Reading, cost_page
 
 from .boards import Scene, beads, busy, failing, finished, idle
-from .missions import PID
+from .missions import PID, at
 from .stage import SMALL, Play, play
 
 CAMPAIGN = "run:_campaign-shop-1"
@@ -35,8 +33,8 @@ def test_an_open_run_is_told_as_it_goes_on_under_its_name_once() -> None:
         await on.until(lambda: isinstance(on.app.screen, Reading))
         await on.shows("running", "4 of 10")
         assert on.text.count("campaign shop-1") == 1
-        run, ended = busy().board.runs[0], finished().board.runs[0].card.ended
-        over = replace(run, pid=None, card=replace(run.card, ended=ended))
+        run, ended = busy().board.runs[0], finished().board.runs[0].ended
+        over = replace(run, pid=None, ended=ended)
         on.stage.board = replace(busy().board, runs=(over,))
         await on.shows("nothing is left to do", "failed  shop-2: no")
 
@@ -75,7 +73,7 @@ def test_a_question_is_not_covered_by_what_was_said_before_and_says_itself_what_
         await on.until(on.asks)
         assert not list(on.app._notifications)
         await on.press("enter")
-        await on.shows("It needs an answer.")
+        await on.shows("required")
         assert not list(on.app._notifications)
         assert on.asks()
 
@@ -99,29 +97,29 @@ def test_items_are_read_at_once_after_something_was_done_here(monkeypatch: pytes
 # ---- what an epic's campaign does
 
 
-def desk_of(scene: Scene) -> Desk:
-    desk = Desk()
-    desk.saw(scene.board)
-    desk.listed(scene.listing)
-    return desk
+def model_of(scene: Scene) -> DashboardModel:
+    model = DashboardModel()
+    model.saw(scene.board)
+    model.listed(scene.listing)
+    return model
 
 
 def test_an_epic_whose_campaign_runs_is_running_and_can_be_stopped() -> None:
-    desk = desk_of(busy())
-    lines = desk.lines(60)
+    model = model_of(busy())
+    lines = model.lines(60)
     assert "▶ shop-1 " in lines.draw(0, 60).plain
-    target = desk.target("shop-1")
+    target = model.target("shop-1")
     assert (target.stream, target.pid) == ("_campaign-shop-1", PID)
-    assert BY_KEY["r"].unfit(target) == "shop-1 is running."
-    assert not BY_KEY["s"].unfit(target)
+    assert BY_KEY["r"].refusal(target) == "shop-1 is running."
+    assert not BY_KEY["s"].refusal(target)
 
 
 def test_an_epic_is_as_its_status_says_once_its_campaign_has_ended() -> None:
-    desk = desk_of(busy())
+    model = model_of(busy())
     over = replace(busy().board, runs=tuple(replace(run, pid=None) for run in busy().board.runs))
-    desk.saw(over)
-    assert "○ shop-1 " in desk.lines(60).draw(0, 60).plain
-    assert not desk.target("shop-1").running
+    model.saw(over)
+    assert "○ shop-1 " in model.lines(60).draw(0, 60).plain
+    assert not model.target("shop-1").running
 
 
 # ---- what is long
@@ -143,8 +141,8 @@ def test_what_is_on_disk_is_laid_out_when_it_is_new_and_not_at_every_look(monkey
         before = len(built)
         view = failing().board.missions[0]
         for number in range(3):
-            on.stage.board = replace(failing().board, missions=(replace(view, seconds=500.0 + number),))
-            await on.until(lambda number=number: on.app.desk.board.missions[0].seconds == 500.0 + number)  # type: ignore[misc]
+            on.stage.board = replace(failing().board, missions=(replace(view, as_of=at(500.0 + number)),))
+            await on.until(lambda number=number: on.app.model.board.missions[0].as_of == at(500.0 + number))  # type: ignore[misc]
         assert len(built) == before
         on.mission_screen.found(Details(worklog="It went on."))
         await on.shows("It went on.")
@@ -154,8 +152,8 @@ def test_what_is_on_disk_is_laid_out_when_it_is_new_and_not_at_every_look(monkey
 
 def test_costs_are_held_against_a_budget_only_where_there_is_one() -> None:
     view = failing().board.missions[0]
-    assert "no budget is set" in plain(cost_page(view, None, 80))
-    assert "of what they may: " not in plain(cost_page(view, None, 80))
+    assert "no budget set" in plain(cost_page(view, None, 80))
+    assert "budget: $" not in plain(cost_page(view, None, 80))
     limited = replace(view, allowed=Allowance(usd=5.0))
     assert "of $5.00" in plain(cost_page(limited, None, 80))
 
@@ -164,7 +162,9 @@ def test_costs_are_held_against_a_budget_only_where_there_is_one() -> None:
 
 
 def test_an_answer_keeps_its_columns_and_wraps_its_sentences() -> None:
-    said = Said(1, out="done     shop-1\nblocked  shop-22   why", err=f"capsule: {'it is so ' * 12}\n  Mend it.")
+    said = CommandResult(
+        1, out="done     shop-1\nblocked  shop-22   why", err=f"capsule: {'it is so ' * 12}\n  Mend it."
+    )
     lines = plain(answer_lines("capsule run", said, 60)).splitlines()
     assert lines[-2:] == ["done     shop-1", "blocked  shop-22   why"]
     assert "  Mend it." in lines
@@ -173,13 +173,13 @@ def test_an_answer_keeps_its_columns_and_wraps_its_sentences() -> None:
 
 
 def test_a_run_that_could_not_even_say_why_is_pointed_to_a_terminal() -> None:
-    assert "capsule run shop-2 --no-tui" in plain(answer_lines("capsule run shop-2", Said(1), 80))
-    assert "--no-tui" not in plain(answer_lines("capsule complete shop-2", Said(1), 80))
+    assert "capsule run shop-2 --no-tui" in plain(answer_lines("capsule run shop-2", CommandResult(1), 80))
+    assert "--no-tui" not in plain(answer_lines("capsule complete shop-2", CommandResult(1), 80))
 
 
 def test_a_key_that_was_typed_before_an_answer_was_drawn_does_not_leave_it() -> None:
     async def act(on: Play) -> None:
-        on.app.push_screen(Answer("capsule complete shop-2", Said(1, err="capsule: no.")))
+        on.app.push_screen(Answer("capsule complete shop-2", CommandResult(1, err="capsule: no.")))
         on.burst("\rq")
         await on.until(on.answers)
         await on.shows("capsule: no.")

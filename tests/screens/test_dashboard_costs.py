@@ -9,12 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from capsule.core.board import Presence, view
-from capsule.core.cards import fold, see
 from capsule.core.event import Event
+from capsule.core.history import MOST_ATTEMPTS, Presence, read_mission
 from capsule.journals.sqlite import SqliteJournal
 from capsule.journals.watch import Watch
-from capsule.tui.desk import Desk
+from capsule.tui.model import DashboardModel
 from tests.commands.terminal import bare_screen
 from tests.costs import in_some_round
 
@@ -29,8 +28,8 @@ def again(run: int, when: float) -> list[Event]:
 
 @pytest.mark.promise("screens.load")
 def test_a_second_of_forty_missions_with_sixty_events_is_seen_and_drawn_in_a_quarter_of_it(tmp_path: Path) -> None:
-    journal, desk = SqliteJournal(tmp_path), Desk()
-    desk.view = "missions"
+    journal, model = SqliteJournal(tmp_path), DashboardModel()
+    model.view = "missions"
     runs = dict.fromkeys(NAMES, 1)
     with ExitStack() as held:
         for name in NAMES:
@@ -43,8 +42,8 @@ def test_a_second_of_forty_missions_with_sixty_events_is_seen_and_drawn_in_a_qua
 
         def seen_and_drawn() -> float:
             began = time.process_time()
-            desk.saw(watch.look(at(next(moment))))
-            lines = desk.lines(160)
+            model.saw(watch.look(at(next(moment))))
+            lines = model.lines(160)
             assert all(lines.draw(number, 160) for number in range(len(lines.keys)))
             return time.process_time() - began
 
@@ -60,16 +59,16 @@ def test_a_second_of_forty_missions_with_sixty_events_is_seen_and_drawn_in_a_qua
 
         seen_and_drawn()
         assert in_some_round(a_second)
-        assert len(desk.board.missions) == 40
+        assert len(model.board.missions) == 40
 
 
 @pytest.mark.promise("screens.load")
 def test_what_is_remembered_of_a_mission_does_not_grow_with_what_happened() -> None:
-    card = fold([started(), begun("execute", 1)])
+    history = read_mission([started(), begun("execute", 1)], MOST_ATTEMPTS)
     sizes = {}
     for run in range(1, 1_001):
         for event in again(run, 2):
-            card = see(card, event)
+            history.apply(event)
         if run in (100, 1_000):
-            sizes[run] = len(msgspec.json.encode(view(card, Presence(4711), at(5))))
+            sizes[run] = len(msgspec.json.encode(history.summary(Presence(4711), at(5))))
     assert sizes[1_000] < 1.05 * sizes[100]

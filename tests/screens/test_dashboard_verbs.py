@@ -11,10 +11,9 @@ import pytest
 from capsule.commands.arguments import parse
 from capsule.commands.verbs import VERBS as COMMANDS
 from capsule.core.item import Item
-from capsule.tui.details import MissionScreen
+from capsule.tui.actions import BY_KEY, VERBS, CommandResult, How, Target, available
 from capsule.tui.dialogs import Confirm
-from capsule.tui.hands import Said
-from capsule.tui.verbs import BY_KEY, VERBS, How, Target, fitting
+from capsule.tui.screens import MissionScreen
 
 from .boards import Scene, blocked, busy, failing, idle
 from .missions import PID
@@ -106,7 +105,7 @@ def test_a_no_is_a_no() -> None:
             await on.until(on.lists)
         await on.press("C")
         await on.confirm()
-        await on.shows("It needs an answer.")
+        await on.shows("required")
         assert on.asks()
         await on.press("escape")
         await on.until(on.lists)
@@ -124,7 +123,7 @@ def test_no_letter_after_a_slash_is_taken_for_a_verb(view: str) -> None:
     async def act(on: Play) -> None:
         await on.press(view)
         on.burst("/retry R s")
-        await on.until(lambda: on.app.desk.words == "retry R s")
+        await on.until(lambda: on.app.model.words == "retry R s")
         assert not on.asked_to_do_anything
         on.burst("\r")
         await on.until(on.lists)
@@ -142,7 +141,7 @@ def test_a_slash_leads_back_to_the_lists_and_there_too_no_letter_is_a_verb(above
         on.burst("/retry")
         await on.until(lambda: len(on.app.screen_stack) == 1)
         on.burst("z")
-        await on.until(lambda: "z" in on.app.desk.words)
+        await on.until(lambda: "z" in on.app.model.words)
         assert len(on.app.screen_stack) == 1
         assert not on.asked_to_do_anything
 
@@ -168,8 +167,8 @@ def test_what_does_not_fit_is_said_and_nothing_asked() -> None:
         await on.go_to("shop-2")
         for key, why in (
             ("u", "shop-2 is running."),
-            ("a", "Only items of a backlog have phases"),
-            ("A", "does not wait for a decision"),
+            ("a", "Only backlog items can be advanced"),
+            ("A", "is not waiting for a decision"),
             ("c", "is running, or not open"),
         ):
             await on.press(key)
@@ -181,7 +180,7 @@ def test_what_does_not_fit_is_said_and_nothing_asked() -> None:
 
 def test_a_refusal_is_shown_in_its_own_words_until_it_is_left() -> None:
     async def act(on: Play) -> None:
-        on.stage.answer = Said(1, err="capsule: shop-2 is not [open].\x1b[2J\n  Reopen it.\n")
+        on.stage.answer = CommandResult(1, err="capsule: shop-2 is not [open].\x1b[2J\n  Reopen it.\n")
         for leave in ANSWER_LEAVES:
             await on.press("c")
             await on.confirm()
@@ -197,7 +196,7 @@ def test_a_run_that_cannot_begin_says_why_and_one_that_ends_later_takes_no_scree
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def act(on: Play) -> None:
-        on.stage.answer = Said(2, err="capsule: the tree is dirty.\n  Commit first.")
+        on.stage.answer = CommandResult(2, err="capsule: the tree is dirty.\n  Commit first.")
         await on.press("r")
         await on.confirm()
         await on.until(on.answers)
@@ -219,7 +218,7 @@ def test_verbs_work_on_an_open_mission_too() -> None:
         await on.press("enter")
         await on.until(lambda: isinstance(on.app.screen, MissionScreen))
         await on.press("x")
-        await on.shows("End the mission shop-1.1.1 for good?", "capsule abort shop-1.1.1")
+        await on.shows("Abort mission shop-1.1.1", "capsule abort shop-1.1.1")
         await on.confirm()
         await on.until(lambda: on.stage.did == [["abort", "shop-1.1.1"]])
 
@@ -228,8 +227,8 @@ def test_verbs_work_on_an_open_mission_too() -> None:
 
 def test_an_id_that_is_no_id_can_be_told_to_no_command() -> None:
     hostile = Target(id="--project-dir=/elsewhere", item=Item(id="--project-dir=/elsewhere", title="x"))
-    assert [verb.key for verb in fitting(hostile)] == ["R"]
+    assert [verb.key for verb in available(hostile)] == ["R"]
 
 
 def test_one_who_runs_somewhere_else_cannot_be_stopped_from_here() -> None:
-    assert "cannot be reached" in BY_KEY["s"].unfit(Target(stream="shop-2", pid=0))
+    assert "stop it there" in BY_KEY["s"].refusal(Target(stream="shop-2", pid=0))

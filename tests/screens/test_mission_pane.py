@@ -8,9 +8,12 @@ import pytest
 from textual.content import Content
 
 from capsule.core.budget import Allowance, Spending
+from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Policy
 from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
+from capsule.reports.words import judged
 from capsule.tui import drawing
 from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines, tail_lines
 
@@ -70,12 +73,12 @@ def test_what_is_said_and_what_was_checked_stand_apart() -> None:
 
 
 def test_feedback_on_rework_is_what_the_agent_was_told() -> None:
-    assert "Sent back  execute was told\n  You reported PASS, but Capsule checked" in drawn(sent_back())
-    assert "Sent back" not in drawn(at_the_code())
+    assert "Feedback  for this attempt of execute\n  You reported PASS, but Capsule checked" in drawn(sent_back())
+    assert "Feedback" not in drawn(at_the_code())
 
 
 def test_what_goes_on_now() -> None:
-    assert "Now  execute by scripted\n  nothing to be seen yet" in drawn(at_the_code(), 70)
+    assert "Now  execute by scripted\n  no activity yet" in drawn(at_the_code(), 70)
     assert "  edits src/answer.py\n  runs pytest -q\n" in drawn(at_the_code(), 70, *DOING)
     assert "quiet for" not in drawn(at_the_code(), 70, *DOING, quiet=5)
     assert "  runs pytest -q\n  quiet for 40 s" in drawn(at_the_code(), 110, *DOING, quiet=40)
@@ -83,8 +86,8 @@ def test_what_goes_on_now() -> None:
 
 @pytest.mark.promise("agents.five-hours")
 def test_waiting_counts_down() -> None:
-    assert f"Too many requests. The next try is at {clock_time(at(70), 60)}, in 50 s." in drawn(turned_away(), 80)
-    assert f"Too many requests. The next try is at {clock_time(at(70), 60)}, in 0 s." in drawn(turned_away(), 200)
+    assert f"Too many requests. Next try at {clock_time(at(70), 60)}, in 50 s." in drawn(turned_away(), 80)
+    assert f"Too many requests. Next try at {clock_time(at(70), 60)}, in 0 s." in drawn(turned_away(), 200)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +107,7 @@ def test_cost_and_budget(spent: Spending, allowed: Allowance, words: str) -> Non
 
 
 def test_a_mission_that_is_at_rest_says_what_to_type() -> None:
-    assert "stopped at execute: the disk is full.\nnext: capsule run demo-1.1" in drawn(halted(), pid=None)
+    assert "failed at execute: the disk is full.\nnext: capsule run demo-1.1" in drawn(halted(), pid=None)
     assert "merged into main as 89abcdef0123; its item is closed." in drawn(merged(), pid=None)
 
 
@@ -128,7 +131,7 @@ def test_what_was_let_pass_against_the_evidence_is_never_green() -> None:
         line = next(line for line in phases if line.plain[2:].startswith(phase))
         assert styles(line) >= {drawing.UNSURE} and drawing.GOOD not in styles(line)
     [first, *_] = head_lines(view, 100)
-    assert "✓ merged" in first.plain and drawing.GOOD not in styles(first)
+    assert "✓ done" in first.plain and drawing.GOOD not in styles(first)
     assert drawing.GOOD in styles(next(head_lines(shown(merged(), pid=None), 100)))
 
 
@@ -148,21 +151,24 @@ def test_a_narrow_screen_keeps_what_was_claimed_and_the_verdict() -> None:
     assert "↺ execute        PASS    REFUTED by 1 of 1 check" in narrow
 
 
-def test_the_word_of_an_agent_alone_is_called_so() -> None:
-    assert drawing.judged("PASS", "PASS", ()) == "PASS, its word alone"
-    assert drawing.judged("", "PASS", ()) == "PASS"
-    assert (
-        drawing.judged("PASS", "REFUTED", (GREEN, Evidence("x", "", "", EvidenceStatus.REFUTED)))
-        == "REFUTED by 1 of 2 checks"
-    )
+def judged_as(*evidence: Evidence, verdict: Verdict = Verdict.PASS, agent: str = "scripted") -> str:
+    decision = Decision(Move.ADVANCE, verdict)
+    last = ended("execute", 91, *evidence, agent=agent, decision=decision)
+    return judged(shown([*at_the_code(), last]).attempts[-1])
+
+
+def test_a_claim_that_nobody_checked_is_called_unverified() -> None:
+    assert judged_as() == "PASS (unverified)"
+    broken = Evidence("x", "", "", EvidenceStatus.REFUTED)
+    assert judged_as(GREEN, broken, verdict=Verdict.REFUTED) == "REFUTED by 1 of 2 checks"
 
 
 @pytest.mark.parametrize(
     ("verdict", "words"),
-    [("PASS", "PASS, though 2 of 2 checks refute it"), ("ERROR", "ERROR, 2 of 2 checks refute it")],
+    [(Verdict.PASS, "PASS, though 2 of 2 checks refute it"), (Verdict.ERROR, "ERROR, 2 of 2 checks refute it")],
 )
-def test_only_what_is_refuted_is_so_by_checks(verdict: str, words: str) -> None:
-    assert drawing.judged("PASS", verdict, (NOT_GREEN, NOT_GREEN)) == words
+def test_only_what_is_refuted_is_so_by_checks(verdict: Verdict, words: str) -> None:
+    assert judged_as(NOT_GREEN, NOT_GREEN, verdict=verdict) == words
 
 
 def test_everything_is_there_when_it_is_asked_for() -> None:

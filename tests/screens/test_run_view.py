@@ -12,12 +12,12 @@ import pytest
 from textual.binding import Binding
 from textual.pilot import Pilot
 
-from capsule.core.board import Board, MissionView, RunView, in_order, view_run
-from capsule.core.cards import RunCard
+from capsule.core.board import Board, in_order
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced
-from capsule.tui.beside import PULSE
-from capsule.tui.run_view import Ending, LiveView, Reins, Scope, followed, missions_of
+from capsule.core.history import MissionSummary, RunSummary
+from capsule.tui.app import PULSE
+from capsule.tui.run_view import Ending, LiveView, RunControls, Scope, followed, missions_of
 
 from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
@@ -41,11 +41,11 @@ def _with_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
 
 
-def board(*missions: MissionView, runs: tuple[RunView, ...] = ()) -> Board:
+def board(*missions: MissionSummary, runs: tuple[RunSummary, ...] = ()) -> Board:
     return Board(at=at(NOW), missions=in_order(missions), runs=runs)
 
 
-def busy() -> MissionView:
+def busy() -> MissionSummary:
     return shown(sent_back(), NOW, *DOING, quiet=30, allowed=BUDGET)
 
 
@@ -54,7 +54,9 @@ def campaign() -> Board:
         "demo-1": Advanced(at=at(0), item="demo-1", title="Questions and answers", done=1, of=4),
         "demo-1.2": Advanced(at=at(0), item="demo-1.2", title="[b]Answers[/b]", done=0, of=2),
     }
-    card = RunCard(
+    run = RunSummary(
+        as_of=at(NOW),
+        pid=PID,
         stream="_campaign-demo-1",
         cap=50,
         spawns=9,
@@ -65,7 +67,7 @@ def campaign() -> Board:
     )
     first = shown(merged(mission="demo-1.0", title="Ask the question"), NOW, pid=None)
     stranger = shown(at_the_code(mission="other-7"), NOW, pid=99)
-    return board(first, busy(), stranger, runs=(view_run(card, PID, at(NOW)),))
+    return board(first, busy(), stranger, runs=(run,))
 
 
 @dataclass
@@ -95,8 +97,8 @@ class Played:
         self.tails.append(mission)
         return ["thinking \x1b[31mhard", "[b]done[/b]"]
 
-    def reins(self) -> Reins:
-        return Reins(self.look, lambda: self.over, self.stop, self.tail)
+    def reins(self) -> RunControls:
+        return RunControls(self.look, lambda: self.over, self.stop, self.tail)
 
 
 Act = Callable[[LiveView, Pilot[Ending]], Awaitable[None]]
@@ -151,10 +153,10 @@ def test_once_asks_it_to_stop_and_twice_tells_it_to(key: str) -> None:
 
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         await pilot.press(key)
-        await until(pilot, lambda: "Once more: at once." in screen(app))
+        await until(pilot, lambda: "Press again to kill." in screen(app))
         assert played.stops == 1
         await pilot.press(key)
-        await until(pilot, lambda: "Stopping at once." in screen(app))
+        await until(pilot, lambda: "Killing the run." in screen(app))
         assert played.stops == 2
         assert app.is_running
 
@@ -165,7 +167,7 @@ def test_what_cannot_be_stopped_from_here_is_said() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         await pilot.press("q")
         await until(pilot, lambda: "It cannot be reached." in screen(app))
-        assert "stop it (pid 4711)" in screen(app)
+        assert "stop pid 4711" in screen(app)
 
     view(Played(campaign(), cannot="It cannot be reached."), act, ours=False)
 
@@ -260,9 +262,9 @@ def test_help_comes_and_goes() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
         for comes, goes in HELPS:
             await pilot.press(comes)
-            await until(pilot, lambda: "what is done is kept; twice: at once" in screen(app))
+            await until(pilot, lambda: "stop and keep progress; press twice to kill" in screen(app))
             await pilot.press(goes)
-            await until(pilot, lambda: "what is done is kept" not in screen(app))
+            await until(pilot, lambda: "keep progress" not in screen(app))
 
     view(Played(campaign()), act)
 
@@ -278,7 +280,7 @@ def test_it_follows_the_size_of_its_terminal() -> None:
 
 
 def test_what_cannot_be_looked_at_is_said_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("capsule.tui.beside._AFTER_TROUBLE", 0.05)
+    monkeypatch.setattr("capsule.tui.app._AFTER_TROUBLE", 0.05)
     played = Played(campaign(), fault="The journal cannot be used.")
 
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
@@ -312,7 +314,7 @@ def test_a_bug_of_ours_closes_the_screen_and_is_handed_on() -> None:
 
 def test_before_anything_is_known_it_is_being_started() -> None:
     async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
-        await until(pilot, lambda: "demo-1 is being started" in screen(app))
+        await until(pilot, lambda: "demo-1 is starting" in screen(app))
 
     view(Played(board()), act)
 

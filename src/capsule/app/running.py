@@ -83,7 +83,7 @@ def run_item(plan: MissionPlan, request: RunRequest, output: RunOutput) -> Missi
 
 @contextmanager
 def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> Iterator[Services]:
-    """Open the services of a run: it can be stopped by a signal, notifies people, and is recorded or replayed if asked."""
+    """Open the services of a run: a signal stops it, people are notified, it is recorded or replayed if asked."""
     project, request, output = run.project, run.request, run.output
     _tell_first(project, notes, output)
     with (

@@ -1,37 +1,63 @@
-"""`capsule dashboard`: items, missions and history on one screen."""
+"""`capsule dashboard`: items, missions and history on one screen, as text, or in a browser.
+
+Whatever it does is `capsule` with the words that a person would type, in a process of its own. Its functions are called
+from threads beside the screen; the journal is always read by the same one.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from capsule.commands.arguments import project_option
 from capsule.commands.output import what_stands_against_a_screen
+from capsule.commands.watching import JournalReader, JournalWatcher, ask_to_stop, end_of
 from capsule.core.errors import CapsuleError, UsageError
+from capsule.core.history import MissionSummary
+from capsule.core.item import check_id
+from capsule.system.umask import of_the_user
+from capsule.tui.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
+from capsule.tui.tab import in_a_browser
 
 if TYPE_CHECKING:
+    from capsule.commands.logs import Shelf
     from capsule.core.board import Board
+    from capsule.project import Project
 
 DESCRIPTION = """\
-Browse the items, watch every mission, whoever started it and wherever, look into those that have ended, and do what
-there is to do: run, stop, abort, unblock, advance, approve, complete, close. Each asks first, and is the command of
-that name. Missions are processes of their own: they go on when the dashboard is left or killed.
+Browse items, watch and control missions, and look into past ones: run, stop, abort, unblock, advance, approve,
+complete, close. Each action asks for confirmation and is the command of that name. Missions are processes of their own:
+they keep running when the dashboard is closed or killed.
 
-  capsule dashboard                  on this terminal: ? says what each key does
-  capsule dashboard --plain          as text, and then a line for each change; for screen readers, files and pipes
-  capsule dashboard --plain --once   as text, and that is all
+  capsule dashboard                  on this terminal; ? lists the keys
+  capsule dashboard --plain          as text, then one line for each change; for screen readers, files and pipes
+  capsule dashboard --plain --once   as text, then exit
   capsule dashboard --web            in a browser, on this machine
 
-Exit code: 0 left; 2 there is no terminal, or nothing can be shown; 130 ended by Ctrl-C.
+Exit code: 0 closed; 2 there is no terminal, or nothing can be shown; 130 ended by Ctrl-C.
 """
 
-_AS_TEXT = "Have it as text: capsule dashboard --plain"
+PULSE = 0.5
+_AS_TEXT = "Use text: capsule dashboard --plain"
+_LONGEST_DIFF = 400 * 1024
+_MOST_FILES = 100
+_LARGEST_FILE = "256k"
+"""Larger files are not compared line by line: a diff for people, not for programs."""
+_TAIL = 64 * 1024
+"""Agents write files of any length; what is new is at the end."""
+_MOST_OUTPUTS = 6
+_LISTED = ("diff-tree", "-r", "--no-renames", "--no-ext-diff", "--no-textconv", "--no-color")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     project_option(parser)
     parser.add_argument("--plain", action="store_true", help="text instead of a screen")
-    parser.add_argument("--once", action="store_true", help="with --plain: how things stand now, and nothing after it")
+    parser.add_argument("--once", action="store_true", help="with --plain: print once and exit")
     parser.add_argument("--web", action="store_true", help="serve it to a browser")
     parser.add_argument("--port", metavar="N", type=int, help="with --web: the port (default: a free one)")
     parser.add_argument(
@@ -40,7 +66,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    _refuse_what_makes_no_sense(args)
+    if args.web and args.plain:
+        raise UsageError("--web and --plain exclude each other.", "Drop one of them.")
+    if args.once and not args.plain:
+        raise UsageError("--once requires --plain.", "capsule dashboard --plain --once")
+    if (args.port is not None or args.host) and not args.web:
+        raise UsageError("--port and --host require --web.", "capsule dashboard --web --port N")
     if args.web:
         from capsule.commands.web import serve
 
@@ -48,44 +79,168 @@ def run(args: argparse.Namespace) -> int:
     from capsule.project import open_project
 
     if args.plain:
-        from capsule.commands.board_plain import show_board
-
         return show_board(open_project(args.project_dir), once=args.once)
-    _refuse_without_a_screen()
-    from capsule.commands.dashboard_hands import hands_for
-
+    against = "" if in_a_browser() else what_stands_against_a_screen()
+    if against:
+        raise UsageError(f"The dashboard needs a terminal, and {against}.", _AS_TEXT)
     try:
         from capsule.tui.dashboard import Dashboard
     except ImportError as fault:
         raise CapsuleError(f"The dashboard cannot be loaded: {fault}.", f"Install Capsule again. {_AS_TEXT}") from None
-    dashboard = Dashboard(hands_for(open_project(args.project_dir)))
+    dashboard = Dashboard(actions_for(open_project(args.project_dir)))
     dashboard.open()
-    _say_what_goes_on(dashboard.desk.board)
+    running = [view.mission for view in dashboard.model.board.missions if view.running and not view.parent]
+    if running and not in_a_browser():
+        named = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
+        print(f"Still running: {named}. Watch: capsule dashboard")
     return 0
 
 
-def _refuse_what_makes_no_sense(args: argparse.Namespace) -> None:
-    if args.web and args.plain:
-        raise UsageError("--web and --plain are two ways to show the same.", "Drop one of them.")
-    if args.once and not args.plain:
-        raise UsageError("--once is for text.", "Say --plain --once.")
-    if (args.port is not None or args.host) and not args.web:
-        raise UsageError("--port and --host are for a browser.", "Say --web, too.")
+def show_board(project: Project, *, once: bool) -> int:
+    from capsule.reports.board_lines import board_lines, changes
+
+    watcher = JournalWatcher(project)
+    board = watcher.look()
+    print("\n".join([*board_lines(board), ""]), flush=True)  # a tracker may take long
+    print("\n".join(_items(project, board)), flush=True)
+    while not once:
+        time.sleep(PULSE)
+        before, board = board, watcher.look()
+        for line in changes(before, board):
+            print(f"{board.at[11:19]} {line}", flush=True)
+    return 0
 
 
-def _refuse_without_a_screen() -> None:
-    from capsule.tui.tab import in_a_browser
+def _items(project: Project, board: Board) -> Iterator[str]:
+    """A tracker that cannot be read takes nothing away from the missions."""
+    from capsule.core.outline import outline
+    from capsule.reports.board_lines import item_lines
 
-    if in_a_browser():
+    try:
+        listing = listing_of(project)
+    except CapsuleError as fault:
+        print(f"capsule: {fault.message}\n  {fault.hint}", file=sys.stderr)
+        yield "Items: cannot be read."
         return
-    if against := what_stands_against_a_screen():
-        raise UsageError(f"The dashboard needs a terminal, and {against}.", _AS_TEXT)
+    entries = outline(listing.items, board, by_status=listing.by_status)
+    yield f"Items: {sum(entry.item is not None for entry in entries)} in {listing.tracker}."
+    yield from item_lines(entries)
 
 
-def _say_what_goes_on(board: Board) -> None:
-    from capsule.tui.tab import in_a_browser
+# ---- what the screen is given
 
-    running = [view.mission for view in board.missions if view.pid is not None and not view.parent]
-    if running and not in_a_browser():
-        named = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
-        print(f"{named} go{'es' if len(running) == 1 else ''} on. See it again: capsule dashboard")
+
+def actions_for(project: Project) -> DashboardActions:
+    watcher = JournalWatcher(project)
+    return DashboardActions(
+        name=project.root.name,
+        look=watcher.look,
+        items=lambda: listing_of(project),
+        details=lambda mission: details_of(project, mission),
+        do=lambda words: _do(project, words),
+        start=lambda words: _start(project, words),
+        stop=lambda stream, pid: _stop(project, stream, pid),
+    )
+
+
+def listing_of(project: Project) -> Listing:
+    from capsule.project import open_tracker
+
+    tracker = open_tracker(project)
+    items = tracker.everything() if tracker.keeps_phases else tracker.under("")
+    return Listing(tuple(items), tracker.keeps_phases, tracker.name)
+
+
+def details_of(project: Project, mission: str) -> Details:
+    """Read what is on disk of a mission."""
+    from capsule.commands.logs import Shelf
+
+    check_id(mission)
+    with JournalReader(project) as reader:
+        changes, diff = _diff(project, reader.summary(mission, ""))
+        return Details(
+            changes=changes,
+            diff=diff,
+            worklog=_worklog(project, mission),
+            logs="\n".join(_logs(Shelf(project, reader.journal, mission))),
+        )
+
+
+def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
+    """Return which files differ, and how: of a merged mission what it brought, else what it has so far."""
+    pairs, note = summary.to_compare()
+    changes, diffs = [note], []
+    room = _LONGEST_DIFF
+    for old, new in pairs:
+        paths = [os.fsdecode(each.path) for each in project.git.differences(old, new)]
+        if not paths:
+            continue
+        few = ["--", *paths[:_MOST_FILES]]
+        big = ("--literal-pathspecs", "-c", f"core.bigFileThreshold={_LARGEST_FILE}", *_LISTED)
+        changes.append(project.git.content(*big, "--stat=78", old, new, *few).out.decode(errors="replace"))
+        diff = project.git.content(*big, "-p", old, new, *few).out[:room].decode(errors="replace")
+        room -= len(diff)
+        diffs.append(diff)
+        if len(paths) > _MOST_FILES:
+            changes.append(f"... and {len(paths) - _MOST_FILES} more files")
+        if room <= 0:
+            changes.append(f"(cut here; all of it: git diff {old[:12]} {new[:12]})")
+            break
+    return "\n".join(changes), "\n".join(diffs)
+
+
+def _worklog(project: Project, mission: str) -> str:
+    """While it is under way it lies beside the work, afterwards with the papers."""
+    home = project.root / ".capsule"
+    for folder in (home / "worktrees" / mission, home / "missions" / mission, home / "logs" / mission):
+        if folder.is_dir() and not folder.is_symlink() and (words := end_of(folder / "worklog.md", _TAIL + 1)):
+            return f"…{words[1:]}" if len(words.encode()) > _TAIL else words
+    return ""
+
+
+def _logs(shelf: Shelf) -> Iterator[str]:
+    """The ends of what its last agents printed."""
+    outputs = shelf.outputs()
+    if len(outputs) > _MOST_OUTPUTS:
+        yield f"(earlier output: capsule logs {shelf.mission})"
+    for output in outputs[-_MOST_OUTPUTS:]:
+        yield f"==> {output.title}"
+        yield end_of(output.file, _TAIL)
+
+
+# ---- doing
+
+
+def _forget_how_large_a_tab_is() -> None:
+    """A tab's process is told by its environment; whatever it starts would take that for a terminal's size."""
+    if in_a_browser():
+        for name in ("COLUMNS", "ROWS"):
+            os.environ.pop(name, None)
+
+
+def _do(project: Project, words: Sequence[str]) -> CommandResult:
+    _forget_how_large_a_tab_is()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "capsule", *words],
+        cwd=project.root,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        umask=of_the_user(),
+        start_new_session=True,  # what was confirmed is done, also where the terminal goes away
+        check=False,
+    )
+    return CommandResult(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+def _start(project: Project, words: Sequence[str]) -> StartedRun:
+    from capsule.app.runners import start_runner
+
+    _forget_how_large_a_tab_is()
+    runner = start_runner(project.root, words)
+    return StartedRun(runner.pid, lambda: CommandResult(runner.wait(), runner.out(), runner.err()))
+
+
+def _stop(project: Project, stream: str, pid: int) -> CommandResult:
+    with JournalReader(project) as reader:
+        cannot = ask_to_stop(reader.journal, stream, pid)
+    return CommandResult(1, err=cannot) if cannot else CommandResult(0, "Stopping; progress is kept.")

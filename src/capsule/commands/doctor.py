@@ -71,7 +71,7 @@ SLOW = 2.0
 PATIENCE = 10.0
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_MEND_NOTIFY = "Mend `notify` in the settings; docs/how-to/be-told.md has examples."
+_MEND_NOTIFY = "Mend `notify` in the settings; docs/how-to/notifications.md has examples."
 _UNCONFINED = "agents and tests run as you do; hooks and settings of the repository are checked after each phase"
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from capsule.project import Project
 
 DESCRIPTION = """\
-Say which item `capsule run` would take next, in which order the others follow, and what each of the rest waits for.
-With an ID: that item, and what would make it move. Nothing is changed.
+Show which item `capsule run` takes next, in which order the others follow, and what each of the rest is waiting for.
+With an ID: that item, and the command that helps. Nothing is changed.
 
   capsule explain
   capsule explain WRK-005
@@ -49,7 +49,7 @@ class Answer:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "item", metavar="ID", type=ITEM_ID, nargs="?", help="only this item, and what would make it move"
+        "item", metavar="ID", type=ITEM_ID, nargs="?", help="only this item, and the command that helps"
     )
     parser.add_argument("--json", action="store_true", help="a list, in the order of the queue")
     project_option(parser)
@@ -83,7 +83,7 @@ def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
     for each in answers:
         yield each.line(width)
         if one:
-            yield f"  to move it: {each.to_move_it}"
+            yield f"  next: {each.to_move_it}"
 
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
@@ -130,15 +130,15 @@ class Case(NamedTuple):
 WAYS: tuple[tuple[Callable[[Case], object], str], ...] = (
     (lambda case: case.place.actionable, "capsule run {id}"),
     (lambda case: case.asks == "decision", "capsule approve {id}, or capsule close {id} --reason TEXT"),
-    (lambda case: case.asks == HELD, "settle it in its tracker, which holds it back"),
+    (lambda case: case.asks == HELD, "lift the hold in its tracker"),
     (lambda case: case.item.blocked, "capsule unblock {id} --notes TEXT"),
-    (lambda case: is_container(case.item) and case.item.holds, "capsule run {id} works through what it holds"),
-    (lambda case: is_container(case.item), "put what is to be done into it: capsule add TITLE --parent {id}"),
-    (lambda case: case.runs, "wait for it: capsule logs {id} -f"),
+    (lambda case: is_container(case.item) and case.item.holds, "capsule run {id} runs the items in it"),
+    (lambda case: is_container(case.item), "add an item to it: capsule add TITLE --parent {id}"),
+    (lambda case: case.runs, "watch it: capsule logs {id} -f"),
     (lambda case: case.mission and case.mission.halt, "see why with capsule show {id}, then capsule run {id}"),
-    (lambda case: case.item.taken_by, "let {who} finish, or take it from them in its tracker"),
-    (lambda case: _in_a_circle(case.place), "take one of these off the dependencies: none of them can come first"),
-    (lambda case: case.place.waits_for, "{others} must be done first, or be taken off its dependencies"),
+    (lambda case: case.item.taken_by, "wait for {who}, or reassign it in its tracker"),
+    (lambda case: _in_a_circle(case.place), "remove one of these dependencies: they form a cycle"),
+    (lambda case: case.place.waits_for, "finish {others} first, or remove the dependency"),
 )
 """What would make an item move: the first that applies, in the order in which the queue objects."""
 

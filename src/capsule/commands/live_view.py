@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, TextIO
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
 from capsule.app.runners import Runner, start_runner
+from capsule.commands.logs import Shelf, last_lines
 from capsule.commands.summary import closing_words
-from capsule.commands.watching import Eyes, ask_to_stop, holder
+from capsule.commands.watching import JournalWatcher, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
 from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
 from capsule.core.notification import BELL, channels
@@ -37,7 +38,7 @@ _NOTE = "note: "
 
 @dataclass(frozen=True)
 class Subject:
-    """What is looked at: the process that runs it, the stream in which that is told, and how a person names it."""
+    """The process that is watched, its stream in the journal, and its name for people."""
 
     pid: int
     stream: str
@@ -69,7 +70,7 @@ class HeldBack:
         self._restore()
 
     def reopen(self) -> None:
-        """What was held back comes now."""
+        """Restore the handler, and raise the signal that was held back."""
         self._restore()
         if self.presses:
             signal.raise_signal(signal.SIGINT)
@@ -95,7 +96,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
 
 
 def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
-    """Whoever runs it: its own run, or the campaign or queue that has just come to it."""
+    """Find a runner of these items: their own, or a campaign or queue that has come to them."""
     journal = project.journal(read_only=True)
     for stream in _streams(items) if len(items) < 2 else ():
         pid = holder(journal, stream)
@@ -164,7 +165,7 @@ def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
     try:
         return _show(project, subject, over, stop, ours=ours)
     except ImportError as fault:
-        print(f"note: there is no live view ({fault}); the run goes on without one.", file=sys.stderr)
+        print(f"note: no live view ({fault}); the run continues without one.", file=sys.stderr)
         return not ours
     except (Exception, KeyboardInterrupt) as end:  # of the view, not of the run
         is_stopped_next = ours and isinstance(end, KeyboardInterrupt)
@@ -174,27 +175,32 @@ def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
 
 
 def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Callable[[], str], *, ours: bool) -> bool:
-    from capsule.tui.run_view import Ending, LiveView, Reins, Scope
+    from capsule.tui.run_view import Ending, LiveView, RunControls, Scope
 
     if over():
         return False
-    eyes = Eyes(project)
+    watcher = JournalWatcher(project)
     mission, run = (subject.stream, "") if is_mission(subject.stream) else ("", subject.stream)
     scope = Scope(pid=subject.pid, mission=mission, run=run, title=subject.name)
     rings = BELL in channels(project.settings.notify)
-    view = LiveView(scope, Reins(eyes.look, over, stop, eyes.tail), ours=ours, rings=rings)
+
+    def tail(mission: str) -> Sequence[str]:
+        assert watcher.journal
+        return last_lines(Shelf(project, watcher.journal, mission))
+
+    view = LiveView(scope, RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
     return view.open() is not Ending.OVER
 
 
 def _goes_on(subject: Subject, stream: TextIO) -> int:
-    stop = f"  stop it:  kill {subject.pid}\n" if subject.pid else ""
+    stop = f"  stop:   kill {subject.pid}\n" if subject.pid else ""
     who = f" (pid {subject.pid})" if subject.pid else ""
-    _tell(stream, f"{subject.name} goes on{who}.\n  see it:   {subject.command}, or capsule dashboard\n{stop}")
+    _tell(stream, f"{subject.name} keeps running{who}.\n  watch:  {subject.command}, or capsule dashboard\n{stop}")
     return 0
 
 
 def last_words(runner: Runner, code: int, subject: Subject) -> int:
-    """What it printed, as if it had been printed here; where that says no cause, the cause."""
+    """Print the runner's output as if it had been printed here; where it names no cause, the cause."""
     from capsule.reports.style import printable
 
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
@@ -218,15 +224,15 @@ def _without_tracebacks(lines: Sequence[str]) -> list[str]:
 
 def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:
     """Why it ended, where it could not say so itself."""
-    go_on = f"Go on with `{subject.command}`."
+    go_on = f"Resume with `{subject.command}`."
     if code in (-signal.SIGINT, Interrupted.exit_code) or (runner.asked and code > 0 and silent):
-        return Interrupted(f"{subject.name} was stopped at once; what was recorded is kept.", go_on)
+        return Interrupted(f"{subject.name} was killed; recorded progress is kept.", go_on)
     if code < 0:
-        message = f"The run was ended from outside, by {signal.Signals(-code).name}; what was recorded is kept."
+        message = f"The run was killed by {signal.Signals(-code).name}; recorded progress is kept."
         return CapsuleError(message, go_on, exit_code=128 - code)
     if code > 0 and silent:
-        message = f"{subject.name} ended with exit code {code} and could not say why: the disk may be full."
-        return CapsuleError(message, f"Make room and see: `{subject.command} --no-tui`.", exit_code=code)
+        message = f"{subject.name} ended with exit code {code} and no output: the disk may be full."
+        return CapsuleError(message, f"Free some space, then: `{subject.command} --no-tui`.", exit_code=code)
     return None
 
 
@@ -242,17 +248,17 @@ def how_it_ended(project: Project, subject: Subject) -> int:
         _tell(sys.stdout, closing_words(state, project) + "\n")
         return state.halt.exit_code if state.halt else 0
     last = events[-1] if events else None
-    cause = last.cause if isinstance(last, Stopped) else "It was ended from outside."
+    cause = last.cause if isinstance(last, Stopped) else "the process was killed."
     code = last.exit_code if isinstance(last, Stopped) else Interrupted.exit_code
-    raise CapsuleError(f"{subject.name} was stopped: {cause}", f"Go on with `{subject.command}`.", exit_code=code)
+    raise CapsuleError(f"{subject.name} was stopped: {cause}", f"Resume with `{subject.command}`.", exit_code=code)
 
 
 def _how_the_run_ended(events: Sequence[Event], subject: Subject) -> int:
     told = [event for event in events if isinstance(event, (RunStarted, RunEnded))]
     if told and isinstance(told[-1], RunEnded):
-        _tell(sys.stdout, f"{subject.name} ended: {told[-1].why}.\n  look at it:  capsule status\n")
+        _tell(sys.stdout, f"{subject.name} ended: {told[-1].why}.\n  next:  capsule status\n")
         return told[-1].exit_code
-    raise Interrupted(f"{subject.name} was stopped.", f"Go on with `{subject.command}`.")
+    raise Interrupted(f"{subject.name} was stopped.", f"Resume with `{subject.command}`.")
 
 
 def _tell(stream: TextIO, words: str) -> None:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from capsule.commands.arguments import item_argument, project_option
+from capsule.commands.watching import end_of
 from capsule.core.errors import CapsuleError, LockHeld
 from capsule.core.item import check_id
 
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from capsule.project import Project
 
 DESCRIPTION = """\
-Print what the agents of a mission printed, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`.
-The number counts the runs of that phase. With -f it goes on printing until the mission stops, as `tail -f` does.
+Print the output of a mission's agents, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`. The
+number counts the runs of that phase. With -f it follows until the mission stops, as `tail -f` does.
 
   capsule logs demo-1.1.1
   capsule logs demo-1.1.1 -f
@@ -49,6 +50,8 @@ Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
 
 CHUNK = 256 * 1024
 PULSE = 0.25
+_TAIL_BYTES = 16 * 1024
+_TAIL_LINES = 12
 Wording = Callable[[dict[str, Any]], str]
 """From an event of an agent to what it did, in a few words; '' where that is nothing to tell."""
 Copy = Callable[[BinaryIO, BinaryIO, int], None]
@@ -59,7 +62,7 @@ _EVENTS = ".events"
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
     project_option(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until the mission stops")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow until the mission stops")
     parser.add_argument("--phase", metavar="NAME", help="only this phase")
     parser.add_argument("--stderr", action="store_true", help="their stderr instead of their stdout")
 
@@ -100,7 +103,7 @@ def _check_phase(state: MissionState, phase: str | None) -> None:
 
 
 def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
-    """Whether anybody runs it is asked first: what was written up to its end is printed after that."""
+    """Print until the mission stops. Ask first whether it runs, so that everything up to its end is printed."""
     while True:
         running = follow and shelf.running()
         for output in shelf.outputs():
@@ -109,7 +112,7 @@ def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
             break
         time.sleep(PULSE)
     if not printer.printed:
-        print(f"{shelf.mission} has printed nothing yet.", file=sys.stderr)
+        print(f"{shelf.mission} has no output yet.", file=sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -147,13 +150,19 @@ class Shelf:
         return [output for output in outputs if _is_regular(output.file)]
 
     def _words(self, log: Path) -> Path:
-        """What is printed of a run: of one that prints events, these, until it has a log."""
+        """Return the file to print: the log, or the events of an agent that has none yet."""
         return log.with_name(log.name + (self.suffix or ("" if os.path.lexists(log) else _EVENTS)))
 
     def _files(self) -> set[Path]:
         home = self.project.root / ".capsule"
         working, archived = home / "missions" / self.mission, home / "logs" / self.mission / "phase-outputs"
         return _logs(working / "outputs") | _logs(working) or _logs(archived)
+
+
+def last_lines(shelf: Shelf) -> list[str]:
+    """Return the last lines that the mission's agent printed."""
+    outputs = shelf.outputs()
+    return end_of(outputs[-1].file, _TAIL_BYTES).splitlines()[-_TAIL_LINES:] if outputs else []
 
 
 def _logs(folder: Path) -> set[Path]:
@@ -176,7 +185,7 @@ def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
     known: dict[str, Run] = {}
     for event in events:
         if isinstance(event, StepBegun):
-            known[event.phase] = Run(event.phase, f"{event.key}, without a verdict yet", event.agent)
+            known[event.phase] = Run(event.phase, f"{event.key}, no verdict yet", event.agent)
         elif isinstance(event, StepEnded):
             known.pop(event.phase, None)
             title = f"{event.key} {event.decision.verdict.value} {event.outcome.seconds:.1f} s"
@@ -234,7 +243,7 @@ class Printer:
         self._stream.flush()
 
     def _file(self, file: Path, name: str) -> Path:
-        """What was begun as events goes on as events, the last words among them, for as long as they are there."""
+        """Keep printing events for a run that was begun as events, for as long as they are there."""
         events = file.with_name(name + _EVENTS)
         if file == events:
             self._by_events.add(name)

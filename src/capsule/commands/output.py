@@ -30,7 +30,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
         return False
     against = what_stands_against_a_screen()
     if against and args.output == TUI:
-        raise UsageError(f"There can be no live view: {against}.", "Leave out --output tui, and lines are printed.")
+        raise UsageError(f"No live view: {against}.", "Leave out --output tui for plain lines.")
     in_ci = os.environ.get("CI", "").lower() not in ("", "0", "false")
     if against or (args.output == AUTO and in_ci):
         return False
@@ -44,5 +44,5 @@ def what_stands_against_a_screen() -> str:
     """'' where there can be one: it is drawn on stderr, keys come from stdin, and stdout has the last words."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():
-            return f"{name} is no terminal"
-    return "TERM says that the terminal is dumb" if os.environ.get("TERM", "dumb") in ("dumb", "") else ""
+            return f"{name} is not a terminal"
+    return "TERM is dumb" if os.environ.get("TERM", "dumb") in ("dumb", "") else ""

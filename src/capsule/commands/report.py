@@ -1,25 +1,40 @@
-"""`capsule report`: what missions came to, as a page, as Markdown or as JSON."""
+"""`capsule report`: time, claims, cost and changes of missions, as a page, as Markdown or as JSON."""
 
 from __future__ import annotations
 
 import argparse
-import os
+import re
 import sys
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from capsule.commands.arguments import ITEM_ID, project_option
-from capsule.core.errors import Refused
+from capsule.commands.watching import JournalReader
+from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.event import CAMPAIGN, RUN, is_mission
+from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
 from capsule.core.item import check_id
+from capsule.core.report import Report, nested
+from capsule.core.stamps import moment
 
 if TYPE_CHECKING:
-    from capsule.core.run_account import RunAccount
+    from capsule.core.state import MissionState
+    from capsule.project import Project
+    from capsule.system.git import Git
+
+Pairs = tuple[tuple[str, str], ...]
+Counted = Mapping[tuple[str, str], list[FileChange]]
 
 DESCRIPTION = """\
-Tell what missions came to: who ran when, for how long and at which attempt; what agents said, and beside it what
-Capsule checked; feedback, cost, and what was changed. Of several missions also the totals: how many were merged, how
-many passed at first, retries, money and time. An epic or a feature stands for what it holds; without an ID it is every
-mission.
+Report on missions: which agent ran when, for how long and at which attempt; what agents claimed, and beside it what
+Capsule verified; feedback, cost and diff. Of several missions also the totals: how many are done, how many passed at
+first, retries, money and time. An epic or a feature stands for what it holds; without an ID it is every mission.
 
   capsule report demo-1.1.2                        Markdown, on stdout
   capsule report --html report.html                one page that needs no network; its path is printed
@@ -27,11 +42,16 @@ mission.
   capsule report --run queue                       the last run of the queue
   capsule report --run demo-1                      the last run of that campaign
 
-Nothing is changed, so it is safe while missions run: what is under way is told as it stands now. What nobody has
-reported, such as the cost of some agents, is unknown, and never counted as zero.
+Nothing is changed, so it is safe while missions run. A cost that an agent did not report is unknown, and never
+counted as zero.
 
-Exit code: 0 told, also where there is nothing to tell yet, 1 there is no such mission or run.
+Exit code: 0 reported, also where there are no missions yet; 1 there is no such mission or run.
 """
+
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_NAMED = 8
+_PAIR = re.compile(rb"[0-9a-f]{40,64} [0-9a-f]{40,64}\n")
+_NUMSTAT = ("diff-tree", "--stdin", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,16 +68,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.report_gather import Wanted, gather
     from capsule.project import open_project
 
     wanted = Wanted(tuple(check_id(name) for name in args.items), args.run or "", args.since or "")
     file = Path(args.html) if args.html not in (None, "-") else None
     if file:
         _refuse_what_is_no_file(file)
-    account = gather(open_project(args.project_dir), wanted)
-    form = "json" if args.json else "html" if args.html else args.format
-    text = _rendered(account, form)
+    report = gather(open_project(args.project_dir), wanted)
+    text = _rendered(report, "json" if args.json else "html" if args.html else args.format)
     if file is None:
         sys.stdout.write(text)
         return 0
@@ -73,20 +91,193 @@ def _refuse_what_is_no_file(file: Path) -> None:
     if file.is_symlink():
         raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
     if file.is_dir():
-        raise Refused(f"{file} is a directory.", f"Name a file in it: --html {os.path.join(file, 'report.html')}")  # noqa: PTH118
+        raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
     if file.exists() and not file.is_file():
         raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
 
 
-def _rendered(account: RunAccount, form: str) -> str:
+def _rendered(report: Report, form: str) -> str:
     if form == "json":
         import json
 
-        from capsule.reports.account_facts import facts
+        from capsule.reports.facts import report_facts
 
-        return json.dumps(facts(account), indent=2) + "\n"
+        return json.dumps(report_facts(report), indent=2) + "\n"
     if form == "html":
-        from capsule.reports.html import page as told
+        from capsule.reports.html import page as render
     else:
-        from capsule.reports.markdown import markdown as told
-    return told(account).encode(errors="replace").decode()
+        from capsule.reports.markdown import markdown as render
+    return render(report).encode(errors="replace").decode()
+
+
+# ---- which missions
+
+
+@dataclass(frozen=True)
+class Wanted:
+    items: tuple[str, ...] = ()
+    run: str = ""
+    since: str = ""
+
+
+def gather(project: Project, wanted: Wanted) -> Report:
+    """Read the journal, choose missions, and count their changed lines. Nothing is changed."""
+    from capsule.system.clock import SystemClock
+
+    as_of = SystemClock().now()
+    since = _since(wanted.since, as_of)
+    with JournalReader(project) as reader:
+        run = _find_run(reader, wanted.run, as_of) if wanted.run else None
+        names = _choose(project, reader, wanted.items, run, as_of)
+        kept = [name for name in names if not since or moment(reader.history(name).last) >= since]
+        summaries = [reader.summary(name, as_of) for name in kept]
+        title = _title(reader, wanted, run, names)
+    missions = with_diffs(project.git, summaries)
+    return Report(project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run)
+
+
+def _find_run(reader: JournalReader, name: str, now: str) -> RunSummary:
+    streams = [stream for stream in reader.journal.streams() if not is_mission(stream)]
+    for stream in (f"{RUN}{name}", f"{CAMPAIGN}{name}", f"{RUN}run-{name}"):
+        if stream in streams and (found := reader.run(stream, now)).began:
+            return found
+    known = ", ".join(stream.removeprefix(RUN) for stream in streams[:_NAMED])
+    hint = f"Known runs: {known}." if streams else "`capsule run` without an ID makes one."
+    raise CapsuleError(f"There is no run {name!r}.", hint, exit_code=1)
+
+
+def _choose(
+    project: Project, reader: JournalReader, items: Sequence[str], run: RunSummary | None, now: str
+) -> list[str]:
+    """Name the missions asked for. Of streams that are not, no more is read than their names."""
+    known = reader.missions()
+    if not items and run is None:
+        return [name for name in known if reader.history(name).starts]
+    wanted = dict.fromkeys(run.all_missions if run else ())
+    for item in items:
+        wanted |= dict.fromkeys([item] if item in known else _held_by(project, reader, item, now))
+    there = set(known)
+    found = {name: None for name in wanted if name in there and reader.history(name).starts}
+    for name in sorted(known):  # a part is called `<mission>.<phase>.<number>`; so may others be
+        whole = name.rsplit(".", 2)[0]
+        if whole in found and name != whole and reader.history(name).state.parent == whole:
+            found[name] = None
+    return list(found)
+
+
+def _held_by(project: Project, reader: JournalReader, item: str, now: str) -> list[str]:
+    """Name the missions of what an epic or a feature holds: by their own lineage, its campaign, or its tracker."""
+    from capsule.project import tracker_if_there
+
+    known, below = reader.missions(), set(reader.run(f"{CAMPAIGN}{item}", now).all_missions)
+    with suppress(CapsuleError):  # without a tracker, what the journal says has to do
+        tracker = tracker_if_there(project)
+        below |= set() if tracker.keeps_phases else {each.id for each in tracker.under(item)}
+    found = [name for name in known if name in below or item in _ancestors(reader.history(name).state)]
+    if found:
+        return found
+    start = f"Start it with `capsule run {item}`."
+    if below:
+        raise CapsuleError(f"Nothing of what {item} holds has been started yet.", start, exit_code=1)
+    others = f"There are: {', '.join(known[:_NAMED])}{', ...' if len(known) > _NAMED else ''}."
+    raise CapsuleError(f"There is no mission {item}.", others if known else start, exit_code=1)
+
+
+def _ancestors(state: MissionState) -> set[str]:
+    return {state.item.parent, *(above.id for above in (state.lineage.feature, state.lineage.epic) if above)}
+
+
+def _since(text: str, now: str) -> float:
+    """Return seconds since the epoch; 0 where nothing was asked for."""
+    if not text:
+        return 0.0
+    ago = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
+    if ago:
+        return moment(now) - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        day = datetime.fromisoformat(text.strip())
+    except ValueError:
+        hint = "Use an age (30m, 12h, 2d, 1w) or a date (2026-11-01)."
+        raise UsageError(f"--since cannot read {text!r}.", hint) from None
+    return (day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
+
+
+def _title(reader: JournalReader, wanted: Wanted, run: RunSummary | None, names: Sequence[str]) -> str:
+    if run:
+        name = run.stream.removeprefix(RUN)
+        return "The last run of the queue" if name == "queue" else f"The last run: {name}"
+    if len(wanted.items) == 1:
+        [item] = wanted.items
+        lineages = [reader.history(name).state.lineage for name in names]
+        above = [each for lineage in lineages for each in (lineage.feature, lineage.epic) if each and each.id == item]
+        return f"{item}: {above[0].title}" if above else item
+    if wanted.items:
+        return ", ".join(wanted.items[:_NAMED]) + (", ..." if len(wanted.items) > _NAMED else "")
+    return f"All missions since {wanted.since}" if wanted.since else "All missions"
+
+
+# ---- changed lines: two or three questions to git, however many missions there are
+
+
+def with_diffs(git: Git, summaries: Sequence[MissionSummary]) -> list[MissionSummary]:
+    asked = [summary.to_compare() for summary in summaries]
+    pairs = {pair for compared, _ in asked for pair in compared}
+    trees = _trees(git, {name for pair in pairs for name in pair})
+    if any(old.endswith("^") and old not in trees for old, _ in pairs):  # before a first commit there was nothing
+        nothing = git.content("hash-object", "-t", "tree", "--stdin", input=b"").out.decode().strip()
+        trees |= {old: nothing for old, _ in pairs if old not in trees and old.removesuffix("^") in trees}
+    known = {(trees[old], trees[new]) for old, new in pairs if old in trees and new in trees}
+    counted = _numstat(git, [(old, new) for old, new in known if old != new])
+    return [
+        replace(each, diff=_diff(*question, trees, counted)) for each, question in zip(summaries, asked, strict=True)
+    ]
+
+
+def _diff(pairs: Pairs, note: str, trees: Mapping[str, str], counted: Counted) -> Diff:
+    found: dict[str, FileChange] = {}
+    for old, new in pairs:
+        if old not in trees or new not in trees:
+            return Diff(note="its commits are no longer in the repository, so its changes are unknown")
+        for file in counted.get((trees[old], trees[new]), ()):
+            found[file.path] = _sum(found.get(file.path), file)
+    files = sorted(found.values(), key=lambda file: (-(file.added or 0) - (file.removed or 0), file.path))
+    return Diff(files=tuple(files), note=note)
+
+
+def _trees(git: Git, names: Collection[str]) -> dict[str, str]:
+    """Return the tree of each revision that exists."""
+    asked = sorted(names)
+    if not asked:
+        return {}
+    lines = "".join(f"{name}^{{tree}}\n" for name in asked).encode()
+    rows = git.content("cat-file", "--batch-check=%(objectname) %(objecttype)", input=lines).out.decode().splitlines()
+    answers = zip(asked, (row.rsplit(" ", 1) for row in rows), strict=True)
+    return {name: oid for name, (oid, kind) in answers if kind == "tree"}
+
+
+def _numstat(git: Git, pairs: Sequence[tuple[str, str]]) -> Counted:
+    from capsule.system.git_objects import shown
+
+    if not pairs:
+        return {}
+    asked = "".join(f"{old} {new}\n" for old, new in pairs).encode()
+    found: dict[tuple[str, str], list[FileChange]] = {}
+    files: list[FileChange] = []
+    for record in git.content(*_NUMSTAT, input=asked).out.split(b"\0"):
+        row = record
+        while head := _PAIR.match(row):
+            old, new = head[0].decode().split()
+            files, row = found.setdefault((old, new), []), row[head.end() :]
+        if row:
+            added, removed, path = row.split(b"\t", 2)
+            binary = added == b"-"
+            files.append(FileChange(shown(path), None if binary else int(added), None if binary else int(removed)))
+    return found
+
+
+def _sum(one: FileChange | None, other: FileChange) -> FileChange:
+    if one is None:
+        return other
+    if one.added is None or other.added is None:
+        return FileChange(other.path, None, None)
+    return FileChange(other.path, one.added + other.added, (one.removed or 0) + (other.removed or 0))

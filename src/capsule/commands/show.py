@@ -1,10 +1,9 @@
-"""`capsule show ID`: where a mission stands."""
+"""`capsule show ID`: one mission, its claims and its evidence."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,18 +12,18 @@ from capsule.core.errors import CapsuleError, UnknownItem
 from capsule.core.item import Status, check_id
 
 if TYPE_CHECKING:
+    from capsule.core.history import MissionSummary
     from capsule.core.state import MissionState
     from capsule.project import Project
-    from capsule.reports.story import Story
 
 DESCRIPTION = """\
-Show where a mission stands: each phase with its attempts, what the agent claimed there and what Capsule saw for itself,
-the feedback that waits for the next agent, where its papers are, and the command to type next.
+Show one mission: its status, each phase with its attempts, what the agent claimed there and what Capsule verified,
+feedback for the next attempt, where its worktree and logs are, and the command to type next.
 
-  ✓ the claim held      ✗ the claim was refuted, with the proof      ? it could not be checked
+  ✓ the claim holds      ✗ the claim is refuted, with the proof      ? it could not be checked
 
-Nothing is changed, so it is safe while the mission runs. A mission that began a phase and that nobody holds is shown as
-interrupted; `capsule run ID` goes on with it.
+Nothing is changed, so it is safe while the mission runs. One that was stopped in a phase is resumed by
+`capsule run ID`.
 
   capsule show demo-1.1.1
   capsule show demo-1.1.1 --json | jq '.attempts[] | select(.verdict == "REFUTED")'
@@ -43,44 +42,39 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from capsule.project import open_project
-    from capsule.reports.story import facts, lines
-    from capsule.reports.style import Style
+    from capsule.reports.facts import mission_facts
+    from capsule.reports.show import show_lines
+    from capsule.reports.style import Style, output_width
 
-    story = tell(open_project(args.project_dir), check_id(args.item))
+    project = open_project(args.project_dir)
+    summary = summarize(project, check_id(args.item))
     if args.json:
-        print(json.dumps(facts(story), indent=2))
+        print(json.dumps(mission_facts(summary, project.root), indent=2))
         return 0
-    width = shutil.get_terminal_size((100, 24)).columns
-    print("\n".join(lines(story, Style(sys.stdout), width)))
+    print("\n".join(show_lines(summary, project.root, Style(sys.stdout), output_width(sys.stdout))))
     return 0
 
 
-def tell(project: Project, mission: str) -> Story:
+def summarize(project: Project, mission: str) -> MissionSummary:
+    """Read a mission with its child missions."""
     from msgspec.structs import replace
 
-    from capsule.core.standpoint import Standpoint
-    from capsule.core.state import children_of, replay
-    from capsule.reports.story import Story
-
-    class Over(Story):
-        """Its item is closed: there is nothing to run any more."""
-
-        def standpoint(self) -> Standpoint:
-            return replace(super().standpoint(), next=f"capsule logs {self.mission}")
+    from capsule.commands.watching import JournalReader
+    from capsule.core.state import children_of
+    from capsule.system.clock import SystemClock
 
     state = find_mission(project, mission, "show")
-    kind = Over if state.abandoned and _is_closed(project, mission) else Story
-    journal = project.journal(read_only=True)
-    try:
-        events = [event for _, event in journal.events(mission)]
-        children = children_of(replay(events), lambda child: replay(event for _, event in journal.events(child)))
-        return kind(events, journal.running(mission), project.root, tuple(children))
-    finally:
-        journal.close()
+    now = SystemClock().now()
+    with JournalReader(project) as reader:
+        children = list(children_of(state, lambda child: reader.history(child).state))
+        parts = tuple(reader.summary(child.mission, now) for child in children)
+        summary = replace(reader.summary(mission, now), parts=parts)
+    over = state.abandoned and _is_closed(project, mission)
+    return replace(summary, next=f"capsule logs {mission}") if over else summary
 
 
 def find_mission(project: Project, name: str, verb: str) -> MissionState:
-    """Where it stands. What is run as a whole has no mission of its own: those of what it holds are named."""
+    """Return the state of a known mission; of an epic or a feature, name the missions of what it holds."""
     from capsule.app.missions import known_mission, mission_state
 
     state = mission_state(project, name)
@@ -89,11 +83,11 @@ def find_mission(project: Project, name: str, verb: str) -> MissionState:
         return known_mission(project, name)
     named = f"{', '.join(below[:_NAMED])}{', ...' if len(below) > _NAMED else ''}"
     hint = f"`capsule status` shows it; `capsule {verb} ID` is for one of {named}."
-    raise CapsuleError(f"{name} is run as a whole, and has no mission of its own.", hint, exit_code=1)
+    raise CapsuleError(f"{name} is run as a whole and has no mission of its own.", hint, exit_code=1)
 
 
 def _held_by(project: Project, name: str) -> list[str]:
-    """What is worked on below it; nothing where nobody can tell."""
+    """List the tasks below it; none where the tracker cannot be read."""
     from capsule.core.campaign import is_container
     from capsule.project import tracker_if_there
 

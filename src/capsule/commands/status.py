@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from capsule.commands.arguments import project_option, terminal_width
+from capsule.commands.arguments import project_option
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from capsule.reports.style import Style
 
 DESCRIPTION = """\
-Show every item that is open. A backlog: what is in progress first, then what is blocked and why, what is ready (by
-impact, then age), and what has still to be scoped, researched or triaged. Beads: the tree of epics, features and tasks,
-with how much of each is done, and what a task waits for. Below them stands which missions run, were interrupted, or
-wait for a human. Nothing is changed, so it is safe while a run is going.
+Show every open item. A backlog: in progress first, then blocked with the reason, ready (by impact, then age), and what
+is still to be scoped, researched or triaged. Beads: the tree of epics, features and tasks, with how much of each is
+done, and what a task is waiting for. Below: missions that are running, stopped, failed or need you, each with the
+command that helps. Nothing is changed, so it is safe during a run.
 
   capsule status
   capsule status --only status=new,blocked,tag=ui     new or blocked ones, of those the ones with this tag
@@ -40,6 +40,7 @@ LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
 TREE = ("ID", "Status", "Pri", "Done", "Title")
 NARROWEST_TITLE = 12
 GAP = "  "
+ADD = 'capsule add "Describe the change in one line"'
 STEP = "  "
 DEEPEST = 8
 """From there on nothing is indented further: families that deep are a mistake, or drawn in a circle."""
@@ -69,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
     tracker = open_tracker(project)
     known = tracker.everything() if tracker.keeps_phases else tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if tracker.keeps_phases or item.status is not Status.DONE]
-    items = [item for item in as_shown(every) if _suits(item, wanted)]
+    items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
     for warning in tracker.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.json:
@@ -81,15 +82,15 @@ def run(args: argparse.Namespace) -> int:
         rows = _listed(items) if tracker.keeps_phases else _as_tree(items, {item.id: item for item in known})
         print("\n".join(_page(project, tracker, rows, every)))
     else:
-        print("Nothing here is of that kind." if every else nothing_yet(tracker))
+        print("No items match --only." if every else nothing_yet(tracker))
     return 0
 
 
 def _page(project: Project, tracker: Tracker, rows: Sequence[Row], every: Sequence[Item]) -> Iterator[str]:
-    from capsule.reports.style import Style
+    from capsule.reports.style import Style, output_width
 
     items = [row.item for row in rows]
-    yield from _table(LIST if tracker.keeps_phases else TREE, rows, Style(sys.stdout), terminal_width())
+    yield from _table(LIST if tracker.keeps_phases else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
     yield ""
     yield _counts(items, len(every)) if tracker.keeps_phases else _counts_of_work(items, every)
     yield from _missions(project, {item.id for item in items}, by_tracker=tracker.keeps_phases)
@@ -97,9 +98,9 @@ def _page(project: Project, tracker: Tracker, rows: Sequence[Row], every: Sequen
 
 def nothing_yet(tracker: Tracker) -> str:
     if tracker.keeps_phases:
-        return 'The backlog is empty. Put something into it: capsule add "Sort the list by name"'
+        return f"The backlog is empty. Add an item: {ADD}"
     by_bd = ", or bd create" if tracker.name == "beads" else ""
-    return f'Nothing is open in {tracker.name}. Add something: capsule add "Sort the list by name"{by_bd}'
+    return f"No open items in {tracker.name}. Add one: {ADD}{by_bd}"
 
 
 # ---- which items
@@ -124,7 +125,7 @@ def _check_field(name: str, part: str) -> None:
 
     near = get_close_matches(name, FIELDS, 1)
     hint = f"Did you mean `{near[0]}`?" if near else f"It takes {', '.join(FIELDS)}, such as --only status=new."
-    raise UsageError(f"--only does not know what to do with {part!a}.", hint)
+    raise UsageError(f"--only has no field for {part!a}.", hint)
 
 
 def _checked(name: str, value: str) -> str:
@@ -137,10 +138,6 @@ def _checked(name: str, value: str) -> str:
         near = get_close_matches(value.lower(), known, 1)
         raise UsageError(f"There is no status {value!a}.", f"Did you mean `{near[0]}`?" if near else ", ".join(known))
     return value.lower()
-
-
-def _suits(item: Item, wanted: dict[str, set[str]]) -> bool:
-    return all(values & _values(item, name) for name, values in wanted.items())
 
 
 def _values(item: Item, name: str) -> set[str]:
@@ -162,7 +159,7 @@ def _listed(items: Sequence[Item]) -> list[Row]:
         Row(
             item,
             (item.id, item.status.value, clean(item.phase) or "-", clean(item.title), *_levels(item)),
-            f"{item.blocked.kind}: {clean(item.blocked.reason)}" if item.blocked else "",
+            ": ".join(filter(None, (item.blocked.kind, clean(item.blocked.reason)))) if item.blocked else "",
         )
         for item in items
     ]
@@ -198,7 +195,7 @@ def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
 
 
 def _progress(known: dict[str, Item]) -> dict[str, tuple[int, int]]:
-    """What is done and what there is below each, at any depth; from the leaves up, so that each is looked at once."""
+    """Count done and all items below each, at any depth; from the leaves up, so that each is visited once."""
     from capsule.core.campaign import is_container
 
     counts: dict[str, tuple[int, int]] = {}
@@ -215,11 +212,13 @@ def _what_holds_it_up(item: Item, known: Mapping[str, Item]) -> str:
     if item.blocked:
         return item.blocked.reason
     waits = [other for other in item.dependencies if other not in known or known[other].status is not Status.DONE]
-    return f"waits for {', '.join(waits)}" if waits else ""
+    return f"waiting for {', '.join(waits)}" if waits else ""
 
 
 def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
-    from capsule.reports.table import column, fit, widest
+    import textwrap
+
+    from capsule.reports.table import column, widest
 
     title = headings.index("Title")
     widths = [widest(cells) for cells in zip(headings, *(row.cells for row in rows), strict=True)]
@@ -230,7 +229,8 @@ def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: in
     for row in rows:
         yield style.paint(COLOURS.get(row.item.status, ""), GAP.join(map(column, row.cells, widths)).rstrip())
         if row.why:
-            yield indent + fit(row.why, max(width - len(indent), NARROWEST_TITLE))
+            room = max(width - len(indent), NARROWEST_TITLE)
+            yield from (f"{indent}{line}" for line in textwrap.wrap(row.why, room, break_on_hyphens=False))
 
 
 def _counts(items: Sequence[Item], all_of_them: int, waiting: Container[str] = ()) -> str:
@@ -250,23 +250,29 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:
-    """What runs now, by its lock, and what was begun and is held by nobody.
+    """Tell what is running, by its lock, and what was begun and is held by nobody.
 
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """
     from capsule.app.missions import running, under_way
-    from capsule.reports.style import clean
+    from capsule.core.status import MissionStatus
 
     pids = running(project, ids)
     for name, pid in pids.items():
-        yield f"▶ {name} is running{f' (pid {pid})' if pid else ''}: capsule logs {name} -f"
-    for name, state in under_way(project, ids - pids.keys()).items():
-        if state.begun:
-            yield f"‖ {name} was interrupted at {state.begun.phase}: capsule run {name}"
-        elif state.halt and not by_tracker:
-            yield f"■ {name} halted at {state.halt.phase}: {clean(state.halt.reason)} (capsule show {name})"
-        elif not by_tracker:
-            yield f"‖ {name} stands before {state.to_do[0]}: capsule run {name}"
+        sign = MissionStatus.RUNNING.sign
+        yield f"{sign} {name} running{f' (pid {pid})' if pid else ''}: capsule logs {name} -f"
+    begun = under_way(project, ids - pids.keys())
+    if not begun:
+        return
+    from capsule.commands.watching import JournalReader
+    from capsule.core.history import NOBODY
+    from capsule.reports.style import clean
+
+    with JournalReader(project) as reader:
+        for name, state in begun.items():
+            summary = reader.history(name).summary(NOBODY, "")
+            if state.begun or not by_tracker:
+                yield f"{summary.status.sign} {name} {clean(summary.sentence)} ({summary.next})"
 
 
 # ---- for programs

@@ -9,8 +9,8 @@ from capsule.adapters import Tracker
 from capsule.core.budget import duration, in_words
 from capsule.core.decide import Move
 from capsule.core.errors import Interrupted
+from capsule.core.history import NOT_GREEN, read_mission
 from capsule.core.item import Item
-from capsule.core.standpoint import NOT_GREEN, merged_on_red
 from capsule.core.state import MissionState
 from capsule.engine.dispatch import RunReport
 from capsule.project import Project
@@ -56,7 +56,7 @@ def _was_merged_on_red(project: Project, mission: str) -> bool:
     journal = project.journal(read_only=True)
     events = [event for _, event in journal.events(mission)]
     journal.close()
-    return merged_on_red(events)
+    return read_mission(events).on_red
 
 
 def queue_summary(report: RunReport, cap: int, tracker: Tracker) -> str:

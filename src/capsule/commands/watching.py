@@ -1,4 +1,4 @@
-"""What every screen looks at, and how it asks whoever runs something to stop: journal, live files, locks, a signal."""
+"""Reading the journal for screens and reports, and asking a runner to stop."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSummary, read_mission, read_run
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from capsule.core.board import Board
+    from capsule.core.event import Event
     from capsule.journals.sqlite import SqliteJournal
     from capsule.journals.watch import Watch
     from capsule.project import Project
 
-_TAIL_BYTES = 16 * 1024
-_TAIL_LINES = 12
 
-
-class Eyes:
-    """Looks at the project's missions. What it opens belongs to the thread that looks first."""
+class JournalWatcher:
+    """Look at the project's missions again and again. The thread that looks first owns what it opens."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
-        self._journal: SqliteJournal | None = None
+        self.journal: SqliteJournal | None = None
         self._watch: Watch | None = None
 
     def look(self) -> Board:
@@ -44,20 +43,46 @@ class Eyes:
         from capsule.journals.watch import Watch
         from capsule.wiring import budget_of
 
-        self._journal = self._project.journal(read_only=True)
-        return Watch(self._journal, self._project.papers().folder, budget_of(self._project.settings).mission)
+        self.journal = self._project.journal(read_only=True)
+        return Watch(self.journal, self._project.papers().folder, budget_of(self._project.settings).mission)
 
-    def tail(self, mission: str) -> Sequence[str]:
-        """The last lines of what its agent printed last."""
-        from capsule.commands.logs import Shelf
 
-        assert self._journal
-        outputs = Shelf(self._project, self._journal, mission).outputs()
-        return end_of(outputs[-1].file, _TAIL_BYTES).splitlines()[-_TAIL_LINES:] if outputs else ()
+class JournalReader:
+    """Read the journal once: each stream when it is first asked for."""
+
+    def __init__(self, project: Project) -> None:
+        self.journal = project.journal(read_only=True)
+        self._events: dict[str, list[Event]] = {}
+        self._histories: dict[str, MissionHistory] = {}
+
+    def __enter__(self) -> JournalReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.journal.close()
+
+    def missions(self) -> Sequence[str]:
+        return self.journal.missions()
+
+    def events(self, stream: str) -> list[Event]:
+        if stream not in self._events:
+            self._events[stream] = [event for _, event in self.journal.events(stream)]
+        return self._events[stream]
+
+    def history(self, mission: str) -> MissionHistory:
+        if mission not in self._histories:
+            self._histories[mission] = read_mission(self.events(mission))
+        return self._histories[mission]
+
+    def run(self, stream: str, now: str) -> RunSummary:
+        return read_run(stream, self.events(stream)).summary(Presence(holder(self.journal, stream)), now)
+
+    def summary(self, mission: str, now: str) -> MissionSummary:
+        return self.history(mission).summary(Presence(holder(self.journal, mission)), now)
 
 
 def end_of(file: Path, limit: int) -> str:
-    """'' where it is not there: it may be archived between two looks, and the next one finds it."""
+    """Return the end of a file; '' where it is gone: archived between two looks, and the next one finds it there."""
     from capsule.system.files import tail_bytes
 
     try:
@@ -67,7 +92,7 @@ def end_of(file: Path, limit: int) -> str:
 
 
 def holder(journal: SqliteJournal, stream: str) -> int | None:
-    """Who runs it; 0 is somebody who cannot be named from here."""
+    """Return the pid of the runner; 0 is one that cannot be named from here."""
     try:
         return journal.running(stream)
     except LockHeld:
@@ -75,17 +100,17 @@ def holder(journal: SqliteJournal, stream: str) -> int | None:
 
 
 def ask_to_stop(journal: SqliteJournal, stream: str, shown: int | None = None) -> str:
-    """'' where it was asked, else why it could not be.
+    """Send SIGINT to the runner; return '' or why that was not possible.
 
-    Who holds it is found out just before: a number that was `shown` to somebody may be another's by now.
+    The runner is looked up just before: the pid that was `shown` to somebody may belong to another process by now.
     """
     pid = holder(journal, stream)
     if pid is None:
-        return "It does not run any more."
+        return "It is not running any more."
     if pid == 0:
-        return "It runs where it cannot be reached from here."
+        return "It runs in another container or on another machine: stop it there."
     if shown not in (None, pid):
-        return f"It is run by another process now (pid {pid})."
+        return f"Another process runs it now (pid {pid})."
     try:
         os.kill(pid, signal.SIGINT)
     except OSError as fault:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from capsule.tui.admission import Keys
 
+
 LOOPBACK = "127.0.0.1"
 _TAB = "from capsule.tui import tab; tab.begin(); from capsule.cli import main; raise SystemExit(main())"
 
@@ -42,7 +43,7 @@ def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -
     try:
         from capsule.tui import admission, web
     except ImportError as fault:
-        raise CannotServe(f"The dashboard cannot be served: {fault}.", "Install Capsule anew.") from fault
+        raise CannotServe(f"The dashboard cannot be served: {fault}.", "Install Capsule again.") from fault
     if of_the_user() != -1:
         os.umask(of_the_user())  # each tab is a command of ours, which closes its own files to others
     with listen(host, port) as listening:
@@ -59,10 +60,10 @@ def _announce(address: str, port: int, keys: Keys) -> None:
 
     where = ip_address(address)
     name = socket.gethostname() if where.is_unspecified else f"[{address}]" if where.version == 6 else address
-    _say("Ctrl-C ends it; missions go on.")
+    _say("Press Ctrl-C to stop serving; missions keep running.")
     if not where.is_loopback:
-        _say(f"WARNING: this is served beyond your machine ({address}), and what is sent is not encrypted.")
-        _say("  Whoever has the address can start agents here: give it to nobody, and prefer an SSH tunnel.")
+        _say(f"WARNING: served beyond this machine ({address}), unencrypted.")
+        _say("  Anyone with the address can start agents here: keep it secret, or use an SSH tunnel.")
     print(f"Dashboard: http://{name}:{port}/?token={keys.token}", flush=True)  # last: whoever waits for it has all
 
 
@@ -73,11 +74,13 @@ def _say(words: str) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A socket on this port of this host, or on a free one."""
     if not 0 <= port <= 65535:
-        raise CannotServe(f"There is no port {port}.", "Ports go up to 65535; without --port a free one is taken.")
+        raise CannotServe(f"There is no port {port}.", "Ports go up to 65535; without --port a free one is used.")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError):
-        raise CannotServe(f"{host} is no address of this machine.", f"Leave --host out: {LOOPBACK} is taken.") from None
+        raise CannotServe(
+            f"{host} is not an address of this machine.", f"Leave --host out to use {LOOPBACK}."
+        ) from None
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,13 +93,13 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _cannot_bind(host: str, port: int, fault: OSError) -> CannotServe:
-    another = "Choose another with --port, or leave it out: then a free one is taken."
+    another = "Choose another with --port, or leave it out for a free one."
     match fault.errno:
         case errno.EADDRINUSE:
             return CannotServe(f"Port {port} is in use on {host}.", another)
         case errno.EACCES:
             return CannotServe(f"You may not serve on port {port}.", another)
         case errno.EADDRNOTAVAIL:
-            return CannotServe(f"{host} is no address of this machine.", f"Leave --host out: {LOOPBACK} is taken.")
+            return CannotServe(f"{host} is not an address of this machine.", f"Leave --host out to use {LOOPBACK}.")
     cause = os.strerror(fault.errno) if fault.errno else str(fault)
     return CannotServe(f"Nothing can be served on {host}, port {port}: {cause}.", another)

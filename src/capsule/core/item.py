@@ -142,7 +142,7 @@ def with_values(item: Item, values: Mapping[str, Value]) -> Item:
         plain["assessment"] = msgspec.structs.replace(item.assessment, **levels)
     if any(name in values for name in _BLOCK):
         origin = values.get("blocked_from_status")
-        reason, kind = values.get("blocked_reason") or "", values.get("blocked_type") or "clarification"
+        reason, kind = values.get("blocked_reason") or "", values.get("blocked_type") or ""
         plain["blocked"] = Blocked(Status(str(origin)), str(reason), str(kind)) if origin else None
     return msgspec.structs.replace(item, **plain)
 

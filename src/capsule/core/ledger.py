@@ -14,7 +14,7 @@ import msgspec
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.decide import Decision, Guardrails, Move, above, objections
 from capsule.core.item import LEVELS, Assessment, Item, Status, Value, check_move, with_values
-from capsule.core.signal import Signal, Verdict
+from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase, Workflow
 
@@ -164,7 +164,9 @@ def _values(ending: Ending) -> dict[str, Value]:
     if decision.move is Move.PARK and not decision.vetoed:
         review = {"requires_human_review": True} if ending.signal.requires_human_review else {}
         working = {**ending.signal.assessments, **review, **_working(phase)}
-        return working | blocked(with_values(item, working), decision.reason, decision.block_type)
+        asks = decision.verdict is Verdict.BLOCKED and not decision.exhausted
+        kind = decision.block_type or (DEFAULT_BLOCK_TYPE if asks else "")
+        return working | blocked(with_values(item, working), decision.reason, kind)
     values: dict[str, Value] = {**ending.signal.assessments, "unblock_context": None}
     more = decision.verdict is Verdict.MORE
     values |= _working(phase) if more else _values_after_pass(ending, with_values(item, values))
@@ -219,7 +221,7 @@ def blocked(item: Item, reason: str, kind: str = "") -> dict[str, Value]:
         "status": Status.BLOCKED.value,
         "blocked_from_status": item.status.value,
         "blocked_reason": one_line(reason),
-        "blocked_type": kind or "clarification",
+        "blocked_type": kind or None,
     }
 
 

@@ -1,4 +1,4 @@
-"""What a person is called for: a mission that waits for them, one that is done, one that stopped.
+"""Notifications: a mission needs you, is done, or stopped.
 
 A mission is told of when it halts, ends or is stopped, and a run when it ends: each happening once, because it is an
 event, and an event happens once. Children are part of their parent's step, whose end says the same.
@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
-from capsule.core.decide import Move
+from capsule.core.decide import HALTS, Move
 from capsule.core.event import CAMPAIGN, RUN, Event, RunEnded, StepEnded, Stopped, Warned, is_mission
+from capsule.core.history import halt_status, run_counts
 from capsule.core.state import MissionState
+from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import one_line, sentence
 
 BELL = "bell"
@@ -50,7 +52,7 @@ def channels(setting: str | Collection[str]) -> tuple[str, ...]:
 
 
 def notification(stream: str, event: Event, state: MissionState) -> Notification | None:
-    """What there is to tell of an event; `state` is that of its mission afterwards, if it is one's."""
+    """Make the notification of an event, if it is worth one; `state` is that of its mission afterwards."""
     tell = _TOLD.get(type(event))
     found = tell(stream, event, state) if tell and not state.parent else None
     if found is None:
@@ -70,11 +72,11 @@ Told = tuple[Occasion, str, str] | None
 
 
 def _of_a_step(mission: str, event: StepEnded, state: MissionState) -> Told:
-    move, why = event.decision.move, event.decision.reason
-    if move is Move.PARK:
-        return Occasion.BLOCKED, mission, f"{mission} waits for you at {event.phase}: {why}"
-    if move is Move.ABORT:
-        return Occasion.STOPPED, mission, f"{mission} stopped at {event.phase}: {why}"
+    made = event.decision
+    if made.move in HALTS:
+        occasion = Occasion.BLOCKED if made.move is Move.PARK else Occasion.STOPPED
+        verb = "needs you" if halt_status(made) is MissionStatus.NEEDS_YOU else "failed"
+        return occasion, mission, f"{mission} {verb} at {event.phase}: {made.reason}"
     return (Occasion.DONE, mission, f"{mission} is {_end(state)}") if state.finished else None
 
 
@@ -92,15 +94,15 @@ def _of_a_stop(mission: str, event: Stopped, _: MissionState) -> Told:
 def _at_the_door(stream: str, event: Warned, _: MissionState) -> Told:
     """An item that a guardrail holds has no mission yet: its run says so, in the words of the commit."""
     held = None if is_mission(stream) else _HELD.fullmatch(event.text)
-    return (Occasion.BLOCKED, held["item"], f"{held['item']} waits for you: {held['why']}") if held else None
+    return (Occasion.BLOCKED, held["item"], f"{held['item']} needs you: {held['why']}") if held else None
 
 
 def _of_a_run(stream: str, event: RunEnded, _: MissionState) -> Told:
     """A run that found nothing to do is no news, however often it looks."""
     if not (event.spawns or event.done or event.blocked or event.failed or event.exit_code):
         return None
-    parts = {"done": event.done, "blocked": event.blocked, "failed": event.failed, "not run": event.waiting}
-    counts = ", ".join(f"{len(names)} {what}" for what, names in parts.items() if names)
+    not_started = f"{len(event.waiting)} not started" if event.waiting else ""
+    counts = ", ".join(filter(None, (count_statuses(run_counts(event)), not_started)))
     at_its_end = stream.startswith(CAMPAIGN) and not event.exit_code
     occasion = Occasion.DONE if at_its_end else Occasion.STOPPED
     return occasion, stream, f"The run ended: {event.why}{f' ({counts})' if counts else ''}"

@@ -11,11 +11,12 @@ from itertools import takewhile
 
 import msgspec
 
-from capsule.core.board import Board, MissionView, RunView
+from capsule.core.board import Board
 from capsule.core.campaign import is_container
 from capsule.core.event import CAMPAIGN, RUN
-from capsule.core.item import Item, Status, as_shown, below
-from capsule.core.standpoint import Word
+from capsule.core.history import MissionSummary, RunSummary
+from capsule.core.item import HELD, Item, Status, as_shown, below
+from capsule.core.status import MissionStatus
 
 HEADING = ":"
 """What the key of a heading begins with: no item can be called so."""
@@ -28,10 +29,9 @@ class OutlineEntry(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     depth: int = 0
     item: Item | None = None
-    word: str = ""
-    """How its mission stands, where it has one; `running` where a run goes through all that it holds."""
+    status: MissionStatus = MissionStatus.READY
+    """Of its mission while that is under way, or of a run that goes through all that it holds; else of the item."""
     phase: str = ""
-    """Where that is."""
     done: int = 0
     of: int = 0
     waits_for: tuple[str, ...] = ()
@@ -42,24 +42,25 @@ class OutlineEntry(msgspec.Struct, frozen=True, kw_only=True):
 def outline(items: Sequence[Item], board: Board, *, by_status: bool) -> list[OutlineEntry]:
     missions = {view.mission: view for view in board.missions}
     entries = _by_status(items, missions) if by_status else _by_family(items, missions)
-    gone_through = {run.card.stream for run in board.runs if run.running}
-    return [_with_its_run(entry, gone_through) for entry in entries] if gone_through else list(entries)
+    running = {run.stream for run in board.runs if run.running}
+    if not running:
+        return list(entries)
+    return [  # an item runs as long as its run does, also between two missions
+        msgspec.structs.replace(entry, status=MissionStatus.RUNNING)
+        if entry.item and not running.isdisjoint(_streams(entry.key))
+        else entry
+        for entry in entries
+    ]
 
 
-def run_of(board: Board, item: str) -> RunView | None:
-    """Whoever goes through all that it holds, or through its phases, right now."""
+def run_of(board: Board, item: str) -> RunSummary | None:
+    """Find the run that works through all it holds, or through its phases, right now."""
     streams = _streams(item)
-    return next((run for run in board.runs if run.running and run.card.stream in streams), None)
+    return next((run for run in board.runs if run.running and run.stream in streams), None)
 
 
 def _streams(item: str) -> tuple[str, str]:
     return f"{CAMPAIGN}{item}", f"{RUN}run-{item}"
-
-
-def _with_its_run(entry: OutlineEntry, gone_through: Container[str]) -> OutlineEntry:
-    """It runs as long as its run does, also between two missions."""
-    runs = entry.item is not None and any(stream in gone_through for stream in _streams(entry.key))
-    return msgspec.structs.replace(entry, word=Word.RUNNING) if runs else entry
 
 
 def unfolded(entries: Iterable[OutlineEntry], folded: Container[str]) -> list[OutlineEntry]:
@@ -82,21 +83,17 @@ def matching(entries: Sequence[OutlineEntry], words: str) -> list[OutlineEntry]:
     for entry in entries:
         del above[entry.depth :]
         above.append(entry)
-        text = _text(entry)
-        if entry.item and all(word in text for word in wanted):
+        if entry.item and all(word in _text(entry, entry.item) for word in wanted):
             kept.update(each.key for each in takewhile(lambda each: each.key not in kept, reversed(above)))
     return [entry for entry in entries if entry.key in kept]
 
 
-def _text(entry: OutlineEntry) -> str:
-    item = entry.item
-    if item is None:
-        return ""
-    known = (item.id, item.title, item.status.value, item.type, item.phase, f"p{item.priority}", entry.word, *item.tags)
-    return " ".join(known).lower()
+def _text(entry: OutlineEntry, item: Item) -> str:
+    words = (item.id, item.title, item.status.value, item.type, item.phase, f"p{item.priority}", entry.status.words)
+    return " ".join((*words, *item.tags)).lower()
 
 
-def _by_status(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[OutlineEntry]:
+def _by_status(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
     counts: dict[Status, int] = {}
     for item in items:
@@ -110,7 +107,7 @@ def _by_status(items: Sequence[Item], missions: Mapping[str, MissionView]) -> It
         yield _entry(item, 1, known, missions)
 
 
-def _by_family(items: Sequence[Item], missions: Mapping[str, MissionView]) -> Iterator[OutlineEntry]:
+def _by_family(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
     in_order = below("", _rooted(known))
     counts = _progress(in_order)
@@ -129,24 +126,35 @@ def _by_family(items: Sequence[Item], missions: Mapping[str, MissionView]) -> It
 
 
 def _rooted(known: Mapping[str, Item]) -> dict[str, Item]:
-    """Whoever belongs to nobody who is known stands at the top: what holds something first, then the rest."""
+    """Put items without a known parent at the top, epics and features before tasks."""
     at_the_top = {name: item.parent not in known for name, item in known.items()}
     ordered = sorted(known.values(), key=lambda item: at_the_top[item.id] and not is_container(item))
     return {item.id: msgspec.structs.replace(item, parent="") if at_the_top[item.id] else item for item in ordered}
 
 
-def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[str, MissionView]) -> OutlineEntry:
+def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[str, MissionSummary]) -> OutlineEntry:
     mission = missions.get(item.id)
-    waits = (other for other in item.dependencies if other not in known or known[other].status is not Status.DONE)
+    waits = tuple(other for other in item.dependencies if other not in known or known[other].status is not Status.DONE)
+    waits = () if item.status is Status.DONE else waits
+    under_way = mission and not mission.over
     return OutlineEntry(
         key=item.id,
         title=item.title,
         depth=depth,
         item=item,
-        word=mission.word if mission else "",
+        status=mission.status if mission and under_way else _item_status(item, waits),
         phase=mission.phase if mission else item.phase,
-        waits_for=() if item.status is Status.DONE else tuple(waits),
+        waits_for=waits,
     )
+
+
+def _item_status(item: Item, waits_for: Sequence[str]) -> MissionStatus:
+    """Derive the status of an item whose mission is over or was never begun."""
+    if item.status is Status.DONE:
+        return MissionStatus.DONE
+    if item.blocked and item.blocked.kind != HELD:
+        return MissionStatus.NEEDS_YOU
+    return MissionStatus.WAITING if item.blocked or waits_for or item.taken_by else MissionStatus.READY
 
 
 def _progress(in_order: Sequence[Item]) -> dict[str, tuple[int, int]]:

@@ -7,14 +7,15 @@ is ever read back from the worklog to decide something, except by the standalone
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
-from capsule.core.event import Event, MissionStarted, Outcome, Salvaged, StepEnded
+from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.history import Attempt, comparable_claim, read_mission
 from capsule.core.item import Item, Lineage, acceptance_criteria
-from capsule.core.state import MissionState, replay
+from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 
 _MARKS = {
@@ -98,7 +99,7 @@ def _without_entry(body: list[str], mark: str) -> list[str]:
 
 
 def signed_off(worklog: str, section: str) -> bool:
-    """Whether the last verdict under this section is PASS. Only for the standalone merge, which has no journal."""
+    """Tell whether the last verdict under this section is PASS. Only for the standalone merge, which has no journal."""
     lines = worklog.split("\n")
     found = _span(lines, section)
     text = "\n".join(lines[found[0] : found[1]]) if found else ""
@@ -107,14 +108,15 @@ def signed_off(worklog: str, section: str) -> bool:
 
 
 def summary(events: Sequence[Event], state: MissionState | None = None) -> str:
-    """What is left for whoever reads the archive: the item, how it went, what it cost, where it is."""
-    state = state or replay(events)
-    ended = [event for event in events if isinstance(event, StepEnded)]
+    """Write the summary for the archive: the item, how it went, what it cost, where it is."""
+    history = read_mission(events)
+    state = state or history.state
+    ended = [(attempt, attempt.ended) for attempt in history.attempts if attempt.ended]
     lines = [
         f"# {state.item.id}: {_one_line(state.item.title)}",
         "",
         f"- Workflow: {state.workflow.name}",
-        f"- Started: {_started_at(events)}",
+        f"- Started: {history.began or 'unknown'}",
         f"- Base: `{state.base[:12]}` into `{state.into}`",
         *([f"- Merged: `{state.facts['merged'][:12]}`"] if "merged" in state.facts else []),
         *([f"- Stopped at {state.halt.phase}: {_one_line(state.halt.reason)}"] if state.halt else []),
@@ -123,13 +125,17 @@ def summary(events: Sequence[Event], state: MissionState | None = None) -> str:
         "",
         "| phase | attempt | claimed | verdict | seconds | next |",
         "|---|---|---|---|---|---|",
-        *(_row(event, number) for event, number in _with_attempts(ended)),
+        *(_row(attempt, event) for attempt, event in ended),
         "",
         "## Claims against evidence",
         "",
-        *(f"- {event.key}: {_evidence_line(piece)[2:]}" for event in ended for piece in event.outcome.evidence),
-        *(f"- Salvaged: `{event.ref}` ({event.why})" for event in events if isinstance(event, Salvaged)),
-        *(f"- Noticed by {event.key}: {_one_line(str(what))}" for event in ended for what in _noticed(event)),
+        *(f"- {attempt.key}: {_evidence_line(piece)[2:]}" for attempt, _ in ended for piece in attempt.evidence),
+        *(f"- Salvaged: `{ref}` ({why})" for ref, why in history.salvaged.items()),
+        *(
+            f"- Follow-up noticed by {event.key}: {_one_line(str(what))}"
+            for _, event in ended
+            for what in _noticed(event)
+        ),
     ]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -142,23 +148,12 @@ def _noticed(event: StepEnded) -> Sequence[object]:
     return titles or [each.get("title", "") if isinstance(each, dict) else each for each in told]
 
 
-def _with_attempts(ended: Iterable[StepEnded]) -> Iterable[tuple[StepEnded, int]]:
-    counts: dict[str, int] = {}
-    for event in ended:
-        counts[event.phase] = counts.get(event.phase, 0) + 1
-        yield event, counts[event.phase]
-
-
-def _row(event: StepEnded, attempt: int) -> str:
-    claimed, verdict = event.outcome.signal.verdict.value, event.decision.verdict.value
+def _row(attempt: Attempt, event: StepEnded) -> str:
+    back = f" to {event.decision.back_to}" if event.decision.back_to else ""
     return (
-        f"| {event.phase} | {attempt} | {claimed} | {verdict} | {event.outcome.seconds:.1f} "
-        f"| {event.decision.move.value}{f' to {event.decision.back_to}' if event.decision.back_to else ''} |"
+        f"| {attempt.phase} | {attempt.number} | {attempt.claimed} | {attempt.verdict} "
+        f"| {event.outcome.seconds:.1f} | {event.decision.move.value}{back} |"
     )
-
-
-def _started_at(events: Sequence[Event]) -> str:
-    return next((event.at for event in events if isinstance(event, MissionStarted)), "unknown")
 
 
 def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
@@ -180,7 +175,7 @@ def _closes(line: str, level: int) -> bool:
 
 
 def _evidence_line(piece: Evidence) -> str:
-    return f"- Evidence: {piece.claimed} — {_one_line(piece.observed)} — {_MARKS[piece.standing]}"
+    return f"- Evidence: {comparable_claim(piece)} — {_one_line(piece.observed)} — {_MARKS[piece.standing]}"
 
 
 def _files(files: Sequence[str]) -> str:

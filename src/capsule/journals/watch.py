@@ -19,10 +19,18 @@ from typing import Annotated
 import msgspec
 
 from capsule.adapters import JournalReader
-from capsule.core.board import Board, MissionView, Presence, gathered, view, view_run
+from capsule.core.board import Board, gather_board
 from capsule.core.budget import UNLIMITED, Allowance
-from capsule.core.cards import Card, RunCard, see, see_run
 from capsule.core.event import is_mission
+from capsule.core.history import (
+    MOST_ATTEMPTS,
+    NOBODY,
+    MissionHistory,
+    MissionSummary,
+    Presence,
+    RunHistory,
+    RunSummary,
+)
 
 MOST_DOINGS = 8
 LONGEST = 500
@@ -40,17 +48,17 @@ class Watch:
         self._held: dict[str, int] = {}
         """Who holds a stream, as of the last look; 0 is somebody who cannot be named from here."""
         self._read: dict[str, int] = {}
-        self._cards: dict[str, Card] = {}
-        self._runs: dict[str, RunCard] = {}
+        self._histories: dict[str, MissionHistory | RunHistory] = {}
         self._tails: dict[str, LiveTail] = {}
-        self._at_rest: dict[str, MissionView] = {}
+        self._at_rest: dict[str, MissionSummary | RunSummary] = {}
 
     def look(self, now: str) -> Board:
         for stream in self._worth_a_look():
             self._catch_up(stream)
-        missions = {name: self._view(name, now) for name, card in self._cards.items() if card.state.started}
-        runs = [view_run(card, self._held.get(stream), now) for stream, card in self._runs.items()]
-        return gathered(missions, runs, now)
+        known = [name for name, history in self._histories.items() if history.began]
+        summaries = [self._summary(name, now) for name in known]
+        missions = [each for each in summaries if isinstance(each, MissionSummary)]
+        return gather_board(missions, [each for each in summaries if isinstance(each, RunSummary)], now)
 
     def _worth_a_look(self) -> list[str]:
         version = self._journal.version()
@@ -62,10 +70,9 @@ class Watch:
         epoch, pid = self._epochs[stream], self._journal.holder(stream)
         for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
             self._read[stream] = seq
-            if is_mission(stream):
-                self._cards[stream] = see(self._cards.get(stream, Card()), event)
-            else:
-                self._runs[stream] = see_run(self._runs.get(stream, RunCard(stream=stream)), event)
+            if stream not in self._histories:
+                self._histories[stream] = MissionHistory(MOST_ATTEMPTS) if is_mission(stream) else RunHistory(stream)
+            self._histories[stream].apply(event)
         self._at_rest.pop(stream, None)
         self._seen[stream] = epoch
         if pid is None:
@@ -74,13 +81,14 @@ class Watch:
         else:
             self._held[stream] = pid
 
-    def _view(self, name: str, now: str) -> MissionView:
+    def _summary(self, name: str, now: str) -> MissionSummary | RunSummary:
         """What nobody holds looks the same until something happens to it."""
+        history = self._histories[name]
         if name in self._held:
             tail = self._tails.setdefault(name, LiveTail(self._folder(name) / "live.jsonl"))
-            return view(self._cards[name], tail.look(self._held[name]), now, self._allowed)
+            return history.summary(tail.look(self._held[name]), now, self._allowed)
         if name not in self._at_rest:
-            self._at_rest[name] = view(self._cards[name], Presence(), now, self._allowed)
+            self._at_rest[name] = history.summary(NOBODY, now, self._allowed)
         return self._at_rest[name]
 
 

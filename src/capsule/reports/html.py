@@ -1,29 +1,46 @@
-"""An account as one HTML page that needs nothing else: no network, no script, no file beside it.
+"""A report as one HTML page that needs nothing else: no network, no script, no file beside it.
 
-The page forbids itself to load or run anything, so that not even a text that slipped through could.
+The page forbids itself to load or run anything, so that not even a text that slipped through could. Every word that is
+not ours goes through `line` or `block`, and comes out as text.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Iterator
 from html import escape
+from pathlib import Path
 
 from capsule import __version__
-from capsule.core.account import MissionAccount
 from capsule.core.budget import duration
-from capsule.core.run_account import RunAccount, RunStory
-from capsule.reports import account_words as words
-from capsule.reports.html_mission import anchor, bars, section, standing, told
-from capsule.reports.html_pieces import line, ring, shares, skipped, table, tiles
-from capsule.reports.html_style import CSS, PATTERNS
-from capsule.reports.timeline import Bar, Scale, axis, drawn, laid_out
+from capsule.core.event import cut
+from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.history import Attempt, Diff, FileChange, MissionSummary, Round, comparable_claim, evidence_counts
+from capsule.core.report import Report
+from capsule.core.status import Tone, count_statuses
+from capsule.reports import words
+from capsule.reports.style import clean, printable
+from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 MOST_SECTIONS = 60
 """Of a long list of missions, so many of the newest are told in full."""
+LONGEST_LINE = 600
+LONGEST_BLOCK = 4000
+_MOST_FILES = 30
+_MOST_NOTES = 50
+_PATTERNS = """\
+<svg width="0" height="0" aria-hidden="true" focusable="false"><defs>
+<pattern id="waiting" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
+<rect class="hatch-ground" width="7" height="7"/><line class="hatch" x1="0" y1="0" x2="0" y2="7"/></pattern>
+<pattern id="left-out" width="6" height="6" patternUnits="userSpaceOnUse">\
+<circle class="dots" cx="3" cy="3" r="1"/></pattern>
+</defs></svg>
+"""
 
 
-def page(account: RunAccount) -> str:
-    title = words.heading(account)
+def page(report: Report) -> str:
+    title, css = report.heading, Path(__file__).with_name("report.css").read_text(encoding="utf-8")
     return f"""\
 <!DOCTYPE html>
 <html lang="en">
@@ -34,119 +51,386 @@ def page(account: RunAccount) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="generator" content="Capsule {__version__}">
 <title>{line(title)} · Capsule report</title>
-<style>{CSS}</style>
+<style>{css}</style>
 </head>
 <body>
-{PATTERNS}<header>
-<p class="soft small">Capsule report · {line(account.project)} · as of {escape(words.when(account.as_of))} UTC</p>
+{_PATTERNS}<header>
+<p class="soft small">Capsule report · {line(report.project)} · as of {escape(words.when(report.as_of))} UTC</p>
 <h1>{line(title)}</h1>
 </header>
 <main>
-{_body(account)}
+{_body(report)}
 </main>
-<footer><p>What agents say of themselves is in quotation marks, and proves nothing; what was checked is beside it.</p>
+<footer><p>Quoted text is the agent's own claim; the column beside it is what Capsule verified.</p>
 <p>Made by Capsule {__version__} from the journal. Costs that no agent reported are unknown, not zero.</p></footer>
 </body>
 </html>
 """
 
 
-def _body(account: RunAccount) -> str:
-    if not account.missions:
-        return f"<p>{words.NOTHING_YET} Start one: <code>{words.HOW_TO_BEGIN}</code></p>"
-    if len(account.missions) == 1 and not account.run:
-        only = account.missions[0]
-        parts = "".join(section(part) for part in only.parts)
-        return f"<p>{standing(only)}</p>\n{told(only)}\n{parts}"
-    newest = account.missions[-MOST_SECTIONS:]
-    sections = "".join(section(each) for each in newest)
-    return "\n".join((_run(account.run) if account.run else "", _figures(account), _missions(account), sections))
+def _body(report: Report) -> str:
+    if not report.missions:
+        return f"<p>{words.NO_MISSIONS} Start one: <code>{words.HOW_TO_BEGIN}</code></p>"
+    if len(report.missions) == 1 and not report.run:
+        only = report.missions[0]
+        return f"<p>{_status(only)}</p>\n{_told(only)}\n{''.join(_section(part) for part in only.parts)}"
+    run = report.run
+    began = f"{line(run.name)}: began {escape(words.when(run.began))} UTC; " if run else ""
+    head = f"<p>{began}{line(words.run_sentence(run))}</p>" if run else ""
+    sections = "".join(_section(each) for each in report.missions[-MOST_SECTIONS:])
+    return "\n".join((head, _totals(report), _missions(report), sections))
 
 
-def _run(run: RunStory) -> str:
-    if not run.ended:
-        how = "it is not at its end: it is under way, or was interrupted"
-    else:
-        how = f"ended {words.when(run.ended)} UTC: {run.why} (exit code {run.exit_code})"
-    agents = f"{words.count(run.spawns, 'agent')} started"
-    return f"<p>{line(run.name)}: began {escape(words.when(run.began))} UTC, {agents}; {line(how)}</p>"
+# ---- several missions
 
 
-def _figures(account: RunAccount) -> str:
-    totals = account.totals
+def _totals(report: Report) -> str:
+    totals = report.totals
     share = totals.first_pass_rate
-    arc = ring(share, f"first-pass rate {words.rate(totals)}") if share is not None else ""
-    waited = f"; {duration(totals.waited_seconds)} of waiting for providers" if totals.waited_seconds else ""
-    open_ = totals.claims - totals.claims_confirmed - totals.claims_refuted
-    parts = (("good", totals.claims_confirmed), ("bad", totals.claims_refuted), ("warn", open_))
-    told_claims = f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, {open_} could not be checked"
-    more = ", ".join(
-        filter(None, (words.tokens(totals.spending), f"{duration(totals.spending.seconds)} of agents' time"))
+    arc = _ring(share, f"first-pass rate {words.rate(totals)}") if share is not None else ""
+    parts = (
+        (Tone.GOOD, totals.claims_confirmed),
+        (Tone.BAD, totals.claims_refuted),
+        (Tone.WARN, totals.claims_unverified),
     )
-    rows = (
-        ("missions", f"{totals.missions:,}", escape(words.standing_counts(totals))),
+    claims = words.claims(totals)
+    active = words.active(totals.busy_seconds, totals.waited_seconds)
+    return _tiles(
         (
-            "first-pass rate",
-            f'<span class="with-ring">{arc}<span>{words.percent(totals)}</span></span>',
-            f"{totals.first_pass} of {totals.judged} that ended had nothing sent back",
-        ),
-        ("retries", f"{totals.sent_back:,}", f"of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
-        ("claims checked", f"{totals.claims:,}", f"{shares(parts, totals.claims, told_claims)}{told_claims}"),
-        ("agents cost", escape(words.money(totals.spending)), escape(more)),
-        ("time", escape(duration(totals.wall_seconds)), escape(f"at work for {duration(totals.busy_seconds)}{waited}")),
+            ("missions", f"{totals.missions:,}", escape(count_statuses(report.statuses))),
+            (
+                "first-pass rate",
+                f'<span class="with-ring">{arc}<span>{words.rate(totals)}</span></span>',
+                f"{totals.first_pass} of {totals.judged} that ended had nothing sent back",
+            ),
+            (
+                "retries",
+                f"{totals.sent_back:,}",
+                f"of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted",
+            ),
+            ("claims checked", f"{totals.claims:,}", f"{_shares(parts, totals.claims, claims)}{claims}"),
+            ("agents cost", escape(words.money(totals.spending)), escape(words.more_than_money(totals.spending))),
+            ("time", f"{escape(duration(totals.wall_seconds))} wall clock", escape(active)),
+        )
     )
-    return tiles(rows)
 
 
-def _missions(account: RunAccount) -> str:
-    """Who ran when, a line each; and beside it what it cost, where that is known."""
-    spans = {each.mission: laid_out(each.attempts, each.as_of) for each in account.missions}
+def _missions(report: Report) -> str:
+    """Draw who ran when, a line each, and beside it what it cost, where that is known."""
+    spans = {each.mission: laid_out(each.attempts) for each in report.missions}
     scale = Scale(span for each in spans.values() for span in each)
-    dearest = max(each.whole_spending.usd for each in account.missions)
-    told_below = {each.mission for each in account.missions[-MOST_SECTIONS:]}
-    first, left_out, last = words.ends(account.missions, 5 * words.SHOWN)
+    dearest = max(each.spent_with_parts.usd for each in report.missions)
+    linked = {each.mission for each in report.missions[-MOST_SECTIONS:]}
 
-    def row(each: MissionAccount) -> str:
+    def row(each: MissionSummary) -> str:
         pairs = zip(each.attempts, spans[each.mission], strict=True)
-        every = [bar for attempt, span in pairs for bar in bars(attempt, span)]
-        return _mission_row(each, scale, every, dearest, linked=each.mission in told_below)
+        every = [bar for attempt, span in pairs for bar in _bars(attempt, span)]
+        spent, price = each.spent_with_parts, words.money(each.spent_with_parts)
+        shown = f"{each.mission}: {each.status.words}, {words.count(len(each.attempts), 'attempt')}"
+        name = f"<code>{line(each.mission)}</code>"
+        named = f'<a href="#{_anchor(each.mission)}">{name}</a>' if each.mission in linked else name
+        bar = _shares((("money", round(spent.usd * 1e6)),), round(dearest * 1e6), f"{each.mission} cost {price}", 6)
+        change = f"+{each.diff.added:,} −{each.diff.removed:,}" if each.diff.files else ""
+        return (
+            f'<tr><th scope=row class="full">{named} <bdi>{line(each.title)}</bdi></th><td>{_status(each)}</td>'
+            f'<td class="picture">{drawn(scale, every, f"{shown}, {duration(each.wall_seconds)}")}</td>'
+            f'<td data-label="sent back" class="number">{each.sent_back}</td>'
+            f'<td class="number" data-label=time>{escape(duration(each.wall_seconds))}</td>'
+            f'<td class="number">{change}</td>'
+            f'<td class="number" data-label=cost>{escape(price)}{bar if spent.priced else ""}</td></tr>'
+        )
 
-    rows = [row(each) for each in first]
-    rows += [skipped(7, f"{left_out:,} missions left out; capsule report --json has them all")] if left_out else []
-    rows += [row(each) for each in last]
-    heads = (
-        ("", "mission"),
-        ("", "stands"),
-        ("picture", axis(scale)),
-        ("", "sent back"),
-        ("", "took"),
-        ("", "change"),
-        ("", "cost"),
-    )
+    rows = [
+        _skipped(7, f"{each:,} missions left out; capsule report --json has them all")
+        if isinstance(each, int)
+        else row(each)
+        for each in words.elided(report.missions, 5 * words.SHOWN)
+    ]
+    heads = ("", "mission"), ("", "status"), ("picture", axis(scale)), ("", "sent back"), ("", "time"), ("", "change")
     caption = (
         "The oldest first. Each bar is an attempt, in the colour of its verdict; a tall one did not pass. Hatched: "
         "waiting for a provider. Dotted: a long time in which nothing happened, drawn short. Times of day are UTC."
     )
-    hidden = len(account.missions) - len(told_below)
-    shown = table("times wide", caption, heads, rows)
-    other = f"Below, the newest {MOST_SECTIONS} are told in full; of the others: <code>capsule report ID</code>"
-    note = f'<p class="soft">{other}</p>' if hidden else ""
+    other = f"The newest {MOST_SECTIONS} missions follow in full. The others: <code>capsule report ID</code>"
+    note = f'<p class="soft">{other}</p>' if len(report.missions) > len(linked) else ""
+    shown = _table("times wide", caption, (*heads, ("", "cost")), rows)
     return f'<section class="card"><h2>Missions</h2>{shown}</section>{note}'
 
 
-def _mission_row(each: MissionAccount, scale: Scale, every: list[Bar], dearest: float, *, linked: bool) -> str:
-    spent = each.whole_spending
-    words_of_it = f"{each.mission}: {each.where.word}, {len(each.attempts)} attempts, {duration(each.wall_seconds)}"
-    name = f"<code>{line(each.mission)}</code>"
-    named = f'<a href="#{anchor(each.mission)}">{name}</a>' if linked else name
-    price = words.money(spent)
-    bar = shares((("money", round(spent.usd * 1e6)),), round(dearest * 1e6), f"{each.mission} cost {price}", 6)
-    cost = f"{escape(price)}{bar if spent.priced else ''}"
-    change = f"+{each.diff.added:,} −{each.diff.removed:,}" if each.diff.files else ""
+# ---- one mission
+
+
+def _anchor(mission: str) -> str:
+    return f"mission-{escape(mission)}"
+
+
+def _section(summary: MissionSummary, level: int = 2) -> str:
+    """All of one mission, its parts below it."""
+    title = f"<h{level}><code>{line(summary.mission)}</code> <bdi>{line(summary.title)}</bdi></h{level}>"
+    parts = "".join(_section(part, min(level + 1, 6)) for part in summary.parts)
     return (
-        f'<tr><th scope=row class="full">{named} <bdi>{line(each.title)}</bdi></th><td>{standing(each)}</td>'
-        f'<td class="picture">{drawn(scale, every, words_of_it)}</td>'
-        f'<td data-label="sent back" class="number">{each.sent_back}</td>'
-        f'<td class="number" data-label=took>{escape(duration(each.wall_seconds))}</td>'
-        f'<td class="number">{change}</td><td class="number" data-label=cost>{cost}</td></tr>'
+        f'<details class="card" open id="{_anchor(summary.mission)}"><summary>{title} {_status(summary)}</summary>\n'
+        f"{_told(summary)}{parts}</details>\n"
+    )
+
+
+def _status(summary: MissionSummary) -> str:
+    return _chip(words.tone_of(summary), summary.status.sign, summary.status.words)
+
+
+def _told(summary: MissionSummary) -> str:
+    again = summary.starts - 1
+    starts = f" · started over {words.count(again, 'time')}; only the last start is told" if again > 0 else ""
+    pieces = (
+        f"<p>{line(summary.sentence, LONGEST_BLOCK)}</p>",
+        f"<p>next: <code>{line(summary.next)}</code></p>" if summary.halted else "",
+        f'<p class="soft small">workflow {line(summary.workflow)} · base <code>{line(summary.base[:12])}</code> · '
+        f"into {line(summary.into)} · {escape(words.period(summary))}{starts}</p>",
+        f'<p class="notice"><strong>{line(summary.unverified)}</strong></p>' if summary.unverified else "",
+        _figures(summary),
+        _timeline(summary),
+        _claims(summary),
+        _rounds(summary),
+        _changes(summary.diff),
+        _notes(summary),
+    )
+    return "\n".join(filter(None, pieces))
+
+
+def _figures(summary: MissionSummary) -> str:
+    spent = summary.spent_with_parts
+    counts = evidence_counts(piece for attempt in summary.attempts for piece in attempt.evidence)
+    unsure = counts[EvidenceStatus.UNVERIFIED]
+    active = words.active(summary.busy_seconds, summary.waited_seconds)
+    sent_back = words.count(summary.sent_back, "time")
+    return _tiles(
+        (
+            ("time", f"{escape(duration(summary.wall_seconds))} wall clock", escape(active)),
+            ("attempts", f"{len(summary.attempts):,}", f"sent back {sent_back}; {summary.refuted} refuted"),
+            (
+                "claims checked",
+                f"{counts[EvidenceStatus.CONFIRMED]} of {sum(counts.values())} held",
+                f"{counts[EvidenceStatus.REFUTED]} refuted{f', {unsure} could not be checked' if unsure else ''}",
+            ),
+            ("agents cost", escape(words.money(spent)), escape(words.more_than_money(spent))),
+            ("change", escape(words.change_words(summary.diff)) or "–", line(summary.diff.note)),
+        )
+    )
+
+
+def _timeline(summary: MissionSummary) -> str:
+    if not summary.attempts:
+        return '<p class="soft">No phase has begun yet.</p>'
+    spans = laid_out(summary.attempts)
+    scale = Scale(spans)
+    pairs = list(zip(summary.attempts, spans, strict=True))
+    rows = []
+    for row in words.elided(pairs):
+        if not isinstance(row, int):
+            rows.append(_attempt_row(*row, scale))
+            continue
+        where = f"`capsule show {summary.mission} --json` has them all"
+        middle = [bar for attempt, span in pairs[words.SHOWN : -words.SHOWN] for bar in _bars(attempt, span)]
+        picture = drawn(scale, middle, f"the attempts of {summary.mission} that have no row of their own")
+        rows.append(_skipped(8, f"{row:,} attempts left out; {escape(where)}"))
+        rows.append(
+            f'<tr><th scope=row>all of these</th><td colspan="2"></td><td class="picture">{picture}</td>'
+            '<td colspan="4"></td></tr>'
+        )
+    names = ("claimed", "verdict", "time", "cost")
+    heads = (("", "phase"), ("", "attempt"), ("", "by"), ("picture", axis(scale)), *(("", name) for name in names))
+    caption = f"Who ran when, for how long, at which attempt. Times of day are UTC; {escape(words.period(summary))}."
+    return f"<h3>Timeline</h3>{_table('times wide', caption, heads, rows)}{_legend(summary)}"
+
+
+def _attempt_row(attempt: Attempt, span: Span, scale: Scale) -> str:
+    claim, by, took = words.claim_of(attempt), words.made_by(attempt), words.took(attempt.seconds)
+    shown = f"{attempt.phase}, attempt {attempt.number}, by {by}: {words.outcome_of(attempt)}, {took}"
+    cost = escape(words.cost_of(attempt))
+    cost_cell = f'<td class="number" data-label=cost>{cost}</td>' if cost else "<td></td>"
+    return (
+        f"<tr><th scope=row>{line(attempt.phase)}</th><td data-label=attempt>{attempt.number}</td>"
+        f'<td data-label=by>{line(by)}</td><td class="picture">{drawn(scale, _bars(attempt, span), shown)}</td>'
+        f"<td class=said data-label=claimed>{f'“{line(claim)}”' if claim else '–'}</td>"
+        f"<td>{_verdict(attempt)}</td>"
+        f'<td class="number" data-label=time>{escape(took)}</td>{cost_cell}</tr>'
+    )
+
+
+def _verdict(attempt: Attempt) -> str:
+    return _chip(*words.look_of(attempt), words.outcome_of(attempt))
+
+
+def _bars(attempt: Attempt, span: Span) -> list[Bar]:
+    return [Bar(span, words.look_of(attempt).tone), *(Bar(pause, "wait") for pause in pauses(attempt, span))]
+
+
+def _legend(summary: MissionSummary) -> str:
+    kinds: dict[tuple[str, str], None] = {}
+    for attempt in summary.attempts:
+        kinds[words.look_of(attempt).tone, words.outcome_of(attempt)] = None
+    if any(attempt.waits for attempt in summary.attempts):
+        kinds["wait", "waiting for the provider"] = None
+    rows = "".join(
+        f'<li><svg width="22" height="10" aria-hidden="true"><rect class="{look}" width="22" height="10" rx="2"/></svg>'
+        f"{escape(word)}</li>"
+        for look, word in kinds
+    )
+    return f'<ul class="legend small soft">{rows}</ul>'
+
+
+def _claims(summary: MissionSummary) -> str:
+    ended = [attempt for attempt in summary.attempts if attempt.ended]
+    if not ended:
+        return ""
+    rows = [
+        _skipped(3, f"{row:,} attempts left out") if isinstance(row, int) else _claim_row(row)
+        for row in words.elided(ended)
+    ]
+    heads = (("", "attempt"), ("", "The agent claimed"), ("", "Capsule verified"))
+    caption = "Left: what agents wrote of themselves, unproven. Right: what was checked."
+    return f"<h3>Claims against evidence</h3>{_table('claims wide', caption, heads, rows)}"
+
+
+def _claim_row(attempt: Attempt) -> str:
+    claim = words.claim_of(attempt)
+    synthetic = attempt.ended is not None and attempt.ended.outcome.signal.synthetic
+    summary = f"<br>{line(attempt.summary)}" if attempt.summary and not synthetic else ""
+    says = f'<span class="said">“{line(claim)}”{summary}</span>'
+    own = '<span class="soft">Capsule’s own work</span>'
+    seen = "".join(_evidence(piece) for piece in attempt.evidence)
+    nothing = '<span class="soft">nothing was checked here</span>'
+    problem = f"<p>{line(attempt.failure)}</p>" if attempt.failure else ""
+    return (
+        f'<tr><th scope=row class="full">{line(attempt.phase)} · {attempt.number}<br>'
+        f'{_verdict(attempt)}</th><td class="full">{says if claim else own}</td>'
+        f'<td class="full">{f"<ul>{seen}</ul>" if seen else nothing}{problem}</td></tr>'
+    )
+
+
+def _evidence(piece: Evidence) -> str:
+    look, detail = words.EVIDENCE[piece.standing], words.proof(piece)
+    meaning = line(piece.standing.value)
+    sign = f'<span class="sign {look.tone}" role="img" aria-label="{meaning}">{look.sign}</span>'
+    observed = re.sub(r"`([^`]+)`", r"<code>\1</code>", line(piece.observed))
+    return (
+        f"<li>{sign}{line(comparable_claim(piece))}: <strong>{observed}</strong>"
+        f"{block(detail) if detail.strip() else ''}</li>"
+    )
+
+
+def _rounds(summary: MissionSummary) -> str:
+    if not summary.rounds:
+        return ""
+    shown = [
+        f'<p class="soft">⋯ {row:,} rounds left out</p>' if isinstance(row, int) else _round(*row)
+        for row in words.elided(list(enumerate(summary.rounds, 1)), words.SHOWN // 2)
+    ]
+    return f"<h3>Feedback: {words.count(len(summary.rounds), 'round')}</h3>{''.join(shown)}"
+
+
+def _round(number: int, each: Round) -> str:
+    to = f" → {line(each.to)}" if each.to else ""
+    return (
+        f'<div class="round{" seen" if each.seen else ""}"><p><strong>{number}.</strong> {line(words.origin(each))}{to}'
+        f' <span class="soft small">{escape(words.when(each.at))}</span></p>{block(each.text)}</div>'
+    )
+
+
+def _changes(diff: Diff) -> str:
+    if not diff.files:
+        return f'<h3>Files</h3><p class="soft">{line(diff.note)}</p>' if diff.note else ""
+    most = max((file.added or 0) + (file.removed or 0) for file in diff.files) or 1
+    rows = [_file_row(file, most) for file in diff.files[:_MOST_FILES]]
+    more = len(diff.files) - _MOST_FILES
+    rows += [_skipped(4, words.count(more, "more file"))] if more > 0 else []
+    heads = (("", "file"), ("", "added"), ("", "removed"), ("picture", ""))
+    caption = f"{escape(words.change_words(diff))}: {line(diff.note)}."
+    return f"<h3>Files</h3>{_table('times', caption, heads, rows)}"
+
+
+def _file_row(file: FileChange, most: int) -> str:
+    if file.added is None or file.removed is None:
+        picture, counts = "", '<td colspan="2" class="soft">not text</td>'
+    else:
+        shown = f"{file.path}: {words.count(file.added, 'line')} added, {file.removed} removed"
+        picture = _shares(((Tone.GOOD, file.added), (Tone.BAD, file.removed)), most, shown)
+        counts = f'<td class="number">+{file.added:,}</td><td class="number">−{file.removed:,}</td>'
+    return f"<tr><th scope=row><code>{line(file.path)}</code></th>{counts}<td class=picture>{picture}</td></tr>"
+
+
+def _notes(summary: MissionSummary) -> str:
+    def notes() -> Iterator[str]:
+        yield from (f"warning: {text}" for text in summary.warnings)
+        for attempt in summary.attempts:
+            warnings = attempt.ended.outcome.warnings if attempt.ended else ()
+            yield from (f"{attempt.phase}, attempt {attempt.number}: {text}" for text in warnings)
+        yield from (f"salvaged: {ref} ({why})" for ref, why in summary.salvaged)
+
+    shown = "".join(f"<li>{line(text)}</li>" for text in list(notes())[:_MOST_NOTES])
+    return f"<h3>Notes</h3><ul>{shown}</ul>" if shown else ""
+
+
+# ---- pieces
+
+
+def line(text: str, most: int = LONGEST_LINE) -> str:
+    """Return a stranger's words on one line: no markup, no control character, and not the whole of a novel."""
+    shown = clean(printable(text))
+    return escape(shown if len(shown) <= most else f"{shown[: most - 1]}…")
+
+
+def block(text: str) -> str:
+    """Return a stranger's words with their lines."""
+    return f'<pre dir="auto">{escape(printable(cut(text.strip(), LONGEST_BLOCK)))}</pre>'
+
+
+def _chip(tone: Tone, sign: str, word: str) -> str:
+    return f'<span class="chip {tone}">{sign} {line(word)}</span>'
+
+
+def _tiles(rows: Iterable[tuple[str, str, str]]) -> str:
+    """Figures to be taken in at a glance: name, figure and a remark, all escaped already."""
+    shown = "".join(
+        f'<div class="tile"><dt>{name}</dt><dd>{figure}</dd>{f"<dd>{more}</dd>" if more else ""}</div>'
+        for name, figure, more in rows
+    )
+    return f'<dl class="tiles">{shown}</dl>'
+
+
+def _table(kind: str, caption: str, heads: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
+    """`heads` are a class and a text each; all of it escaped already."""
+    cells = "".join(f'<th scope="col"{f" class={name}" if name else ""}>{text}</th>' for name, text in heads)
+    body = "\n".join(rows)
+    return (
+        f'<table class="{kind}"><caption>{caption}</caption>\n<thead><tr>{cells}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table>"
+    )
+
+
+def _skipped(columns: int, text: str) -> str:
+    return f'<tr class="skipped"><td colspan="{columns}" class="full">⋯ {text}</td></tr>'
+
+
+def _ring(share: float, title: str) -> str:
+    """A share as an arc; the title says the same."""
+    length = 2 * 3.14159265 * 15
+    return (
+        f'<svg class="ring" viewBox="0 0 36 36" role="img"><title>{line(title)}</title>'
+        f'<circle cx="18" cy="18" r="15"/><circle class="share" cx="18" cy="18" r="15" transform="rotate(-90 18 18)" '
+        f'stroke-dasharray="{share * length:.2f} {length:.2f}"/></svg>'
+    )
+
+
+def _shares(parts: Iterable[tuple[str, int]], whole: int, title: str, height: int = 10) -> str:
+    """Parts of a whole side by side, each by the class of its colour."""
+    left, rects = 0.0, []
+    for look, number in parts:
+        width = 100 * number / whole if whole else 0.0
+        if number:
+            rects.append(f'<rect class="{look}" x="{left:.2f}%" width="{max(width, 0.5):.2f}%" height="{height}"/>')
+        left += width
+    return (
+        f'<svg class="lane" role="img" width="100%" height="{height}"><title>{line(title)}</title>'
+        f"{''.join(rects)}</svg>"
     )

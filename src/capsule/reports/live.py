@@ -1,4 +1,4 @@
-"""What is going on between two events, for whoever looks: `.capsule/missions/<id>/live.jsonl`, capped."""
+"""Write activity between two events to `.capsule/missions/<id>/live.jsonl`, capped."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LiveFile:
 
 
 def _start_afresh_if_large(path: Path) -> None:
-    """What is going on now is wanted, not what was: whoever reads on begins at the top of the new one."""
+    """Drop a file that grew too large: readers want what is new, and begin at the top of the next one."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_size >= LARGEST:
             path.unlink()

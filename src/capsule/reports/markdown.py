@@ -1,16 +1,17 @@
-"""An account as Markdown, for a terminal, a pull request or a chat. No stranger's word becomes markup."""
+"""A report as Markdown, for a terminal, a pull request or a chat. No stranger's word becomes markup."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from capsule.core.account import AttemptAccount, MissionAccount, Round
 from capsule.core.briefing import fenced
-from capsule.core.budget import duration
+from capsule.core.budget import duration, in_words
 from capsule.core.event import cut
-from capsule.core.run_account import RunAccount
-from capsule.reports import account_words as words
+from capsule.core.history import Attempt, MissionSummary, Round, comparable_claim
+from capsule.core.report import Report
+from capsule.core.status import MissionStatus, count_statuses
+from capsule.reports import words
 from capsule.reports.style import clean, printable
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
@@ -20,160 +21,153 @@ _MOST_FILES = 30
 _MOST_MISSIONS = 60
 
 
-def markdown(account: RunAccount) -> str:
-    return "\n".join(_lines(account)).rstrip() + "\n"
+def markdown(report: Report) -> str:
+    return "\n".join(_lines(report)).rstrip() + "\n"
 
 
-def plain(text: str) -> str:
-    """A stranger's words on one line, with nothing in them that Markdown or HTML would act on."""
+def plain(text: str, longest: int = _LONGEST_LINE) -> str:
+    """Return a stranger's words on one line, with nothing in them that Markdown or HTML would act on."""
     shown = clean(printable(text))
-    shown = shown if len(shown) <= _LONGEST_LINE else f"{shown[: _LONGEST_LINE - 1]}…"
+    shown = shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
     return _MARKUP.sub(r"\\\1", shown)
 
 
-def _lines(account: RunAccount) -> Iterator[str]:
-    yield f"# {plain(words.heading(account))}"
+def _lines(report: Report) -> Iterator[str]:
+    yield f"# {plain(report.heading)}"
     yield ""
-    yield f"{plain(account.project)}, as of {words.when(account.as_of)} UTC."
+    yield f"{plain(report.project)}, as of {words.when(report.as_of)} UTC."
     yield ""
-    if not account.missions:
-        yield f"{words.NOTHING_YET} Start one: `{words.HOW_TO_BEGIN}`"
+    if not report.missions:
+        yield f"{words.NO_MISSIONS} Start one: `{words.HOW_TO_BEGIN}`"
         return
-    if len(account.missions) == 1 and not account.run:
-        yield from _mission(account.missions[0], 2)
+    if len(report.missions) == 1 and not report.run:
+        yield from _mission(report.missions[0], 2)
         return
-    yield from _overview(account)
-    hidden = len(account.missions) - _MOST_MISSIONS
-    if hidden > 0:
-        yield f"The newest {_MOST_MISSIONS} are told in full; of the others: `capsule report ID`"
+    yield from _overview(report)
+    if len(report.missions) > _MOST_MISSIONS:
+        yield f"The newest {_MOST_MISSIONS} missions follow in full. The others: `capsule report ID`"
         yield ""
-    for each in account.missions[-_MOST_MISSIONS:]:
+    for each in report.missions[-_MOST_MISSIONS:]:
         yield f"## {plain(each.mission)}: {plain(each.title)}"
         yield ""
         yield from _mission(each, 3)
 
 
-def _overview(account: RunAccount) -> Iterator[str]:
-    totals, run = account.totals, account.run
+def _overview(report: Report) -> Iterator[str]:
+    totals, run = report.totals, report.run
     if run:
-        end = f"ended {words.when(run.ended)} UTC: {plain(run.why)}" if run.ended else "it is not at its end"
-        agents = words.count(run.spawns, "agent")
-        yield f"- {plain(run.name)}: began {words.when(run.began)} UTC; {agents} started; {end}"
-    yield f"- Missions: {totals.missions:,} ({words.standing_counts(totals)})"
-    yield f"- First-pass rate: {words.rate(totals)}"
+        yield f"- {plain(run.name)}: began {words.when(run.began)} UTC; {plain(words.run_sentence(run))}"
+    yield f"- Missions: {totals.missions:,} ({count_statuses(report.statuses)})"
+    of = f" ({totals.first_pass} of {totals.judged})" if totals.judged else ""
+    yield f"- First-pass rate: {words.rate(totals)}{of}"
     yield f"- Retries: {totals.sent_back:,} of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted"
-    open_ = totals.claims - totals.claims_confirmed - totals.claims_refuted
-    held = f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, {open_} could not be checked"
-    yield f"- Claims checked: {totals.claims:,} ({held})"
-    yield f"- Agents used: {words.spent_words(totals.spending)}"
-    yield f"- Time: {duration(totals.wall_seconds)}; at work for {duration(totals.busy_seconds)}"
+    yield f"- Claims checked: {totals.claims:,} ({words.claims(totals)})"
+    yield f"- Agents used: {in_words(totals.spending)}"
+    active = words.active(totals.busy_seconds, totals.waited_seconds)
+    yield f"- Time: {duration(totals.wall_seconds)} wall clock ({active})"
     yield ""
-    heads = ("mission", "title", "stands", "sent back", "took", "change", "cost")
-    yield from _table(heads, [_mission_cells(each) for each in account.missions])
-
-
-def _mission_cells(each: MissionAccount) -> tuple[str, ...]:
-    return (
-        plain(each.mission),
-        plain(each.title),
-        f"{words.stands(each.where).sign} {each.where.word}",
-        str(each.sent_back),
-        duration(each.wall_seconds),
-        f"+{each.diff.added} −{each.diff.removed}" if each.diff.files else "",
-        words.money(each.whole_spending),
+    heads = ("mission", "title", "status", "sent back", "time", "change", "cost")
+    yield from _table(
+        heads,
+        [
+            (
+                plain(each.mission),
+                plain(each.title),
+                f"{each.status.sign} {each.status.words}",
+                str(each.sent_back),
+                duration(each.wall_seconds),
+                f"+{each.diff.added} −{each.diff.removed}" if each.diff.files else "",
+                words.money(each.spent_with_parts),
+            )
+            for each in report.missions
+        ],
     )
 
 
-def _mission(account: MissionAccount, level: int) -> Iterator[str]:
-    look = words.stands(account.where)
-    yield f"{look.sign} **{account.where.word}**: {plain(account.where.sentence)}"
+def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
+    rest = summary.sentence.removeprefix(summary.status.words)
+    colon = ":" if rest == summary.sentence or rest.startswith(":") else ""
+    told = plain(rest.lstrip(": "), _LONGEST_BLOCK * 2)
+    yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip()
     yield ""
-    if account.where.unverified:
-        yield f"**{plain(account.where.unverified)}**"
+    if summary.unverified:
+        yield f"**{plain(summary.unverified)}**"
         yield ""
-    yield f"- Workflow {plain(account.workflow)}, base `{account.base[:12]}`, into {plain(account.into)}"
-    yield f"- {words.period(account)}; {words.time_words(account)}"
-    yield f"- {words.count(len(account.attempts), 'attempt')}, sent back {words.count(account.sent_back, 'time')}"
-    yield f"- Agents used: {words.spent_words(account.whole_spending)}"
+    if summary.status is MissionStatus.NEEDS_YOU:
+        yield f"- Next: `{summary.next}`"
+    yield f"- Workflow {plain(summary.workflow)}, base `{summary.base[:12]}`, into {plain(summary.into)}"
+    spent = words.active(summary.busy_seconds, summary.waited_seconds)
+    yield f"- {words.period(summary)}; {duration(summary.wall_seconds)} wall clock ({spent})"
+    yield f"- {words.count(len(summary.attempts), 'attempt')}, sent back {words.count(summary.sent_back, 'time')}"
+    yield f"- Agents used: {in_words(summary.spent_with_parts)}"
     yield ""
-    yield from _timeline(account, level)
-    yield from _claims(account, level)
-    yield from _rounds(account, level)
-    yield from _changes(account, level)
-    for part in account.parts:
+    yield from _timeline(summary, level)
+    yield from _claims(summary, level)
+    yield from _rounds(summary, level)
+    yield from _changes(summary, level)
+    for part in summary.parts:
         yield f"{'#' * level} {plain(part.mission)}: {plain(part.title)}"
         yield ""
         yield from _mission(part, min(level + 1, 6))
 
 
-def _timeline(account: MissionAccount, level: int) -> Iterator[str]:
-    if not account.attempts:
+def _timeline(summary: MissionSummary, level: int) -> Iterator[str]:
+    if not summary.attempts:
         return
     yield f"{'#' * level} Timeline"
     yield ""
-    first, left_out, last = words.ends(account.attempts)
-    rows = [_attempt_cells(attempt) for attempt in first]
-    rows += [(f"⋯ {left_out:,} attempts left out", *[""] * 7)] if left_out else []
-    rows += [_attempt_cells(attempt) for attempt in last]
+    rows = [
+        (f"⋯ {row:,} attempts left out", *[""] * 7) if isinstance(row, int) else _attempt_cells(row)
+        for row in words.elided(summary.attempts)
+    ]
     yield from _table(("phase", "attempt", "by", "began", "time", "claimed", "verdict", "cost"), rows)
 
 
-def _attempt_cells(attempt: AttemptAccount) -> tuple[str, ...]:
-    claim, caveat = words.said(attempt), words.caveat(attempt)
-    wait = f" ({duration(attempt.waited)} of waiting)" if attempt.waits else ""
+def _attempt_cells(attempt: Attempt) -> tuple[str, ...]:
+    claim = words.claim_of(attempt)
+    wait = f" ({duration(attempt.waited)} waiting)" if attempt.waits else ""
     return (
         plain(attempt.phase),
         str(attempt.number),
-        plain(" · ".join(filter(None, (attempt.agent or "Capsule", attempt.model)))),
+        plain(words.made_by(attempt)),
         words.when(attempt.began),
         words.took(attempt.seconds) + wait,
         f"“{plain(claim)}”" if claim else "–",
-        f"{words.look_of(attempt).sign} {plain(words.outcome_of(attempt))}{f', {caveat}' if caveat else ''}",
+        f"{words.look_of(attempt).sign} {plain(words.outcome_of(attempt))}",
         words.cost_of(attempt),
     )
 
 
-def _claims(account: MissionAccount, level: int) -> Iterator[str]:
-    first, left_out, last = words.ends([attempt for attempt in account.attempts if attempt.evidence])
-    if not first:
+def _claims(summary: MissionSummary, level: int) -> Iterator[str]:
+    checked = [attempt for attempt in summary.attempts if attempt.evidence]
+    if not checked:
         return
     yield f"{'#' * level} Claims against evidence"
     yield ""
-    for attempt in first:
-        yield from _evidence(attempt)
-    if left_out:
-        yield f"⋯ {left_out:,} attempts left out"
-        yield ""
-    for attempt in last:
-        yield from _evidence(attempt)
+    for row in words.elided(checked):
+        yield from (f"⋯ {row:,} attempts left out", "") if isinstance(row, int) else _evidence(row)
 
 
-def _evidence(attempt: AttemptAccount) -> Iterator[str]:
-    claim = words.said(attempt)
+def _evidence(attempt: Attempt) -> Iterator[str]:
+    claim = words.claim_of(attempt)
     words_of_it = f"; the agent claimed “{plain(attempt.summary)}”" if claim and attempt.summary else ""
     yield f"**{plain(attempt.phase)}, attempt {attempt.number}**{words_of_it}"
     yield ""
     for piece in attempt.evidence:
-        yield f"- {words.STANDINGS[piece.standing].sign} {plain(piece.claimed)}: {plain(piece.observed)}"
+        yield f"- {words.EVIDENCE[piece.standing].sign} {plain(comparable_claim(piece))}: {plain(piece.observed)}"
         if detail := words.proof(piece).strip():
             yield ""
             yield from (f"  {text}" for text in fenced(printable(cut(detail, _LONGEST_BLOCK))).strip().splitlines())
     yield ""
 
 
-def _rounds(account: MissionAccount, level: int) -> Iterator[str]:
-    if not account.rounds:
+def _rounds(summary: MissionSummary, level: int) -> Iterator[str]:
+    if not summary.rounds:
         return
-    yield f"{'#' * level} Feedback: {words.count(len(account.rounds), 'round')}"
+    yield f"{'#' * level} Feedback: {words.count(len(summary.rounds), 'round')}"
     yield ""
-    first, left_out, last = words.ends(account.rounds, words.SHOWN // 2)
-    for number, each in enumerate(first, 1):
-        yield from _round(number, each)
-    if left_out:
-        yield f"⋯ {left_out:,} rounds left out"
-        yield ""
-    for number, each in enumerate(last, len(first) + left_out + 1):
-        yield from _round(number, each)
+    for row in words.elided(list(enumerate(summary.rounds, 1)), words.SHOWN // 2):
+        yield from (f"⋯ {row:,} rounds left out", "") if isinstance(row, int) else _round(*row)
 
 
 def _round(number: int, each: Round) -> Iterator[str]:
@@ -183,8 +177,8 @@ def _round(number: int, each: Round) -> Iterator[str]:
     yield ""
 
 
-def _changes(account: MissionAccount, level: int) -> Iterator[str]:
-    diff = account.diff
+def _changes(summary: MissionSummary, level: int) -> Iterator[str]:
+    diff = summary.diff
     if not diff.files and not diff.note:
         return
     yield f"{'#' * level} Files"

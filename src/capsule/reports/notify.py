@@ -67,13 +67,13 @@ class Post:
         self._letters.put((letter, env))
 
     def fault(self) -> str:
-        """What went wrong since the last look; '' where nothing did."""
+        """Return what went wrong since the last call; '' where nothing did."""
         with contextlib.suppress(queue.Empty):
             return self._faults.get_nowait()
         return ""
 
     def close(self, *, wait: bool = True) -> None:
-        """What was sent is delivered, as far as the time limit allows. Closing twice is closing once.
+        """Deliver what was sent, as far as the time limit allows. Safe to repeat.
 
         Without waiting the end of our process is the end of the supervisor, and of all that it keeps.
         """
@@ -94,7 +94,7 @@ class Post:
     def _deliver(self, command: str, letter: bytes, env: Mapping[str, str]) -> str:
         left = min(self._limit, self._deadline - time.monotonic())
         if left <= 0:
-            return "was not run: those before it took too long"
+            return "was not run: earlier ones took too long"
         try:
             with tempfile.TemporaryDirectory(prefix="capsule-notify-") as folder:
                 return self._run(command, letter, env, Path(folder), left)
@@ -121,7 +121,7 @@ class Post:
 
 def _what_went_wrong(ended: Ended, output: Path) -> str:
     if ended.why == "timeout":
-        return f"took longer than {ended.seconds:.0f} s and was ended"
+        return f"took longer than {ended.seconds:.0f} s and was killed"
     if ended.why != "exited":
         return f"could not be run: {ended.detail}"
     how = f"exit code {ended.exit_code}" if ended.signal is None else f"signal {ended.signal}"
@@ -194,7 +194,7 @@ class Notifier:
         return notification(mission, event, state)
 
     def _let_go(self, event: Event | None) -> None:
-        """What stops a mission nearly always ends its run, which then says so itself; where it does not, it is told."""
+        """Send a held notification, unless the event is the end of the run for the same cause, which says so itself."""
         held, self._held = self._held, None
         if held and not (isinstance(event, RunEnded) and event.why == held[0].cause.rstrip(".")):
             self._tell(*held)
@@ -215,5 +215,5 @@ class Notifier:
         fault = self._post.fault()
         if fault and not self._complained:
             self._complained = True
-            self._terminal.write(f"note: the notify command {fault}; the missions go on all the same.\n")
+            self._terminal.write(f"note: the notify command {fault}; missions are not affected.\n")
             self._terminal.flush()

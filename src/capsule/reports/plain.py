@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import TextIO
+from typing import Any, TextIO
 
 from capsule.core.budget import Allowance, Budget, Spending, duration, in_words, left, price
 from capsule.core.decide import Decision, Move
@@ -33,28 +32,16 @@ from capsule.core.event import (
     Warned,
     is_mission,
 )
-from capsule.core.evidence import Colour, Evidence, EvidenceStatus
+from capsule.core.evidence import Colour, Evidence
+from capsule.core.history import halt_status, let_pass, unverified
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
-from capsule.core.standpoint import let_pass, unverified
 from capsule.core.state import MissionState, apply
 from capsule.core.text import sentence
-from capsule.reports.account_words import LET_PASS
 from capsule.reports.pulse import Pulse
-from capsule.reports.style import Style, clean
+from capsule.reports.style import TONES, Style, clean, output_width
+from capsule.reports.words import EVIDENCE, LET_PASS, VERDICTS, claim_and_evidence
 
-_COLOURS = {
-    Verdict.PASS: "green",
-    Verdict.MORE: "green",
-    Verdict.SKIPPED: "dim",
-    Verdict.NEEDS_WORK: "yellow",
-    Verdict.BLOCKED: "yellow",
-}
-_SIGNS = {
-    EvidenceStatus.CONFIRMED: ("✓", "green"),
-    EvidenceStatus.REFUTED: ("✗", "red"),
-    EvidenceStatus.UNVERIFIED: ("?", "yellow"),
-}
 _INDENT = " " * 8
 SIGN_OF_LIFE = 15.0
 NO_LIMITS = Budget()
@@ -76,7 +63,7 @@ class PlainReport:
         """`standing` tells how a mission stands that this report has not seen begin."""
         self._stream = stream or sys.stderr
         self._style = Style(self._stream, colour)
-        self._width = width or max(40, shutil.get_terminal_size((100, 24)).columns)
+        self._width = width or max(40, output_width(self._stream))
         self._standing = standing
         self._budget = budget
         self._states: dict[str, MissionState] = {}
@@ -93,7 +80,7 @@ class PlainReport:
         self._follow(mission, event)
 
     def _follow(self, mission: str, event: Event) -> None:
-        """What is going on now, for when nothing else is said for a while."""
+        """Tell the pulse what is going on, for when nothing else is said for a while."""
         if isinstance(event, StepBegun):
             self._pulse.begin(mission, event.phase, within=bool(self._states[mission].parent))
         elif isinstance(event, StepEnded | Stopped):
@@ -107,7 +94,7 @@ class PlainReport:
             self._pulse.end()
 
     def lines(self) -> dict[type, Callable[..., None]]:
-        """Which events are said, and how."""
+        """Return which events are printed, and how."""
         return _LINES
 
     def activity(self, mission: str, text: str) -> None:
@@ -171,24 +158,23 @@ class PlainReport:
         verdict = event.decision.verdict
         if let_pass(verdict, event.outcome.evidence):
             return self._style.paint("yellow", f"{word} ({LET_PASS})")
-        return self._style.paint(_COLOURS.get(verdict, "red"), word)
+        return self._style.paint(TONES[VERDICTS[verdict].tone], word)
 
     def _cost(self, mission: str, outcome: Outcome, indent: str = _INDENT) -> None:
-        """What the mission has come to; the first agent's price is all of it, and was said already."""
+        """Print the mission's total; the first agent's price is all of it, and was printed already."""
         spent, allowed = self._states[mission].spending, self._budget.mission
         if price(outcome.usage) and (spent.runs > 1 or allowed != NO_LIMITS.mission):
             self._say(f"so far: {in_words(spent)}{_left(spent, allowed)}", indent)
 
     def _failure(self, outcome: Outcome, indent: str = _INDENT) -> None:
-        """What a person can do about it; what went wrong is in the reason for what follows."""
+        """Print what a person can do about a failure; its reason is printed with the consequence."""
         if outcome.failure and outcome.failure.hint:
             self._say(f"! {outcome.failure.kind.value}: {outcome.failure.hint}", indent)
 
     def _evidence(self, piece: Evidence) -> None:
-        sign, colour = _SIGNS[piece.standing]
-        self._stream.write(f"{_INDENT}{self._style.paint(colour, sign)} ")
-        text = f"claimed: {piece.claimed}; seen: {piece.observed}"
-        lines = textwrap.wrap(clean(text), self._width - len(_INDENT) - 2, break_on_hyphens=False)
+        look = EVIDENCE[piece.standing]
+        self._stream.write(f"{_INDENT}{self._style.paint(TONES[look.tone], look.sign)} ")
+        lines = textwrap.wrap(clean(claim_and_evidence(piece)), self._width - len(_INDENT) - 2, break_on_hyphens=False)
         self._stream.write(f"\n{_INDENT}  ".join(lines) + "\n")
 
     def _consequence(self, decision: Decision) -> None:
@@ -201,40 +187,6 @@ class PlainReport:
         colour = "green" if seen.colour is Colour.GREEN else "red"
         word = self._style.paint(colour, seen.colour.value)
         self._stream.write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)\n")
-
-    def _reopened(self, mission: str, event: Reopened) -> None:
-        kept = ", with what was changed by hand" if event.checkpoint else ""
-        self._say(f"{mission} goes on where it stood{kept}.")
-
-    def _rebased(self, mission: str, event: Rebased) -> None:
-        self._say(f"{mission} was rebuilt on {event.base[:12]}; it goes on at {event.re_enter}.")
-
-    def _salvaged(self, _mission: str, event: Salvaged) -> None:
-        self._say(f"kept: {event.ref} ({event.why})", _INDENT)
-
-    def _moved(self, mission: str, event: MovedByHand) -> None:
-        where = f"{mission} was moved by hand: {event.expected} → {event.found}"
-        self._say(f"! {where if event.item else f'{event.what} was {event.found} by hand'}", _INDENT)
-
-    def _waiting(self, _mission: str, event: Waiting) -> None:
-        wait = f"Waiting {duration(event.seconds)}, next try at {clock_time(event.at, event.seconds)}."
-        self._say(f"! {sentence(event.failure.reason)} {wait}", _INDENT)
-
-    def _warned(self, _mission: str, event: Warned) -> None:
-        self._say(f"! {event.text}")
-
-    def _closed(self, mission: str, _: ItemClosed) -> None:
-        self._say(f"{mission} is closed in the tracker", _INDENT)
-
-    def _advanced(self, _stream: str, event: Advanced) -> None:
-        self._say(f"{event.item} {event.title}: {event.done} of {event.of} done")
-
-    def _parent_closed(self, _stream: str, event: ParentClosed) -> None:
-        self._say(f"{event.item} {event.title} is closed: {event.reason}")
-
-    def _discovered(self, mission: str, event: Discovered) -> None:
-        named = "; ".join(f"{item} {title}" for item, title in event.items.items())
-        self._say(f"noticed by {mission}, now in the tracker: {named}", _INDENT)
 
     def _stage(self, mission: str, phase: str) -> str:
         workflow = self._states[mission].workflow
@@ -262,24 +214,45 @@ def _claim(event: StepEnded) -> str:
 _CONSEQUENCES: dict[Move, Callable[[Decision], str]] = {
     Move.RETRY: lambda d: f"→ back to {d.back_to} with the evidence",
     Move.REWORK: lambda d: f"→ back to {d.back_to}: {d.reason}",
-    Move.PARK: lambda d: f"→ parked: {d.reason}",
-    Move.ABORT: lambda d: f"→ stopped: {d.reason}",
+    Move.PARK: lambda d: f"→ {halt_status(d).words}: {d.reason}",
+    Move.ABORT: lambda d: f"→ {halt_status(d).words}: {d.reason}",
     Move.CLOSE: lambda d: f"→ closed: {d.reason}",
 }
+
+
+def _says(words: Callable[[str, Any], str], indent: str = "") -> Callable[..., None]:
+    return lambda report, mission, event: report._say(words(mission, event), indent)
+
+
+def _moved(mission: str, event: MovedByHand) -> str:
+    if event.item:
+        return f"! {mission} was moved by hand: {event.expected} → {event.found}"
+    return f"! {event.what} was {event.found} by hand"
+
+
+def _waiting(_mission: str, event: Waiting) -> str:
+    until = clock_time(event.at, event.seconds)
+    return f"! {sentence(event.failure.reason)} Waiting {duration(event.seconds)}, next try at {until}."
+
 
 _LINES: dict[type, Callable[..., None]] = {
     MissionStarted: PlainReport._started,
     StepBegun: PlainReport._begun,
     StepEnded: PlainReport._ended,
     Observed: PlainReport._observed,
-    Reopened: PlainReport._reopened,
-    Rebased: PlainReport._rebased,
-    Salvaged: PlainReport._salvaged,
-    MovedByHand: PlainReport._moved,
-    Waiting: PlainReport._waiting,
-    Warned: PlainReport._warned,
-    ItemClosed: PlainReport._closed,
-    Advanced: PlainReport._advanced,
-    ParentClosed: PlainReport._parent_closed,
-    Discovered: PlainReport._discovered,
+    Reopened: _says(lambda mission, event: f"{mission} resumes{', with your changes' if event.checkpoint else ''}."),
+    Rebased: _says(
+        lambda mission, event: f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}."
+    ),
+    Salvaged: _says(lambda _, event: f"salvaged: {event.ref} ({event.why})", _INDENT),
+    MovedByHand: _says(_moved, _INDENT),
+    Waiting: _says(_waiting, _INDENT),
+    Warned: _says(lambda _, event: f"! {event.text}"),
+    ItemClosed: _says(lambda mission, _: f"{mission} is closed in the tracker", _INDENT),
+    Advanced: _says(lambda _, event: f"{event.item} {event.title}: {event.done} of {event.of} done"),
+    ParentClosed: _says(lambda _, event: f"{event.item} {event.title} is closed: {event.reason}"),
+    Discovered: _says(
+        lambda _, event: f"follow-ups filed: {'; '.join(f'{item} {title}' for item, title in event.items.items())}",
+        _INDENT,
+    ),
 }

@@ -39,7 +39,7 @@ class Pulse:
             self._said = time.monotonic()
 
     def begin(self, who: str, what: str, *, within: bool = False) -> None:
-        """What is not within another is all there is: nobody may have said that the one before it was left."""
+        """Begin an activity. One that is not within another replaces all: the one before may have ended unreported."""
         with self._changed:
             if not within:
                 self._under_way.clear()
@@ -50,7 +50,7 @@ class Pulse:
                 self._thread.start()
 
     def now(self, who: str, text: str) -> None:
-        """What it is doing; said when it is time for a sign of life."""
+        """Note what it is doing, for the next sign of life."""
         with self._changed:
             if who in self._under_way:
                 self._under_way[who].now = text

@@ -41,7 +41,7 @@ class QueueReport(PlainReport):
     def _run_started(self, _stream: str, event: RunStarted) -> None:
         self._cap, self._tally = event.cap, Tally(spawns=event.spawns)
         if event.spawns:
-            self._say(f"Going on with a run that was interrupted: {event.spawns}/{event.cap} phases used")
+            self._say(f"Resuming an interrupted run: {event.spawns}/{event.cap} phases used")
 
     def _spawned(self, _stream: str, _: Spawned) -> None:
         self._tally = self._tally.spawned()

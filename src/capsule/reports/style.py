@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import TextIO
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+from capsule.core.status import Tone
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+TONES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.WARN: "yellow", Tone.LIVE: "blue", Tone.QUIET: "dim"}
 _SEQUENCES = r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
-_UNSEEN = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]"
-"""Control characters, and those that are not seen or turn the line around."""
-_CONTROL = f"{_SEQUENCES}|{_UNSEEN}"
-_STEERING = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
-)
-"""Escape sequences and control characters; also those that make text read backwards."""
+_CONTROL = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069]")
+"""Escape sequences, control characters, and characters that are not seen or turn the line around."""
+_STEERING = re.compile(rf"{_SEQUENCES}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""The same without those that are merely invisible: text that keeps its lines may need them."""
 
 
 class Style:
@@ -28,9 +28,20 @@ class Style:
         return f"\x1b[{code}m{text}\x1b[0m" if self._colour and code else text
 
 
+def output_width(stream: TextIO) -> int:
+    """Return how many columns there are to fill: those of the terminal; in a pipe nothing is wrapped or cut."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (ValueError, OSError):
+        return sys.maxsize
+
+
 def clean(text: str) -> str:
     """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
-    printable = text if text.isprintable() else re.sub(_CONTROL, "", text)
+    printable = text if text.isprintable() else _CONTROL.sub("", text)
     return " ".join(printable.split())
 
 

@@ -16,10 +16,10 @@ from itertools import pairwise
 from math import ceil
 from typing import NamedTuple
 
-from capsule.core.account import UNDER_WAY, AttemptAccount
 from capsule.core.budget import duration
+from capsule.core.history import Attempt
 from capsule.core.stamps import moment
-from capsule.reports.html_pieces import line
+from capsule.reports.style import clean
 
 _MOST_BREAKS = 6
 _BREAK_WIDTH = 4.0
@@ -63,30 +63,30 @@ class Tick(NamedTuple):
     label: str
 
 
-def laid_out(attempts: Sequence[AttemptAccount], as_of: str) -> list[Span]:
-    """When each was at work, none before the one before it has ended."""
+def laid_out(attempts: Sequence[Attempt]) -> list[Span]:
+    """Return when each was at work, none before the one before it has ended."""
     spans: list[Span] = []
     free = 0.0
     for attempt in attempts:
         start = max(moment(attempt.began), free)
-        free = max(start, moment(as_of)) if attempt.how == UNDER_WAY else start + _length(attempt)
+        free = max(start, moment(attempt.until)) if attempt.under_way else start + _length(attempt)
         spans.append(Span(start, free))
     return spans
 
 
-def _length(attempt: AttemptAccount) -> float:
+def _length(attempt: Attempt) -> float:
     """As measured, unless the stamps say that it took longer; nothing where nobody saw the end."""
     if attempt.seconds is None:
         return 0.0
-    stamped = moment(attempt.ended) - moment(attempt.began)
+    stamped = moment(attempt.until) - moment(attempt.began)
     return attempt.seconds if stamped <= attempt.seconds + 1 else stamped
 
 
-def pauses(attempt: AttemptAccount, span: Span) -> list[Span]:
+def pauses(attempt: Attempt, span: Span) -> list[Span]:
     """Of the time it took, that in which its provider was waited for."""
     found = []
     for pause in attempt.waits:
-        start = min(max(moment(pause.began), span.start), span.end)
+        start = min(max(moment(pause.at), span.start), span.end)
         found.append(Span(start, min(start + pause.seconds, span.end)))
     return found
 
@@ -135,7 +135,7 @@ class Scale:
 
 
 def _pieces(spans: Sequence[Span]) -> list[Span]:
-    """What happened, cut at the longest of the times in which nothing did."""
+    """Join what happened, and cut it at the longest gaps."""
     joined: list[Span] = []
     for span in spans:
         if joined and span.start <= joined[-1].end:
@@ -180,7 +180,7 @@ def drawn(scale: Scale, bars: Iterable[Bar], words: str) -> str:
     rects = "".join(_rect(scale, bar) for bar in _merged(scale, bars))
     grid = "".join(f'<rect class="grid" x="{tick.at:.2f}%" width="1" height="18"/>' for tick in scale.ticks)
     return (
-        f'<svg class="lane" role="img" width="100%" height="18"><title>{line(words)}</title>'
+        f'<svg class="lane" role="img" width="100%" height="18"><title>{escape(clean(words))}</title>'
         f"{grid}{_break_marks(scale)}{rects}</svg>"
     )
 

@@ -252,7 +252,7 @@ class _Reader:
                 if getattr(row, name):
                     self._note(number, name, f"{name} is ignored, because the item is not blocked")
             return None
-        kind = self._one_of(number, "blocked_type", row.blocked_type or _BLOCK_TYPES[0], _BLOCK_TYPES)
+        kind = self._one_of(number, "blocked_type", row.blocked_type, _BLOCK_TYPES) if row.blocked_type else ""
         origin = Status.IN_PROGRESS if row.phase else Status.NEW
         if row.blocked_from_status:
             origin = self._status(

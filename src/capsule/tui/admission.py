@@ -1,4 +1,4 @@
-"""Who may look at a dashboard that is served to browsers: decided from what a request says of itself, and nothing else.
+"""Decide who may use a dashboard that is served to browsers, from the request alone.
 
 Whoever works on this machine can reach a port on loopback: every agent, and every page that is open in a browser. None
 of them may see the dashboard, let alone press its keys. So
@@ -37,7 +37,7 @@ class Served:
     any_address: bool = False
 
     def includes(self, host: str) -> bool:
-        """Whether a `Host` header names us. That a name leads to us does not make it ours: an address is no name."""
+        """Tell whether a `Host` header names us. A name that resolves to us is not ours: an address is no name."""
         name, port = _name_and_port(host)
         return port == str(self.port) and (name in self.names or (self.any_address and is_address(name)))
 
@@ -80,7 +80,7 @@ def judge(asked: Asked, keys: Keys, served: Served) -> Answer:
 
 
 def names_of(address: str, asked_for: str, hostname: str, port: int) -> Served:
-    """What a server is called that listens at `address`, because it was asked to at `asked_for`."""
+    """Return the host names of a server that listens at `address`, asked for as `asked_for`."""
     where = ip_address(address)
     names = {address, asked_for.lower()}
     if where.is_loopback or where.is_unspecified:

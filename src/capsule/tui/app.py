@@ -1,12 +1,131 @@
-"""What every screen of ours is, before it shows anything."""
+"""The base of every app of ours, and the threads that work for it.
+
+Slow work happens in threads that post messages; the app alone changes what is shown. The threads are daemons: quitting
+does not wait for a tracker that does not answer.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from textual.app import App
+from textual.message import Message
 
-from capsule.tui.beside import Came, Failed
+from capsule.core.errors import CapsuleError
+
+Seen = TypeVar("Seen")
+
+PULSE = 0.25
+_AFTER_TROUBLE = 2.0
+
+
+class Finished(Message):
+    """Something that was asked for beside the screen has come, or has failed."""
+
+    def __init__(self, then: Callable[[Any], None], got: object) -> None:
+        super().__init__()
+        self.then, self.got = then, got
+
+
+class Failed(Message):
+    """A fault that nobody foresaw: whoever owns the screen gives up, and says so."""
+
+    def __init__(self, fault: Exception) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+Post = Callable[[Message], object]
+
+
+class BackgroundTasks:
+    """`ask` does one piece of work in a thread; of each name there is one at a time, and a second is left out."""
+
+    def __init__(self, post: Post) -> None:
+        self._post = post
+        self._busy: set[str] = set()
+
+    def ask(self, name: str, work: Callable[[], object], then: Callable[[Any], None]) -> bool:
+        """`then` gets the answer, or the CapsuleError, where the screen's messages are handled."""
+        if name in self._busy:
+            return False
+        self._busy.add(name)
+
+        def commit_step(got: object) -> None:
+            self._busy.discard(name)
+            then(got)
+
+        threading.Thread(target=self._work, args=(work, commit_step), daemon=True).start()
+        return True
+
+    def _work(self, work: Callable[[], object], then: Callable[[Any], None]) -> None:
+        try:
+            self._post(Finished(then, work()))
+        except CapsuleError as fault:
+            self._post(Finished(then, fault))
+        except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
+            self._post(Failed(fault))
+
+
+class Poller(threading.Thread, Generic[Seen]):
+    """Looks a few times a second, always from the same thread, and posts what is new; never ahead of the screen."""
+
+    def __init__(
+        self,
+        look: Callable[[], Seen],
+        post: Post,
+        then: Callable[[Seen | CapsuleError], None],
+        compared_by: Callable[[Seen], object],
+        pulse: float = PULSE,
+    ) -> None:
+        """`compared_by` is what makes one look differ from another."""
+        super().__init__(daemon=True)
+        self._look, self._post, self._then, self._compared, self._pulse = look, post, then, compared_by, pulse
+        self._over, self._taken = threading.Event(), threading.Event()
+        self._at_once = threading.Event()
+
+    def run(self) -> None:
+        before: object = None
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                seen = self._look()
+            except CapsuleError as fault:
+                before = None
+                self._tell(fault)
+                self._over.wait(_AFTER_TROUBLE)
+                continue
+            except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
+                self._post(Failed(fault))
+                return
+            if (compared_by := self._compared(seen)) != before:
+                before = compared_by
+                self._tell(seen)
+            self._at_once.wait(max(self._pulse / 2, self._pulse - (time.monotonic() - began)))
+            self._at_once.clear()
+
+    def soon(self) -> None:
+        """Something was done: look now."""
+        self._at_once.set()
+
+    def end(self) -> None:
+        self._over.set()
+        self._taken.set()
+        self._at_once.set()
+
+    def _tell(self, what: Seen | CapsuleError) -> None:
+        def take(got: Seen | CapsuleError) -> None:
+            self._taken.set()
+            self._then(got)
+
+        self._taken.clear()
+        self._post(Finished(take, what))
+        while not self._taken.wait(1.0) and not self._over.is_set():
+            continue
+
 
 Result = TypeVar("Result")
 
@@ -23,7 +142,7 @@ class CapsuleApp(App[Result]):
             raise self._exception
         return result
 
-    def on_came(self, message: Came) -> None:
+    def on_finished(self, message: Finished) -> None:
         message.then(message.got)
 
     def on_failed(self, message: Failed) -> None:

@@ -26,13 +26,23 @@ from textual.widgets import Input, Static
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.reports.style import printable
-from capsule.tui import drawing, missions
-from capsule.tui.app import CapsuleApp, Result
-from capsule.tui.beside import Beside, Looking
-from capsule.tui.desk import FOUND_BY, VIEWS, WIDE, Desk
-from capsule.tui.hands import Details, Hands, Listing, Said, Started
+from capsule.tui import drawing
+from capsule.tui.actions import (
+    BY_KEY,
+    VERBS,
+    CommandResult,
+    DashboardActions,
+    Details,
+    How,
+    Listing,
+    StartedRun,
+    Target,
+    Verb,
+)
+from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
+from capsule.tui.lines import find_run
+from capsule.tui.model import FOUND_BY, VIEWS, WIDE, DashboardModel
 from capsule.tui.rows import Page, Rows
-from capsule.tui.verbs import BY_KEY, VERBS, How, Target, Verb
 
 _ITEMS_EVERY = 10.0
 _AT_MOST_EVERY = 2.0
@@ -72,22 +82,24 @@ class Dashboard(CapsuleApp[None]):
         Binding("q,ctrl+c,ctrl+q", "quit", show=False),
     ]
 
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, actions: DashboardActions) -> None:
         super().__init__()
-        self.title = f"Capsule {hands.name}"
-        self.hands, self.desk = hands, Desk()
+        self.title = f"Capsule {actions.name}"
+        self.actions, self.model = actions, DashboardModel()
         self._listing: Listing | None = None
         self._read_at, self._took, self._stale = 0.0, 0.0, True
         self._acted_at = 0.0
-        self._beside = Beside(self.post_message)
-        self._looking = Looking(hands.look, self.post_message, self._looked, lambda board: (board.missions, board.runs))
+        self._beside = BackgroundTasks(self.post_message)
+        self._looking = Poller(
+            actions.look, self.post_message, self._looked, lambda board: (board.missions, board.runs)
+        )
         self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
 
     def compose(self) -> ComposeResult:
         yield Static(id="top", markup=False, classes="bar")
         with Horizontal(id="body"):
             for name in VIEWS:
-                yield Rows(id=name, empty="Looking ...")
+                yield Rows(id=name, empty="Loading ...")
             yield Page(id="about")
         strip = Page(id="strip")
         strip.can_focus = False
@@ -105,7 +117,7 @@ class Dashboard(CapsuleApp[None]):
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def _begin(self) -> None:
-        """What was loaded stays; what comes and goes from now on, for days, is to be cleared away early."""
+        """Start polling, and tune the collector: loaded modules stay, short-lived objects go early."""
         if self.is_headless:  # in somebody else's process
             self._looking.start()
             return
@@ -119,7 +131,7 @@ class Dashboard(CapsuleApp[None]):
     # ---- what came
 
     def _looked(self, got: Board | CapsuleError) -> None:
-        self._stale |= self.desk.saw(got)
+        self._stale |= self.model.saw(got)
         self._read_items()
         self._draw()
 
@@ -138,10 +150,10 @@ class Dashboard(CapsuleApp[None]):
                 self._read_at_once()
             if got != self._listing:
                 self._listing = got if isinstance(got, Listing) else None
-                self.desk.listed(got)
+                self.model.listed(got)
                 self._draw()
 
-        if self._looking.ident and self._beside.ask("items", self.hands.items, came):
+        if self._looking.ident and self._beside.ask("items", self.actions.items, came):
             self._stale = False
 
     def _read_at_once(self) -> None:
@@ -154,31 +166,30 @@ class Dashboard(CapsuleApp[None]):
         if not self.is_running or not self.screen_stack:
             return
         main, width = self.screen_stack[0], max(20, self.size.width - 2)
-        rows = main.query_one(f"#{self.desk.view}", Rows)
-        lines = self.desk.lines(max(20, rows.room))
+        rows = main.query_one(f"#{self.model.view}", Rows)
+        lines = self.model.lines(max(20, rows.room))
         rows.say(lines.empty)
         rows.show(lines.keys, lines.draw)
         about = main.query_one("#about", Page)
         if about.display:
-            about.read(self.desk.about(rows.key, max(20, about.room)))
-        strip, running = main.query_one("#strip", Page), self.desk.strip(width, self.size.height)
+            about.read(self.model.about(rows.key, max(20, about.room)))
+        strip, running = main.query_one("#strip", Page), self.model.strip(width, self.size.height)
         if strip.outer_size.height != len(running):
             strip.styles.height = len(running)
         strip.read(running)
-        drawing.put(main.query_one("#top", Static), self.desk.top(width))
-        drawing.put(main.query_one("#keys", Static), self.desk.keys(rows.key))
+        drawing.put(main.query_one("#top", Static), self.model.top(width))
+        drawing.put(main.query_one("#keys", Static), self.model.keys(rows.key))
         self._draw_what_lies_above()
 
     def _draw_what_lies_above(self) -> None:
         if len(self.screen_stack) == 1:
             return
-        from capsule.tui.details import MissionScreen  # noqa: PLC0415
-        from capsule.tui.help import Reading  # noqa: PLC0415
+        from capsule.tui.screens import MissionScreen, Reading  # noqa: PLC0415
 
         for screen in self.screen_stack[1:]:
             if isinstance(screen, MissionScreen):
-                screen.looked(self.desk.board)
-                screen.keys(self.desk.keys(screen.mission, opened=True))
+                screen.looked(self.model.board)
+                screen.keys(self.model.keys(screen.mission, opened=True))
             elif isinstance(screen, Reading):
                 screen.fill()
 
@@ -190,12 +201,12 @@ class Dashboard(CapsuleApp[None]):
 
     @property
     def _rows(self) -> Rows:
-        return self.screen_stack[0].query_one(f"#{self.desk.view}", Rows)
+        return self.screen_stack[0].query_one(f"#{self.model.view}", Rows)
 
     def target(self) -> Target:
-        """What a key would be about: the mission on the screen, else what the cursor is on."""
+        """Return what a key acts on: the open mission, else the line under the cursor."""
         opened = getattr(self.screen, "mission", "")
-        return self.desk.target(opened or self._rows.key)
+        return self.model.target(opened or self._rows.key)
 
     def on_rows_sized(self) -> None:
         self._draw()
@@ -212,31 +223,31 @@ class Dashboard(CapsuleApp[None]):
             self._open(self._rows.key)
 
     def _put_above(self, screen: Screen[Result], then: Callable[[Result | None], None] | None = None) -> None:
-        """What was said before would lie over what is asked now."""
+        """Open a screen without the toasts that would cover it."""
         self.clear_notifications()
         self.push_screen(screen, then)
 
     def _open(self, key: str) -> None:
-        run, entry = missions.find_run(self.desk.board, key), self.desk.entry(key)
+        run, entry = find_run(self.model.board, key), self.model.entry(key)
         if run:
-            self._read(run.name, lambda width: self.desk.run_page(key, width))
-        elif self.desk.board.mission(key):
+            self._read(run.name, lambda width: self.model.run_page(key, width))
+        elif self.model.board.mission(key):
             self._open_mission(key)
         elif entry and entry.holds:
-            self._fold(key, away=not self.desk.folded(key))
+            self._fold(key, away=not self.model.folded(key))
         elif entry:
-            self.notify(f"{printable(key)} has no mission yet: r runs it.", timeout=_REFUSAL, markup=False)
+            self.notify(f"{printable(key)} has no mission yet (r runs it).", timeout=_REFUSAL, markup=False)
 
     def _open_mission(self, mission: str) -> None:
-        from capsule.tui.details import MissionScreen  # noqa: PLC0415
+        from capsule.tui.screens import MissionScreen  # noqa: PLC0415
 
         screen = MissionScreen(mission, self._want_details)
-        screen.looked(self.desk.board)
+        screen.looked(self.model.board)
         self._put_above(screen, lambda _: self._draw())
         self.call_after_refresh(self._draw)
 
     def _want_details(self, mission: str) -> None:
-        from capsule.tui.details import MissionScreen  # noqa: PLC0415
+        from capsule.tui.screens import MissionScreen  # noqa: PLC0415
 
         def came(got: Details | CapsuleError) -> None:
             if isinstance(got, CapsuleError):
@@ -245,12 +256,12 @@ class Dashboard(CapsuleApp[None]):
             if isinstance(self.screen, MissionScreen) and self.screen.mission == mission:
                 self.screen.found(got)
 
-        self._beside.ask(f"details {mission}", lambda: self.hands.details(mission), came)
+        self._beside.ask(f"details {mission}", lambda: self.actions.details(mission), came)
 
     # ---- keys
 
     def action_view(self, name: str) -> None:
-        self.desk.view = name
+        self.model.view = name
         main = self.screen_stack[0]
         for each in VIEWS:
             main.query_one(f"#{each}").display = each == name
@@ -261,21 +272,21 @@ class Dashboard(CapsuleApp[None]):
     def action_fold(self) -> None:
         """Folds what is open there, else goes to whatever holds it."""
         key = self._rows.key
-        entry = self.desk.entry(key)
-        if entry and entry.holds and not self.desk.folded(key):
+        entry = self.model.entry(key)
+        if entry and entry.holds and not self.model.folded(key):
             self._fold(key, away=True)
         elif entry:
-            self._rows.put_cursor(self.desk.above(key))
+            self._rows.put_cursor(self.model.above(key))
 
     def action_unfold(self) -> None:
         self._fold(self._rows.key, away=False)
 
     def _fold(self, key: str, *, away: bool) -> None:
-        self.desk.fold(key, away=away)
+        self.model.fold(key, away=away)
         self._draw()
 
     def on_key(self, event: Key) -> None:
-        """What was typed ahead comes here by way of whatever had the focus then: it is no key of where we are now."""
+        """Drop keys that were typed before the current dialog or filter had the focus."""
         from capsule.tui.dialogs import Dialog  # noqa: PLC0415
 
         if isinstance(self.screen, Dialog) and not self.screen.is_meant_by(event):
@@ -293,7 +304,7 @@ class Dashboard(CapsuleApp[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self._filter:
-            self.desk.words = event.value.strip()
+            self.model.words = event.value.strip()
             self._draw()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -310,12 +321,12 @@ class Dashboard(CapsuleApp[None]):
         self._draw()
 
     def action_explain(self) -> None:
-        from capsule.tui.help import Help  # noqa: PLC0415
+        from capsule.tui.screens import Help  # noqa: PLC0415
 
         self._put_above(Help())
 
     def _read(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
-        from capsule.tui.help import Reading  # noqa: PLC0415
+        from capsule.tui.screens import Reading  # noqa: PLC0415
 
         if not isinstance(self.screen, Reading):
             self._put_above(Reading(title, lines))
@@ -333,9 +344,9 @@ class Dashboard(CapsuleApp[None]):
         from capsule.tui.dialogs import Confirm  # noqa: PLC0415
 
         verb, target = BY_KEY[key], self.target()
-        unfit = verb.unfit(target)
-        if unfit:
-            self.notify(printable(unfit), severity="warning", timeout=_REFUSAL, markup=False)
+        refusal = verb.refusal(target)
+        if refusal:
+            self.notify(printable(refusal), severity="warning", timeout=_REFUSAL, markup=False)
             return
 
         def answered(answer: str | None) -> None:
@@ -350,31 +361,31 @@ class Dashboard(CapsuleApp[None]):
             self._start(words, line)
             return
         stop = verb.how is How.STOP
-        work = partial(self.hands.stop, target.stream, target.pid or 0) if stop else partial(self.hands.do, words)
+        work = partial(self.actions.stop, target.stream, target.pid or 0) if stop else partial(self.actions.do, words)
 
-        def came(got: Said | CapsuleError) -> None:
+        def came(got: CommandResult | CapsuleError) -> None:
             self._something_happened()
             self._tell(line, got)
 
         if not self._beside.ask(f"do {verb.word} {target.stream}", work, came):
-            self.notify("That is being done already.", severity="warning", timeout=_REFUSAL, markup=False)
+            self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:
         """It is waited for as well, beside: one that cannot begin says so, and nowhere but in its last words."""
         began = time.monotonic()
 
-        def came(got: Started | CapsuleError) -> None:
+        def came(got: StartedRun | CapsuleError) -> None:
             if isinstance(got, CapsuleError):
                 self._tell(line, got)
                 return
-            self.notify(f"It goes on by itself (pid {got.pid}).", title=printable(line), markup=False)
+            self.notify(f"Running in the background (pid {got.pid}).", title=printable(line), markup=False)
             self._beside.ask(f"end of {got.pid}", got.wait, ended)
 
-        def ended(got: Said) -> None:
+        def ended(got: CommandResult) -> None:
             self._something_happened()
             self._tell(line, got, aside=time.monotonic() - began > _AT_ONCE)
 
-        self._beside.ask(f"start {line}", partial(self.hands.start, words), came)
+        self._beside.ask(f"start {line}", partial(self.actions.start, words), came)
 
     def _something_happened(self) -> None:
         """By somebody who sits here, and looks at what came of it."""
@@ -382,11 +393,11 @@ class Dashboard(CapsuleApp[None]):
         self._looking.soon()
         self._read_at_once()
 
-    def _tell(self, line: str, got: Said | CapsuleError, *, aside: bool = False) -> None:
+    def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False) -> None:
         """`aside`: nobody waits for it, so it does not take the screen."""
         from capsule.tui.dialogs import Answer  # noqa: PLC0415
 
-        said = got if isinstance(got, Said) else Said(got.exit_code, err=f"{got.message}\n{got.hint}")
+        said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
             self._put_above(Answer(line, said))
             return

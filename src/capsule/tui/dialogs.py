@@ -17,10 +17,9 @@ from textual.widgets import Button, Input, Static
 
 from capsule.reports.style import printable
 from capsule.tui import drawing
+from capsule.tui.actions import CommandResult, How, Target, Verb
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
-from capsule.tui.hands import Said
 from capsule.tui.rows import Page
-from capsule.tui.verbs import How, Target, Verb
 
 Result = TypeVar("Result")
 
@@ -84,15 +83,15 @@ class Confirm(Dialog[str | None]):
                 yield Input(max_length=_LONGEST_ANSWER)
             yield Static(self._command(""), id="command", markup=False)
             with Horizontal():
-                yield Button("Yes (Enter)", variant="primary", id="yes", compact=True)
-                yield Button("No (Esc)", id="no", compact=True)
+                yield Button("OK (Enter)", variant="primary", id="yes", compact=True)
+                yield Button("Cancel (Esc)", id="no", compact=True)
 
     def on_mount(self) -> None:
         if self.verb.asks:
             self.query_one(Input).focus()
 
     def open_to_answers(self) -> None:
-        """What is offered from now on is what works from now on."""
+        """Show the buttons now that they work."""
         self.query_one(Horizontal).visible = True
         if not self.verb.asks:
             self.set_focus(self.query_one("#yes"))
@@ -115,7 +114,7 @@ class Confirm(Dialog[str | None]):
             return
         answer = self._answer()
         if self.verb.asks and self.verb.asks.required and not answer:
-            asked = row(text(self.verb.asks.label, FAINT), text("  It needs an answer.", UNSURE))
+            asked = row(text(self.verb.asks.label, FAINT), text("  required", UNSURE))
             self.query_one("#asks", Static).update(asked)
             return
         self.dismiss(answer)
@@ -127,12 +126,12 @@ class Confirm(Dialog[str | None]):
         return self.query_one(Input).value.strip() if self.verb.asks else ""
 
     def _command(self, answer: str) -> Content:
-        on = {How.START: "  It goes on by itself.", How.STOP: "  It can go on later."}.get(self.verb.how, "")
+        on = {How.START: "  Runs in the background.", How.STOP: "  Progress is kept."}.get(self.verb.how, "")
         return row(text("$ ", FAINT), drawing.said(self.verb.line(self.target, answer.strip()), 300), text(on, FAINT))
 
 
 class Answer(Dialog[None]):
-    """What a command said that did not do what was asked: its own words, cause and way out."""
+    """The output of a command that failed."""
 
     DEFAULT_CSS = """
     Answer { align: center middle; }
@@ -144,7 +143,7 @@ class Answer(Dialog[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "leave", show=False)]
 
-    def __init__(self, line: str, said: Said) -> None:
+    def __init__(self, line: str, said: CommandResult) -> None:
         super().__init__()
         self._command, self._said = line, said
 
@@ -152,7 +151,7 @@ class Answer(Dialog[None]):
         with Vertical():
             yield Static(text(f"$ {self._command}", FAINT), markup=False)
             yield Page()
-            yield Static(text("Esc goes back", FAINT), markup=False)
+            yield Static(text("Esc back", FAINT), markup=False)
 
     def on_mount(self) -> None:
         page = self.query_one(Page)
@@ -171,7 +170,7 @@ class Answer(Dialog[None]):
         self.dismiss()
 
 
-def answer_lines(line: str, said: Said, width: int) -> list[Content]:
+def answer_lines(line: str, said: CommandResult, width: int) -> list[Content]:
     """Sentences are wrapped; what stands in columns keeps them."""
     words = "\n".join(filter(None, (printable(said.err).strip(), printable(said.out).strip())))
     if not words:
@@ -186,9 +185,9 @@ def _answer_line(words: str, width: int) -> list[Content]:
     return drawing.paragraph(words, width, style, first=indent)
 
 
-def _silence(line: str, said: Said, width: int) -> list[Content]:
+def _silence(line: str, said: CommandResult, width: int) -> list[Content]:
     """The last words of a run go to a file: where the disk is full they are lost."""
     run = line.startswith("capsule run")
-    why = " Its last words could not be kept: is the disk full?" if run else ""
-    lines = drawing.paragraph(f"It ended with exit code {said.code}, and said nothing.{why}", width)
-    return lines + drawing.paragraph(f"See what it says: {line}{' --no-tui' if run else ''}", width)
+    why = " Its output could not be saved: is the disk full?" if run else ""
+    lines = drawing.paragraph(f"Exit code {said.code}, no output.{why}", width)
+    return lines + drawing.paragraph(f"Run it in a terminal: {line}{' --no-tui' if run else ''}", width)

@@ -7,16 +7,16 @@ sign beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from textual.content import Content
 from textual.widgets import Static
 
-from capsule.core.board import MARKS, Mark
 from capsule.core.budget import Allowance, Spending, duration
 from capsule.core.evidence import Evidence, EvidenceStatus
-from capsule.core.signal import Verdict
-from capsule.core.standpoint import DELIVERED, SUCCESSES, Word, let_pass
+from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine, comparable_claim
+from capsule.core.status import MissionStatus, Tone
+from capsule.reports import words as shared
 from capsule.reports.style import clean, printable
 from capsule.reports.table import column, fit, width_of
 
@@ -29,30 +29,13 @@ GOOD, BAD, UNSURE, FAINT, STRONG, BUSY = (
     "$text-accent",
 )
 
-_MARK_STYLES = {
+STYLES = {Tone.GOOD: GOOD, Tone.BAD: BAD, Tone.WARN: UNSURE, Tone.LIVE: BUSY, Tone.QUIET: FAINT}
+_MARKS = {
     Mark.DONE: GOOD,
     Mark.NOW: BUSY,
     Mark.AGAIN: UNSURE,
-    Mark.SKIPPED: FAINT,
-    Mark.HALTED: BAD,
-    Mark.INTERRUPTED: UNSURE,
-    Mark.TO_DO: FAINT,
-}
-_VERDICTS = {"PASS": GOOD, "MORE": GOOD, "SKIPPED": FAINT, "NEEDS_WORK": UNSURE, "BLOCKED": UNSURE}
-"""Every other verdict is bad news."""
-_WORDS: Mapping[str, str] = {
-    Word.RUNNING: BUSY,
-    Word.INTERRUPTED: UNSURE,
-    Word.PARKED: UNSURE,
-    Word.STOPPED: BAD,
-    Word.MERGED: GOOD,
-    Word.DONE: GOOD,
-}
-"""Every other is no news."""
-_SIGNS = {
-    EvidenceStatus.CONFIRMED: ("✓", GOOD),
-    EvidenceStatus.REFUTED: ("✗", BAD),
-    EvidenceStatus.UNVERIFIED: ("?", UNSURE),
+    Mark.NEEDS_YOU: UNSURE,
+    Mark.FAILED: BAD,
 }
 _PROOF_LINES = 6
 
@@ -121,49 +104,43 @@ def _cut(lines: list[Content], most: int) -> list[Content]:
 
 
 def marked(mark: Mark, *, doubted: bool = False) -> Content:
-    """What is done is green, unless what was seen speaks against it."""
-    return text(mark.value, UNSURE if doubted and mark is Mark.DONE else _MARK_STYLES[mark])
+    """A phase that is done is green, unless the evidence contradicts it."""
+    return text(mark.value, UNSURE if doubted and mark is Mark.DONE else _MARKS.get(mark, FAINT))
 
 
-def standing(word: str, unverified: str = "") -> Content:
-    """Where a mission stands: its sign and its word. What was delivered is green where it was checked."""
-    style = UNSURE if unverified and word in DELIVERED else _WORDS.get(word, FAINT)
-    return row(text(MARKS.get(word, Mark.TO_DO).value, style), " ", text(word, style))
+def status_of(view: MissionSummary) -> Content:
+    style = STYLES[shared.tone_of(view)]
+    return row(text(view.status.sign, style), " ", text(view.status.words, style))
 
 
-def style_of(verdict: str, evidence: tuple[Evidence, ...] = ()) -> str:
-    if let_pass(verdict, evidence):
-        return UNSURE
-    return _VERDICTS.get(verdict, BAD) if verdict else FAINT
+def status_sign(status: MissionStatus) -> Content:
+    return text(status.sign, STYLES[status.tone])
 
 
-def judged(claimed: str, verdict: str, evidence: Sequence[Evidence]) -> str:
-    """What became of a claim, in words."""
-    if not verdict:
-        return ""
-    counts = {kind: sum(piece.standing is kind for piece in evidence) for kind in EvidenceStatus}
-    refuted, unsure = counts[EvidenceStatus.REFUTED], counts[EvidenceStatus.UNVERIFIED]
-    if refuted and verdict == Verdict.REFUTED:
-        return f"{verdict} by {refuted} of {_checks(evidence)}"
-    if refuted:
-        though = "though " if verdict in SUCCESSES else ""
-        refute = "refutes" if refuted == 1 else "refute"
-        return f"{verdict}, {though}{refuted} of {_checks(evidence)} {refute} it"
-    if unsure:
-        return f"{verdict}, {unsure} of {_checks(evidence)} could not be made"
-    if evidence:
-        return f"{verdict}, {_checks(evidence)} {'hold' if len(evidence) > 1 else 'holds'}"
-    return f"{verdict}, its word alone" if verdict == claimed and verdict in SUCCESSES else verdict
+def verdict_of(attempt: Attempt) -> tuple[str, str]:
+    """Return what became of a claim, and its style."""
+    style = STYLES[shared.VERDICTS[attempt.verdict].tone] if attempt.verdict else FAINT
+    return shared.judged(attempt), UNSURE if attempt.let_pass else style
 
 
-def _checks(evidence: Sequence[Evidence]) -> str:
-    return f"{len(evidence)} check{'s' * (len(evidence) > 1)}"
+def phase_verdict(line: PhaseLine, width: int) -> Content:
+    if line.mark is Mark.NOW:
+        return said("under way", width, BUSY)
+    if line.mark is Mark.INTERRUPTED:
+        return said("interrupted", width, FAINT)
+    words, style = verdict_of(line.attempt)
+    return said(words, width, style)
+
+
+def earlier(view: MissionSummary) -> Content:
+    return text(f"{shared.count(view.forgotten, 'earlier attempt')} not shown: capsule show {view.mission}", FAINT)
 
 
 def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:
     """One claim beside what was seen; `whole` with every line that proves it."""
-    sign, style = _SIGNS[piece.standing]
-    lines = paragraph(piece.claimed, width, FAINT, first=row("  ", text(sign, style), " claimed  "))
+    look = shared.EVIDENCE[piece.standing]
+    sign, style = look.sign, STYLES[look.tone]
+    lines = paragraph(comparable_claim(piece), width, FAINT, first=row("  ", text(sign, style), " claimed  "))
     seen = "" if piece.standing is EvidenceStatus.CONFIRMED else style
     lines += paragraph(piece.observed, width, seen, first="    seen     ")
     if piece.detail and (whole or piece.standing is EvidenceStatus.REFUTED):

@@ -13,11 +13,9 @@ from textual.content import Content
 from textual.events import Resize
 from textual.widgets import Static
 
-from capsule.core.board import Mark, MissionView, PhaseLine
-from capsule.core.cards import Attempt
 from capsule.core.evidence import Colour
+from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine
 from capsule.core.stamps import clock_time, seconds_between
-from capsule.core.standpoint import Word, let_pass
 from capsule.core.text import sentence
 from capsule.reports.style import clean, printable
 from capsule.reports.table import width_of
@@ -51,7 +49,7 @@ class MissionPane(VerticalScroll):
 
     def __init__(self, *, id: str | None = None, waiting_for: str = "Nothing to show yet.") -> None:
         super().__init__(id=id)
-        self._view: MissionView | None = None
+        self._view: MissionSummary | None = None
         self._tail: tuple[str, ...] | None = None
         self._waiting_for = waiting_for
         self.expanded = False
@@ -64,10 +62,10 @@ class MissionPane(VerticalScroll):
         yield Container(self._phases, self._findings)
 
     @property
-    def view(self) -> MissionView | None:
+    def view(self) -> MissionSummary | None:
         return self._view
 
-    def show(self, view: MissionView | None) -> None:
+    def show(self, view: MissionSummary | None) -> None:
         if view is not None and self._view is not None and view.mission != self._view.mission:
             self.scroll_home(animate=False)
             self._tail = None
@@ -113,11 +111,9 @@ class MissionPane(VerticalScroll):
         )
 
 
-def head_lines(view: MissionView, width: int) -> Iterator[Content]:
+def head_lines(view: MissionSummary, width: int) -> Iterator[Content]:
     name = row(text(view.mission, STRONG), "  ", drawing.said(view.title, width))
-    yield drawing.both_ends(
-        name, row(drawing.standing(view.word, view.unverified), f"  {drawing.elapsed(view.seconds)}"), width
-    )
+    yield drawing.both_ends(name, row(drawing.status_of(view), f"  {drawing.elapsed(view.seconds)}"), width)
     about = f"{view.workflow}, from {view.base[:12]} into {view.into}"
     yield drawing.both_ends(drawing.said(about, width, FAINT), text(drawing.money(view.spent, view.allowed)), width)
     yield _stages(view, width)
@@ -126,27 +122,26 @@ def head_lines(view: MissionView, width: int) -> Iterator[Content]:
     yield Content("")
 
 
-def _stages(view: MissionView, width: int) -> Content:
+def _stages(view: MissionSummary, width: int) -> Content:
     """`✓1 ▶2 ·3  [2/3] test-review, attempt 2, 12 s`"""
     marks = [_of_stage([line for line in view.lines if line.stage == number]) for number in range(1, view.stages + 1)]
     bar = row(*(row(mark, str(number), " ") for number, mark in enumerate(marks, 1)), f" [{view.stage}/{view.stages}] ")
     attempt = f", attempt {view.attempt}" if view.attempt > 1 else ""
     since = f", {drawing.elapsed(view.phase_seconds)}" if view.phase_seconds is not None else ""
-    where = (
-        f"{view.phase}{attempt}{since}" if view.phase else view.word if view.word is Word.ABANDONED else "at its end"
-    )
+    ended = "finished" if view.state.finished else view.status.words
+    where = f"{view.phase}{attempt}{since}" if view.phase else ended
     return row(bar, drawing.said(where, width - bar.cell_length, BUSY))
 
 
 def _of_stage(lines: Sequence[PhaseLine]) -> Content:
     """The first that applies: what goes on there, what halted there, what has to be done (again)."""
     marks = [line.mark for line in lines]
-    order = (Mark.NOW, Mark.HALTED, Mark.INTERRUPTED, Mark.AGAIN, Mark.TO_DO, Mark.DONE)
+    order = (Mark.NOW, Mark.NEEDS_YOU, Mark.FAILED, Mark.INTERRUPTED, Mark.AGAIN, Mark.TO_DO, Mark.DONE)
     shown = next((mark for mark in order if mark in marks), Mark.SKIPPED)
-    return drawing.marked(shown, doubted=any(let_pass(line.verdict, line.evidence) for line in lines))
+    return drawing.marked(shown, doubted=any(line.attempt.let_pass for line in lines))
 
 
-def phase_lines(view: MissionView, width: int, *, folded: bool) -> list[Content]:
+def phase_lines(view: MissionSummary, width: int, *, folded: bool) -> list[Content]:
     """A row for each phase. `folded`: those still to come but for the first share one."""
     to_come = [line for line in view.lines if line.mark is Mark.TO_DO]
     shown = [line for line in view.lines if not folded or line not in to_come[1:]]
@@ -161,13 +156,13 @@ def phase_lines(view: MissionView, width: int, *, folded: bool) -> list[Content]
 
 def _fitting(lines: Sequence[PhaseLine], width: int) -> dict[str, int]:
     """The columns and how wide they are; a narrow screen does without some before the verdict is cut."""
-    agents = max((width_of(clean(line.agent)) for line in lines), default=0)
+    agents = max((width_of(clean(line.attempt.agent)) for line in lines), default=0)
     columns = {
         "phase": min(20, max([5, *(width_of(line.phase) for line in lines)])),
         "try": 3,
         "time": 10,
         **({"by": min(12, max(2, agents))} if agents else {}),
-        "claimed": max([7, *(len(line.claimed) for line in lines)]),
+        "claimed": max([7, *(len(line.attempt.claimed) for line in lines)]),
     }
     for name in ("", *_DISPENSABLE):
         columns.pop(name, None)
@@ -183,30 +178,21 @@ def _headings(columns: dict[str, int], width: int) -> Content:
 
 
 def _phase(line: PhaseLine, columns: dict[str, int]) -> Content:
-    now = line.mark is Mark.NOW
-    style = BUSY if now else drawing.style_of(line.verdict, line.evidence)
+    now, attempt = line.mark is Mark.NOW, line.attempt
     cells = {
         "phase": drawing.cell(line.phase, columns["phase"], STRONG if now else ""),
-        "try": text(f"{line.tries if line.tries > 1 else '':>3}"),
+        "try": text(f"{attempt.number if attempt.number > 1 else '':>3}"),
         "time": text(f"{drawing.elapsed(line.seconds):>10}"),
-        "by": drawing.cell(line.agent, columns.get("by", 1), FAINT),
-        "claimed": drawing.cell("" if now or not line.agent else line.claimed, columns["claimed"]),
-        "verdict": drawing.said(_verdict_of(line), columns["verdict"], style),
+        "by": drawing.cell(attempt.agent, columns.get("by", 1), FAINT),
+        "claimed": drawing.cell(attempt.claimed if attempt.agent else "", columns["claimed"]),
+        "verdict": drawing.phase_verdict(line, columns["verdict"]),
     }
-    mark = drawing.marked(line.mark, doubted=let_pass(line.verdict, line.evidence))
+    mark = drawing.marked(line.mark, doubted=attempt.let_pass)
     return Content(" ").join([mark, *(cells[name] for name in columns)])
 
 
-def _verdict_of(line: PhaseLine) -> str:
-    if line.mark is Mark.NOW:
-        return "under way"
-    if line.mark is Mark.INTERRUPTED:
-        return "interrupted"
-    return drawing.judged(line.claimed if line.agent else "", line.verdict, line.evidence)
-
-
-def now_lines(view: MissionView, width: int) -> list[Content]:
-    """What goes on, as the agent shows it; where nothing does, where it stands and what to type."""
+def now_lines(view: MissionSummary, width: int) -> list[Content]:
+    """Draw the agent's activity; of a mission at rest, its status and the command that helps."""
     if view.pid is None:
         lines = drawing.paragraph(sentence(view.sentence), width, STRONG)
         return [*lines, *drawing.paragraph(view.next, width, first=text("next: ", FAINT)), Content("")]
@@ -217,30 +203,30 @@ def now_lines(view: MissionView, width: int) -> list[Content]:
     if view.quiet_for is not None and view.quiet_for >= QUIET and not view.waiting:
         lines.append(text(f"  quiet for {drawing.elapsed(view.quiet_for)}", UNSURE if view.quiet_for > 300 else FAINT))
     elif not view.doing and not view.waiting:
-        lines.append(text("  nothing to be seen yet", FAINT))
+        lines.append(text("  no activity yet", FAINT))
     return [*lines, Content("")]
 
 
-def _waiting(view: MissionView) -> str:
+def _waiting(view: MissionSummary) -> str:
     assert view.waiting
     waited = view.seconds - seconds_between(view.began, view.waiting.at)
     left = max(0, int(view.waiting.seconds - waited))
     at = clock_time(view.waiting.at, view.waiting.seconds)
-    return f"{sentence(clean(view.waiting.failure.reason))} The next try is at {at}, in {drawing.elapsed(left)}."
+    return f"{sentence(clean(view.waiting.failure.reason))} Next try at {at}, in {drawing.elapsed(left)}."
 
 
 def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
     lines = drawing.passage("\n".join(tail), width, style=FAINT) if any(tail) else [text("  nothing yet", FAINT)]
-    return [_title("Its output", "the last lines, as it printed them", width), *lines, Content("")]
+    return [_title("Output", "the last lines", width), *lines, Content("")]
 
 
-def finding_lines(view: MissionView, width: int, *, whole: bool) -> list[Content]:
-    """What was claimed and what was seen, what the next agent is told, and what else is worth knowing."""
+def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Content]:
+    """Draw claims against evidence, feedback, the last test run and warnings."""
     ended = [attempt for attempt in view.attempts if attempt.ended]
     shown = ended if whole else _last_judged(ended)
     lines: list[Content] = []
     if whole and view.forgotten:
-        lines.append(text(f"{view.forgotten} earlier attempts are not shown: capsule show {view.mission}", FAINT))
+        lines.append(drawing.earlier(view))
     for attempt in reversed(shown):
         lines += [*_attempt(attempt, width, whole=whole), Content("")]
     lines += _told(view, width, whole=whole)
@@ -271,27 +257,23 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
             first=text(f"  {clean(attempt.agent)} claimed  ", FAINT),
             most=3,
         )
-    claimed = attempt.claimed if attempt.agent else ""
-    verdict = drawing.judged(claimed, attempt.verdict, attempt.evidence)
-    yield row(
-        "  verdict  ", drawing.said(verdict, width - 11, f"{drawing.style_of(attempt.verdict, attempt.evidence)} bold")
-    )
+    verdict, style = drawing.verdict_of(attempt)
+    yield row("  verdict  ", drawing.said(verdict, width - 11, f"{style} bold"))
     for piece in attempt.evidence:
         yield from drawing.proof(piece, width, whole=whole)
     if decision.reason and attempt.verdict != "PASS":
-        yield from drawing.paragraph(decision.reason, width, first=text("  because  ", FAINT), most=0 if whole else 4)
+        yield from drawing.paragraph(decision.reason, width, first=text("  because  ", FAINT))
     for warning in outcome.warnings:
         yield from drawing.paragraph(warning, width, UNSURE, first=text("  ! ", UNSURE), most=0 if whole else 2)
 
 
-def _told(view: MissionView, width: int, *, whole: bool) -> Iterator[Content]:
+def _told(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]:
     """Feedback on rework: of the phase under way, what its agent was told; of one to come, what it will be."""
-    under_way = {line.phase: line.note for line in view.lines if line.mark is Mark.NOW and line.note}
-    for words, told in (("was told", under_way), ("will be told", view.feedback)):
+    under_way = {line.phase: line.told for line in view.lines if line.told}
+    to_come = {phase: words for phase, words in view.feedback.items() if phase not in under_way}
+    for which, told in (("this", under_way), ("the next", to_come)):
         for phase, feedback in told.items():
-            if words == "will be told" and phase in under_way:
-                continue
-            yield _title("Sent back", f"{phase} {words}", width)
+            yield _title("Feedback", f"for {which} attempt of {phase}", width)
             lines = [
                 line
                 for each in printable(feedback).strip().splitlines()
@@ -303,7 +285,7 @@ def _told(view: MissionView, width: int, *, whole: bool) -> Iterator[Content]:
             yield Content("")
 
 
-def _tests(view: MissionView, width: int) -> list[Content]:
+def _tests(view: MissionSummary, width: int) -> list[Content]:
     assert view.tests
     style = GOOD if view.tests.colour is Colour.GREEN else BAD
     when = f" on {view.tests.tree[:12]} ({drawing.elapsed(view.tests.seconds)}) by "

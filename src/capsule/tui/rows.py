@@ -70,7 +70,7 @@ class Rows(ScrollView, can_focus=True):
 
     @property
     def key(self) -> str:
-        """Where the cursor is."""
+        """Return the key under the cursor."""
         return self._keys[self._at] if self._keys else ""
 
     @property
@@ -83,7 +83,7 @@ class Rows(ScrollView, can_focus=True):
         return self.scrollable_content_region.width
 
     def say(self, words: str) -> None:
-        """What stands there where there is nothing else."""
+        """Set the text for an empty list."""
         self._empty = words
 
     def show(self, keys: Sequence[str], draw: Draw) -> None:

@@ -20,26 +20,26 @@ from textual.events import Click, Resize
 from textual.message import Message
 from textual.widgets import Static
 
-from capsule.core.board import Board, MissionView, RunView
+from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
+from capsule.core.history import MissionSummary, RunSummary
 from capsule.tui import drawing
-from capsule.tui.app import CapsuleApp
-from capsule.tui.beside import PULSE, Looking
+from capsule.tui.app import PULSE, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.mission import MissionPane
 
 _MOST_PROGRESS = 4
 _HELP = """\
-q, Ctrl-C   stop: the agent is ended, what is done is kept; twice: at once
-d           leave: it goes on without this view
-↑ ↓  j k    scroll, also by Page Up, Page Down, Home, End and the wheel
-Tab         the next mission, Shift-Tab the one before; f follows what runs
-e           every attempt with its whole evidence, or the last verdict alone
-l           the last lines that the agent printed
-?           this, or no longer this
+q, Ctrl-C   stop and keep progress; press twice to kill
+d           close this view; the run keeps running
+↑ ↓  j k    scroll; also Page Up, Page Down, Home, End and the wheel
+Tab         next mission; Shift-Tab previous; f follows the running one
+e           all attempts with their evidence, or only the last verdict
+l           the last lines of the agent's output
+?           show or hide this help
 
-✓ done   ▶ now   ↺ sent back   ■ halted   ‖ interrupted   – skipped   · to come
-What an agent claimed is its word alone. The verdict is what Capsule has seen itself:
+✓ done   ▶ running   ↺ sent back   ■ needs you   ✗ failed   ‖ stopped   – skipped   · to do
+A claim is unverified. The verdict is what Capsule verified:
 ✓ the claim holds   ✗ it does not   ? it could not be checked"""
 
 
@@ -50,7 +50,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class Scope:
-    """What is looked at: what one process does, and a mission or a run by its name."""
+    """The process that is watched, and its mission or run by name."""
 
     pid: int
     mission: str = ""
@@ -60,8 +60,8 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Reins:
-    """What the view can see and do. All but `stop` are called from a thread of their own."""
+class RunControls:
+    """Functions that the view is given. All but `stop` are called from a thread of their own."""
 
     look: Callable[[], Board]
     over: Callable[[], bool]
@@ -71,10 +71,10 @@ class Reins:
     """The last lines that the agent of a mission printed."""
 
 
-def missions_of(board: Board, scope: Scope) -> tuple[MissionView, ...]:
+def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
     """Those that the process works on or has worked on, in the order in which they began, children after parents."""
     run = run_of(board, scope)
-    named = {scope.mission, *(run.card.missions if run else ())} - {""}
+    named = {scope.mission, *(run.missions if run else ())} - {""}
     held = {view.mission for view in board.missions if scope.pid and view.pid == scope.pid}
     wanted = named | held
     while more := {view.mission for view in board.missions if view.parent in wanted} - wanted:
@@ -87,26 +87,26 @@ def missions_of(board: Board, scope: Scope) -> tuple[MissionView, ...]:
     )
 
 
-def run_of(board: Board, scope: Scope) -> RunView | None:
+def run_of(board: Board, scope: Scope) -> RunSummary | None:
     """The queue's, the campaign's, or the backlog item's; one that ended earlier is not this one."""
-    return next((run for run in board.runs if run.card.stream == scope.run or (run.pid and run.pid == scope.pid)), None)
+    return next((run for run in board.runs if run.stream == scope.run or (run.pid and run.pid == scope.pid)), None)
 
 
-def followed(missions: Sequence[MissionView]) -> str:
-    """Whoever is at work now; the last one that was, where nobody is."""
-    running = [view.mission for view in missions if view.word == "running"]
+def followed(missions: Sequence[MissionSummary]) -> str:
+    """Return the running mission; else the last one that ran."""
+    running = [view.mission for view in missions if view.running]
     return (running or [view.mission for view in missions] or [""])[-1]
 
 
 def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
     """The missions that ran at the last look, and have come to their end or their halt."""
     ran = {view.mission for view in before.running}
-    return [view.mission for view in missions_of(now, scope) if view.mission in ran and view.word != "running"]
+    return [view.mission for view in missions_of(now, scope) if view.mission in ran and not view.running]
 
 
 @dataclass(frozen=True)
-class Sight:
-    """What one look saw; no board is one that could not be read any more when the run was over."""
+class Snapshot:
+    """One look; without a board where it could not be read any more after the run ended."""
 
     board: Board | None
     tail: Sequence[str] | None = None
@@ -144,7 +144,7 @@ class Choices(Static):
                 self.post_message(self.Chosen(self, value))
 
 
-def _told_by(sight: Sight) -> object:
+def _compared(sight: Snapshot) -> object:
     return sight.board and (sight.board.missions, sight.board.runs), sight.tail, sight.over
 
 
@@ -161,7 +161,7 @@ class LiveView(CapsuleApp[Ending]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "stop", "stop"),
         Binding("ctrl+c", "stop", show=False, priority=True),
-        Binding("d", "leave", "leave"),
+        Binding("d", "leave", "close"),
         Binding("ctrl+q", "leave", show=False, priority=True),
         Binding("down,j", "scroll(1)", show=False),
         Binding("up,k", "scroll(-1)", show=False),
@@ -179,7 +179,7 @@ class LiveView(CapsuleApp[Ending]):
     ]
 
     def __init__(
-        self, scope: Scope, reins: Reins, *, ours: bool = True, rings: bool = False, pulse: float = PULSE
+        self, scope: Scope, reins: RunControls, *, ours: bool = True, rings: bool = False, pulse: float = PULSE
     ) -> None:
         """`ours` is a run that was started for this view; any other is somebody else's, and called so.
 
@@ -193,8 +193,8 @@ class LiveView(CapsuleApp[Ending]):
         """The mission that somebody asked for; '' follows whichever runs."""
         self._stops, self._unseen = 0, False
         self._tail_of = ""
-        self._looking = Looking(self._look, self.post_message, self._looked, _told_by, pulse)
-        self.pane = MissionPane(id="pane", waiting_for=f"{scope.title or 'The run'} is being started …")
+        self._looking = Poller(self._look, self.post_message, self._looked, _compared, pulse)
+        self.pane = MissionPane(id="pane", waiting_for=f"{scope.title or 'The run'} is starting …")
         self.pane.can_focus = False  # every key is ours
         self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
         self._missions, self._keys = Choices(id="missions"), Choices(id="keys")
@@ -213,22 +213,22 @@ class LiveView(CapsuleApp[Ending]):
                 loop.add_signal_handler(number, self.action_leave)
         self._looking.start()
 
-    def _look(self) -> Sight:
-        """Whether it is over is asked first: what happened up to its end is seen then."""
+    def _look(self) -> Snapshot:
+        """Take a snapshot. Ask first whether the run is over, so that everything up to its end is in it."""
         over, tail_of = self._reins.over(), self._tail_of
         try:
-            return Sight(self._reins.look(), self._reins.tail(tail_of) if tail_of else None, over)
+            return Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else None, over)
         except CapsuleError:
             if over:
-                return Sight(None, over=True)
+                return Snapshot(None, over=True)
             raise
 
     def on_unmount(self) -> None:
         self._looking.end()
 
-    def _looked(self, got: Sight | CapsuleError) -> None:
+    def _looked(self, got: Snapshot | CapsuleError) -> None:
         if isinstance(got, CapsuleError):
-            self._say(f"It cannot be looked at: {got.message}")
+            self._say(f"Cannot read the journal: {got.message}")
             self._unseen = True
             return
         if got.board is not None:
@@ -262,11 +262,7 @@ class LiveView(CapsuleApp[Ending]):
             self._say(cannot)
             return
         self._stops += 1
-        self._say(
-            "Stopping: the agent is being ended, what is done is kept. Once more: at once."
-            if self._stops == 1
-            else "Stopping at once."
-        )
+        self._say("Stopping; progress is kept. Press again to kill." if self._stops == 1 else "Killing the run.")
 
     def action_leave(self) -> None:
         self.exit(Ending.LEFT)
@@ -316,9 +312,9 @@ class LiveView(CapsuleApp[Ending]):
     def _show(self) -> None:
         run = run_of(self._board, self._scope)
         if run is not None:  # it is still this one when nobody holds it any more
-            self._scope = replace(self._scope, run=run.card.stream)
+            self._scope = replace(self._scope, run=run.stream)
         missions = missions_of(self._board, self._scope)
-        told = run is not None and (len(missions) != 1 or bool(run.card.progress))
+        told = run is not None and (len(missions) != 1 or bool(run.progress))
         if run is not None and told:
             drawing.put(self._run, drawing.block(run_lines(run, self.size.width - 2)))
         self._run.display = told
@@ -328,7 +324,7 @@ class LiveView(CapsuleApp[Ending]):
         if self._tail_of and self._tail_of != self.shown:
             self._tail_of = self.shown
 
-    def _show_missions(self, missions: Sequence[MissionView]) -> None:
+    def _show_missions(self, missions: Sequence[MissionSummary]) -> None:
         """As many as there is room for, the one that is shown among them."""
         self._missions.display = len(missions) > 1
         names = [view.mission for view in missions]
@@ -338,15 +334,13 @@ class LiveView(CapsuleApp[Ending]):
             [(view.mission, self._chip(view)) for view in missions[first:]], before="… " if first else ""
         )
 
-    def _chip(self, view: MissionView) -> Content:
+    def _chip(self, view: MissionSummary) -> Content:
         style = f"{STRONG} reverse" if view.mission == self.shown else ""
-        return row(
-            drawing.standing(view.word, view.unverified)[:1], " ", drawing.said(view.mission, self.size.width, style)
-        )
+        return row(drawing.status_of(view)[:1], " ", drawing.said(view.mission, self.size.width, style))
 
     def _show_keys(self) -> None:
-        stop = "stop" if self._ours else f"stop it (pid {self._scope.pid})"
-        keys = [("q", stop, "stop"), ("d", "leave", "leave")]
+        stop = "stop" if self._ours else f"stop pid {self._scope.pid}"
+        keys = [("q", stop, "stop"), ("d", "close", "leave")]
         keys += [("Tab", "next mission", "turn(1)")] if self._missions.display else []
         keys += [("e", "evidence", "unfold"), ("l", "output", "tail"), ("?", "help", "explain")]
         self._keys.show([(action, row(text(key, f"{BUSY} bold"), f" {word}")) for key, word, action in keys])
@@ -356,11 +350,11 @@ class LiveView(CapsuleApp[Ending]):
         self._notice.display = True
 
 
-def run_lines(run: RunView, width: int) -> list[Content]:
-    """What it is, how many agents it has started, and how far each thing is that holds others."""
-    agents = f"{run.card.spawns} of {run.card.cap} agents" if run.card.cap else f"{run.card.spawns} agents"
+def run_lines(run: RunSummary, width: int) -> list[Content]:
+    """Draw a run: its name, its agents, and the progress of each epic and feature."""
+    agents = f"{run.spawns} of {run.cap} agents" if run.cap else f"{run.spawns} agents"
     head = drawing.both_ends(text(run.name, STRONG), text(f"{agents}  {drawing.elapsed(run.seconds)}"), width)
-    rows = [progress for progress in run.card.progress.values() if progress.of]
+    rows = [progress for progress in run.progress.values() if progress.of]
     names = max([len(one.item) for one in rows], default=0)
     return [
         head,

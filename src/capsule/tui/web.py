@@ -144,7 +144,7 @@ class _Server:
         browser = web.WebSocketResponse(timeout=_GRACE, heartbeat=_HEARTBEAT, max_msg_size=_LARGEST_MESSAGE)
         await browser.prepare(request)
         if len(self._tabs) >= MOST_TABS:
-            await browser.send_bytes(_shown(f"{MOST_TABS} dashboards are open already. Close one of them first."))
+            await browser.send_bytes(_shown(f"{MOST_TABS} dashboards are open already. Close one first."))
             await browser.close(code=WSCloseCode.TRY_AGAIN_LATER)
             return browser
         self._tabs.add(browser)
@@ -162,7 +162,7 @@ class _Server:
 
 
 async def _listen(browser: web.WebSocketResponse, dashboard: AppService) -> None:
-    """What a browser sends is what a person types, or what a page has made up: what is not understood is nothing."""
+    """Pass on what a browser sends, which a page may have made up; ignore what is not understood."""
     async for message in browser:
         match _envelope(message.data) if message.type is WSMsgType.TEXT else None:
             case ["stdin", str(typed)]:
@@ -238,7 +238,7 @@ class _Dashboard(AppService):
         }
 
     async def run(self) -> None:
-        """Hands on what is drawn until one of the two is gone; then the other goes as well."""
+        """DashboardActions on what is drawn until one of the two is gone; then the other goes as well."""
         process = self._process
         assert process and process.stdout and process.stderr
         words = asyncio.create_task(_last_words(process.stderr))
@@ -292,7 +292,7 @@ class _Dashboard(AppService):
 
 
 async def _last_words(errors: asyncio.StreamReader) -> str:
-    """What a process said before it ended, without what would steer a terminal. All is read, so that it never waits."""
+    """Return the end of a process's stderr, without control characters. Read all, so that the process never blocks."""
     kept = b""
     while more := await errors.read(_LAST_WORDS):
         kept = (kept + more)[-_LAST_WORDS:]
@@ -318,7 +318,7 @@ async def _harden(request: web.Request, response: web.StreamResponse) -> None:
 
 
 def _say_faults_in_one_line(say: Callable[[str], None]) -> None:
-    """What is logged may hold an address, and with it the token: which kind of fault it was has to do.
+    """Report faults by their kind alone: a log line may hold the address, and with it the token.
 
     That somebody sends what is no request is no fault of anybody here, and could be done a thousand times a second; so
     each kind is told once.

@@ -1,4 +1,4 @@
-"""One mission on the whole screen: where it stands, claims against evidence, diff, worklog, logs, cost."""
+"""Screens that lie above the lists: one mission, one run, and the help."""
 
 from __future__ import annotations
 
@@ -12,34 +12,37 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-from capsule.core.budget import UNLIMITED, Spending, in_words, price, total
-from capsule.reports.account_words import agents_used
+from capsule.core.budget import UNLIMITED, Spending, in_words, total
+from capsule.core.status import MissionStatus
 from capsule.reports.style import printable
 from capsule.reports.table import fit
+from capsule.reports.words import agents_used, cost_of
 from capsule.tui import drawing
-from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
-from capsule.tui.hands import Details
+from capsule.tui.actions import VERBS, Details
+from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, row, text
 from capsule.tui.mission import MissionPane, finding_lines
+from capsule.tui.model import FOUND_BY
 from capsule.tui.rows import Page
 
 if TYPE_CHECKING:
-    from capsule.core.board import Board, MissionView
-    from capsule.core.cards import Attempt
+    from capsule.core.board import Board
+    from capsule.core.history import Attempt, MissionSummary
+
 
 _MOST_LINES = 4000
 _DIFF_STYLES = {"+++": STRONG, "---": STRONG, "@@": BUSY, "diff": STRONG, "+": GOOD, "-": BAD}
 """By how a line begins, first things first."""
 
 
-def evidence_page(view: MissionView, _details: Details | None, width: int) -> list[Content]:
-    return finding_lines(view, width, whole=True) or [text("Nothing was claimed yet.", FAINT)]
+def evidence_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
+    return finding_lines(view, width, whole=True) or [text("No claims yet.", FAINT)]
 
 
-def diff_page(_view: MissionView, details: Details | None, width: int) -> list[Content]:
+def diff_page(_view: MissionSummary, details: Details | None, width: int) -> list[Content]:
     if details is None:
         return [_READING]
     if not details.diff and not details.changes:
-        return [text("Nothing is changed yet.", FAINT)]
+        return [text("No changes yet.", FAINT)]
     styled = [text(fit(line, width), _diff_style(line)) for line in _lines(details.diff)]
     return [*(text(fit(line, width)) for line in _lines(details.changes)), Content(""), *styled]
 
@@ -48,12 +51,12 @@ def _diff_style(line: str) -> str:
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
 
 
-def worklog_page(_view: MissionView, details: Details | None, width: int) -> list[Content]:
-    return _text_page(details.worklog if details else None, width, "It has no worklog.")
+def worklog_page(_view: MissionSummary, details: Details | None, width: int) -> list[Content]:
+    return _text_page(details.worklog if details else None, width, "No worklog.")
 
 
-def logs_page(_view: MissionView, details: Details | None, width: int) -> list[Content]:
-    return _text_page(details.logs if details else None, width, "Its agents have printed nothing yet.")
+def logs_page(_view: MissionSummary, details: Details | None, width: int) -> list[Content]:
+    return _text_page(details.logs if details else None, width, "No output yet.")
 
 
 def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
@@ -62,13 +65,13 @@ def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
     lines = [
         part
         for line in _lines(words)
-        for part in (drawing.paragraph(line, width, _title_style(line)) if line.strip() else [Content("")])
+        for part in (
+            drawing.paragraph(line, width, STRONG if line.startswith(("#", "==>")) else "")
+            if line.strip()
+            else [Content("")]
+        )
     ]
     return lines or [text(nothing, FAINT)]
-
-
-def _title_style(line: str) -> str:
-    return STRONG if line.startswith(("#", "==>")) else ""
 
 
 def _lines(words: str) -> list[str]:
@@ -77,18 +80,18 @@ def _lines(words: str) -> list[str]:
     return lines if len(lines) <= _MOST_LINES else ["…", *lines[-_MOST_LINES:]]
 
 
-def cost_page(view: MissionView, _details: Details | None, width: int) -> list[Content]:
+def cost_page(view: MissionSummary, _details: Details | None, width: int) -> list[Content]:
     """By phase, then attempt by attempt; what nobody reported is said to be unknown."""
     lines = [*drawing.paragraph(agents_used(view.spent), width, STRONG)]
-    limits = "no budget is set"
+    limits = "no budget set"
     if view.allowed != UNLIMITED:
-        limits = f"of what they may: {drawing.money(view.spent, view.allowed)}"
+        limits = f"budget: {drawing.money(view.spent, view.allowed)}"
     lines += [*drawing.paragraph(limits, width, FAINT), Content("")]
     ours = [attempt for attempt in view.attempts if attempt.ended and attempt.agent]
     for phase in dict.fromkeys(attempt.phase for attempt in ours):
         lines += _cost_of(phase, [attempt for attempt in ours if attempt.phase == phase], width)
     if view.forgotten:
-        lines.append(text(f"{view.forgotten} earlier attempts are not shown: capsule show {view.mission}", FAINT))
+        lines.append(drawing.earlier(view))
     return lines
 
 
@@ -97,13 +100,13 @@ def _cost_of(phase: str, attempts: Sequence[Attempt], width: int) -> Iterator[Co
     spent = total(Spending().plus(usage) for usage in usages)
     yield row(drawing.cell(phase, 20, STRONG), " ", drawing.said(in_words(spent), max(1, width - 21)))
     if len(attempts) > 1:
-        for attempt, usage in zip(attempts, usages, strict=True):
-            words = f"#{attempt.number} {attempt.agent}: {price(usage) or 'unknown'}"
+        for attempt in attempts:
+            words = f"#{attempt.number} {attempt.agent}: {cost_of(attempt)}"
             yield row("  ", drawing.said(words, max(1, width - 2), FAINT))
 
 
-_READING = text("Reading ...", FAINT)
-_Build = Callable[["MissionView", Details | None, int], list[Content]]
+_READING = text("Loading ...", FAINT)
+_Build = Callable[["MissionSummary", Details | None, int], list[Content]]
 PAGES: dict[str, _Build | None] = {
     "now": None,
     "evidence": evidence_page,
@@ -137,7 +140,7 @@ class MissionScreen(Screen[None]):
         super().__init__()
         self.mission, self._want = mission, want
         self.page = "now"
-        self._view: MissionView | None = None
+        self._view: MissionSummary | None = None
         self._details: Details | None = None
         self._as_of = ""
         self._laid_out: tuple[str, Details | None, int] | None = None
@@ -145,7 +148,7 @@ class MissionScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(id="pages", markup=False, classes="bar")
-        yield MissionPane(id="now", waiting_for=f"There is no mission {self.mission}.")
+        yield MissionPane(id="now", waiting_for=f"No mission {self.mission}.")
         page = Page(id="page")
         page.display = False
         yield page
@@ -197,13 +200,12 @@ class MissionScreen(Screen[None]):
             page.read(build(self._view, *wanted[1:]))
 
     def _tabs(self) -> Content:
-        parts: list[Content | str] = [text(f"{self.mission}  ", STRONG)]
+        sign = drawing.status_sign(self._view.status) if self._view else Content("")
+        parts: list[Content | str] = [text(f"{self.mission} ", STRONG), sign, " "]
         for number, name in enumerate(_NAMES, 1):
             here = "reverse bold" if name == self.page else FAINT
             link = Style.from_meta({"@click": f"screen.page('{name}')"})
             parts += [text(f" {number} {name} ", here).stylize(link), " "]
-        if self._view is not None and self._view.word not in ("running", "merged", "done"):
-            parts.append(text(f" {self._view.word}", UNSURE))
         return row(*parts)
 
     # ---- keys
@@ -237,3 +239,85 @@ class MissionScreen(Screen[None]):
 
     def action_leave(self) -> None:
         self.dismiss()
+
+
+MOVING = (
+    ("↑ ↓  j k", "up and down"),
+    ("g G  PgUp PgDn", "to the top, to the end, by pages"),
+    ("← →  h l", "fold and unfold; in a mission: its pages"),
+    ("Enter, click", "open the selected line"),
+    ("Tab", "to the text beside the list and back"),
+    ("1 2 3", "items, missions, history; in a mission: its pages"),
+    ("/", f"filter by {FOUND_BY}; Enter keeps it, Esc clears it"),
+    ("Esc", "back"),
+    ("t", "light or dark"),
+    ("?", "this page"),
+    ("q, Ctrl-C", "quit; missions keep running"),
+)
+_STATUSES = {
+    MissionStatus.READY: "nobody has begun, or the next run takes it up",
+    MissionStatus.RUNNING: "an agent or a check is at work",
+    MissionStatus.WAITING: "for another item, a limit or a slot",
+    MissionStatus.NEEDS_YOU: "a question, a decision or an approval",
+    MissionStatus.FAILED: "retries exhausted, a conflict or a red gate",
+    MissionStatus.STOPPED: "by Ctrl-C, a crash or abort; run resumes it",
+    MissionStatus.DONE: "merged, committed or closed",
+}
+_SIGNS = (
+    ("✓", "the claim holds"),
+    ("✗", "refuted: evidence contradicts the claim"),
+    ("?", "could not be checked"),
+)
+
+
+def help_lines() -> list[Content]:
+    lines = [text("Moving", STRONG), *map(_line, MOVING), Content("")]
+    lines += [text("Actions (each asks for confirmation and shows its command)", STRONG)]
+    lines += [_line((f"{verb.key} {verb.name}", verb.says)) for verb in VERBS]
+    lines += [Content(""), text("Status", STRONG)]
+    lines += [_line((f"{status.sign} {status.words}", meaning)) for status, meaning in _STATUSES.items()]
+    lines += [Content(""), text("Claims", STRONG), *map(_line, _SIGNS), Content("")]
+    return [*lines, text("As text: capsule dashboard --plain", FAINT)]
+
+
+def _line(pair: tuple[str, str]) -> Content:
+    return row("  ", text(f"{pair[0]:<16}", STRONG), pair[1].rstrip())
+
+
+class Reading(Screen[None]):
+    """A page of its own, until Esc."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,left,h", "leave", show=False)]
+
+    def __init__(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
+        super().__init__()
+        self._heading, self._lines = title, lines
+
+    def compose(self) -> ComposeResult:
+        yield Static(text(self._heading, STRONG), markup=False, classes="bar")
+        yield Page()
+        yield Static(text("Esc back   ↑↓ scroll", FAINT), markup=False, classes="bar")
+
+    def on_mount(self) -> None:
+        self.query_one(Page).focus()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.fill)
+
+    def fill(self) -> None:
+        """With how things are now."""
+        if self.is_mounted:
+            page = self.query_one(Page)
+            page.read(self._lines(max(20, page.room)))
+
+    def action_leave(self) -> None:
+        self.dismiss()
+
+
+class Help(Reading):
+    """Also above another page, which is there again afterwards."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "leave", show=False)]
+
+    def __init__(self) -> None:
+        super().__init__("Help", lambda _width: help_lines())

@@ -1,29 +1,80 @@
-"""What can be done from the dashboard: one row for each, with its key, the command it is, and what it fits.
+"""The actions of the dashboard: one row for each key, and the functions behind them.
 
-Each is a command line of `capsule` and nothing else: what is shown before it is confirmed is what is run.
+Each action is a command line of `capsule` and nothing else: what is shown before it is confirmed is what is run. The
+dashboard draws, and knows no project, journal or process. Every function of `DashboardActions` may be slow, or fail
+with a `CapsuleError`; the dashboard calls them in threads of their own.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 
 import msgspec
 
-from capsule.core.board import MissionView
+from capsule.core.board import Board
 from capsule.core.errors import InvalidId
+from capsule.core.history import MissionSummary
 from capsule.core.item import Item, Status, check_id
 from capsule.core.ledger import DECISION
-from capsule.core.standpoint import ENDED, HALTED
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """The items of a tracker."""
+
+    items: tuple[Item, ...] = ()
+    by_status: bool = False
+    """It is a backlog, whose items have phases; else items hold one another."""
+    tracker: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of one mission, each capped; '' where there is none."""
+
+    changes: str = ""
+    """Which files it changes, and how much."""
+    diff: str = ""
+    worklog: str = ""
+    logs: str = ""
+
+
+class CommandResult(msgspec.Struct, frozen=True):
+    """The exit code and output of a command."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    """A run that goes on by itself."""
+
+    pid: int
+    wait: Callable[[], CommandResult]
+    """Until it has ended, which may take days; its last words."""
+
+
+class DashboardActions(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """Of the project."""
+    look: Callable[[], Board]
+    items: Callable[[], Listing]
+    details: Callable[[str], Details]
+    do: Callable[[Sequence[str]], CommandResult]
+    """Runs `capsule` with these words, and waits for it."""
+    start: Callable[[Sequence[str]], StartedRun]
+    """Runs `capsule` with these words in a process of its own, which goes on without us."""
+    stop: Callable[[str, int], CommandResult]
+    """Asks whoever holds this mission, by its process id, to stop."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """What the cursor is on: an item, its mission, or both; or a run through many."""
+    """The item under the cursor, its mission, or both; or a run through many."""
 
     id: str = ""
     item: Item | None = None
-    mission: MissionView | None = None
+    mission: MissionSummary | None = None
     by_status: bool = False
     stream: str = ""
     """Whose holder can be asked to stop."""
@@ -35,7 +86,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def under_way(self) -> bool:
-        return self.mission is not None and self.mission.word not in ENDED
+        return self.mission is not None and not self.mission.over
 
     @property
     def is_open(self) -> bool:
@@ -47,13 +98,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class How(StrEnum):
-    WAIT = "the command is waited for, and its answer shown"
-    START = "it goes on by itself, in a process of its own"
-    STOP = "a signal to whoever runs it"
+    WAIT = "wait for the command and show its output"
+    START = "start a process that runs in the background"
+    STOP = "send a signal to the runner"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What is asked for before the command line is complete."""
+    """An argument that the dialog asks for."""
 
     label: str
     option: str
@@ -84,11 +135,11 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
     def question_about(self, target: Target) -> str:
         return self.question.replace("{}", target.id or "this run")
 
-    def unfit(self, target: Target) -> str:
+    def refusal(self, target: Target) -> str:
         if self.alone or self.how is How.STOP:
             return self.refuses(target)
         if not target.id:
-            return "There is nothing chosen."
+            return "Nothing is selected."
         try:
             check_id(target.id)
         except InvalidId as fault:
@@ -104,7 +155,7 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
         return [self.word, *about, *([f"{option}={answer}"] if answer.startswith("-") else [option, answer])]
 
     def line(self, target: Target, answer: str = "") -> str:
-        """What to type for the same."""
+        """Return the command line for a shell."""
         if self.how is How.STOP:
             return f"kill -INT {target.pid}"
         return shlex.join(["capsule", *self.words(target, answer)])
@@ -122,12 +173,12 @@ def _run(target: Target) -> str:
 
 def _stop(target: Target) -> str:
     if target.pid == 0:
-        return "It is run from somewhere that cannot be reached from here."
-    return "" if target.pid else "Nothing runs there."
+        return "It runs in another container or on another machine: stop it there."
+    return "" if target.pid else "It is not running."
 
 
 def _unblock(target: Target) -> str:
-    halted = target.mission is not None and target.mission.word in HALTED
+    halted = target.mission is not None and target.mission.halted
     if target.running:
         return f"{target.id} is running."
     return "" if target.blocked or halted else f"{target.id} is not blocked."
@@ -135,15 +186,15 @@ def _unblock(target: Target) -> str:
 
 def _advance(target: Target) -> str:
     if not target.by_status:
-        return "Only items of a backlog have phases to be moved between."
+        return "Only backlog items can be advanced."
     if target.blocked:
-        return f"{target.id} is blocked: unblock it first."
+        return f"{target.id} is blocked: unblock it first (u)."
     return "" if target.is_open else f"{target.id} is done."
 
 
 def _approve(target: Target) -> str:
     kind = target.item.blocked.kind if target.item and target.item.blocked else ""
-    return "" if target.by_status and kind == DECISION else f"{target.id} does not wait for a decision."
+    return "" if target.by_status and kind == DECISION else f"{target.id} is not waiting for a decision."
 
 
 def _nothing(_target: Target) -> str:
@@ -154,8 +205,8 @@ VERBS = (
     Verb(
         key="r",
         word="run",
-        says="run it; an epic: all that it holds",
-        question="Run {} now?",
+        says="run it; an epic or feature: everything in it",
+        question="Run {}",
         refuses=_run,
         how=How.START,
     ),
@@ -163,8 +214,8 @@ VERBS = (
         key="R",
         word="run",
         label="queue",
-        says="work through the queue",
-        question="Work through the queue now?",
+        says="run the queue",
+        question="Run the queue",
         refuses=_nothing,
         how=How.START,
         alone=True,
@@ -172,60 +223,60 @@ VERBS = (
     Verb(
         key="s",
         word="stop",
-        says="stop it; it can go on later",
-        question="Stop {}?",
+        says="stop and keep progress",
+        question="Stop {}",
         refuses=_stop,
         how=How.STOP,
     ),
     Verb(
         key="x",
         word="abort",
-        says="end its mission; its branch stays",
-        question="End the mission {} for good?",
-        refuses=_unless(lambda target: target.under_way, "has no mission under way."),
+        says="abort its mission; the branch stays",
+        question="Abort mission {}",
+        refuses=_unless(lambda target: target.under_way, "has no mission to abort."),
     ),
     Verb(
         key="u",
         word="unblock",
-        says="let it go on, with notes for its next agent",
-        question="Let {} go on?",
+        says="answer a question; notes go to the next agent",
+        question="Answer {}",
         refuses=_unblock,
-        asks=Question("Notes for its next agent (may be empty)", "--notes"),
+        asks=Question("Notes for the next agent (optional)", "--notes"),
     ),
     Verb(
         key="a",
         word="advance",
-        says="move it one step on, or to a phase",
-        question="Move {} on?",
+        says="move it to the next phase, or to a named one",
+        question="Advance {}",
         refuses=_advance,
-        asks=Question("To which phase (empty: the next)", "--to"),
+        asks=Question("Phase (empty: the next)", "--to"),
     ),
     Verb(
         key="c",
         word="complete",
-        says="say that it is done",
-        question="Say that {} is done?",
+        says="mark it done",
+        question="Mark {} done",
         refuses=_unless(lambda target: target.is_open and not target.running, "is running, or not open."),
     ),
     Verb(
         key="C",
         word="close",
-        says="say that it will not be done",
-        question="Say that {} will not be done?",
+        says="close it without doing it",
+        question="Close {} without doing it",
         refuses=_unless(lambda target: target.is_open and not target.running, "is running, or not open."),
-        asks=Question("Why will it not be done?", "--reason", required=True),
+        asks=Question("Reason", "--reason", required=True),
     ),
     Verb(
         key="A",
         word="approve",
-        says="say yes where it waits for a decision",
-        question="Say yes to {}?",
+        says="approve it where a decision is asked",
+        question="Approve {}",
         refuses=_approve,
-        asks=Question("Notes for its next agent (may be empty)", "--notes"),
+        asks=Question("Notes for the next agent (optional)", "--notes"),
     ),
 )
 BY_KEY = {verb.key: verb for verb in VERBS}
 
 
-def fitting(target: Target) -> list[Verb]:
-    return [verb for verb in VERBS if not verb.unfit(target)]
+def available(target: Target) -> list[Verb]:
+    return [verb for verb in VERBS if not verb.refusal(target)]

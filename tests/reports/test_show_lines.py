@@ -8,14 +8,16 @@ from pathlib import Path
 from tests.screens.missions import merged, merged_on_red
 
 from capsule.core.event import Event
-from capsule.reports.story import Story, lines
+from capsule.core.history import NOBODY, read_mission
+from capsule.reports.show import show_lines
 from capsule.reports.style import Style
 
 GREEN, YELLOW = "\x1b[32m", "\x1b[33m"
 
 
 def told(events: list[Event]) -> list[str]:
-    return list(lines(Story(events, None, Path("nowhere")), Style(io.StringIO(), colour=True), 100))
+    summary = read_mission(events).summary(NOBODY, "")
+    return list(show_lines(summary, Path("nowhere"), Style(io.StringIO(), colour=True), 100))
 
 
 def colour_of(what: str, events: list[Event]) -> str:

@@ -1,13 +1,13 @@
-"""What screens show is computed from events: bounded, and never more than was seen."""
+"""The one reading of events: linear, bounded, and never more than was seen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
+from tests.costs import grows_linearly
 
-from capsule.core.board import MARKS, Mark, MissionView, Presence, gathered, in_order, view, view_run
-from capsule.core.cards import MOST_ATTEMPTS, MOST_MISSIONS, Card, RunCard, fold, see, see_run
+from capsule.core.board import gather_board, in_order
 from capsule.core.decide import Decision, Move, decide
 from capsule.core.event import (
     Advanced,
@@ -29,11 +29,21 @@ from capsule.core.event import (
 )
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus, Observation
 from capsule.core.failure import Failure, Kind
+from capsule.core.history import (
+    MOST_ATTEMPTS,
+    Mark,
+    MissionHistory,
+    MissionSummary,
+    Presence,
+    RunSummary,
+    read_mission,
+    read_run,
+)
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.stamps import seconds_between
-from capsule.core.standpoint import ENDED, FOR_A_HUMAN, NOT_AT_AN_END, Word
 from capsule.core.state import next_step
+from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.workflow import Phase, Role, Workflow
 
 FLOW = Workflow(
@@ -60,7 +70,7 @@ class Tape:
 
     def __init__(self, mission: str = "m-1", item: str = "Do it") -> None:
         self.events: list[Event] = []
-        self.card = Card()
+        self.history = MissionHistory(MOST_ATTEMPTS)
         self.note(
             MissionStarted, mission=mission, item=Item(id=mission, title=item), workflow=FLOW, base="b", into="main"
         )
@@ -68,66 +78,66 @@ class Tape:
     def note(self, kind: type, **fields: object) -> Tape:
         event = kind(at=at(len(self.events)), **fields)
         self.events.append(event)
-        self.card = see(self.card, event)
+        self.history.apply(event)
         return self
 
     def begin(self) -> Tape:
-        step = next_step(self.card.state)
+        step = next_step(self.history.state)
         assert step
-        agent = "claude" if self.card.state.workflow.phase(step.phase).prompt else ""
-        attempt = self.card.state.attempt(step.phase)
+        agent = "claude" if self.history.state.workflow.phase(step.phase).prompt else ""
+        attempt = self.history.state.attempt(step.phase)
         return self.note(
             StepBegun, key=step.key, phase=step.phase, run=step.run, attempt=attempt, agent=agent, spawns=bool(agent)
         )
 
     def end(self, verdict: Verdict = Verdict.PASS, evidence: tuple[Evidence, ...] = (), **signal: str) -> Tape:
-        begun = self.card.state.begun
+        begun = self.history.state.begun
         assert begun
         said = Signal(verdict=verdict, **signal)  # type: ignore[arg-type]
-        decision = decide(FLOW, begun.phase, said, evidence, used=self.card.state.used)
+        decision = decide(FLOW, begun.phase, said, evidence, used=self.history.state.used)
         usage = Usage(10, 5, 0.25, seconds=2.0) if begun.agent else None
         outcome = Outcome(signal=said, evidence=evidence, agent=begun.agent, seconds=2.0, usage=usage)
         return self.note(StepEnded, key=begun.key, phase=begun.phase, run=begun.run, outcome=outcome, decision=decision)
 
-    def seen(self, presence: Presence = NOBODY, now: int | None = None) -> MissionView:
-        return view(self.card, presence, at(len(self.events) if now is None else now))
+    def seen(self, presence: Presence = NOBODY, now: int | None = None) -> MissionSummary:
+        return self.history.summary(presence, at(len(self.events) if now is None else now))
 
 
-def marks(shown: MissionView) -> str:
+def marks(shown: MissionSummary) -> str:
     return "".join(line.mark.value for line in shown.lines)
 
 
 def test_a_mission_just_started_has_everything_before_it() -> None:
     shown = Tape().seen()
-    assert (shown.word, shown.stage, shown.stages, shown.phase, marks(shown)) == ("waiting", 1, 3, "prep", "····")
+    assert (shown.status, shown.stage, shown.stages, shown.phase, marks(shown)) == ("ready", 1, 3, "prep", "····")
 
 
 def test_the_phase_under_way_is_marked_and_its_seconds_run() -> None:
     tape = Tape().begin().end().begin()
     shown = tape.seen(Presence(42, ("Edit app.py",), at(60)), now=100)
-    assert (shown.word, shown.phase, shown.stage, shown.attempt, shown.agent) == ("running", "code", 2, 1, "claude")
+    assert (shown.status, shown.phase, shown.stage, shown.attempt, shown.agent) == ("running", "code", 2, 1, "claude")
     assert marks(shown) == "✓▶··" and shown.doing == ("Edit app.py",)
     assert (shown.seconds, shown.phase_seconds, shown.quiet_for) == (100, 97, 40)
-    assert shown.lines[1].seconds == 97 and shown.lines[1].tries == 1
+    assert shown.lines[1].seconds == 97 and shown.lines[1].attempt.number == 1
 
 
 @pytest.mark.promise("screens.from-events")
 def test_begun_with_nobody_at_it_is_interrupted_whatever_it_was_doing() -> None:
     tape = Tape().begin().end().begin().note(Stopped, cause="SIGTERM.", exit_code=130)
     shown = tape.seen(Presence(None, ("Edit app.py",), at(3)), now=1000)
-    assert (shown.word, marks(shown), shown.doing) == ("interrupted", "✓‖··", ())
-    assert shown.sentence == "interrupted at code (SIGTERM)"
+    assert (shown.status, marks(shown), shown.doing) == ("stopped", "✓‖··", ())
+    assert shown.sentence == "stopped at code (SIGTERM)"
     assert shown.seconds == 4 and shown.phase_seconds is None  # time does not go on where nothing happens
 
 
 @pytest.mark.promise("screens.from-events")
 def test_a_claim_that_did_not_hold_is_shown_beside_what_was_seen_and_will_be_done_again() -> None:
     tape = Tape().begin().end().begin().end(evidence=(LIE,), summary="All done.")
-    code = tape.seen(HERE).lines[1]
-    assert (code.claimed, code.verdict, code.evidence) == ("PASS", "REFUTED", (LIE,))
-    assert code.mark is Mark.AGAIN and "2 failed" in tape.seen().feedback["code"]
+    line = tape.seen(HERE).lines[1]
+    assert (line.attempt.claimed, line.attempt.verdict, line.attempt.evidence) == ("PASS", "REFUTED", (LIE,))
+    assert line.mark is Mark.AGAIN and "2 failed" in tape.seen().feedback["code"]
     again = tape.begin().seen(HERE).lines[1]
-    assert again.mark is Mark.NOW and again.tries == 2 and "2 failed" in again.note
+    assert again.mark is Mark.NOW and again.attempt.number == 2 and "2 failed" in again.told
 
 
 def test_work_that_is_sent_back_is_marked_with_all_that_is_done_again() -> None:
@@ -139,15 +149,16 @@ def test_work_that_is_sent_back_is_marked_with_all_that_is_done_again() -> None:
 def test_where_a_human_decides_it_is_halted_with_the_reason() -> None:
     tape = Tape().begin().end().begin().end(Verdict.BLOCKED, summary="Which colour?", feedback="Which colour?")
     shown = tape.seen()
-    assert (shown.word, marks(shown)) == ("parked", "✓■··") and "Which colour?" in shown.sentence
-    assert shown.next == "capsule run m-1"
+    assert (shown.status, marks(shown)) == ("needs_you", "✓■··")
+    assert shown.sentence == "needs you at code: Which colour?"
+    assert shown.next == 'capsule unblock m-1 --notes "..."'
     assert tape.note(Reopened).seen(HERE).lines[1].mark is Mark.AGAIN
 
 
 def test_what_is_over_is_at_its_last_stage_and_costs_what_it_cost() -> None:
     tape = Tape().begin().end().begin().end().begin().end().begin().end()
     shown = tape.seen(now=500)
-    assert (shown.word, shown.stage, shown.phase, marks(shown)) == ("closed", 3, "", "✓✓✓✓")
+    assert (shown.status, shown.stage, shown.phase, marks(shown)) == ("done", 3, "", "✓✓✓✓")
     assert (shown.spent.usd, shown.spent.priced, shown.seconds) == (0.5, 2, 8)
 
 
@@ -173,7 +184,7 @@ def test_a_card_stays_small_however_long_a_mission_goes_on() -> None:
         tape.note(Warned, text=f"warning {number}")
     shown = tape.seen()
     assert len(shown.attempts) == MOST_ATTEMPTS and shown.forgotten == 2 * MOST_ATTEMPTS
-    assert shown.lines[0].tries == 3 * MOST_ATTEMPTS and not tape.card.state.observations
+    assert shown.lines[0].attempt.number == 3 * MOST_ATTEMPTS and not tape.history.state.observations
     assert shown.warnings[-1] == "warning 179" and len(shown.warnings) == 5
 
 
@@ -228,15 +239,85 @@ def test_a_mission_says_why_it_is_not_verified(policy: Policy, words: str) -> No
     assert merge(start(Tape(), policy)).seen().unverified.partition(",")[0] == words
 
 
-def test_every_word_has_its_sign_and_its_place() -> None:
-    assert set(MARKS) == set(Word)
-    assert sorted([*FOR_A_HUMAN, *ENDED, Word.RUNNING, Word.WAITING]) == sorted(Word)
-    assert not set(NOT_AT_AN_END) & set(ENDED)
+def test_every_status_has_a_sign_of_its_own_and_a_word() -> None:
+    assert len({status.sign for status in MissionStatus}) == len(MissionStatus)
+    assert MissionStatus.NEEDS_YOU.words == "needs you"
+    counts = {MissionStatus.DONE: 1_000, MissionStatus.RUNNING: 2, MissionStatus.FAILED: 0}
+    assert count_statuses(counts) == "2 running, 1,000 done"
+    assert count_statuses({MissionStatus.NEEDS_YOU: 1}) == "1 needs you"
+    assert count_statuses({MissionStatus.NEEDS_YOU: 2}) == "2 need you"
+
+
+def halt(move: Move, verdict: Verdict, **decided: object) -> MissionSummary:
+    """Its second phase halts the mission by this decision."""
+    tape = Tape().begin().end().begin()
+    outcome = Outcome(signal=Signal(verdict=verdict), agent="claude")
+    decision = Decision(move=move, verdict=verdict, reason="because", **decided)  # type: ignore[arg-type]
+    return tape.note(StepEnded, key="code#1", phase="code", run=1, outcome=outcome, decision=decision).seen()
+
+
+@pytest.mark.parametrize(
+    ("decided", "status"),
+    [
+        ((Move.PARK, Verdict.BLOCKED, {}), "needs_you"),
+        ((Move.PARK, Verdict.PASS, {"vetoed": True}), "needs_you"),
+        ((Move.PARK, Verdict.REFUTED, {}), "needs_you"),
+        ((Move.PARK, Verdict.REFUTED, {"exhausted": True}), "failed"),
+        ((Move.PARK, Verdict.NEEDS_WORK, {}), "failed"),
+        ((Move.ABORT, Verdict.ERROR, {}), "failed"),
+    ],
+)
+def test_a_halt_is_a_question_to_you_or_a_failure(decided: tuple[Move, Verdict, dict], status: str) -> None:  # type: ignore[type-arg]
+    move, verdict, more = decided
+    shown = halt(move, verdict, **more)
+    assert shown.status == status
+    assert shown.sentence == f"{shown.status.words} at code: because"
+
+
+def test_where_capsule_itself_halted_the_command_it_names_is_the_next_one() -> None:
+    reason = "conflict with main in a.py; `capsule run m-1 --rebase` rebuilds the work"
+    tape = Tape().begin().end(Verdict.FAILED, summary=reason)
+    assert tape.seen().next == "capsule run m-1 --rebase"
+    tape = Tape().begin().end().begin().end(Verdict.BLOCKED, feedback="`capsule close m-1` would help me")
+    assert tape.seen().next == 'capsule unblock m-1 --notes "..."'
+
+
+def test_released_is_ready_and_ended_between_two_phases_is_stopped() -> None:
+    tape = Tape().begin().end().begin().end(Verdict.BLOCKED, feedback="?").note(Reopened)
+    assert (tape.seen().status, tape.seen().sentence) == ("ready", "ready to continue at code")
+    between = Tape().begin().end()
+    assert (between.seen().status, between.seen().sentence) == ("stopped", "stopped before code")
+
+
+def test_a_run_that_waits_for_a_limit_is_waiting_though_somebody_holds_it() -> None:
+    tape = Tape().begin().end().begin()
+    tape.note(Waiting, key="code#1", failure=Failure(kind=Kind.RATE_LIMIT, reason="too many requests"), seconds=30)
+    assert (tape.seen(HERE).status, tape.seen(HERE).condition) == ("waiting", "running")
+
+
+def test_a_step_begun_again_is_two_attempts_and_says_so() -> None:
+    tape = Tape().begin().end().begin().begin().end()
+    tries = [(each.key, each.how, each.repeated) for each in tape.seen().attempts]
+    assert tries == [("prep#1", "ended", False), ("code#1", "interrupted", True), ("code#1", "ended", False)]
+
+
+def test_reading_costs_what_is_new_however_much_there_was() -> None:
+    def work(size: int) -> Callable[[], object]:
+        tape = Tape()
+        for number in range(size):
+            fields = {"key": f"prep#{number + 1}", "phase": "prep", "run": number + 1}
+            decision = Decision(move=Move.RETRY, verdict=Verdict.REFUTED, back_to="prep", counter="prep")
+            tape.note(StepBegun, attempt=number + 1, **fields)
+            tape.note(Observed, key=f"o{number}", observation=Observation(f"{number:040}", "t", Colour.GREEN, 0))
+            tape.note(StepEnded, outcome=Outcome(signal=Signal(verdict=Verdict.PASS)), decision=decision, **fields)
+        return lambda: read_mission(tape.events)
+
+    assert grows_linearly(work, 500, 1500)
 
 
 def test_folding_at_once_is_folding_one_by_one() -> None:
     tape = Tape().begin().end().begin().end(evidence=(LIE,)).begin()
-    assert fold(tape.events) == tape.card
+    assert read_mission(tape.events, MOST_ATTEMPTS) == tape.history
 
 
 @pytest.mark.parametrize(("earlier", "later", "seconds"), [(at(5), at(65), 60), (at(65), at(5), 0), ("", at(5), 0)])
@@ -251,37 +332,35 @@ def test_what_runs_comes_first_then_what_waits_for_a_human_then_the_newest_of_wh
     first, second = Tape("first").begin(), Tape("second").note(Warned, text="x").begin()
     views = [tape.seen() for tape in (over, older, newer, Tape("fresh"))] + [t.seen(HERE) for t in (second, first)]
     assert [shown.mission for shown in in_order(views)] == ["first", "second", "newer", "older", "fresh", "over"]
-    board = gathered({shown.mission: shown for shown in views}, (), at(0))
+    board = gather_board(views, (), at(0))
     assert len(board.running) == 2 and board.mission("over") == views[0]
 
 
-def run_card(events: Iterable[Event]) -> RunCard:
-    card = RunCard(stream="_campaign-demo-1")
-    for event in events:
-        card = see_run(card, event)
-    return card
+def run_seen(events: Iterable[Event], pid: int | None = None, now: str = "") -> RunSummary:
+    return read_run("_campaign-demo-1", events).summary(Presence(pid), now)
+
+
+RUN: list[Event] = [
+    RunStarted(at=at(0), cap=10),
+    Advanced(at=at(1), item="demo-1", title="Epic", done=0, of=2),
+    Spawned(at=at(2), mission="a", key="code#1"),
+    Spawned(at=at(3), mission="b", key="code#1"),
+    Spawned(at=at(4), mission="a", key="check#1"),
+    Advanced(at=at(5), item="demo-1", title="Epic", done=1, of=2),
+]
 
 
 def test_a_run_tells_how_far_it_is_and_whom_it_started_agents_for() -> None:
-    card = run_card(
-        [
-            RunStarted(at=at(0), cap=10),
-            Advanced(at=at(1), item="demo-1", title="Epic", done=0, of=2),
-            Spawned(at=at(2), mission="a", key="code#1"),
-            Spawned(at=at(3), mission="b", key="code#1"),
-            Spawned(at=at(4), mission="a", key="check#1"),
-            Advanced(at=at(5), item="demo-1", title="Epic", done=1, of=2),
-        ]
-    )
-    shown = view_run(card, 42, at(9))
-    assert (shown.name, shown.running, shown.seconds) == ("campaign demo-1", True, 9)
-    assert (card.spawns, card.missions, card.progress["demo-1"].done) == (3, ("b", "a"), 1)
-    ended = see_run(card, RunEnded(at=at(10), why="all done"))
-    assert view_run(ended, None, at(99)).seconds == 10 and not view_run(ended, None, at(99)).running
+    shown = run_seen(RUN, 42, at(9))
+    assert (shown.name, shown.status, shown.seconds) == ("campaign demo-1", "running", 9)
+    assert (shown.spawns, shown.missions, shown.progress["demo-1"].done) == (3, ("b", "a"), 1)
+    assert run_seen(RUN).status == "stopped"
+    ended = run_seen([*RUN, RunEnded(at=at(10), why="all done")], None, at(99))
+    assert (ended.seconds, ended.status) == (10, "done")
 
 
-def test_a_run_begun_anew_counts_from_the_start_and_names_no_more_than_a_screen_needs() -> None:
-    many = [Spawned(at=at(1), mission=f"m{number}", key="x") for number in range(MOST_MISSIONS + 5)]
-    card = run_card([RunStarted(at=at(0), cap=10), *many])
-    assert len(card.missions) == MOST_MISSIONS and card.missions[-1] == f"m{MOST_MISSIONS + 4}"
-    assert see_run(card, RunStarted(at=at(9), cap=10, spawns=3)).missions == ()
+def test_a_run_begun_anew_counts_from_the_start_and_one_that_was_killed_goes_on() -> None:
+    again = RunStarted(at=at(20), cap=10, spawns=3)
+    assert (run_seen([*RUN, again]).spawns, run_seen([*RUN, again]).missions) == (3, ("b", "a"))
+    anew = run_seen([*RUN, RunEnded(at=at(10), why="all done"), RunStarted(at=at(20), cap=10)])
+    assert (anew.spawns, anew.missions, anew.progress, anew.ended, anew.began) == (0, (), {}, None, at(20))

@@ -1,4 +1,4 @@
-"""What the dashboard knows and how it is laid out in lines: everything about it but the widgets.
+"""The dashboard's state and its layout in lines: everything but the widgets.
 
 Boards and listings come in; lists, the text beside them and the lines above and below them come out. A line is made
 when it is seen, and the outline anew only when an item or the standing of a mission has changed.
@@ -12,18 +12,34 @@ from typing import NamedTuple
 from textual.content import Content
 from textual.style import Style
 
-from capsule.core.board import Board, MissionView
+from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
+from capsule.core.history import MissionSummary
 from capsule.core.outline import OutlineEntry, matching, outline, run_of, unfolded
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
-from capsule.tui import drawing, missions
+from capsule.tui import drawing
+from capsule.tui.actions import Listing, Target, available
 from capsule.tui.drawing import BAD, BUSY, FAINT, STRONG, UNSURE, row, text
-from capsule.tui.hands import Listing
-from capsule.tui.items import about_item, doable, entry_line, short_phases
+from capsule.tui.lines import (
+    about_item,
+    doable,
+    entry_line,
+    find_run,
+    history,
+    mission_line,
+    name_width,
+    past_line,
+    run_line,
+    run_page,
+    short_phases,
+    strip_lines,
+    totals_line,
+    under_way,
+    words_of,
+)
 from capsule.tui.mission import finding_lines, head_lines, now_lines
 from capsule.tui.rows import Draw
-from capsule.tui.verbs import Target, fitting
 
 VIEWS = ("items", "missions", "history")
 WIDE = 110
@@ -44,7 +60,7 @@ class Lines(NamedTuple):
     empty: str = ""
 
 
-class Desk:
+class DashboardModel:
     def __init__(self) -> None:
         self.board = Board()
         self.view = "items"
@@ -56,18 +72,18 @@ class Desk:
         self._entries: list[OutlineEntry] = []
         self._shown: list[OutlineEntry] = []
         self._standing: dict[str, tuple[str, str]] = {}
-        self._lines: dict[str, tuple[tuple[int, int, bool], MissionView, Content]] = {}
+        self._lines: dict[str, tuple[tuple[int, int, bool], MissionSummary, Content]] = {}
 
     # ---- what comes in
 
     def saw(self, got: Board | CapsuleError) -> bool:
-        """Whether a mission has begun, ended or come to stand elsewhere: then its item may have, too."""
+        """Take in a board; return whether a mission changed its status, because its item may have changed, too."""
         if isinstance(got, CapsuleError):
             self._trouble["journal"] = got
             return False
         self._trouble.pop("journal", None)
         self.board = got
-        before, self._standing = self._standing, missions.words_of(got)
+        before, self._standing = self._standing, words_of(got)
         if self._standing == before:
             return False
         self._outline()
@@ -107,39 +123,44 @@ class Desk:
 
     def _no_items(self) -> str:
         if self._listing is None:
-            return "Reading the items ..."
-        return "No item has these words." if self.words else "Nothing is open. capsule add TITLE adds something."
+            return "Loading items ..."
+        return (
+            self._no_match() if self.words else 'No open items. Add one: capsule add "Describe the change in one line"'
+        )
 
     def _missions(self, *, past: bool) -> Lines:
-        board, names = self.board, missions.name_width(self.board)
+        board, names = self.board, name_width(self.board)
         views = {view.mission: view for view in board.missions}
         wanted = self.words.lower().split()
-        keys = missions.history(board) if past else missions.under_way(board)
+        keys = history(board) if past else under_way(board)
         keys = [key for key in keys if all(word in _text(key, views.get(key)) for word in wanted)] if wanted else keys
 
         def draw(number: int, width: int) -> Content:
             view = views.get(keys[number])
             if view is not None:
                 return self._mission_line(view, width, names, past=past)
-            run = missions.find_run(board, keys[number])
-            return missions.run_line(run, width, past=past) if run else Content("")
+            run = find_run(board, keys[number])
+            return run_line(run, width, past=past) if run else Content("")
 
         return Lines(keys, draw, self._no_missions(past=past))
 
-    def _mission_line(self, view: MissionView, width: int, names: int, *, past: bool) -> Content:
+    def _mission_line(self, view: MissionSummary, width: int, names: int, *, past: bool) -> Content:
         """Made anew when something of it is different: most of many missions look as they did a quarter second ago."""
         how = (width, names, past)
         known = self._lines.get(view.mission)
         if known and known[0] == how and known[1] == view:
             return known[2]
-        line = missions.past_line(view, width, names) if past else missions.mission_line(view, width, names)
+        line = past_line(view, width, names) if past else mission_line(view, width, names)
         self._lines[view.mission] = how, view, line
         return line
 
     def _no_missions(self, *, past: bool) -> str:
         if self.words:
-            return "No mission has these words."
-        return "Nothing has ended yet." if past else "Nothing yet. r on an item runs it, R the queue."
+            return self._no_match()
+        return "No finished missions yet." if past else "No missions yet. r runs an item, R the queue."
+
+    def _no_match(self) -> str:
+        return f'No matches for "{clean(self.words)}" (Esc clears)'
 
     # ---- folding
 
@@ -153,7 +174,7 @@ class Desk:
         (self._folded.add if away else self._folded.discard)(key)
 
     def above(self, key: str) -> str:
-        """Whatever holds it; '' at the top."""
+        """Return the key of the parent; '' at the top."""
         entry = self.entry(key)
         before = self._shown[: self._shown.index(entry)] if entry else []
         return next((each.key for each in reversed(before) if entry and each.depth < entry.depth), "")
@@ -161,9 +182,9 @@ class Desk:
     # ---- what the cursor is on
 
     def target(self, key: str) -> Target:
-        run = missions.find_run(self.board, key)
+        run = find_run(self.board, key)
         if run:
-            return Target(stream=run.card.stream, pid=run.pid)
+            return Target(stream=run.stream, pid=run.pid)
         view, listing = self.board.mission(key), self._listing or Listing()
         item = next((item for item in listing.items if item.id == key), None)
         if view is None and item is None:
@@ -173,15 +194,15 @@ class Desk:
             return Target(stream=key, pid=pid)
         stream = key
         if run and pid is None:
-            stream, pid = run.card.stream, run.pid
+            stream, pid = run.stream, run.pid
         return Target(id=key, item=item, mission=view, by_status=listing.by_status, stream=stream, pid=pid)
 
     def about(self, key: str, width: int) -> list[Content]:
-        entry, view, run = self.entry(key), self.board.mission(key), missions.find_run(self.board, key)
+        entry, view, run = self.entry(key), self.board.mission(key), find_run(self.board, key)
         if entry:
             return about_item(entry, view, self.target(key), width)
         if run:
-            return [text(clean(run.name), STRONG), *missions.run_page(run, width)]
+            return [text(clean(run.name), STRONG), *run_page(run, width)]
         if view is None:
             return []
         lines = [*head_lines(view, width), *short_phases(view, width), Content(""), *now_lines(view, width)]
@@ -189,18 +210,18 @@ class Desk:
 
     def run_page(self, key: str, width: int) -> list[Content]:
         """As it stands now: whoever reads it may do so for hours."""
-        run = missions.find_run(self.board, key)
-        return missions.run_page(run, width) if run else [text("Nothing is known of it any more.", FAINT)]
+        run = find_run(self.board, key)
+        return run_page(run, width) if run else [text("This run is not in the journal any more.", FAINT)]
 
     # ---- above and below
 
     def strip(self, width: int, height: int) -> list[Content]:
-        """What runs, in short; where all missions are listed, that says it already; below the past, what it came to."""
+        """Draw running missions below the items, totals below the history, and nothing below the list of missions."""
         if self.view == "missions":
             return []
         if self.view == "history":
-            return [missions.totals_line(self.board, width)]
-        return missions.strip_lines(self.board, width, 3 if height < _LOW else 6)
+            return [totals_line(self.board, width)]
+        return strip_lines(self.board, width, 3 if height < _LOW else 6)
 
     def top(self, width: int) -> Content:
         parts: list[Content | str] = []
@@ -217,12 +238,12 @@ class Desk:
 
     def keys(self, key: str, *, opened: bool = False) -> Content:
         hints = [_hint(*hint) for hint in (_OPENED if opened else _LISTED)]
-        hints += [_hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in fitting(self.target(key))]
+        hints += [_hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in available(self.target(key))]
         return row(*hints)
 
 
-def _text(key: str, view: MissionView | None) -> str:
-    return f"{key} {view.title} {view.word} {view.phase} {view.workflow}".lower() if view else key.lower()
+def _text(key: str, view: MissionSummary | None) -> str:
+    return f"{key} {view.title} {view.status.words} {view.phase} {view.workflow}".lower() if view else key.lower()
 
 
 def _hint(key: str, word: str, action: str) -> Content:

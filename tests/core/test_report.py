@@ -8,60 +8,62 @@ import msgspec
 import pytest
 from tests.told import HELD, PAID, RED, Told, a_long_story, part_of, prepared
 
-from capsule.core.account import MissionAccount, to_compare
 from capsule.core.decide import Move
 from capsule.core.event import Abandoned, Event, Recorded, RunEnded, RunStarted, Spawned
 from capsule.core.evidence import Checkpoint
-from capsule.core.run_account import RunAccount, last_run, run_account
+from capsule.core.history import NOBODY, MissionSummary, RunSummary, read_run
+from capsule.core.report import Report, nested
 from capsule.core.signal import Verdict
-from capsule.core.state import MissionState, replay
+from capsule.core.state import MissionState
+from capsule.core.status import Condition
 
 AT = "2026-01-05T09:00:00Z"
 
 
-def together(*missions: MissionAccount) -> RunAccount:
-    return run_account(missions, project="p", title="t", as_of=AT)
+def together(*missions: MissionSummary) -> Report:
+    return Report(project="p", title="t", as_of=AT, missions=nested(missions))
 
 
 # ---- one mission
 
 
 def test_an_attempt_tells_who_ran_when_for_how_long_and_what_was_said_beside_what_was_seen() -> None:
-    lie = prepared().refuted(usage=PAID).account().attempts[1]
-    assert (lie.phase, lie.stage, lie.number, lie.agent, lie.model) == ("code", "Work", 1, "claude", "large")
-    assert (lie.began, lie.ended, lie.seconds) == ("2026-01-05T09:00:02Z", "2026-01-05T09:00:32Z", 30.0)
-    assert (lie.claimed, lie.verdict, lie.move, lie.back_to) == ("PASS", "REFUTED", "retry", "code")
+    lie = prepared().refuted(usage=PAID).summary().attempts[1]
+    assert (lie.phase, lie.number, lie.agent, lie.model) == ("code", 1, "claude", "large")
+    assert (lie.began, lie.until, lie.seconds) == ("2026-01-05T09:00:02Z", "2026-01-05T09:00:32Z", 30.0)
+    assert lie.decision and (lie.claimed, lie.verdict) == ("PASS", "REFUTED")
+    assert (lie.decision.move, lie.decision.back_to) == ("retry", "code")
     assert lie.evidence == (HELD, RED)
 
 
 def test_what_was_killed_is_an_attempt_of_its_own_and_no_time_is_made_up_for_it() -> None:
-    killed, again = prepared().begin().pass_time(50).begin().end().account().attempts[1:]
-    assert (killed.how, killed.ended, killed.seconds, killed.verdict) == ("interrupted", "", None, "")
+    killed, again = prepared().begin().pass_time(50).begin().end().summary().attempts[1:]
+    assert (killed.how, killed.until, killed.seconds, killed.verdict) == ("interrupted", "", None, "")
     assert (again.how, again.seconds) == ("ended", 30.0)
 
 
 def test_what_was_stopped_took_as_long_as_until_then() -> None:
-    stopped = prepared().begin().pass_time(50).stopped().account("interrupted").attempts[-1]
+    stopped = prepared().begin().pass_time(50).stopped().summary().attempts[-1]
     assert (stopped.how, stopped.seconds) == ("interrupted", 50.0)
 
 
 def test_what_runs_is_told_as_of_now() -> None:
     told = prepared().begin().pass_time(7)
-    account = told.account("running")
-    assert (account.attempts[-1].how, account.attempts[-1].seconds) == ("under way", 7.0)
-    assert (account.ended, account.wall_seconds) == ("", 9.0)
+    report = told.summary(running=True)
+    assert (report.attempts[-1].how, report.attempts[-1].seconds) == ("under way", 7.0)
+    assert (report.ended, report.wall_seconds) == ("", 9.0)
 
 
 def test_waiting_belongs_to_the_attempt_that_waited() -> None:
     told = prepared().begin().pass_time(10).wait(60).end(seconds=80).step("look")
-    waits = [attempt.waited for attempt in told.account().attempts]
+    waits = [attempt.waited for attempt in told.summary().attempts]
     assert waits == [0, 60, 0]
-    assert told.account().waited_seconds == 60
+    assert told.summary().waited_seconds == 60
 
 
 def test_every_round_of_feedback_says_whose_word_it_is() -> None:
     told = prepared().refuted().step().sent_back("Name it better.").blocked().reopened("Blue.").delivered()
-    rounds = [(each.by, each.to, each.seen, each.text) for each in told.account().rounds]
+    rounds = [(each.by, each.to, each.seen, each.text) for each in told.summary().rounds]
     assert rounds == [
         ("code", "code", True, "You reported PASS, but one test is red."),
         ("look", "code", False, "Name it better."),
@@ -72,9 +74,9 @@ def test_every_round_of_feedback_says_whose_word_it_is() -> None:
 def test_only_the_last_start_is_told_and_what_was_paid_stays_paid() -> None:
     told = prepared().refuted(usage=PAID)
     told.events.append(Abandoned(at=told.at, how="started over"))
-    account = told.start().step("prepare", agent="").delivered().account()
-    assert [attempt.phase for attempt in account.attempts] == ["prepare", "code", "look", "deliver"]
-    assert (account.starts, account.spending.usd) == (2, 0.25)
+    report = told.start().step("prepare", agent="").delivered().summary()
+    assert [attempt.phase for attempt in report.attempts] == ["prepare", "code", "look", "deliver"]
+    assert (report.starts, report.spent.usd) == (2, 0.25)
 
 
 # ---- what it changed
@@ -82,20 +84,21 @@ def test_only_the_last_start_is_told_and_what_was_paid_stays_paid() -> None:
 
 def test_a_merge_is_what_it_brought_to_the_branch() -> None:
     told = prepared().delivered("m" * 40, onto="o" * 40)
-    assert to_compare(told.events, replay(told.events))[0] == (("o" * 40, "m" * 40),)
+    assert told.summary().to_compare()[0] == (("o" * 40, "m" * 40),)
 
 
 def test_steps_that_are_commits_are_each_set_beside_the_one_before() -> None:
     """Others may lie between them."""
     told = prepared()
     told.events += [Recorded(at=AT, key="code#1", commit=commit) for commit in ("one", "two")]
-    assert to_compare(told.events, replay(told.events))[0] == (("one^", "one"), ("two^", "two"))
+    assert told.summary().to_compare()[0] == (("one^", "one"), ("two^", "two"))
 
 
 def test_what_is_not_merged_is_what_lies_in_the_last_checkpoint() -> None:
     state = MissionState(mission="x", base="base", checkpoint=Checkpoint("commit", "head", "tree"))
-    assert to_compare((), state) == ((("base", "tree"),), "what lies in its last checkpoint; not merged")
-    assert to_compare((), MissionState())[0] == ()
+    at_work = prepared().summary(state=state)
+    assert at_work.to_compare() == ((("base", "tree"),), "in its last checkpoint, not merged")
+    assert prepared().summary(state=MissionState()).to_compare()[0] == ()
 
 
 # ---- first pass
@@ -119,28 +122,37 @@ FIRST_PASS: dict[str, tuple[Callable[[], Told], bool]] = {
 @pytest.mark.parametrize("name", FIRST_PASS)
 def test_first_pass_is_delivered_with_nothing_sent_back(name: str) -> None:
     make, straight = FIRST_PASS[name]
-    assert make().account().first_pass is straight
+    assert make().summary().first_pass is straight
 
 
 def test_a_part_that_was_sent_back_is_held_against_the_whole() -> None:
     parent = prepared()
     part = part_of(parent).refuted().delivered()
-    [whole] = together(parent.delivered().account("done"), part.account()).missions
+    [whole] = together(parent.delivered().summary(), part.summary()).missions
     assert not whole.first_pass
     assert whole.sent_back == 1
 
 
 def test_the_rate_is_of_those_at_an_end_that_were_needed() -> None:
     good, bad = prepared("a").delivered(), prepared("b").refuted().delivered()
-    words = {"merged": good, "done": bad, "parked": prepared("c").blocked(), "stopped": prepared("d").failed()}
-    others = {"running": prepared("e"), "interrupted": prepared("f"), "waiting": prepared("g"), "closed": prepared("h")}
-    totals = together(*(told.account(word) for word, told in (words | others).items())).totals
+    halted = prepared("c").blocked(), prepared("d").failed()
+    unfinished = prepared("e").summary(running=True), prepared("f").begin().summary(), prepared("g").summary()
+    closed = prepared("h").summary(condition=Condition.CLOSED)
+    report = together(*(told.summary() for told in (good, bad, *halted)), *unfinished, closed)
+    totals = report.totals
     assert (totals.first_pass, totals.judged, totals.first_pass_rate) == (1, 4, 0.25)
     assert (totals.delivered, totals.parked, totals.stopped, totals.closed, totals.under_way) == (2, 1, 1, 1, 3)
+    assert {status.value: number for status, number in report.statuses.items()} == {
+        "done": 2,
+        "needs_you": 1,
+        "failed": 1,
+        "running": 1,
+        "stopped": 3,
+    }
 
 
 def test_where_nothing_is_at_an_end_there_is_no_rate_and_not_one_of_zero() -> None:
-    assert together(prepared().account("running")).totals.first_pass_rate is None
+    assert together(prepared().summary(running=True)).totals.first_pass_rate is None
     assert together().totals.first_pass_rate is None
 
 
@@ -149,33 +161,33 @@ def test_where_nothing_is_at_an_end_there_is_no_rate_and_not_one_of_zero() -> No
 
 def test_what_nobody_reported_is_unknown_and_a_sum_with_it_a_lower_bound() -> None:
     paid, silent = prepared("a").step(usage=PAID), prepared("b").step()
-    spent = together(paid.account(), silent.account()).totals.spending
+    spent = together(paid.summary(), silent.summary()).totals.spending
     assert (spent.runs, spent.priced, spent.usd) == (2, 1, 0.25)
 
 
 def test_parts_are_told_with_their_mission_and_counted_once() -> None:
     parent = prepared("a")
     part = part_of(parent).refuted(usage=PAID).delivered()
-    account = together(part.account(), parent.step(agent="").account("done"))
-    assert [each.mission for each in account.missions] == ["a"]
-    assert [each.mission for each in account.missions[0].parts] == ["a.code.1"]
-    totals = account.totals
+    report = together(part.summary(), parent.step(agent="").summary())
+    assert [each.mission for each in report.missions] == ["a"]
+    assert [each.mission for each in report.missions[0].parts] == ["a.code.1"]
+    totals = report.totals
     assert (totals.missions, totals.sent_back, totals.refuted, totals.spending.usd) == (1, 1, 1, 0.25)
 
 
 def test_a_part_stands_by_itself_where_its_mission_is_not_told() -> None:
-    account = together(part_of(prepared("a")).account())
-    assert [each.mission for each in account.missions] == ["a.code.1"]
+    report = together(part_of(prepared("a")).summary())
+    assert [each.mission for each in report.missions] == ["a.code.1"]
 
 
 def test_the_newest_mission_is_told_last() -> None:
     names = ["b", "c", "a"]
-    told = [prepared(name, at=f"2026-01-0{day}T09:00:00Z").account() for day, name in enumerate(names, 1)]
+    told = [prepared(name, at=f"2026-01-0{day}T09:00:00Z").summary() for day, name in enumerate(names, 1)]
     assert [each.mission for each in together(*reversed(told)).missions] == names
 
 
 def test_totals_count_attempts_claims_and_time() -> None:
-    totals = together(a_long_story().account()).totals
+    totals = together(a_long_story().summary()).totals
     assert (totals.attempts, totals.sent_back, totals.refuted) == (9, 2, 1)
     assert (totals.claims, totals.claims_confirmed, totals.claims_refuted) == (4, 3, 1)
     assert totals.wall_seconds > 14 * 3600 > totals.busy_seconds
@@ -189,16 +201,19 @@ def spawned(*missions: str) -> list[Event]:
     return [Spawned(at=AT, mission=name, key="k") for name in missions]
 
 
+def ran(*events: Event) -> RunSummary:
+    return read_run("_queue", events).summary(NOBODY, AT)
+
+
 def test_a_run_that_was_killed_and_gone_on_with_is_one_run() -> None:
     start, end = RunStarted(at=AT, cap=9), RunEnded(at=AT, why="done", done=("b",), blocked={"c": "why"})
     before = [start, *spawned("a"), msgspec.structs.replace(end, done=("a",), blocked={})]
-    run = last_run("queue", [*before, start, *spawned("b"), start, *spawned("b"), end])
-    assert run is not None
-    assert (run.missions, run.spawns, run.why, run.exit_code) == (("b", "c"), 2, "done", 0)
+    run = ran(*before, start, *spawned("b"), start, *spawned("b"), end)
+    assert run.ended
+    assert (run.all_missions, run.spawns, run.ended.why, run.ended.exit_code) == (("b", "c"), 2, "done", 0)
 
 
 def test_a_run_under_way_has_no_end() -> None:
-    run = last_run("queue", [RunStarted(at=AT, cap=9), *spawned("a")])
-    assert run is not None
-    assert (run.ended, run.exit_code, run.missions) == ("", None, ("a",))
-    assert last_run("queue", []) is None
+    run = ran(RunStarted(at=AT, cap=9), *spawned("a"))
+    assert (run.ended, run.all_missions) == (None, ("a",))
+    assert not ran().began

@@ -1,0 +1,113 @@
+"""Several missions together: a run of the queue, a campaign, or everything a project has done."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from capsule.core.budget import Spending, total
+from capsule.core.evidence import EvidenceStatus
+from capsule.core.history import MissionSummary, RunSummary, evidence_counts
+from capsule.core.signal import Verdict
+from capsule.core.stamps import moment
+from capsule.core.status import Condition, MissionStatus
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """`--json` prints these names."""
+
+    missions: int
+    delivered: int
+    parked: int
+    stopped: int
+    abandoned: int
+    closed: int
+    under_way: int
+    judged: int
+    """Of how many it can be said whether they passed at first: they came to an end or a halt, and were needed."""
+    first_pass: int
+    attempts: int
+    sent_back: int
+    refuted: int
+    claims: int
+    claims_confirmed: int
+    claims_refuted: int
+    spending: Spending
+    wall_seconds: float
+    busy_seconds: float
+    waited_seconds: float
+
+    @property
+    def first_pass_rate(self) -> float | None:
+        """None where nothing has come to an end yet: that is no rate of zero."""
+        return self.first_pass / self.judged if self.judged else None
+
+    @property
+    def claims_unverified(self) -> int:
+        return self.claims - self.claims_confirmed - self.claims_refuted
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    project: str
+    title: str
+    as_of: str
+    missions: tuple[MissionSummary, ...] = ()
+    run: RunSummary | None = None
+
+    @property
+    def heading(self) -> str:
+        if len(self.missions) == 1 and not self.run:
+            return f"{self.missions[0].mission}: {self.missions[0].title}"
+        return self.title
+
+    @property
+    def statuses(self) -> Counter[MissionStatus]:
+        return Counter(each.status for each in self.missions)
+
+    @property
+    def totals(self) -> Totals:
+        missions = self.missions
+        conditions = Counter(each.condition for each in missions)
+        judged = [each for each in missions if each.at_an_end and each.condition is not Condition.CLOSED]
+        attempts = [attempt for each in missions for attempt in each.all_attempts()]
+        claims = evidence_counts(piece for attempt in attempts for piece in attempt.evidence)
+        began = min((moment(each.began) for each in missions), default=0.0)
+        ended = max((moment(each.ended or each.as_of) for each in missions), default=0.0)
+        return Totals(
+            missions=len(missions),
+            delivered=sum(each.delivered for each in missions),
+            parked=conditions[Condition.PARKED],
+            stopped=conditions[Condition.STOPPED],
+            abandoned=conditions[Condition.ABANDONED],
+            closed=conditions[Condition.CLOSED],
+            under_way=sum(not each.at_an_end for each in missions),
+            judged=len(judged),
+            first_pass=sum(each.first_pass for each in judged),
+            attempts=len(attempts),
+            sent_back=sum(attempt.sent_back for attempt in attempts),
+            refuted=sum(attempt.verdict == Verdict.REFUTED for attempt in attempts),
+            claims=sum(claims.values()),
+            claims_confirmed=claims[EvidenceStatus.CONFIRMED],
+            claims_refuted=claims[EvidenceStatus.REFUTED],
+            spending=total(each.spent_with_parts for each in missions),
+            wall_seconds=max(0.0, ended - began),
+            busy_seconds=sum(each.busy_seconds for each in missions),
+            waited_seconds=sum(each.waited_seconds for each in missions),
+        )
+
+
+def nested(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:
+    """Order missions by age, and put parts below the mission that they are parts of."""
+    ordered = sorted(missions, key=lambda each: (each.began, each.ended or each.as_of, each.mission))
+    known = {each.mission for each in ordered}
+    below: dict[str, list[MissionSummary]] = {}
+    for each in ordered:
+        below.setdefault(each.parent if each.parent in known else "", []).append(each)
+
+    def whole(each: MissionSummary) -> MissionSummary:
+        parts = tuple(map(whole, below.get(each.mission, ())))
+        return msgspec.structs.replace(each, parts=parts) if parts else each
+
+    return tuple(map(whole, below.get("", ())))

@@ -1,0 +1,179 @@
+"""Missions and reports for programs: JSON objects. null is unknown, or not there yet; it is never zero."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from capsule.core.budget import as_facts
+from capsule.core.decide import HALTS, SETBACKS
+from capsule.core.history import Attempt, MissionSummary, RunSummary
+from capsule.core.report import Report
+
+VERSION = 1
+
+
+def mission_facts(summary: MissionSummary, root: Path) -> dict[str, Any]:
+    """Return what `capsule show --json` prints."""
+    state = summary.state
+    waits = [wait for attempt in summary.attempts for wait in attempt.waits]
+    return {
+        "mission": summary.mission,
+        "item": {"id": state.item.id, "title": summary.title, "closed": state.item_closed},
+        "workflow": summary.workflow,
+        "base": summary.base,
+        "into": summary.into,
+        "state": summary.status,
+        "status": summary.condition,
+        "standing": summary.sentence,
+        "pid": summary.pid,
+        "merged": summary.merged or None,
+        "verify": state.policy.verify,
+        "test": state.policy.test or None,
+        "to_do": list(state.to_do),
+        "attempts": [_shown_attempt(attempt) for attempt in summary.attempts if not attempt.repeated],
+        "spent": as_facts(summary.spent_with_parts),
+        "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in waits],
+        "feedback": summary.feedback,
+        "salvaged": [{"ref": ref, "why": why} for ref, why in summary.salvaged],
+        "warnings": list(summary.warnings),
+        "places": places(summary.mission, root),
+        "next": summary.next,
+        "events": summary.events,
+    }
+
+
+def _shown_attempt(attempt: Attempt) -> dict[str, Any]:
+    known = {"key": attempt.key, "phase": attempt.phase, "attempt": attempt.number, "agent": attempt.agent or None}
+    if attempt.ended is None:
+        return {**known, "verdict": None}
+    outcome, decision = attempt.ended.outcome, attempt.ended.decision
+    return {
+        **known,
+        "claimed": attempt.claimed,
+        "verdict": attempt.verdict,
+        "move": decision.move.value,
+        "reason": decision.reason,
+        "seconds": round(outcome.seconds, 3),
+        "ended": attempt.ended.at,
+        "summary": attempt.summary,
+        "files": list(outcome.files),
+        "usage": msgspec.to_builtins(outcome.usage) if outcome.usage else None,
+        "failure": msgspec.to_builtins(outcome.failure) if outcome.failure else None,
+        "evidence": [msgspec.to_builtins(piece) for piece in outcome.evidence],
+        "warnings": list(outcome.warnings),
+    }
+
+
+def places(mission: str, root: Path) -> dict[str, str]:
+    """Return what exists of a mission's worktree and logs."""
+    home = root / ".capsule"
+    known = {"worktree": "worktrees", "under way": "missions", "papers": "logs"}
+    return {what: str(home / name / mission) for what, name in known.items() if (home / name / mission).is_dir()}
+
+
+# ---- capsule report --json
+
+
+def report_facts(report: Report) -> dict[str, Any]:
+    totals = report.totals
+    rate = totals.first_pass_rate
+    return {
+        "v": VERSION,
+        "project": report.project,
+        "title": report.title,
+        "as_of": report.as_of,
+        "run": _run(report.run) if report.run else None,
+        "totals": {
+            **msgspec.structs.asdict(totals),
+            "first_pass_rate": None if rate is None else round(rate, 4),
+            "spending": as_facts(totals.spending),
+        },
+        "missions": [_mission(each) for each in report.missions],
+    }
+
+
+def _run(run: RunSummary) -> dict[str, Any]:
+    return {
+        "name": run.stream.lstrip("_"),
+        "began": run.began,
+        "ended": run.ended.at if run.ended else "",
+        "why": run.ended.why if run.ended else "",
+        "exit_code": run.ended.exit_code if run.ended else None,
+        "spawns": run.spawns,
+        "missions": run.all_missions,
+    }
+
+
+def _mission(summary: MissionSummary) -> dict[str, Any]:
+    plain = ("mission", "title", "workflow", "base", "into", "parent", "as_of", "began", "starts")
+    diff = summary.diff
+    return {
+        **{name: getattr(summary, name) for name in plain},
+        "ended": summary.ended or None,
+        "state": summary.status,
+        "status": summary.condition,
+        "standing": summary.sentence,
+        "unverified": summary.unverified or None,
+        "merged": summary.merged or None,
+        "first_pass": summary.first_pass if summary.at_an_end else None,
+        "sent_back": summary.sent_back,
+        "refuted": summary.refuted,
+        "wall_seconds": summary.wall_seconds,
+        "busy_seconds": round(summary.busy_seconds, 3),
+        "waited_seconds": round(summary.waited_seconds, 3),
+        "spending": as_facts(summary.spent),
+        "with_parts": as_facts(summary.spent_with_parts),
+        "attempts": [_attempt(summary, attempt) for attempt in summary.attempts],
+        "feedback": [msgspec.structs.asdict(each) for each in summary.rounds],
+        "diff": {
+            "note": diff.note,
+            "added": diff.added,
+            "removed": diff.removed,
+            "files": [msgspec.structs.asdict(file) for file in diff.files],
+        },
+        "warnings": list(summary.warnings),
+        "salvaged": [f"{ref} ({why})" for ref, why in summary.salvaged],
+        "parts": [_mission(part) for part in summary.parts],
+    }
+
+
+def _attempt(summary: MissionSummary, attempt: Attempt) -> dict[str, Any]:
+    """Keep what the agent says and what was checked in places of their own."""
+    outcome = attempt.ended.outcome if attempt.ended else None
+    decision, stages = attempt.decision, {phase.name: phase.stage for phase in summary.state.workflow.phases}
+    fed_back = decision is not None and decision.move in (*SETBACKS, *HALTS)
+    return {
+        "key": attempt.key,
+        "phase": attempt.phase,
+        "stage": stages.get(attempt.phase) or attempt.phase,
+        "number": attempt.number,
+        "how": attempt.how,
+        "seconds": attempt.seconds,
+        "reason": decision.reason if decision else "",
+        "files": outcome.files if outcome else (),
+        "warnings": outcome.warnings if outcome else (),
+        "agent": attempt.agent or None,
+        "model": attempt.model or None,
+        "began": attempt.began or None,
+        "ended": (None if attempt.under_way else attempt.until) or None,
+        "verdict": attempt.verdict or None,
+        "move": decision.move.value if decision else None,
+        "back_to": (decision.back_to if decision else "") or None,
+        "feedback": (decision.feedback if decision and fed_back else "") or None,
+        "failure": attempt.failure or None,
+        "said": {
+            "claimed": attempt.claimed or None,
+            "summary": attempt.summary,
+            "files_changed": list(outcome.signal.files_changed) if outcome else [],
+            "made_for_it": outcome.signal.synthetic if outcome else False,
+        },
+        "checked": [msgspec.structs.asdict(piece) for piece in attempt.evidence],
+        "usage": msgspec.structs.asdict(outcome.usage) if outcome and outcome.usage else None,
+        "waits": [
+            {"began": w.at, "seconds": w.seconds, "kind": w.failure.kind.value, "reason": w.failure.reason}
+            for w in attempt.waits
+        ],
+    }

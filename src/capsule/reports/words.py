@@ -1,0 +1,239 @@
+"""Words, signs and tones that screens and reports share, so that all of them say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+
+from capsule.core.budget import Spending, duration, in_words, price
+from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.history import (
+    SUCCESSES,
+    Attempt,
+    Diff,
+    Mark,
+    MissionSummary,
+    Round,
+    RunSummary,
+    comparable_claim,
+    evidence_counts,
+    run_counts,
+)
+from capsule.core.report import Totals
+from capsule.core.signal import Verdict
+from capsule.core.stamps import moment
+from capsule.core.status import Tone, count_statuses
+from capsule.reports.style import clean
+
+Row = TypeVar("Row")
+
+SHOWN = 40
+"""Of a long list, so many rows from either end are shown."""
+
+
+class Look(NamedTuple):
+    """A tone, and the sign that says the same without colour."""
+
+    tone: Tone
+    sign: str
+
+
+VERDICTS = {
+    "PASS": Look(Tone.GOOD, Mark.DONE),
+    "MORE": Look(Tone.GOOD, Mark.DONE),
+    "SKIPPED": Look(Tone.QUIET, Mark.SKIPPED),
+    "NEEDS_WORK": Look(Tone.WARN, Mark.AGAIN),
+    "BLOCKED": Look(Tone.WARN, Mark.NEEDS_YOU),
+    "REFUTED": Look(Tone.BAD, "✗"),
+    "FAILED": Look(Tone.BAD, "!"),
+    "ERROR": Look(Tone.BAD, "!"),
+    "interrupted": Look(Tone.QUIET, Mark.INTERRUPTED),
+    "under way": Look(Tone.LIVE, Mark.NOW),
+}
+EVIDENCE = {
+    EvidenceStatus.CONFIRMED: Look(Tone.GOOD, "✓"),
+    EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
+    EvidenceStatus.UNVERIFIED: Look(Tone.WARN, "?"),
+}
+UNVERIFIED, LET_PASS = "unverified", "though refuted"
+NO_MISSIONS = "No missions yet."
+HOW_TO_BEGIN = "capsule run ID"
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+# ---- one mission, one attempt
+
+
+def tone_of(summary: MissionSummary) -> Tone:
+    """Delivered work is green only where it was checked."""
+    return Tone.WARN if summary.unverified and summary.delivered else summary.status.tone
+
+
+def outcome_of(attempt: Attempt) -> str:
+    """`PASS`, `PASS, unverified`, `interrupted`."""
+    return ", ".join(filter(None, (attempt.verdict or attempt.how, caveat(attempt))))
+
+
+def look_of(attempt: Attempt) -> Look:
+    look, doubt = VERDICTS.get(attempt.verdict or attempt.how, Look(Tone.QUIET, "·")), caveat(attempt)
+    return look._replace(tone=Tone.WARN if doubt == LET_PASS else Tone.QUIET) if doubt else look
+
+
+def caveat(attempt: Attempt) -> str:
+    """Say why a success is not to be relied on; '' where it was checked, and held."""
+    if attempt.let_pass:
+        return LET_PASS
+    confirmed = evidence_counts(attempt.evidence)[EvidenceStatus.CONFIRMED]
+    to_be_checked = attempt.verdict in SUCCESSES and (attempt.agent or attempt.evidence)
+    return UNVERIFIED if to_be_checked and not confirmed else ""
+
+
+def judged(attempt: Attempt) -> str:
+    """Say what became of a claim: `PASS, 2 checks hold`, `REFUTED by 1 of 3 checks`."""
+    verdict, evidence = attempt.verdict, attempt.evidence
+    counts, checks = evidence_counts(evidence), count(len(evidence), "check")
+    refuted, unsure = counts[EvidenceStatus.REFUTED], counts[EvidenceStatus.UNVERIFIED]
+    if refuted and verdict == Verdict.REFUTED:
+        return f"{verdict} by {refuted} of {checks}"
+    if refuted:
+        though = "though " if verdict in SUCCESSES else ""
+        return f"{verdict}, {though}{refuted} of {checks} {'refutes' if refuted == 1 else 'refute'} it"
+    if unsure:
+        return f"{verdict}, {unsure} of {checks} could not be made"
+    if evidence:
+        return f"{verdict}, {checks} {'hold' if len(evidence) > 1 else 'holds'}"
+    return f"{verdict} (unverified)" if attempt.agent and verdict == attempt.claimed in SUCCESSES else verdict
+
+
+def claim_of(attempt: Attempt) -> str:
+    """Return what the agent claimed; '' where Capsule itself did the step, or it has not ended."""
+    if not attempt.ended or not attempt.agent:
+        return ""
+    return "no readable claim" if attempt.ended.outcome.signal.synthetic else attempt.claimed
+
+
+def made_by(attempt: Attempt) -> str:
+    return " · ".join(filter(None, (attempt.agent or "Capsule", attempt.model)))
+
+
+def origin(each: Round) -> str:
+    """Say who sent it back: `execute-review, attempt 1 (claude): said by the agent`."""
+    if not each.by:
+        return "notes from a person"
+    agent = f" ({clean(each.agent)})" if each.agent and not each.seen else ""
+    source = "checked by Capsule" if each.seen else "said by the agent"
+    return f"{clean(each.by)}, attempt {each.attempt}{agent}: {source}"
+
+
+def claim_and_evidence(piece: Evidence) -> str:
+    return f"claimed: {comparable_claim(piece)}; seen: {piece.observed}"
+
+
+def proof(piece: Evidence, most: int = 12) -> str:
+    """Return the end of what was seen, where it contradicts the claim."""
+    if piece.standing is not EvidenceStatus.REFUTED:
+        return ""
+    return "\n".join(piece.detail.strip().splitlines()[-most:])
+
+
+# ---- time and money
+
+
+def when(stamp: str) -> str:
+    """`16 Nov 2026, 13:08:12`."""
+    return f"{datetime.fromtimestamp(moment(stamp), UTC):%-d %b %Y, %H:%M:%S}" if stamp else ""
+
+
+def took(seconds: float | None) -> str:
+    return "unknown" if seconds is None else duration(seconds)
+
+
+def active(busy: float, waited: float) -> str:
+    """`54 s active, 2 min 0 s waiting for providers`."""
+    return f"{duration(busy)} active{f', {duration(waited)} waiting for providers' if waited else ''}"
+
+
+def period(summary: MissionSummary) -> str:
+    until = when(summary.ended) if summary.ended else f"now ({when(summary.as_of)})"
+    return f"{when(summary.began)} to {until}, UTC"
+
+
+def cost_of(attempt: Attempt) -> str:
+    """'' where no agent was paid, or it is still at work; unknown is never zero."""
+    if not attempt.agent or attempt.under_way:
+        return ""
+    return price(attempt.ended.outcome.usage if attempt.ended else None) or "unknown"
+
+
+def money(spent: Spending) -> str:
+    """`$0.12`, `at least $0.12`, `unknown`, or a dash where no agent was paid."""
+    if not spent.runs:
+        return "–"
+    if not spent.priced:
+        return "unknown"
+    amount = f"${spent.usd:,.2f}" if spent.usd >= 0.01 or not spent.usd else f"${spent.usd:.4f}"
+    return amount if spent.priced == spent.runs else f"at least {amount}"
+
+
+def more_than_money(spent: Spending) -> str:
+    """`12,300 tokens, 54 s of agent time`."""
+    if not spent.runs:
+        return "no agent was started"
+    at_least = "" if spent.counted == spent.runs else "at least "
+    tokens = f"{at_least}{spent.tokens:,} tokens" if spent.counted else "tokens unknown"
+    return f"{tokens}, {duration(spent.seconds)} of agent time"
+
+
+def agents_used(spent: Spending) -> str:
+    """`agents used $0.12, 900 tokens, 3 s`, and what is unknown only after a colon."""
+    return f"agents used{'' if spent.priced else ':'} {in_words(spent)}"
+
+
+# ---- several missions
+
+
+def rate(totals: Totals) -> str:
+    """`67 %`; a dash where nothing has come to an end."""
+    share = totals.first_pass_rate
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def claims(totals: Totals) -> str:
+    return (
+        f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, "
+        f"{totals.claims_unverified} could not be checked"
+    )
+
+
+def run_sentence(run: RunSummary) -> str:
+    """`running for 2 min 0 s, 4 of 10 agents, 1 of 3 done, now at shop-1.1.1`."""
+    ended = run.ended
+    agents = f"{run.spawns} of {count(run.cap, 'agent')}" if run.cap else count(run.spawns, "agent")
+    if run.running:
+        progress = next(iter(run.progress.values()), None)
+        far = f", {progress.done} of {progress.of} done" if progress else ""
+        at = f", now at {list(run.missions)[-1]}" if run.missions else ""
+        return f"running for {duration(int(run.seconds))}, {agents}{far}{at}"
+    if not ended:
+        return f"stopped after {agents}"
+    told = count_statuses(run_counts(ended))
+    return f"ended: {clean(ended.why)}{f' ({told})' if told else ''}, {agents}"
+
+
+def change_words(diff: Diff) -> str:
+    return f"+{diff.added:,} −{diff.removed:,} in {count(len(diff.files), 'file')}" if diff.files else ""
+
+
+def elided(rows: Sequence[Row], shown: int = SHOWN) -> Iterator[Row | int]:
+    """Yield the rows; of a long list both ends, and between them the number of rows left out."""
+    left_out = len(rows) - 2 * shown
+    if left_out <= 1:
+        yield from rows
+    else:
+        yield from rows[:shown]
+        yield left_out
+        yield from rows[-shown:]

@@ -1,0 +1,262 @@
+"""Lines of the dashboard: items, missions and runs, and everything about the one that is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from textual.content import Content
+
+from capsule.core.board import Board
+from capsule.core.budget import total
+from capsule.core.history import Mark, MissionSummary, PhaseLine, RunSummary
+from capsule.core.item import Item, Status, stands_at
+from capsule.core.outline import OutlineEntry
+from capsule.core.stamps import clock_time
+from capsule.core.status import MissionStatus
+from capsule.reports import words
+from capsule.reports.board_lines import overview
+from capsule.reports.style import clean
+from capsule.reports.table import fit, width_of
+from capsule.reports.words import agents_used, count, run_sentence
+from capsule.tui import drawing
+from capsule.tui.actions import Target, available
+from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
+
+_DEEPEST = 8
+"""From there on nothing is indented further."""
+_NAMED = (MissionStatus.WAITING, MissionStatus.NEEDS_YOU, MissionStatus.FAILED, MissionStatus.STOPPED)
+"""Statuses that a line says in words beside their sign."""
+_LONGEST_TEXT = 4000
+_ROOM_FOR_TIME = 60
+"""Where there are fewer columns, a verdict is worth more than how long it took."""
+
+
+def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
+    fold = ("▸ " if folded else "▾ ") if entry.holds else "  "
+    indent = "  " * min(entry.depth, _DEEPEST)
+    if entry.item is None:
+        return row(indent, fold, text(entry.title, STRONG), text(f" {entry.of}", FAINT))
+    progress = text(f" {entry.done}/{entry.of}", GOOD if entry.done == entry.of else FAINT) if entry.of else Content("")
+    head = row(
+        indent, fold, drawing.status_sign(entry.status), " ", text(entry.key, STRONG), progress, _about(entry), "  "
+    )
+    faint = FAINT if entry.item.status is Status.DONE else ""
+    return row(head, drawing.said(entry.title, max(0, width - head.cell_length), faint))
+
+
+def _about(entry: OutlineEntry) -> Content:
+    if entry.status is MissionStatus.RUNNING and entry.phase:
+        return row(" ", drawing.said(entry.phase, 16, BUSY))
+    style = drawing.STYLES[entry.status.tone]
+    return text(f" {entry.status.words}", style) if entry.status in _NAMED else Content("")
+
+
+def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target, width: int) -> list[Content]:
+    """All that is known of the item under the cursor, and what can be done with it."""
+    if entry.item is None:
+        return [text(f"{words.count(entry.of, 'item')} {entry.title}", FAINT)]
+    lines = drawing.paragraph(f"{entry.key}  {entry.title}", width, STRONG)
+    lines += [*_facts(entry, entry.item, width), Content("")]
+    if view:
+        lines += [row(drawing.status_of(view), f"  {drawing.elapsed(view.seconds)}")]
+        lines += drawing.paragraph(view.sentence, width)
+        lines += [*short_phases(view, width), Content("")]
+    lines += [*doable(target, width), Content("")]
+    if entry.item.description:
+        lines += [*_wrapped(entry.item.description, width), Content("")]
+    if entry.item.acceptance:
+        lines += [text("Done when", STRONG), *_wrapped(entry.item.acceptance, width)]
+    return lines
+
+
+def short_phases(view: MissionSummary, width: int) -> list[Content]:
+    """Draw phases in little room: the verdict, and the time if it fits."""
+    names = min(18, max([width_of(line.phase) for line in view.lines], default=0))
+    return [_phase(line, names, width) for line in view.lines]
+
+
+def _phase(line: PhaseLine, names: int, width: int) -> Content:
+    now, mark = line.mark is Mark.NOW, drawing.marked(line.mark, doubted=line.attempt.let_pass)
+    tries = f"#{line.attempt.number}" if line.attempt.number > 1 else ""
+    name = drawing.cell(line.phase, names, STRONG if now else "")
+    time = f" {drawing.elapsed(line.seconds):>10}" if width >= _ROOM_FOR_TIME else ""
+    head = row(mark, " ", name, f" {tries:<3}", time, " ")
+    return row(head, drawing.phase_verdict(line, max(0, width - head.cell_length)))
+
+
+def doable(target: Target, width: int) -> list[Content]:
+    """The keys that would do something here."""
+    verbs = [verb for verb in available(target) if not verb.alone]
+    return [text(fit("  ".join(f"{verb.key} {verb.name}" for verb in verbs), width), FAINT)] if verbs else []
+
+
+def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
+    kind = ", ".join(filter(None, (item.type, stands_at(item).replace("_", " "), f"P{item.priority}")))
+    yield from drawing.paragraph(kind, width, FAINT)
+    if entry.of:
+        yield text(f"{entry.done} of {entry.of} done")
+    levels = item.assessment
+    known = {"size": levels.size, "complexity": levels.complexity, "risk": levels.risk, "impact": levels.impact}
+    if any(known.values()):
+        yield from drawing.paragraph(", ".join(f"{name} {word}" for name, word in known.items() if word), width, FAINT)
+    if item.tags:
+        yield from drawing.paragraph(f"tags: {', '.join(item.tags)}", width, FAINT)
+    if item.taken_by:
+        yield from drawing.paragraph(f"taken by {item.taken_by}", width, UNSURE)
+    if entry.waits_for:
+        yield from drawing.paragraph(f"waiting for {', '.join(entry.waits_for)}", width, UNSURE)
+    if item.blocked:
+        kind = f" ({item.blocked.kind})" if item.blocked.kind else ""
+        yield from drawing.paragraph(f"blocked{kind}: {item.blocked.reason}", width, UNSURE)
+
+
+def _wrapped(told: str, width: int) -> Iterator[Content]:
+    for line in told[:_LONGEST_TEXT].splitlines():
+        yield from drawing.paragraph(line, width) if line.strip() else [Content("")]
+    if len(told) > _LONGEST_TEXT:
+        yield text("…", FAINT)
+
+
+RUN = "run:"
+"""What the key of a run's line begins with: no mission can be called so."""
+_WIDE = 110
+_ROOMY = 90
+_WIDEST_NAME = 24
+
+
+def name_width(board: Board) -> int:
+    """So wide is the column of names."""
+    return min(_WIDEST_NAME, max([width_of(view.mission) for view in board.missions], default=8))
+
+
+def under_way(board: Board) -> list[str]:
+    """Runs that go on, then every mission: those that run first, then those that wait for somebody, then the ended."""
+    return [f"{RUN}{run.stream}" for run in board.runs if run.running] + [view.mission for view in board.missions]
+
+
+def history(board: Board) -> list[str]:
+    """List missions and runs that ended, the last first."""
+    ended = [(view.last, view.mission) for view in board.missions if view.over]
+    runs = [(run.last, f"{RUN}{run.stream}") for run in board.runs if run.ended and not run.running]
+    return [key for _, key in sorted(ended + runs, reverse=True)]
+
+
+def mission_line(view: MissionSummary, width: int, names: int) -> Content:
+    attempt = f" #{view.attempt}" if view.attempt > 1 and view.phase else ""
+    ended = view.over
+    stage = "" if ended else f"{view.stage}/{view.stages}"
+    seconds = view.seconds if view.phase_seconds is None else view.phase_seconds
+    head = row(
+        pad(drawing.status_of(view), 13),
+        drawing.cell(view.mission, names, FAINT if ended else STRONG),
+        f" {stage:>5} ",
+        drawing.cell("" if ended else f"{view.phase}{attempt}", 17, BUSY if view.pid is not None else ""),
+        f" {drawing.elapsed(seconds):>10} ",
+        text(f"{_cost(view):>8} ", FAINT) if width >= _ROOMY else "",
+    )
+    room = width - head.cell_length
+    if room < 1:
+        return head
+    now = clean(view.doing[-1]) if view.doing else ""
+    if width >= _WIDE and now:
+        half = room // 2
+        return row(head, drawing.cell(view.title, half), " ", drawing.said(now, room - half - 1, FAINT))
+    return row(head, drawing.said(view.title, room, FAINT if ended else ""))
+
+
+def past_line(view: MissionSummary, width: int, names: int) -> Content:
+    head = row(
+        text(f"{moment(view.last)}  ", FAINT),
+        pad(drawing.status_of(view), 13),
+        drawing.cell(view.mission, names, STRONG),
+        f" {drawing.elapsed(view.seconds):>10} ",
+        text(f"{_cost(view):>8} ", FAINT),
+    )
+    return row(head, drawing.said(view.title, max(0, width - head.cell_length)))
+
+
+def run_line(run: RunSummary, width: int, *, past: bool) -> Content:
+    when = text(f"{moment(run.last)}  ", FAINT) if past else Content("")
+    head = row(when, drawing.status_sign(run.status), " ", text(clean(run.name), STRONG), "  ")
+    return row(head, drawing.said(run_sentence(run), max(0, width - head.cell_length), "" if run.running else FAINT))
+
+
+def strip_line(view: MissionSummary, width: int) -> Content:
+    """One that runs, in short."""
+    since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.seconds)
+    head = row(text("▶ ", BUSY), text(view.mission, STRONG), " ", drawing.said(view.phase, 18, BUSY), f" {since}  ")
+    said = view.doing[-1] if view.doing else view.title
+    if view.waiting:
+        said = f"waiting for the provider until {clock_time(view.waiting.at, view.waiting.seconds)}"
+    return row(head, drawing.said(said, max(0, width - head.cell_length), FAINT))
+
+
+def strip_lines(board: Board, width: int, most: int) -> list[Content]:
+    running = [view for view in board.missions if view.pid is not None]
+    if len(running) <= most:
+        return [strip_line(view, width) for view in running]
+    shown = [strip_line(view, width) for view in running[: most - 1]]
+    return [*shown, text(f"  and {len(running) - most + 1} more running: press 2", FAINT)]
+
+
+def totals_line(board: Board, width: int) -> Content:
+    """Sum up all missions: how they stand, and what their agents used up."""
+    spent = total(view.spent for view in board.missions)
+    used = f"; {agents_used(spent)}" if spent.runs else ""
+    many = f"{count(len(board.missions), 'mission')}: " if board.missions else ""
+    return drawing.said(f"{many}{overview(board)}{used}", width, FAINT)
+
+
+def run_page(run: RunSummary, width: int) -> list[Content]:
+    """All that is known of one run but its name: how far it is, what it did, what it did not, and why."""
+    ended = run.ended
+    lines = [*drawing.paragraph(run_sentence(run), width), Content("")]
+    for progress in run.progress.values():
+        lines += drawing.paragraph(f"{progress.item}  {progress.done} of {progress.of} done  {progress.title}", width)
+    for closed in run.closed:
+        lines += drawing.paragraph(f"closed {closed.item}: {closed.reason}", width, GOOD)
+    if ended:
+        lines += _named("done", dict.fromkeys(ended.done, ""), GOOD, width)
+        lines += _named("needs you", ended.blocked, UNSURE, width)
+        lines += _named("failed", ended.failed, BAD, width)
+        lines += _named("not started", ended.waiting, FAINT, width)
+        lines += _named("follow-ups", dict.fromkeys(ended.follow_ups, ""), "", width)
+    else:
+        lines += drawing.paragraph(f"items: {', '.join(run.missions) or 'none yet'}", width)
+    return lines
+
+
+def _named(what: str, items: Mapping[str, str], style: str, width: int) -> list[Content]:
+    return [
+        line
+        for name, why in items.items()
+        for line in drawing.paragraph(
+            f"{name}{f': {why}' if why else ''}", width, style, first=text(f"{what}  ", FAINT)
+        )
+    ]
+
+
+def moment(stamp: str) -> str:
+    """`03-01 10:00` of an RFC 3339 stamp."""
+    return f"{stamp[5:10]} {stamp[11:16]}" if len(stamp) >= 16 else stamp.ljust(11)
+
+
+def pad(words: Content, width: int) -> Content:
+    return row(words, " " * max(0, width - words.cell_length))
+
+
+def _cost(view: MissionSummary) -> str:
+    spent = view.spent
+    if not spent.runs:
+        return ""
+    return f"{'' if spent.priced == spent.runs else '≥'}${spent.usd:.2f}" if spent.priced else "$?"
+
+
+def find_run(board: Board, key: str) -> RunSummary | None:
+    return next((run for run in board.runs if f"{RUN}{run.stream}" == key), None)
+
+
+def words_of(board: Board) -> dict[str, tuple[str, str]]:
+    """By mission or run, what an outline shows of it: drawn anew when this changes, and not before."""
+    runs = {f"{RUN}{run.stream}": (MissionStatus.RUNNING.value, "") for run in board.runs if run.running}
+    return runs | {view.mission: (view.status.value, view.phase) for view in board.missions}
