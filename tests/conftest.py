@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "sandboxed: runs in bubblewrap; skipped where bubblewrap does not work",
         "slow: for `make check`, too costly for `make test`",
+        "in_git: a mission of the engine's tests, in a real repository",
         "sweep(cases=1): only the first cases are for `make test`; the others are slow",
     ):
         config.addinivalue_line("markers", marker)

@@ -44,8 +44,9 @@ BY_FILE = msgspec.structs.replace(FLOW, contract=Contract.RESULT)
 
 
 def makes(name: str, **signal: Any) -> dict[str, Any]:
-    commit = f'echo x > {name} && git add {name} && git commit -q -m "$CAPSULE_COMMIT_MSG"'
-    return {"make": [{"run": [commit], "signal": {**PASS, "summary": f"made {name}", **signal}}]}
+    commit = f'git add {name} && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+    done = {"write": {name: "x\n"}, "run": [commit], "signal": {**PASS, "summary": f"made {name}", **signal}}
+    return {"make": [done]}
 
 
 STOPS = {"make": [{"signal": {**PASS, "status": "ERROR", "feedback": "no clay"}}]}
@@ -133,6 +134,7 @@ class Unwilling(MemoryTracker):
         return super().add(new)
 
 
+@pytest.mark.in_git
 def test_everything_is_done_dependencies_first_and_closed_from_the_inside(epic: Scene) -> None:
     report = run(epic)
     assert (report.exit_code, report.ended_because) == (0, "e is done")
@@ -196,6 +198,7 @@ def test_whoever_is_killed_before_a_parent_is_closed_closes_it_the_next_time(epi
     assert len(told(epic, ParentClosed)) == 3, "closed once"
 
 
+@pytest.mark.in_git
 def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
     before = epic.git("rev-parse", "main")
     run(epic, root="f")

@@ -34,6 +34,7 @@ def bent_test_is_on_main(scene: Scene) -> bool:
     return "tests.sh" in files and scene.git("show", "main:tests.sh") == "true"
 
 
+@pytest.mark.in_git
 @pytest.mark.parametrize("how", ["an edit elsewhere", "a rebase", "an inner repository taken away"])
 def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None:
     inner = {**BENT, "run": ["git init -q sub"]}
@@ -50,6 +51,7 @@ def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.in_git
 def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:
     stuck = {"signal": {**PASS, "status": "ERROR", "feedback": "the test is wrong"}}
     halted(scene, execute=[stuck, CODE])
@@ -58,6 +60,7 @@ def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:
     assert scene.git("show", "main:tests.sh") == "grep -q hello hello"
 
 
+@pytest.mark.in_git
 def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> None:
     reaching = f"echo true > {scene.root}/.capsule/worktrees/one/tests.sh\n"
     lie = {"write": {"lib.sh": reaching, "other": "x\n"}, "signal": PASS}
@@ -67,6 +70,7 @@ def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> No
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.in_git
 def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Scene) -> None:
     state = halted(scene, merge=[{**COMMIT_ALL, "write": {"tests.sh": "true\n"}}, OK])
     move_to(order(state), scene.world, "merge")
@@ -74,6 +78,7 @@ def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Sce
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.in_git
 def test_commits_after_the_approval_are_not_merged_unseen(scene: Scene) -> None:
     scene.plays(story(merge=[COMMIT]))
     worktree = scene.root / ".capsule" / "worktrees" / "one"
@@ -91,6 +96,7 @@ def test_commits_after_the_approval_are_not_merged_unseen(scene: Scene) -> None:
     assert scene.run("one", "tdd").finished
 
 
+@pytest.mark.in_git
 def test_what_was_left_uncommitted_after_the_merge_is_salvaged(scene: Scene) -> None:
     worktree = scene.root / ".capsule" / "worktrees" / "one"
     scene.plays(story())

@@ -88,6 +88,7 @@ def test_what_its_agent_used_is_counted_all_the_same(scene: Scene, strike: Strik
     assert state.spent["execute"].runs == 1
 
 
+@pytest.mark.in_git
 def test_main_does_not_move_to_what_was_not_tested(scene: Scene, strike: Strike) -> None:
     scene.plays({"one": {"work": [{"write": {"a": "x\n"}, "signal": PASS}]}})
     workflow, main = flow(PREP, WORK, *PUBLISH), scene.git("rev-parse", "main")
@@ -98,6 +99,7 @@ def test_main_does_not_move_to_what_was_not_tested(scene: Scene, strike: Strike)
     assert scene.git("rev-parse", "main") != main
 
 
+@pytest.mark.in_git
 @pytest.mark.parametrize(("times", "sent_back"), [(1, False), (2, True)], ids=["once", "twice"])
 def test_a_gate_of_the_workflow_is_asked_again_and_sends_nothing_back(
     scene: Scene, strike: Strike, times: int, sent_back: bool

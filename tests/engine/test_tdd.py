@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from capsule.core.event import Event, StepBegun
 from capsule.core.evidence import Standing
 from capsule.core.item import Status
@@ -30,6 +32,7 @@ def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
     return {"one": {**clean, **{name.replace("_", "-"): turns for name, turns in changes.items()}}}
 
 
+@pytest.mark.in_git
 def test_a_clean_mission_ends_on_main_with_its_papers(scene: Scene) -> None:
     scene.plays(story())
     state = scene.run("one", "tdd")
@@ -98,6 +101,7 @@ def test_tests_that_are_green_at_once_park_the_item_after_one_more_try(scene: Sc
     assert (state.halt.reason, state.halt.exit_code) == ("seems already done", 1)
 
 
+@pytest.mark.in_git
 def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None:
     (scene.root / "tests.sh").write_text("false\n")
     scene.git("add", "-A")
@@ -109,6 +113,7 @@ def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None
     assert state.halt.reason.startswith("base is red")
 
 
+@pytest.mark.in_git
 def test_debris_is_refused_at_sign_off(scene: Scene) -> None:
     messy = {"write": {"hello": "hello\n", "notes.orig": "x"}, "signal": PASS}
     tidy = {"remove": ["notes.orig"], "signal": PASS}
@@ -143,6 +148,7 @@ def test_work_left_uncommitted_is_not_merged_and_not_lost(scene: Scene) -> None:
     assert (scene.root / ".capsule" / "worktrees" / "one" / "tests.sh").exists()
 
 
+@pytest.mark.in_git
 def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> None:
     move = f"cd {scene.root} && echo more > other && git add other && git commit -q -m Other"
     scene.plays(story(sign_off=[{"run": [move], "signal": PASS}]))
@@ -152,6 +158,7 @@ def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> N
     assert scene.kinds("one").count("observed") == 4  # base, red, green, and the merge result
 
 
+@pytest.mark.in_git
 def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     breaks = f"cd {scene.root} && printf 'false\\n' > test_more && git add -A . && git commit -q -m Other"
     scene.plays(story(sign_off=[{"run": [breaks], "signal": PASS}]))
@@ -161,6 +168,7 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
 
 
+@pytest.mark.in_git
 def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
     from capsule.engine.job import Order
     from capsule.engine.run_mission import pursue
@@ -185,6 +193,7 @@ def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
     assert "reopened" in scene.kinds("one")
 
 
+@pytest.mark.in_git
 def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None:
     """No object that a later phase needs hangs in the air: everything is reached by a ref, or made again."""
     lie, stuck = {"write": {"half": "x"}, "signal": PASS}, {"signal": {**PASS, "status": "ERROR", "feedback": "stuck"}}
