@@ -57,9 +57,11 @@ def _memory_will_do() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all cases of a sweep but the first ones as slow, before `-m` selects."""
+    """Mark as slow, before `-m` selects: all cases of a sweep but the first ones, and every kill of a whole mission."""
     seen: Counter[str] = Counter()
     for item in items:
+        if item.path.parent.name == "crash":
+            item.add_marker(pytest.mark.slow)
         if sweep := item.get_closest_marker("sweep"):
             test = item.nodeid.partition("[")[0]
             seen[test] += 1

@@ -311,6 +311,7 @@ def test_what_was_done_before_it_hung_is_seen_and_not_done_again(tmp_path: Path)
 # ---- it dies on the way
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("end", ["kill", 1])
 def test_what_was_done_before_it_died_is_seen_and_not_done_again(tmp_path: Path, end: object) -> None:
     tracker = project(tmp_path, die_after=dict.fromkeys(("update", "close", "create", "comments"), end))
@@ -328,6 +329,7 @@ def test_what_was_done_before_it_died_is_seen_and_not_done_again(tmp_path: Path,
 # ---- somebody else is at the database
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("era", [CLASSIC, "1.0.0", DOLT])
 def test_a_lock_is_waited_for_and_nothing_is_done_twice(tmp_path: Path, era: str) -> None:
     tracker = project(tmp_path, era, locked=2)

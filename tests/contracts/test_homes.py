@@ -117,6 +117,7 @@ def test_every_agent_that_is_known_is_tried() -> None:
     assert {*OBEYED} == {"claude", "codex", "gemini", "opencode", *presets()}
 
 
+@pytest.mark.sweep(cases=4)
 @pytest.mark.parametrize("there", ["all of it", "its folders", "nothing"])
 @pytest.mark.parametrize("name", OBEYED)
 def test_what_a_next_session_would_obey_cannot_be_planted(

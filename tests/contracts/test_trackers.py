@@ -489,6 +489,7 @@ def test_splicing_sets_the_fields_and_nothing_else(data: dict[str, object], asci
 STEPS = st.lists(st.tuples(st.sampled_from(["claim", "release", "close"]), st.integers(0, 4)), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.lists(FIELDS, min_size=5, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_any_sequence_of_changes_leaves_other_lines_alone(
@@ -521,6 +522,7 @@ def test_any_sequence_of_changes_leaves_other_lines_alone(
 WRITTEN = ("id", "status", "closed_at", "close_reason", "updated_at")
 
 
+@pytest.mark.slow
 def test_ten_thousand_beads_cost_linear_time(tmp_path: Path) -> None:
     def work(count: int) -> Callable[[], object]:
         rows = [

@@ -332,6 +332,7 @@ def test_no_duplicate_is_seen_where_there_is_none(data: object) -> None:
         assert parse_yaml(text.encode(), "file") == data
 
 
+@pytest.mark.slow
 def test_a_large_file_costs_linear_time() -> None:
     def work(count: int) -> Callable[[], object]:
         text = "".join(f"key{number}: {{a: 1, b: [x, y]}}\n" for number in range(count)).encode()

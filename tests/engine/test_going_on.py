@@ -34,6 +34,7 @@ def bent_test_is_on_main(scene: Scene) -> bool:
     return "tests.sh" in files and scene.git("show", "main:tests.sh") == "true"
 
 
+@pytest.mark.sweep
 @pytest.mark.in_git
 @pytest.mark.parametrize("how", ["an edit elsewhere", "a rebase", "an inner repository taken away"])
 def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None:
@@ -60,6 +61,7 @@ def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:
     assert scene.git("show", "main:tests.sh") == "grep -q hello hello"
 
 
+@pytest.mark.slow
 @pytest.mark.in_git
 def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> None:
     reaching = f"echo true > {scene.root}/.capsule/worktrees/one/tests.sh\n"

@@ -49,6 +49,7 @@ def assert_halted(scene: Scene, state: MissionState, key: str) -> None:
     assert (last.key, last.decision.move) == (key, Move.PARK)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("how", ["kill -9 $$", "sh -c 'kill -9 $$'; exit $?"], ids=["itself", "what it started"])
 @pytest.mark.parametrize("where", ["[ ! -e tests.sh ]", "[ ! -e hello ]", "[ -e hello ]"], ids=["base", "red", "green"])
 def test_one_that_was_killed_once_is_asked_again_and_nothing_else_happens(
@@ -62,6 +63,7 @@ def test_one_that_was_killed_once_is_asked_again_and_nothing_else_happens(
     assert set(observed(scene)) == {Colour.GREEN, Colour.RED}
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("where", "key"),
     [("[ ! -e tests.sh ]", "prep#1"), ("[ -e tests.sh ]", "test-writer#1"), ("[ -e hello ]", "execute#1")],
@@ -99,6 +101,7 @@ def test_main_does_not_move_to_what_was_not_tested(scene: Scene, strike: Strike)
     assert scene.git("rev-parse", "main") != main
 
 
+@pytest.mark.sweep
 @pytest.mark.in_git
 @pytest.mark.parametrize(("times", "sent_back"), [(1, False), (2, True)], ids=["once", "twice"])
 def test_a_gate_of_the_workflow_is_asked_again_and_sends_nothing_back(

@@ -193,6 +193,7 @@ def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
     assert "reopened" in scene.kinds("one")
 
 
+@pytest.mark.slow
 @pytest.mark.in_git
 def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None:
     """No object that a later phase needs hangs in the air: everything is reached by a ref, or made again."""
