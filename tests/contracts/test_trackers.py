@@ -29,6 +29,7 @@ from capsule.trackers.beads_file import BeadsFileTracker, connect, find
 from capsule.trackers.memory import MemoryTracker
 from tests.contracts.bd_projects import ERAS, bead, faked, real
 from tests.costs import grows_linearly
+from tests.live.install import BD
 
 pytest.register_assert_rewrite("tests.contracts.tracker_suite")
 
@@ -79,7 +80,8 @@ class BeadsContract(TrackerContract):
 
 for _era in ERAS:
     _name = f"TestBeads_{_era.replace('.', '_')}"
-    globals()[_name] = type(_name, (BeadsContract,), {"era": _era, "__module__": __name__})
+    _marks = [] if _era in BD else [pytest.mark.slow]  # of each kind of database, the one that `make live` builds
+    globals()[_name] = type(_name, (BeadsContract,), {"era": _era, "__module__": __name__, "pytestmark": _marks})
 
 
 @pytest.mark.skipif("CAPSULE_BD" not in os.environ, reason="CAPSULE_BD names no folder with a bd")
