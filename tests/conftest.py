@@ -39,6 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "sandboxed: runs in bubblewrap; skipped where bubblewrap does not work",
         "slow: for `make check`, too costly for `make test`",
+        "quick: in tests/crash, where all else is slow",
         "in_git: a mission of the engine's tests, in a real repository",
         "sweep(cases=1): only the first cases are for `make test`; the others are slow",
     ):
@@ -57,10 +58,10 @@ def _memory_will_do() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow, before `-m` selects: all cases of a sweep but the first ones, and every kill of a whole mission."""
+    """Mark as slow, before `-m` selects: all cases of a sweep but the first ones, and kills of a whole mission."""
     seen: Counter[str] = Counter()
     for item in items:
-        if item.path.parent.name == "crash":
+        if item.path.parent.name == "crash" and not item.get_closest_marker("quick"):
             item.add_marker(pytest.mark.slow)
         if sweep := item.get_closest_marker("sweep"):
             test = item.nodeid.partition("[")[0]

@@ -19,8 +19,6 @@ from tests.without import path_without
 
 from ..house.pages import ROOT, blocks, pattern
 
-pytestmark = pytest.mark.slow
-
 PACKAGE = Path(capsule.__file__).parent
 SCRIPT = "capsule/templates/demo-backlog/demo.script.yaml"
 

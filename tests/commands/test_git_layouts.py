@@ -133,7 +133,7 @@ def test_a_repository_that_an_agent_made_is_kept_across_file_systems(
     assert list((another_file_system / "store/capsule/salvaged").glob("*/HEAD"))
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_backlog_is_worked_on_wherever_its_git_directory_lies(
     a_backlog: BacklogProject, elsewhere: Path, layout: str

@@ -441,7 +441,6 @@ def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(a_backlog: Back
 # ---- in a worktree, and by the TDD mission
 
 
-@pytest.mark.slow
 def test_in_a_worktree_a_change_is_merged_with_its_archive(a_backlog: BacklogProject) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
     a_backlog.write("mine.txt", "the user's own\n")

@@ -138,7 +138,7 @@ def resume(project: Project, item: str, script: Script, **env: str) -> None:
 # ---- tdd missions
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("order", [MISSIONS, MISSIONS[::-1]], ids=["the killed one first", "the halted ones first"])
 def test_a_mission_under_way_and_halted_ones_are_merged(
     missions: Callable[[str], Project], level: Level, order: tuple[str, ...]
