@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 4
+PYTEST = $(BIN)/pytest -n $(JOBS) --dist worksteal
+LIVE := tests/live tests/attacks tests/projects
 # In CI, a handful of failed tests are asked once more, alone: docs/decisions/0028.
 ONCE_MORE := $(if $(CI),|| tools/once-more $(BIN)/pytest)
 export PYTHONDONTWRITEBYTECODE =
@@ -15,10 +17,11 @@ help: ## this list
 demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted agent
 	@$(BIN)/capsule demo
 
-test: $(VENV)/.dev ## the tests a contributor runs (git, make and Python suffice)
-	$(BIN)/pytest -n $(JOBS) --dist worksteal --ignore=tests/attacks --ignore=tests/projects tests $(ONCE_MORE)
+test: $(VENV)/.warm ## the tests a contributor runs, in two minutes (git, make and Python suffice)
+	$(PYTEST) -m "not slow and not sandboxed" $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
-check: format lint types contracts test ## everything that must be green
+check: format lint types contracts $(VENV)/.warm ## everything that must be green: format, lint, types, contracts, all tests
+	$(PYTEST) $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -36,13 +39,18 @@ fix: $(VENV)/.dev ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Where bubblewrap is on the PATH already, `make check` has run the tests that want it.
+live: JOBS = 2
 live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, a browser; attacks, and all that wants bubblewrap
-	@path="$$(tools/live $(BIN)/python)" && export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1 && \
-	    { $(BIN)/pytest -n 2 --dist worksteal -rs tests/live tests/attacks tests/projects $(ONCE_MORE); } && \
-	    { $(BIN)/pytest -n 2 --dist worksteal -rs -m sandboxed --ignore=tests/live --ignore=tests/attacks --ignore=tests/projects tests $(ONCE_MORE); }
+	@found="$$(command -v bwrap)"; path="$$(tools/live $(BIN)/python)" || exit 1; \
+	    export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1; \
+	    { $(PYTEST) -rs $(LIVE) $(ONCE_MORE); } && \
+	    { test -n "$$found" || { $(PYTEST) -rs -m sandboxed $(LIVE:%=--ignore=%) tests $(ONCE_MORE); }; }
+
+soak: crash bench ## what takes longer than a day's work allows: every kill, every benchmark
 
 crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume it
-	CAPSULE_CRASH_ALL=1 $(BIN)/pytest -n $(JOBS) tests/crash tests/system/test_kills.py
+	CAPSULE_CRASH_ALL=1 $(PYTEST) tests/crash tests/system/test_kills.py
 
 bench: $(VENV)/.dev ## every benchmark, as ratios measured in one run
 	@set -e; for b in benchmarks/bench_*.py; do echo "== $$b"; $(BIN)/python $$b; done
@@ -62,7 +70,12 @@ $(VENV)/.dev: $(VENV)/.ready requirements-dev.txt
 	@tools/install $(PYTHON) $(VENV) requirements-dev.txt
 	@touch $@
 
+# All workers would compile all tests at the same time; so one does it, once.
+$(VENV)/.warm: $(VENV)/.dev
+	@$(BIN)/pytest --collect-only -qq $(LIVE:%=--ignore=%) tests > $(VENV)/collected || { cat $(VENV)/collected; exit 1; }
+	@touch $@
+
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
 
-.PHONY: help demo test check format lint types contracts fix live crash bench reference pictures clean
+.PHONY: help demo test check format lint types contracts fix live soak crash bench reference pictures clean

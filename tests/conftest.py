@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -35,7 +36,14 @@ SANDBOXED = {"CAPSULE_SANDBOX": "required"}
 
 def pytest_configure(config: pytest.Config) -> None:
     """Projects lie in memory where they can: thousands of them are made, flushed to the disk and thrown away."""
-    config.addinivalue_line("markers", "sandboxed: runs in bubblewrap; skipped where bubblewrap does not work")
+    for marker in (
+        "sandboxed: runs in bubblewrap; skipped where bubblewrap does not work",
+        "slow: for `make check`, too costly for `make test`",
+        "quick: in tests/crash, where all else is slow",
+        "in_git: a mission of the engine's tests, in a real repository",
+        "sweep(cases=1): only the first cases are for `make test`; the others are slow",
+    ):
+        config.addinivalue_line("markers", marker)
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _memory_will_do():
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
 
@@ -46,6 +54,20 @@ def _memory_will_do() -> bool:
         return False
     about = os.statvfs(_MEMORY)
     return not about.f_flag & getattr(os, "ST_NOEXEC", 0) and about.f_bavail * about.f_frsize >= _ROOM
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow, before `-m` selects: all cases of a sweep but the first ones, and kills of a whole mission."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        if item.path.parent.name == "crash" and not item.get_closest_marker("quick"):
+            item.add_marker(pytest.mark.slow)
+        if sweep := item.get_closest_marker("sweep"):
+            test = item.nodeid.partition("[")[0]
+            seen[test] += 1
+            if seen[test] > sweep.kwargs.get("cases", 1):
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -35,6 +35,7 @@ def dashboard(project: Project, *words: str, **env: str) -> Terminal:
 # ---- on a terminal
 
 
+@pytest.mark.slow
 @pytest.mark.promise("screens.elsewhere")
 def test_a_mission_that_runs_elsewhere_is_there_at_once_and_goes_on_when_the_dashboard_is_killed(
     a_held_project: Project,  # noqa: F811
@@ -77,6 +78,7 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
     assert "Traceback" not in terminal.text
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "OK (Enter)"), ("r\r", "OK (Enter)")])
 def test_keys_that_come_all_at_once_run_nothing(a_project: Project, keys: str, then: str) -> None:
     with dashboard(a_project) as terminal:
@@ -89,6 +91,7 @@ def test_keys_that_come_all_at_once_run_nothing(a_project: Project, keys: str, t
     assert not (a_project.path / ".capsule" / "runners").exists()
 
 
+@pytest.mark.slow
 def test_told_to_end_it_leaves_the_terminal_as_it_was_and_says_what_goes_on(
     a_held_project: Project,  # noqa: F811
 ) -> None:
@@ -124,6 +127,7 @@ def stop(project: Project) -> str:
     return answer.err or answer.out
 
 
+@pytest.mark.slow
 @pytest.mark.promise("screens.first-frame")
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc what a process has used")
 def test_the_first_frame_takes_little_work(a_project: Project) -> None:

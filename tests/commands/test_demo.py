@@ -138,6 +138,7 @@ def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("commands.demo-honest")
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
     """In a copy of the script the first agent gives up: nothing is caught, and the demo does not pretend otherwise."""

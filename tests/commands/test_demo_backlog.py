@@ -155,6 +155,7 @@ def test_what_it_tells_to_look_at_is_there(played: Played) -> None:
     assert month.read_text().count("| archive | ") == 3
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.demo")
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
     """In a copy of the script the first item gets nowhere: the demo does not pretend otherwise."""
@@ -168,6 +169,7 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
     assert told[3:] == ["0 of 1 lies were caught.", "WRK-001, WRK-002 is still in the backlog."]
 
 
+@pytest.mark.slow
 def test_whether_there_is_a_sandbox_is_for_the_user_to_say(tmp_path: Path) -> None:
     path = path_without("bwrap", tmp_path / "bin")
     refused = play(tmp_path / "demo", CAPSULE_SANDBOX="required", PATH=path)

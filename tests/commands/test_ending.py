@@ -70,6 +70,7 @@ def test_doing_it_twice_is_doing_it_once(with_a_draft: Project, command: str) ->
     assert with_a_draft.git("for-each-ref") == refs
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("command", ["abort", "clean"])
 def test_the_item_can_be_run_again_from_the_start(with_a_draft: Project, command: str) -> None:
     """The branch that abort keeps is ours, and no obstacle."""
@@ -168,6 +169,7 @@ def test_abort_ends_a_running_mission_and_its_agent(running: tuple[Project, int,
     assert project.status_of() == "open"
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("commands.ending")
 @pytest.mark.parametrize("words", [("teardown",), ("clean", "--all")])
 def test_a_running_mission_is_left_alone_by_name(running: tuple[Project, int, int], words: tuple[str, ...]) -> None:

@@ -97,6 +97,7 @@ def assert_brought_along(project: Project, checkout: Path) -> None:
     assert project.git("ls-files", "tests/test_answer.sh")
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_merge_brings_the_checkout_along_wherever_its_git_directory_lies(
@@ -109,6 +110,7 @@ def test_a_merge_brings_the_checkout_along_wherever_its_git_directory_lies(
     assert not any(path.name == ".capsule" for path in elsewhere.rglob(".capsule") if path.parent != checkout)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("how", [_separate, _linked])
 def test_the_git_directory_may_lie_on_another_file_system(
@@ -120,6 +122,7 @@ def test_the_git_directory_may_lie_on_another_file_system(
     assert_brought_along(a_project, checkout)
 
 
+@pytest.mark.slow
 def test_a_repository_that_an_agent_made_is_kept_across_file_systems(
     a_project: Project, another_file_system: Path
 ) -> None:
@@ -132,6 +135,7 @@ def test_a_repository_that_an_agent_made_is_kept_across_file_systems(
     assert list((another_file_system / "store/capsule/salvaged").glob("*/HEAD"))
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_backlog_is_worked_on_wherever_its_git_directory_lies(
@@ -146,6 +150,7 @@ def test_a_backlog_is_worked_on_wherever_its_git_directory_lies(
     assert a_backlog.git("status", "--porcelain") == ""
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_an_edit_in_the_checkout_is_noticed_wherever_its_git_directory_lies(
     a_project: Project, elsewhere: Path, layout: str
@@ -164,6 +169,7 @@ def test_an_edit_in_the_checkout_is_noticed_wherever_its_git_directory_lies(
     assert_clear(a_project.run(), 2, "merge is under way", "Finish it first")
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("merge.find-project")
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_the_project_is_found_from_a_missions_worktree_and_from_a_subfolder(
@@ -180,6 +186,7 @@ def test_the_project_is_found_from_a_missions_worktree_and_from_a_subfolder(
     assert_brought_along(a_project, checkout)
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("merge.find-project")
 @pytest.mark.parametrize("layout", ["", "a separate git directory", "a link to another .git", "a submodule"])
 def test_from_a_linked_worktree_of_the_users_the_main_one_is_meant(
@@ -206,6 +213,7 @@ def test_a_main_worktree_that_nobody_can_find_is_asked_for(a_project: Project, e
     assert not (elsewhere / "mine/.capsule/missions").exists()
 
 
+@pytest.mark.slow
 def test_a_linked_worktree_on_main_is_brought_along_too(a_project: Project, elsewhere: Path) -> None:
     _separate(a_project, elsewhere)
     a_project.git("switch", "-q", "-c", "other")

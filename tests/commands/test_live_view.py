@@ -81,6 +81,7 @@ def test_what_cannot_be_run_is_said_and_no_screen_is_opened_for_it(a_project: Pr
     assert a_project.git("status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.promise("screens.leaving")
 def test_whoever_leaves_lets_it_go_on_and_can_look_again(a_held_project: Project) -> None:
     project = a_held_project
@@ -102,6 +103,7 @@ def test_whoever_leaves_lets_it_go_on_and_can_look_again(a_held_project: Project
     assert merged(project)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("screens.stop")
 def test_asked_to_stop_it_stops_and_goes_on_when_it_is_run_again(a_held_project: Project) -> None:
     project = a_held_project
@@ -212,6 +214,7 @@ def test_a_viewer_that_fails_says_that_the_run_goes_on(a_held_project: Project, 
     assert "RuntimeError: no more ink" in terminal.text
 
 
+@pytest.mark.slow
 @pytest.mark.promise("screens.leaving")
 def test_a_viewer_that_is_killed_and_a_terminal_that_goes_leave_the_mission_alone(a_held_project: Project) -> None:
     project = a_held_project
@@ -323,6 +326,7 @@ def first_frame(project: Project) -> float:
     return spent
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_first_frame_is_there_in_an_instant(a_held_project: Project) -> None:
     assert in_some_round(lambda: first_frame(a_held_project) < max(0.6, 2 * bare_screen()))

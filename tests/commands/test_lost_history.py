@@ -26,6 +26,7 @@ def a_mission_to_lose(a_mission_at_execute: Project) -> Project:
     return a_mission_at_execute
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("durability.lost-objects")
 @pytest.mark.parametrize("how", ["gone", "empty", "torn"])
 @pytest.mark.parametrize("what", ["", "^{tree}", ":tests", ":tests/test_answer.sh"])
@@ -43,6 +44,7 @@ def test_an_object_that_the_journal_names_and_git_lacks_is_told_with_the_command
     assert project.answer() == "42"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.lost-objects")
 def test_what_lies_in_the_worktree_is_kept_where_it_cannot_be_committed(a_mission_at_execute: Project) -> None:
     project = a_mission_at_execute
@@ -87,6 +89,7 @@ def a_second_commit(a_project: Project) -> Project:
     return a_project
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("merge.rewritten-main")
 @pytest.mark.parametrize("rewrite", [unrelated, earlier])
 def test_a_main_that_was_rewritten_stops_the_mission_before_an_agent_is_paid(
@@ -99,6 +102,7 @@ def test_a_main_that_was_rewritten_stops_the_mission_before_an_agent_is_paid(
     assert (a_second_commit.head("main"), a_second_commit.walked()) == (main, walked)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("merge.rewritten-main")
 @pytest.mark.parametrize("rewrite", [unrelated, earlier])
 @pytest.mark.parametrize("way_out", ["--rebase", "--fresh"])
@@ -115,6 +119,7 @@ def test_what_is_said_about_a_rewritten_main_helps(a_second_commit: Project, rew
     assert ("regretted" in kept) == (rewrite is unrelated)
 
 
+@pytest.mark.slow
 def test_a_main_that_is_rewritten_while_agents_work_is_not_merged_into(a_project: Project) -> None:
     """Merging would bring back what was taken out."""
     a_project.commit("regretted", regretted="secret\n")
@@ -143,6 +148,7 @@ def test_a_main_that_is_gone_stops_the_mission_before_an_agent_is_paid(a_mission
     assert project.answer() == "42"
 
 
+@pytest.mark.slow
 def test_where_main_is_gone_another_branch_can_be_worked_for(a_mission_at_execute: Project) -> None:
     project = a_mission_at_execute
     project.git("branch", "-m", "main", "trunk")
@@ -150,6 +156,7 @@ def test_where_main_is_gone_another_branch_can_be_worked_for(a_mission_at_execut
     assert project.answer("trunk") == "42"
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_other_items_where_one_has_lost_an_object(a_mission_to_lose: Project) -> None:
     project = a_mission_to_lose
     lose(project, project.head(f"refs/capsule/checkpoints/{ITEM}"))

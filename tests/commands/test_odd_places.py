@@ -25,6 +25,7 @@ def moved(project: Project, name: bytes) -> None:
     project.path = target
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("errors.odd-paths")
 @pytest.mark.parametrize("sandbox", ["off", "auto"])
 @pytest.mark.parametrize("odd", ODD)
@@ -41,6 +42,7 @@ def test_a_mission_is_merged_wherever_the_project_lies(a_project: Project, odd: 
         assert said.code == 0, said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 def test_a_backlog_is_worked_on_wherever_the_project_lies(a_backlog: BacklogProject, odd: str) -> None:
     moved(a_backlog, ODD[odd])
@@ -51,6 +53,7 @@ def test_a_backlog_is_worked_on_wherever_the_project_lies(a_backlog: BacklogProj
     assert a_backlog.git("status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 def test_a_mission_that_halted_is_told_about_wherever_the_project_lies(a_project: Project, odd: str) -> None:
     moved(a_project, ODD[odd])
@@ -101,6 +104,7 @@ def _without_locks(project: Project, fault: str, *words: str) -> Said:
     return Said(done.returncode, os.fsdecode(done.stdout), os.fsdecode(done.stderr))
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("errors.odd-paths")
 @pytest.mark.parametrize("fault", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
 @pytest.mark.parametrize("command", ["run", "prep"])

@@ -80,6 +80,7 @@ def test_a_closed_stdin_is_an_empty_one() -> None:
     assert json.loads(ended.stdout)["status"] == "ERROR"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("speed.parse-memory")
 def test_memory_does_not_grow_with_the_input() -> None:
     small, large = (peak_memory_of(megabytes) for megabytes in (64, 512))
@@ -103,6 +104,7 @@ def peak_memory_of(megabytes: int) -> int:
     return peak
 
 
+@pytest.mark.slow
 def test_a_hundred_megabytes_are_read_in_a_moment() -> None:
     output = b'12:00:01 INFO {"n": 1} "quoted" [ok]\n' * 2_700_000 + LINE
     assert costs_below(2, lambda: parse_signal(output), processor_seconds)

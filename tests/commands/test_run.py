@@ -98,6 +98,7 @@ def test_a_review_sends_work_back_with_its_feedback(a_project: Project) -> None:
     assert kept.read_text() == "cover the empty file"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("decisions.sign-off")
 def test_sign_off_sends_back_the_execute_pair(a_project: Project) -> None:
     a_project.play(honest(sign_off=[said("NEEDS_WORK", "tidy up"), said("PASS")]))
@@ -135,6 +136,7 @@ def test_a_worker_cannot_send_itself_back(a_project: Project) -> None:
     assert "I would rather not" in answer.out
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("decisions.error-stops")
 @pytest.mark.parametrize("phase", ["test-writer", "test-review", "sign-off", "merge"])
 def test_an_error_in_any_phase_stops_and_the_next_run_goes_on_there(a_project: Project, phase: str) -> None:
@@ -185,6 +187,7 @@ def test_what_is_fixed_at_the_start_is_not_changed_in_silence(a_halted_mission: 
 # ── how strictly it is judged
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.unverified")
 def test_without_a_test_command_it_says_unverified_everywhere(a_project: Project) -> None:
     answer = a_project.run(CAPSULE_EVIDENCE__TEST="none")
@@ -203,6 +206,7 @@ def test_warn_records_a_refuted_claim_and_goes_on(a_project: Project) -> None:
     assert a_project.answer() == "43"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.warn-and-off")
 def test_off_looks_at_nothing_and_says_so(a_project: Project) -> None:
     a_project.play(honest(test_writer=[said("PASS")], execute=[said("PASS", write={"answer": "43\n"})]))
@@ -245,12 +249,14 @@ def test_json_output_is_one_documented_event_a_line(a_project: Project) -> None:
     assert ended[1]["outcome"]["evidence"][0].keys() >= {"check", "claimed", "observed", "standing"}
 
 
+@pytest.mark.slow
 def test_a_mission_that_is_done_says_nothing_in_json(a_project: Project) -> None:
     assert a_project.run("--verify=off", "--output", "json").code == 0
     again = a_project.run("--output", "json")
     assert (again.code, again.out) == (0, "")
 
 
+@pytest.mark.slow
 def test_several_items_are_taken_one_after_the_other(a_project: Project) -> None:
     rows = [bead(), bead(id="demo-1.2", title="Ask the question")]
     a_project.beads.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -306,6 +312,7 @@ def test_a_faulty_workflow_names_file_and_phase(a_project: Project) -> None:
         assert_clear(a_project.run("--workflow=oww"), 2, "'oww'", "own")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("workflows.setup")
 def test_a_workspace_is_set_up_and_given_its_copies(a_project: Project) -> None:
     a_project.write(".gitignore", ".env\ndeps\n")
@@ -322,6 +329,7 @@ def test_a_workspace_is_set_up_and_given_its_copies(a_project: Project) -> None:
     assert ".env" not in a_project.git("log", "--name-only", "--format=", "main").split()
 
 
+@pytest.mark.slow
 def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Project) -> None:
     answer = a_project.run(CAPSULE_WORKSPACE__SETUP="echo no such package; exit 3")
     assert answer.code == 2
@@ -349,6 +357,7 @@ def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: P
     assert "not sandboxed" not in a_project.run("--fresh").err
 
 
+@pytest.mark.slow
 def test_fresh_starts_over_from_a_worktree_that_was_only_prepared(a_project: Project) -> None:
     a_project.play(honest())
     assert a_project.capsule("prep", ITEM).code == 0
@@ -359,6 +368,7 @@ def test_fresh_starts_over_from_a_worktree_that_was_only_prepared(a_project: Pro
     assert a_project.git("show", f"refs/capsule/salvage/{ITEM}/1:draft") == "mine"
 
 
+@pytest.mark.slow
 def test_a_phase_that_is_mistyped_in_the_settings_is_named(a_project: Project) -> None:
     answer = a_project.run("--dry-run", CAPSULE_AGENTS__SCRIPTED__PHASES="{test-writre: {model: x}, prd: {model: y}}")
     said = a_project.run(CAPSULE_AGENTS__SCRIPTED__PHASES="{test-writre: {model: x}, prd: {model: y}}").err

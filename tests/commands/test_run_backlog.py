@@ -69,6 +69,7 @@ def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
     assert "phases     3 of 3" in said.out and "cap: 3 of 3 phases used" in said.out
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.before")
 def test_a_larger_item_gets_an_idea_file_and_is_researched_first(a_backlog: BacklogProject) -> None:
     medium = {"size": "medium", "complexity": "low", "risk": "low", "impact": "low"}
@@ -151,6 +152,7 @@ def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject
     assert a_backlog.status() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.triage", "004-follow-ups.triage")
 def test_triage_has_a_cap_and_a_breaker(a_backlog: BacklogProject) -> None:
     for number in (1, 2, 3):
@@ -200,6 +202,7 @@ def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(a_backlo
     assert a_backlog.run("--cap", "1").code == 0 and a_backlog.item().phase == "design", "the override lets it go on"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.needs-human")
 def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(a_backlog: BacklogProject) -> None:
     idea = {"_ideas/WRK-001_find-the-answer.md": "# An idea\n"}
@@ -260,6 +263,7 @@ def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(a_back
 PROMOTE = "sed -i 's/status: new/status: ready/; s/^    title: Find.*/&\\n    phase: review/' BACKLOG.yaml"
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize("code", ["FAILED", "PHASE_COMPLETE"])
 def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: BacklogProject, code: str) -> None:
@@ -274,6 +278,7 @@ def test_an_agent_that_promotes_itself_changes_nothing_and_is_told(a_backlog: Ba
     assert a_backlog.item().assessment.size == "large", "what was learnt is kept"
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize("spoil", ["rm BACKLOG.yaml", "echo '{' > BACKLOG.yaml", "echo 'items: []' > BACKLOG.yaml"])
 def test_an_agent_that_spoils_the_backlog_spoils_its_own_copy(a_backlog: BacklogProject, spoil: str) -> None:
@@ -284,6 +289,7 @@ def test_an_agent_that_spoils_the_backlog_spoils_its_own_copy(a_backlog: Backlog
     assert a_backlog.item().status is Status.READY and a_backlog.status() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.agent-commits")
 def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(a_backlog: BacklogProject) -> None:
     commit = "git add -A && git commit -q -m mine"
@@ -295,6 +301,7 @@ def test_an_agent_that_commits_has_its_commit_taken_off_and_its_work_judged(a_ba
     assert a_backlog.status() == ""
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("004-agents.result-file")
 @pytest.mark.parametrize(
     ("act", "reason"),
@@ -338,6 +345,7 @@ def test_a_hand_edit_during_a_run_is_merged_not_overwritten(a_backlog: BacklogPr
     assert a_backlog.status() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.moved-by-hand")
 def test_an_item_moved_by_an_editor_goes_on_from_there(a_backlog: BacklogProject) -> None:
     a_backlog.add()
@@ -366,6 +374,7 @@ def test_a_dirty_checkout_is_refused_before_anything_starts(a_backlog: BacklogPr
     assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.dirty-checkout")
 def test_a_dirty_checkout_is_worked_beside_where_the_user_says_so(a_backlog: BacklogProject) -> None:
     a_backlog.add()
@@ -375,6 +384,7 @@ def test_a_dirty_checkout_is_worked_beside_where_the_user_says_so(a_backlog: Bac
     assert a_backlog.status() == "?? mine.txt" and a_backlog.git("show", "HEAD:answer") == "42"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("merge.user-edits")
 def test_work_never_goes_over_an_edit_of_the_users_and_goes_on_once_it_is_put_away(a_backlog: BacklogProject) -> None:
     a_backlog.add()
@@ -404,6 +414,7 @@ def test_two_runs_at_once_are_refused(a_backlog: BacklogProject) -> None:
     assert said.code == 3 and "The run queue is running" in said.err
 
 
+@pytest.mark.slow
 def test_an_item_waits_for_what_it_depends_on(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest("WRK-002", "second"), "WRK-002")
     a_backlog.add()
@@ -414,6 +425,7 @@ def test_an_item_waits_for_what_it_depends_on(a_backlog: BacklogProject) -> None
     assert [line[1:8] for line in archived] == ["WRK-001", "WRK-002"]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.selection")
 def test_a_named_item_is_taken_to_its_end_and_others_are_left(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest("WRK-002", "second"), "WRK-002")
@@ -482,6 +494,7 @@ def test_in_a_worktree_a_change_is_merged_with_its_archive(a_backlog: BacklogPro
     assert a_backlog.status() == "?? mine.txt"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.tdd")
 def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(a_backlog: BacklogProject) -> None:
     a_backlog.settings("build: tdd\nevidence: {test_globs: ['tests/*']}")
@@ -516,6 +529,7 @@ def test_build_can_be_a_tdd_mission_for_each_phase_of_the_spec(a_backlog: Backlo
     assert a_backlog.status() == "" and a_backlog.ids() == []
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.tdd")
 def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(a_backlog: BacklogProject) -> None:
     a_backlog.settings("build: tdd")
@@ -605,6 +619,7 @@ def test_a_word_outside_the_vocabulary_says_nothing_and_spoils_nothing(a_backlog
     assert a_backlog.item("WRK-002").title == "More" and a_backlog.ids() == ["WRK-001", "WRK-002"]
 
 
+@pytest.mark.slow
 def test_ten_thousand_follow_ups_are_twenty(a_backlog: BacklogProject) -> None:
     many = honest()["triage"][0]
     many["result"]["follow_ups"] = [{"title": f"{n} " + "x" * 300} for n in range(10_000)]
@@ -622,6 +637,7 @@ def test_a_block_keeps_the_whole_question(a_backlog: BacklogProject) -> None:
     assert a_backlog.item().blocked.reason == "Which colour? Blue or red?"  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_planning_agent_cannot_smuggle_a_test_or_a_program_among_its_papers(a_backlog: BacklogProject) -> None:
     papers = {f"{STEM}_PRD.md": "# Words\n", "changes/WRK-001_find-the-answer/test_red.py": "assert False\n"}
     a_backlog.play(honest(prd=[turn("prd", write=papers), turn("prd", write=papers, run=[f"chmod +x {STEM}_PRD.md"])]))
@@ -633,6 +649,7 @@ def test_a_planning_agent_cannot_smuggle_a_test_or_a_program_among_its_papers(a_
 # ---- the queue
 
 
+@pytest.mark.slow
 def test_what_is_in_progress_goes_before_what_is_ready_whatever_its_impact(a_backlog: BacklogProject) -> None:
     low = honest(triage=[turn("triage", updated_assessments={"size": "small", "risk": "low", "impact": "low"})])
     a_backlog.play(low)
@@ -667,6 +684,7 @@ def test_a_ready_item_above_the_guardrails_is_blocked_before_it_is_paid_for(a_ba
     assert a_backlog.status() == ""
 
 
+@pytest.mark.slow
 def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogProject) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
     theirs = f"cd {a_backlog.path} && echo 41 > answer && git add answer && git commit -qm theirs"
@@ -682,6 +700,7 @@ def test_a_conflict_in_a_worktree_is_rebuilt_on_the_new_main(a_backlog: BacklogP
     assert a_backlog.git("show", "main:answer") == "42" and a_backlog.ids() == []
 
 
+@pytest.mark.slow
 def test_a_paused_child_goes_on_where_it_stood(a_backlog: BacklogProject) -> None:
     a_backlog.settings("build: tdd")
     a_backlog.play(honest(spec=[turn("spec", write={f"{STEM}_SPEC.md": SPEC.split("### Phase 2")[0]})]))
@@ -709,6 +728,7 @@ def test_edits_between_two_runs_are_refused_and_stay(a_backlog: BacklogProject) 
     assert (a_backlog.path / "mine.txt").read_text() == "precious\n" and a_backlog.spawns() == 2
 
 
+@pytest.mark.slow
 def test_commits_between_two_runs_stay(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.run("--cap", "2")
@@ -722,6 +742,7 @@ def test_commits_between_two_runs_stay(a_backlog: BacklogProject) -> None:
 # ---- a checkout that is worked in all the time
 
 
+@pytest.mark.slow
 def test_a_person_edits_the_checkout_all_the_time_and_keeps_every_byte(a_backlog: BacklogProject) -> None:
     a_backlog.commit("mine", **{"notes/tracked__txt": "0\n", "notes/other__txt": "as it was\n"})
     a_backlog.add()
@@ -756,6 +777,7 @@ def test_a_person_edits_the_checkout_all_the_time_and_keeps_every_byte(a_backlog
     assert a_backlog.git("show", "HEAD:answer") == "42"
 
 
+@pytest.mark.slow
 def test_a_person_who_switches_to_another_branch_meanwhile_is_left_alone(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     switch = f"git -C {a_backlog.path} switch -q -c elsewhere"
@@ -768,6 +790,7 @@ def test_a_person_who_switches_to_another_branch_meanwhile_is_left_alone(a_backl
     assert a_backlog.backlog.read_text() == a_backlog.git("show", "elsewhere:BACKLOG.yaml") + "\n"
 
 
+@pytest.mark.slow
 def test_work_that_is_red_together_with_what_came_to_the_branch_is_done_again(a_backlog: BacklogProject) -> None:
     a_backlog.test = "test ! -e demand || grep -qx 42 other"
     a_backlog.add()

@@ -119,6 +119,7 @@ def test_git_credentials_of_the_environment_reach_neither_an_agent_nor_a_test_no
         assert word not in printed.lower()
 
 
+@pytest.mark.slow
 def test_json_lines_are_discreet_too(a_chatty_project: Project) -> None:
     answer = a_chatty_project.run("--output=json", **environment(a_chatty_project))
     assert answer.code == 0, answer
@@ -126,6 +127,7 @@ def test_json_lines_are_discreet_too(a_chatty_project: Project) -> None:
     assert_discreet(answer)
 
 
+@pytest.mark.slow
 def test_a_prompt_repeats_no_secret_that_feedback_told(a_chatty_project: Project) -> None:
     project = a_chatty_project
     given = project.path.parent / "given"
@@ -155,6 +157,7 @@ def test_what_the_user_wrote_into_an_item_or_a_prompt_is_not_passed_on_either(a_
         assert OURS not in given.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("agents.secrets")
 def test_killed_with_nine_in_the_middle_nothing_is_told_either(a_chatty_project: Project) -> None:
     project, env = a_chatty_project, environment(a_chatty_project)
@@ -171,6 +174,7 @@ def test_killed_with_nine_in_the_middle_nothing_is_told_either(a_chatty_project:
     assert telling(project) == []
 
 
+@pytest.mark.slow
 @pytest.mark.promise("agents.no-orphans")
 def test_processes_that_outlived_capsule_and_its_keeper_are_ended_by_the_next_run(a_project: Project) -> None:
     if not Path("/proc/self/stat").exists():

@@ -183,6 +183,7 @@ def test_a_missing_git_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "demo").exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("era", "options", "by_flag"),
     [

@@ -230,6 +230,7 @@ STANDINGS: dict[str, tuple[list[Event], str, str, str]] = {
 }
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.parametrize("name", STANDINGS)
 def test_where_it_stands_is_said_in_a_word_and_a_sentence(show: Show, write: Write, name: str) -> None:
     events, word, sentence, command = STANDINGS[name]
@@ -308,6 +309,7 @@ def test_an_id_that_may_not_be_a_path_is_refused(show: Show) -> None:
     assert "is not a valid item id" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.promise("speed.show")
 def test_a_long_mission_is_shown_in_a_moment(show: Show, write: Write) -> None:
     lies = [ended("execute", run, Verdict.PASS, Verdict.REFUTED, Move.REPEAT, (KEPT, RED)) for run in range(1, 501)]

@@ -120,6 +120,7 @@ def test_the_fixture_check_passes_on_the_template_as_shipped() -> None:
     assert "FAIL" not in done.stdout
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(
     ("file", "find", "replace", "complaint"),
     [

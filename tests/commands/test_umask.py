@@ -57,6 +57,7 @@ def test_nothing_of_ours_is_writable_by_others_while_a_mission_runs_and_afterwar
     assert writable_by_others(ours(project)) == []
 
 
+@pytest.mark.slow
 def test_nothing_of_ours_is_writable_by_others_in_a_backlog(a_backlog: BacklogProject) -> None:
     for path in (a_backlog.path / ".git" / "capsule", *(a_backlog.path / ".git" / "capsule").rglob("*")):
         path.chmod(path.stat().st_mode & ~0o022)
@@ -68,6 +69,7 @@ def test_nothing_of_ours_is_writable_by_others_in_a_backlog(a_backlog: BacklogPr
     assert writable_by_others([*ours(a_backlog), *logs]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.umask")
 def test_agents_and_tests_have_the_umask_of_their_user(with_open_hands: Project) -> None:
     project = with_open_hands
@@ -82,6 +84,7 @@ def test_agents_and_tests_have_the_umask_of_their_user(with_open_hands: Project)
     assert not any("0022" in words for words in printed.values())
 
 
+@pytest.mark.slow
 def test_what_is_brought_into_the_checkout_has_the_modes_that_git_would_give_it(a_project: Project) -> None:
     merge = [said("PASS", run=["git add -A", COMMIT])]
     written = {"answer": "42\n", "new/folder/file": "new\n"}
@@ -94,6 +97,7 @@ def test_what_is_brought_into_the_checkout_has_the_modes_that_git_would_give_it(
     assert modes == {"answer": 0o664, "new/folder": 0o775, "new/folder/file": 0o664}
 
 
+@pytest.mark.slow
 def test_a_stricter_umask_stays_as_strict(a_project: Project) -> None:
     with masked(0o077):
         assert a_project.run().code == 0

@@ -265,6 +265,7 @@ def test_the_log_holds_the_last_word_and_the_events_stand_beside_it(rig: Rig, ke
     assert transcript.text != recording.read_bytes()
 
 
+@pytest.mark.sweep
 def test_of_a_flood_the_end_is_read(rig: Rig) -> None:
     transcript = run(rig, "head -c 40000000 /dev/zero; echo last words")
     assert transcript.text.endswith(b"\x00last words\n")
@@ -289,6 +290,7 @@ def test_kept_output_is_shown_in_the_worktree_too(rig: Rig) -> None:
     assert (rig.folder / "worktree/.capsule/output/code-1-2.log").read_text() == "out\n"
 
 
+@pytest.mark.sweep(cases=4)
 @pytest.mark.parametrize("keep", ["", "kept"])
 @pytest.mark.parametrize("link", [".capsule", ".capsule/output"])
 def test_a_link_in_the_worktree_is_not_followed(rig: Rig, keep: str, link: str) -> None:

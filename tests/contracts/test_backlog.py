@@ -967,6 +967,7 @@ def apply_to_model(model: dict[str, dict[str, Any]], last: int, assignment: Assi
     return last
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-file.lossless")
 @settings(max_examples=150, deadline=None)
 @given(st.lists(ASSIGNMENTS, max_size=5), st.booleans(), st.booleans())
@@ -986,6 +987,7 @@ def test_random_changes_do_what_a_dictionary_does(wanted: list[Assignment], wind
     assert "\r" not in text.replace("\r\n", "") and (windows or "\r" not in text)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-follow-ups.bulk-ids")
 def test_ten_thousand_items_and_a_thousand_follow_ups_cost_linear_time() -> None:
     fields = "".join(f"    field_{n}: some words\n" for n in range(8))

@@ -318,6 +318,7 @@ def test_what_was_done_before_it_hung_is_seen_and_not_done_again(tmp_path: Path)
 # ---- it dies on the way
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("trackers.bd-changes")
 @pytest.mark.parametrize("end", ["kill", 1])
 def test_what_was_done_before_it_died_is_seen_and_not_done_again(tmp_path: Path, end: object) -> None:
@@ -336,6 +337,7 @@ def test_what_was_done_before_it_died_is_seen_and_not_done_again(tmp_path: Path,
 # ---- somebody else is at the database
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("era", [CLASSIC, "1.0.0", DOLT])
 def test_a_lock_is_waited_for_and_nothing_is_done_twice(tmp_path: Path, era: str) -> None:
     tracker = project(tmp_path, era, locked=2)
@@ -472,12 +474,17 @@ def test_what_a_human_closes_before_the_claim_is_looked_at_is_said_to_be_closed(
     assert row(tmp_path, "demo-2")["close_reason"] == "mine" and asked(tmp_path, "update") == 1
 
 
-def test_nobody_who_leaves_leaves_a_bd_behind_that_hangs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pause", [0.0, 0.3], ids=["while it is waited for", "while it is being started"])
+def test_nobody_who_leaves_leaves_a_bd_behind_that_hangs(tmp_path: Path, pause: float) -> None:
     project(tmp_path)
     wrapped(tmp_path, f'case "$1" in version) exec "$real" "$@";; esac\necho $$ > {tmp_path}/pid\nexec sleep 600\n')
     leaving = (
-        "import sys, threading, time; from pathlib import Path; from capsule.trackers.beads import connect\n"
-        "root = Path(sys.argv[1])\n"
+        "import subprocess, sys, threading, time\n"
+        "from pathlib import Path; from capsule.trackers.beads import connect\n"
+        "class Slow(subprocess.Popen):\n"
+        "    def __init__(self, *args, **more):\n"
+        f"        super().__init__(*args, **more); time.sleep({pause})\n"
+        "root, subprocess.Popen = Path(sys.argv[1]), Slow\n"
         "threading.Thread(target=lambda: connect(root, None).items(), daemon=True).start()\n"
         "while not (root / 'pid').exists(): time.sleep(0.01)\n"
     )

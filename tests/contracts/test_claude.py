@@ -183,6 +183,7 @@ def test_of_several_results_the_largest_usage_counts(bench: Bench) -> None:
     assert (usage.tokens_in, usage.tokens_out, usage.usd) == (100, 500, 9.5)
 
 
+@pytest.mark.slow
 def test_many_results_are_read_in_linear_time(bench: Bench) -> None:
     line = shlex.quote(json.dumps(OVERLOADED))
     bench.does(f"yes {line} | head -n 20000")

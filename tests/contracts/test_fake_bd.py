@@ -79,6 +79,7 @@ def test_it_says_what_the_real_one_said(era: str, answers: Callable[[str], dict[
     assert [answer for answer in real if said[answer.name] != answer] == []
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("trackers.fake-bd")
 @pytest.mark.parametrize("era", ERAS)
 def test_each_era_has_its_shapes(era: str, answers: Callable[[str], dict[str, Answer]]) -> None:

@@ -117,6 +117,7 @@ def test_every_agent_that_is_known_is_tried() -> None:
     assert {*OBEYED} == {"claude", "codex", "gemini", "opencode", *presets()}
 
 
+@pytest.mark.sweep(cases=4)
 @pytest.mark.promise("sandbox.planted-home")
 @pytest.mark.parametrize("there", ["all of it", "its folders", "nothing"])
 @pytest.mark.parametrize("name", OBEYED)

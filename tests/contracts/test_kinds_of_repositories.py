@@ -119,6 +119,7 @@ def origin(a_repo: Repo) -> Repo:
     return a_repo
 
 
+@pytest.mark.sweep(cases=4)
 @pytest.mark.promise("attacks.clones")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo], stepwise: bool) -> None:
@@ -158,6 +159,7 @@ def test_a_place_in_a_sparse_checkout_holds_all_files_and_the_checkout_stays_spa
     assert (case.agent.path / "src/more.py").exists()
 
 
+@pytest.mark.sweep
 def test_a_submodule_is_an_empty_folder_and_stays_at_its_commit(origin: Repo, stepwise: bool) -> None:
     case = Case(of_submodules(origin), stepwise)
     assert list((case.agent.path / "lib").iterdir()) == []
@@ -173,6 +175,7 @@ def test_a_submodule_is_an_empty_folder_and_stays_at_its_commit(origin: Repo, st
     assert case.repo.status() == ""
 
 
+@pytest.mark.sweep
 def test_a_submodule_that_somebody_filled_in_a_phase_stays_filled_and_breaks_no_git(
     origin: Repo, stepwise: bool
 ) -> None:
@@ -192,6 +195,7 @@ def test_a_submodule_that_somebody_filled_in_a_phase_stays_filled_and_breaks_no_
     assert case.repo.status() == ""
 
 
+@pytest.mark.sweep
 def test_files_behind_a_filter_are_as_the_user_has_them(origin: Repo, stepwise: bool) -> None:
     case = Case(filtered(origin), stepwise)
     assert (case.agent.path / "data.bin").read_text() == "abc\n"
@@ -206,6 +210,7 @@ def test_files_behind_a_filter_are_as_the_user_has_them(origin: Repo, stepwise: 
     assert case.repo.status() == ""
 
 
+@pytest.mark.sweep
 def test_history_that_a_partial_clone_lacks_is_not_fetched_for_anybody(origin: Repo, stepwise: bool) -> None:
     """No git of ours reaches the network; what the newest commit holds is there, and that is enough."""
     case = Case(partial(origin), stepwise)

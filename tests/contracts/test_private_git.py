@@ -202,6 +202,7 @@ def with_a_link_for_objects(agent: Alone) -> None:
     (agent.private / "objects").symlink_to("moved")
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.promise("sandbox.unsound")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
@@ -333,6 +334,7 @@ def test_without_a_sandbox_the_agent_has_a_git_directory_of_its_own_too(a_repo: 
     assert Repo(place.path).git("rev-parse", "--absolute-git-dir") == str(a_repo.path / ".git/worktrees/x-1")
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.parametrize("what", ["private", "private/x-1", "private/x-1/git"])
 @pytest.mark.parametrize("instead", ["file", "pipe", "dangling link"])
 def test_the_next_agent_is_let_in_whatever_stands_in_the_place_of_the_private_directory(

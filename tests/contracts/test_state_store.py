@@ -439,6 +439,7 @@ def assumed_unchanged(repo: Repo) -> None:
     unstaged(repo)
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.parametrize(
     "edit,path",
     [
@@ -784,6 +785,7 @@ def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: S
 MOMENTS = ("before the swap", "after the swap", "between two files", "before the index", "before the note is gone")
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("backlog.killed-write", "004-follow-ups.archive-order")
 @pytest.mark.parametrize("where", MOMENTS)
 def test_a_write_killed_anywhere_is_finished_by_the_same_write(
@@ -800,6 +802,7 @@ def test_a_write_killed_anywhere_is_finished_by_the_same_write(
     assert not (office.repo.path / ".git/capsule/books.json").exists()
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("where", MOMENTS)
 def test_whoever_writes_next_does_not_undo_what_a_killed_one_booked(
     office: Office, monkeypatch: pytest.MonkeyPatch, where: str

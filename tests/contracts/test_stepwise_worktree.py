@@ -162,6 +162,7 @@ def booked_by_another_mission(desk: Desk) -> None:
 MOVES = (committed, merged, undone, amended, booked_by_another_mission)
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("later", [False, True])
 def test_a_phase_starts_from_where_the_branch_is(desk: Desk, move: Callable[[Desk], None], later: bool) -> None:
@@ -179,6 +180,7 @@ def test_a_phase_starts_from_where_the_branch_is(desk: Desk, move: Callable[[Des
     assert desk.place.notices() == desk.salvaged() == []
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.parametrize("move", MOVES)
 def test_work_in_progress_follows_the_branch(desk: Desk, move: Callable[[Desk], None]) -> None:
     landed = desk.place.checkpoint_at(desk.book(None, "triage#1"))
@@ -366,6 +368,7 @@ def test_it_is_not_rebased(desk: Desk) -> None:
 # What is no part of the work
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("backlog.agent-copy")
 @pytest.mark.parametrize(
     "path",
@@ -644,6 +647,7 @@ def test_hooks_kept_elsewhere_are_found(hooked: Hooked, tmp_path: Path) -> None:
     assert "from elsewhere" in said
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("backlog.hooks")
 @pytest.mark.parametrize(
     "name,script,words",
@@ -685,6 +689,7 @@ def by_settings_that_are_included(hooked: Hooked) -> None:
     hooked.desk.repo.git("config", "include.path", str(included))
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.promise("backlog.hooks")
 @pytest.mark.parametrize("found", [by_its_own_settings, by_settings_of_the_user, by_settings_that_are_included])
 @pytest.mark.parametrize("change", ["edited", "added", "removed"])

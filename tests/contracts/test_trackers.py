@@ -31,6 +31,7 @@ from capsule.trackers.beads_file import BeadsFileTracker, connect, find
 from capsule.trackers.memory import MemoryTracker
 from tests.contracts.bd_projects import ERAS, bead, faked, real
 from tests.costs import grows_linearly
+from tests.live.install import BD
 
 pytest.register_assert_rewrite("tests.contracts.tracker_suite")
 
@@ -99,7 +100,8 @@ class BeadsContract(TrackerContract):
 
 for _era in ERAS:
     _name = f"TestBeads_{_era.replace('.', '_')}"
-    globals()[_name] = type(_name, (BeadsContract,), {"era": _era, "__module__": __name__})
+    _marks = [] if _era in BD else [pytest.mark.slow]  # of each kind of database, the one that `make live` builds
+    globals()[_name] = type(_name, (BeadsContract,), {"era": _era, "__module__": __name__, "pytestmark": _marks})
 
 
 @pytest.mark.skipif("CAPSULE_BD" not in os.environ, reason="CAPSULE_BD names no folder with a bd")
@@ -511,6 +513,7 @@ def test_splicing_sets_the_fields_and_nothing_else(data: dict[str, object], asci
 STEPS = st.lists(st.tuples(st.sampled_from(["claim", "release", "close"]), st.integers(0, 4)), max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(STEPS, st.lists(FIELDS, min_size=5, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_any_sequence_of_changes_leaves_other_lines_alone(
@@ -543,6 +546,7 @@ def test_any_sequence_of_changes_leaves_other_lines_alone(
 WRITTEN = ("id", "status", "closed_at", "close_reason", "updated_at")
 
 
+@pytest.mark.slow
 @pytest.mark.promise("speed.linear")
 def test_ten_thousand_beads_cost_linear_time(tmp_path: Path) -> None:
     def work(count: int) -> Callable[[], object]:

@@ -176,6 +176,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.sweep(cases=12)
 @pytest.mark.promise("attacks.tripwire")
 @pytest.mark.parametrize("what", PLANTED)
 def test_what_is_planted_is_named_and_taken_away(a_repo: Repo, place: GitWorktree, what: str) -> None:
@@ -223,6 +224,7 @@ USERS = {
 }
 
 
+@pytest.mark.sweep(cases=6)
 @pytest.mark.promise("attacks.tripwire")
 @pytest.mark.parametrize("what", USERS)
 def test_what_the_user_does_meanwhile_stays_and_nobody_is_accused(a_repo: Repo, place: GitWorktree, what: str) -> None:
@@ -494,6 +496,7 @@ def copied(repo: Repo) -> Repo:
     return Repo(repo.path.with_name("elsewhere"))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("move", [moved, copied])
 @pytest.mark.parametrize("kind", [GitWorktree, StepwiseWorktree])
 def test_a_project_that_was_moved_after_a_kill_goes_on_without_an_accusation(

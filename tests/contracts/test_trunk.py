@@ -311,6 +311,7 @@ def a_link_for_a_new_folder(repo: Repo) -> None:
     (repo.path / "new").symlink_to(repo.path.parent / "theirs")
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.promise("merge.user-edits")
 @pytest.mark.parametrize(
     "edit,path",
@@ -535,6 +536,7 @@ def test_an_index_locked_after_the_move_is_left_alone_and_told_apart(merge: Merg
     assert locked_index.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.killed-git")
 @pytest.mark.skipif(not can_trace(), reason="strace is not available here")
 @pytest.mark.parametrize("nth", (1, 3, 5))

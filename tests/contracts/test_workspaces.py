@@ -224,6 +224,7 @@ CRASHES = (
 )
 
 
+@pytest.mark.sweep(cases=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("crash", CRASHES)
 def test_prepare_completes_what_a_crash_left(
@@ -262,6 +263,7 @@ def spoilt(place: GitWorktree) -> GitWorktree:
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.killed-git")
 @pytest.mark.parametrize("nth", (1, 3, 5))
 @pytest.mark.skipif(not can_trace(), reason="strace is not available here")
@@ -661,6 +663,7 @@ def test_a_base_ref_put_back_is_the_one_of_the_last_rebase(mission: Mission) -> 
     assert mission.repo.head(BASE) == onto
 
 
+@pytest.mark.sweep(cases=2)
 @pytest.mark.parametrize("name", ["x-1/foo", "x-1", "x-1/1/2", "x-1/7"])
 def test_refs_of_the_agents_do_not_stop_salvage(anywhere: Anywhere, name: str) -> None:
     anywhere.agent.git("update-ref", f"refs/capsule/salvage/{name}", "HEAD")
@@ -735,6 +738,7 @@ UNFIT = (
 )
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("leave", UNFIT)
 def test_what_git_does_not_store_is_refused_and_the_rest_is_kept(
     mission: Mission, leave: Callable[[Path], None]
@@ -1033,6 +1037,7 @@ def test_a_file_is_written_where_it_belongs(anywhere: Anywhere) -> None:
     assert changed == ["README", "docs/deep/plan.md"]
 
 
+@pytest.mark.sweep(cases=6)
 @pytest.mark.parametrize(
     "path",
     [
@@ -1301,6 +1306,7 @@ HALF_REMOVED = (
 )
 
 
+@pytest.mark.sweep(cases=4)
 @pytest.mark.parametrize("crash", HALF_REMOVED)
 def test_remove_completes_what_a_crash_left(anywhere: Anywhere, crash: Callable[[Anywhere], None]) -> None:
     crash(anywhere)

@@ -105,6 +105,7 @@ WHOLE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("signals.last-object")
 @settings(max_examples=1500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES + WHOLE), max_size=24).map("".join))
@@ -139,6 +140,7 @@ def test_finds_any_object_in_any_prose(
     assert last_object(f"{before}{written}{after}".encode()) == json.loads(written)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(json_objects, st.data())
 def test_a_mutilated_object_reads_as_brute_force_reads_it(value: dict[str, object], data: st.DataObject) -> None:
@@ -269,6 +271,7 @@ def test_a_hundred_megabytes_with_the_signal_at_the_end_cost_half_a_second() -> 
     assert costs_below(0.5, lambda: last_object(log))
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.promise("speed.parse-signal")
 @pytest.mark.parametrize("unit", [b"{", b'{"a":', b"}", b"{}", b'"', b"\\", b"[{", b"\x1b[", b"\x1b]", b'"}'])
 def test_sixteen_hostile_mebibytes_cost_seconds_at_most(unit: bytes) -> None:
@@ -289,6 +292,7 @@ NESTS: list[Callable[[int], bytes]] = [
 ]
 
 
+@pytest.mark.sweep(cases=3)
 @pytest.mark.promise("speed.parse-signal")
 @pytest.mark.parametrize("nest", NESTS)
 def test_cost_grows_in_proportion_to_the_input(nest: Callable[[int], bytes]) -> None:

@@ -340,6 +340,7 @@ def test_no_duplicate_is_seen_where_there_is_none(data: object) -> None:
         assert parse_yaml(text.encode(), "file") == data
 
 
+@pytest.mark.slow
 @pytest.mark.promise("speed.linear")
 def test_a_large_file_costs_linear_time() -> None:
     def work(count: int) -> Callable[[], object]:

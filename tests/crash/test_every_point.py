@@ -82,6 +82,7 @@ def test_killed_before_or_during_an_effect_it_ends_the_same(
 
 @pytest.mark.promise("durability.again-and-again")
 @pytest.mark.parametrize("seed", range(CHAINS))
+@pytest.mark.quick
 def test_killed_again_and_again_it_ends_the_same(
     seed: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
 ) -> None:

@@ -1,12 +1,17 @@
-"""Missions on real git with the scripted agent and the memory tracker."""
+"""Missions with the scripted agent and the memory tracker, in a repository in memory.
+
+A test that asks git something, or whose agents do more with it than commit, is marked `in_git` and has a real one.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +32,10 @@ from capsule.system.git import Git
 from capsule.trackers.memory import MemoryTracker
 from capsule.wiring import open_services
 from capsule.workspaces.repository import exclude_artefacts
+from tests.memory_place import MemoryPlace, MemoryRepository, MemoryTrunk
 
 PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}
+_COMMIT = re.compile(r"git add (?:-A ?)?([^&]*?) ?&& git commit -qm? .*")
 GREEN_IF_CODE = "test ! -e tests.sh || sh tests.sh"
 """The project's test command: nothing to test is green, then it is up to tests.sh."""
 
@@ -57,9 +64,15 @@ class Scene:
     services: Services
     journal: MemoryJournal
     watcher: Watcher
+    in_git: bool
     policy: Policy = field(default_factory=lambda: Policy(test=GREEN_IF_CODE, test_globs=("tests.sh", "test_*")))
 
     def plays(self, script: dict[str, Any]) -> None:
+        if not self.in_git:
+            script = {
+                item: {phase: [_without_git(turn) for turn in turns] for phase, turns in phases.items()}
+                for item, phases in script.items()
+            }
         self.script.write_text(json.dumps(script))
 
     def run(self, item: str, workflow: Workflow | str, **changes: Any) -> MissionState:
@@ -68,13 +81,16 @@ class Scene:
             mission=item,
             item=self.tracker.item(item),
             workflow=flow,
-            base=self.git("rev-parse", "HEAD"),
+            base=self.services.trunk("main").tip(),
             into="main",
             policy=msgspec.structs.replace(self.policy, **changes),
         )
         return run_until_halt(order, self.services)
 
     def git(self, *args: str) -> str:
+        if not self.in_git:
+            assert args in (("rev-parse", "main"), ("rev-parse", "HEAD")), "this test is to be marked `in_git`"
+            return self.services.trunk("main").tip()
         return subprocess.run(["git", *args], cwd=self.root, check=True, capture_output=True, text=True).stdout.strip()
 
     def ended(self, mission: str) -> list[StepEnded]:
@@ -91,13 +107,24 @@ class Scene:
         return "".join(path.read_text() for path in sorted(folder.glob(f"{phase}-*.log")))
 
 
+def _without_git(turn: dict[str, Any]) -> dict[str, Any]:
+    """The turn of an agent that only commits, for a repository in memory."""
+    if "run" not in turn:
+        return turn
+    (command,) = turn["run"]
+    commit = _COMMIT.fullmatch(command)
+    assert commit, f"to be marked `in_git`: {command}"
+    listed = (commit[1] or ".").replace(" ", "\n")
+    return {**turn, "run": [], "write": {**turn.get("write", {}), ".commit": listed}}
+
+
 def workflow(**data: Any) -> Workflow:
     return parse_workflow(data, source="a test", name=data.pop("name", "flow"))
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    root = tmp_path / "project"
+def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
+    root, in_git = tmp_path / "project", request.node.get_closest_marker("in_git") is not None
     root.mkdir()
     script = tmp_path / "script.json"
     (root / "README.md").write_text("A project.\n")
@@ -110,4 +137,16 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     watcher, journal = Watcher(), MemoryJournal()
     with ExitStack() as stack:
         services = stack.enter_context(open_services(project, tracker, Catalog.on_disk(root), watcher, None))
-        yield Scene(root, script, tracker, replace(services, journal=journal), journal, watcher)
+        services = (
+            replace(services, journal=journal) if in_git else replace(services, journal=journal, **_in_memory(root))
+        )
+        yield Scene(root, script, tracker, services, journal, watcher, in_git)
+
+
+def _in_memory(root: Path) -> dict[str, Any]:
+    repository = MemoryRepository(root)
+    repository.commit_files("main", "First", README__md="A project.\n")
+    return {
+        "place": cache(lambda mission, _into: MemoryPlace(repository, mission)),
+        "trunk": cache(lambda branch: MemoryTrunk(repository, branch)),
+    }

@@ -45,8 +45,9 @@ BY_FILE = msgspec.structs.replace(FLOW, contract=Contract.RESULT)
 
 
 def makes(name: str, **signal: Any) -> dict[str, Any]:
-    commit = f'echo x > {name} && git add {name} && git commit -q -m "$CAPSULE_COMMIT_MSG"'
-    return {"make": [{"run": [commit], "signal": {**PASS, "summary": f"made {name}", **signal}}]}
+    commit = f'git add {name} && git commit -q -m "$CAPSULE_COMMIT_MSG"'
+    done = {"write": {name: "x\n"}, "run": [commit], "signal": {**PASS, "summary": f"made {name}", **signal}}
+    return {"make": [done]}
 
 
 STOPS = {"make": [{"signal": {**PASS, "status": "ERROR", "feedback": "no clay"}}]}
@@ -134,6 +135,7 @@ class Unwilling(MemoryTracker):
         return super().add(new)
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("campaigns.epic")
 def test_everything_is_done_dependencies_first_and_closed_from_the_inside(epic: Scene) -> None:
     report = run(epic)
@@ -200,6 +202,7 @@ def test_whoever_is_killed_before_a_parent_is_closed_closes_it_the_next_time(epi
     assert len(told(epic, ParentClosed)) == 3, "closed once"
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("campaigns.parents")
 def test_no_parent_is_closed_while_a_merge_is_not_in_main(epic: Scene) -> None:
     before = epic.git("rev-parse", "main")
@@ -322,7 +325,7 @@ def test_where_nobody_asked_for_it_it_stays_in_the_signal(epic: Scene) -> None:
     assert (report.follow_ups, epic.tracker.items()) == ([], [])
     signal = epic.ended("a")[1].outcome.signal
     assert (signal.extra["follow_ups"], signal.follow_ups) == (NOTICED, ())
-    assert "- Noticed by make#1: Mend the lid\n" in (epic.root / ".capsule/logs/a/summary.md").read_text()
+    assert "- Follow-up noticed by make#1: Mend the lid\n" in (epic.root / ".capsule/logs/a/summary.md").read_text()
 
 
 @pytest.mark.parametrize("allowed", [True, False])

@@ -42,6 +42,7 @@ def a_retitled_item(scene: Scene) -> Scene:
     return scene
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("004-names.existing")
 def test_a_retitled_item_goes_on_in_the_folder_it_has(a_retitled_item: Scene) -> None:
     prompt = prompt_for(a_retitled_item, "build")

@@ -34,6 +34,8 @@ def bent_test_is_on_main(scene: Scene) -> bool:
     return "tests.sh" in files and scene.git("show", "main:tests.sh") == "true"
 
 
+@pytest.mark.sweep
+@pytest.mark.in_git
 @pytest.mark.promise("processes.resume")
 @pytest.mark.parametrize("how", ["an edit elsewhere", "a rebase", "an inner repository taken away"])
 def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None:
@@ -51,6 +53,7 @@ def test_a_bent_test_is_not_approved_by_going_on(scene: Scene, how: str) -> None
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("processes.resume")
 def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:
     stuck = {"signal": {**PASS, "status": "ERROR", "feedback": "the test is wrong"}}
@@ -60,6 +63,8 @@ def test_a_test_that_the_human_changed_counts_as_approved(scene: Scene) -> None:
     assert scene.git("show", "main:tests.sh") == "grep -q hello hello"
 
 
+@pytest.mark.slow
+@pytest.mark.in_git
 @pytest.mark.promise("processes.resume")
 def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> None:
     reaching = f"echo true > {scene.root}/.capsule/worktrees/one/tests.sh\n"
@@ -70,6 +75,7 @@ def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> No
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.in_git
 def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Scene) -> None:
     state = halted(scene, merge=[{**COMMIT_ALL, "write": {"tests.sh": "true\n"}}, OK])
     move_to(order(state), scene.services, "merge")
@@ -77,6 +83,7 @@ def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Sce
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("processes.after-approval")
 def test_commits_after_the_approval_are_not_merged_unseen(scene: Scene) -> None:
     scene.plays(story(merge=[COMMIT]))
@@ -95,6 +102,7 @@ def test_commits_after_the_approval_are_not_merged_unseen(scene: Scene) -> None:
     assert scene.run("one", "tdd").finished
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("processes.after-merge")
 def test_what_was_left_uncommitted_after_the_merge_is_salvaged(scene: Scene) -> None:
     worktree = scene.root / ".capsule" / "worktrees" / "one"

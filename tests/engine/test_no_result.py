@@ -49,6 +49,7 @@ def assert_halted(scene: Scene, state: MissionState, key: str) -> None:
     assert (last.key, last.decision.move) == (key, Move.PARK)
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("evidence.killed-test")
 @pytest.mark.parametrize("how", ["kill -9 $$", "sh -c 'kill -9 $$'; exit $?"], ids=["itself", "what it started"])
 @pytest.mark.parametrize("where", ["[ ! -e tests.sh ]", "[ ! -e hello ]", "[ -e hello ]"], ids=["base", "red", "green"])
@@ -63,6 +64,7 @@ def test_one_that_was_killed_once_is_asked_again_and_nothing_else_happens(
     assert set(observed(scene)) == {Colour.GREEN, Colour.RED}
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("evidence.killed-test")
 @pytest.mark.parametrize(
     ("where", "key"),
@@ -91,6 +93,7 @@ def test_what_its_agent_used_is_counted_all_the_same(scene: Scene, unregister: S
     assert state.spent["execute"].runs == 1
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("evidence.killed-test")
 def test_main_does_not_move_to_what_was_not_tested(scene: Scene, unregister: Strike) -> None:
     scene.plays({"one": {"work": [{"write": {"a": "x\n"}, "signal": PASS}]}})
@@ -102,6 +105,8 @@ def test_main_does_not_move_to_what_was_not_tested(scene: Scene, unregister: Str
     assert scene.git("rev-parse", "main") != main
 
 
+@pytest.mark.sweep
+@pytest.mark.in_git
 @pytest.mark.promise("evidence.killed-test")
 @pytest.mark.parametrize(("times", "sent_back"), [(1, False), (2, True)], ids=["once", "twice"])
 def test_a_gate_of_the_workflow_is_asked_again_and_sends_nothing_back(

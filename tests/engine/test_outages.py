@@ -106,6 +106,7 @@ def test_the_provider_says_how_long(scene: Scene) -> None:
     assert 100.0 <= clock.waits[0] <= 106.0
 
 
+@pytest.mark.in_git
 def test_the_agent_starts_afresh_and_what_it_had_done_is_kept(scene: Scene) -> None:
     put_in_a_mood(scene, overloaded())
     scene.run("one", SHORT)

@@ -26,6 +26,7 @@ def flow(*phases: dict[str, Any], **more: Any) -> Any:
     return workflow(phases=list(phases), prompts={"p": "Work. {{SIGNAL_CONTRACT}}"}, **more)
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("workflows.own")
 def test_a_gate_that_fails_sends_back_with_its_output_and_then_passes(scene: Scene) -> None:
     gate = {"name": "gate", "role": "review", "run": "cat a && grep -q right a", "rework": "work"}
@@ -54,6 +55,7 @@ def test_a_condition_on_changed_files_skips_or_runs(scene: Scene) -> None:
     assert scene.moves("one")[2:] == ["docs#1 skip", "code#1 advance"]
 
 
+@pytest.mark.in_git
 def test_a_worker_can_close_the_item_and_only_the_closing_phases_follow(scene: Scene) -> None:
     solo = {"name": "work", "prompt": "p", "role": "solo", "may_close": True}
     answer = {"item_id": "one", "phase": "work", "result": "PHASE_COMPLETE", "summary": "in v2", "already_done": True}
@@ -96,6 +98,7 @@ def agent_called(scene: Scene, name: str, script: str) -> Iterator[None]:
         yield
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("workflows.own")
 def test_a_phase_can_be_child_missions_each_merged_into_the_parents_branch(scene: Scene) -> None:
     parts = [Item(id="x", title="First half"), Item(id="y", title="Second half")]
@@ -118,6 +121,7 @@ def test_a_phase_can_be_child_missions_each_merged_into_the_parents_branch(scene
     assert scene.git("worktree", "list").count("\n") == 0
 
 
+@pytest.mark.in_git
 def test_a_child_that_is_parked_parks_its_parent_and_is_gone_on_with(scene: Scene) -> None:
     work = {**WORK, "checks": ["changed"], "retries": 0, "role": "solo"}
     inner = flow(PREP, work, *PUBLISH, name="inner", contract="result")

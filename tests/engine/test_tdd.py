@@ -32,6 +32,7 @@ def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
     return {"one": {**clean, **{name.replace("_", "-"): turns for name, turns in changes.items()}}}
 
 
+@pytest.mark.in_git
 def test_a_clean_mission_ends_on_main_with_its_papers(scene: Scene) -> None:
     scene.plays(story())
     state = scene.run("one", "tdd")
@@ -106,6 +107,7 @@ def test_tests_that_are_green_at_once_park_the_item_after_one_more_try(scene: Sc
     assert (state.halt.reason, state.halt.exit_code) == ("seems already done", 1)
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("evidence.red-base")
 def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None:
     (scene.root / "tests.sh").write_text("false\n")
@@ -118,6 +120,7 @@ def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None
     assert state.halt.reason.startswith("base is red")
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("evidence.debris")
 def test_debris_is_refused_at_sign_off(scene: Scene) -> None:
     messy = {"write": {"hello": "hello\n", "notes.orig": "x"}, "signal": PASS}
@@ -156,6 +159,7 @@ def test_work_left_uncommitted_is_not_merged_and_not_lost(scene: Scene) -> None:
     assert (scene.root / ".capsule" / "worktrees" / "one" / "tests.sh").exists()
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("merge.main-moved")
 def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> None:
     move = f"cd {scene.root} && echo more > other && git add other && git commit -q -m Other"
@@ -166,6 +170,7 @@ def test_main_moving_meanwhile_is_merged_with_and_gated_again(scene: Scene) -> N
     assert scene.kinds("one").count("observed") == 4  # base, red, green, and the merge result
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("merge.gate")
 def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     breaks = f"cd {scene.root} && printf 'false\\n' > test_more && git add -A . && git commit -q -m Other"
@@ -176,6 +181,7 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
     assert scene.git("log", "-1", "--format=%s", "main") == "Other"
 
 
+@pytest.mark.in_git
 @pytest.mark.promise("merge.conflict")
 def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
     from capsule.engine.job import Order
@@ -202,6 +208,8 @@ def test_a_humans_repair_of_a_halted_mission_is_kept(scene: Scene) -> None:
     assert "reopened" in scene.kinds("one")
 
 
+@pytest.mark.slow
+@pytest.mark.in_git
 @pytest.mark.promise("processes.garbage")
 def test_a_parked_mission_outlives_a_collection_of_garbage(scene: Scene) -> None:
     """No object that a later phase needs hangs in the air: everything is reached by a ref, or made again."""

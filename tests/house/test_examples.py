@@ -11,6 +11,7 @@ from .pages import ROOT, Reader
 EXAMPLES = sorted(path.parent for path in (ROOT / "examples").glob("*/README.md"))
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.demo", "house.documents")
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_works_as_its_page_says(example: Path, tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
-"""Gets the real agent CLIs, bd and uv, pinned, into a cache of their own: never into anybody's home.
+"""Install the real agent CLIs, bd and uv, pinned, into a cache that every clone of this user finds.
 
-The cache is `.cache/live` in this repository, or the folder that CAPSULE_LIVE_CACHE names.
+The cache is `capsule-live` in the user's cache folder (XDG_CACHE_HOME, ~/.cache, or ~/Library/Caches on a Mac), or the
+folder that CAPSULE_LIVE_CACHE names. Each program has a folder there, named after it and its version. The programs
+themselves run with a home of their own, in the cache.
 
-`python -m tests.live.install` says on stderr what it has and what it cannot get, and prints the folders that belong on
-the PATH. Each program is installed beside its place and moved there when it is whole, so a run that is cut short leaves
-nothing that looks finished. What cannot be had is skipped by name in the tests.
+`python -m tests.live.install` (or `... codex uv`) says on stderr what it has and what it cannot get, and prints
+the folders that belong on the PATH. Each program is installed beside its place and moved there when it is whole, so a
+run that is cut short leaves nothing that looks finished; another process that wants the same waits for a lock. What
+cannot be had is skipped by name in the tests.
 
 bd is built from source, with Go, once: the one of the Dolt era takes some twelve minutes of a processor. It is not put
 on the PATH, because a project with beads is read otherwise where there is a bd; the tests that want it put it there.
@@ -14,13 +17,15 @@ Chromium is the one that this machine has. Where it has none, it is installed as
 
 from __future__ import annotations
 
+import fcntl
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,8 +93,21 @@ class BuildFailed(NotToBeHad):
     """It was begun: what it has downloaded and compiled so far is kept for the next try."""
 
 
+def _cache() -> Path:
+    if named := os.environ.get("CAPSULE_LIVE_CACHE"):
+        return Path(named).absolute()
+    of_the_user = os.environ.get("XDG_CACHE_HOME", "")
+    if not Path(of_the_user).is_absolute():  # by the standard, anything else is to be ignored
+        of_the_user = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
+    return Path(of_the_user).expanduser() / "capsule-live"
+
+
+_CACHE = _cache()
+"""Computed on import: within a test, home and environment are the test's."""
+
+
 def cache() -> Path:
-    return Path(os.environ.get("CAPSULE_LIVE_CACHE") or Path(__file__).parents[2] / ".cache" / "live").absolute()
+    return _CACHE
 
 
 def place(name: str) -> Path:
@@ -109,7 +127,12 @@ def uv() -> Path:
 
 
 def bubblewrap() -> Path:
-    return cache() / "bubblewrap"
+    """Its version is the one that this release of the distribution has."""
+    try:
+        release = platform.freedesktop_os_release()
+    except OSError:
+        release = {}
+    return cache() / f"bubblewrap-{release.get('ID', 'any')}-{release.get('VERSION_ID', 'any')}"
 
 
 def search_path() -> str:
@@ -118,14 +141,16 @@ def search_path() -> str:
     return ":".join(str(folder) for folder in folders if folder.is_dir())
 
 
-def main() -> int:
+def main(only: Collection[str] = ()) -> int:
     cache().mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
     jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
     meanwhile = ThreadPoolExecutor(1)
     try:
-        told = [meanwhile.submit(_tell, what, get) for what, get in jobs.items()]
-        _get_bds()
+        wanted = {what: get for what, get in jobs.items() if not only or what.split()[0] in only}
+        told = [meanwhile.submit(_tell, what, get) for what, get in wanted.items()]
+        if not only or "bd" in only:
+            _get_bds()
         for one in told:
             one.result()
     finally:
@@ -136,11 +161,24 @@ def main() -> int:
 
 def _tell(what: str, get: Callable[[], str]) -> Exception | None:
     try:
-        _say(f"{what}: {get()}")
+        with _one_at_a_time(what):
+            _say(f"{what}: {get()}")
     except NotToBeHad as why:
         _say(f"{what}: not to be had, its tests will be skipped: {why}")
         return why
     return None
+
+
+@contextmanager
+def _one_at_a_time(what: str) -> Iterator[None]:
+    """Wait for another process that installs the same; the kernel frees the lock of one that was killed."""
+    with (cache() / f".{what.replace(' ', '-')}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"{what}: another process is at it; waiting")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _say(words: str) -> None:
@@ -187,9 +225,10 @@ def _get_uv() -> str:
 
 def _get_bds() -> None:
     """One after the other: they have much in common. What Go leaves behind is large, and of no use afterwards."""
-    failures = [_tell(f"bd {version}", partial(_get_bd, version)) for version in BD]
-    if not any(isinstance(failure, BuildFailed) for failure in failures):
-        shutil.rmtree(cache() / "go", ignore_errors=True)
+    with _one_at_a_time("go"):
+        failures = [_tell(f"bd {version}", partial(_get_bd, version)) for version in BD]
+        if not any(isinstance(failure, BuildFailed) for failure in failures):
+            shutil.rmtree(cache() / "go", ignore_errors=True)
 
 
 def _get_bd(version: str) -> str:
@@ -344,4 +383,4 @@ def _run(*words: str, cwd: Path, at_home: bool = False) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -20,11 +20,10 @@ import pytest
 from tests.conftest import UNSANDBOXED, Repo
 from tests.costs import LONG, eventually
 from tests.live.browser import Browser, browser
-from tests.live.install import cache
 from tests.live.missions import SCRIPT
 from tests.live.table import survivors
 
-_PICTURES = cache()  # before a test changes the environment
+_PICTURES = Path(__file__).parents[2] / ".cache"
 ITEM, TITLE = "demo-1.1.1", "Validate email format"
 _MISSION = 300.0
 """Seconds in which a mission of the demo has ended on any machine."""

@@ -58,6 +58,7 @@ async def order(on: Play, item: str, key: str, answer: str, words: list[str]) ->
     await on.until(on.lists)
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("screens.actions")
 @pytest.mark.parametrize("scene", [idle, failing, blocked])
 def test_every_verb_asks_shows_its_command_and_runs_it(scene: Callable[[], Scene]) -> None:
@@ -132,6 +133,7 @@ def test_no_letter_after_a_slash_is_taken_for_a_verb(view: str) -> None:
     play(failing(), act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("above", ["enter", "question_mark"])
 def test_a_slash_leads_back_to_the_lists_and_there_too_no_letter_is_a_verb(above: str) -> None:
     async def act(on: Play) -> None:
@@ -148,6 +150,7 @@ def test_a_slash_leads_back_to_the_lists_and_there_too_no_letter_is_a_verb(above
     play(failing(), act)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("answer", YESSES)
 @pytest.mark.parametrize("keys", ["ry", "r\r", "x\r"])
 def test_what_is_typed_before_a_question_is_drawn_does_not_answer_it(keys: str, answer: str) -> None:

@@ -113,6 +113,7 @@ def left_at_last(kill: Kill) -> list[int]:
     return survivors
 
 
+@pytest.mark.slow
 @pytest.mark.promise("agents.no-orphans")
 def test_killed_at_any_moment_nobody_is_left(tmp_path: Path) -> None:
     print(f"seed {SEED}")

@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -304,21 +305,22 @@ class Bd:
     def _wait_for(self, argv: list[str], out: IO[bytes], err: IO[bytes]) -> int | None:
         """Run it with files, not pipes: a server that bd leaves running would keep a pipe open for ever."""
         try:
-            process = subprocess.Popen(
-                argv,
-                cwd=self._root,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-                umask=of_the_user(),
-            )
+            with _STARTING:  # one that is started while we leave is seen by `_end_all` as well
+                process = subprocess.Popen(
+                    argv,
+                    cwd=self._root,
+                    env=self._env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    umask=of_the_user(),
+                )
+                _UNDER_WAY.add(process)
         except (OSError, ValueError) as fault:
             why = fault.strerror if isinstance(fault, OSError) else str(fault)
             raise TrackerError(f"`bd {argv[1]}` cannot be started: {why}.", f"Get a bd that runs: {GET_BD}") from None
         deadline = time.monotonic() + self.patience.answer
-        _UNDER_WAY.add(process)
         try:
             while (left := deadline - time.monotonic()) > 0:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -331,12 +333,14 @@ class Bd:
             _UNDER_WAY.discard(process)
 
 
+_STARTING = threading.Lock()
 _UNDER_WAY: set[subprocess.Popen[bytes]] = set()
 
 
 @atexit.register
 def _end_all() -> None:
     """End calls at exit: a screen asks in a thread, and a person who leaves does not wait for the answer."""
+    _STARTING.acquire()  # for good: nothing is started any more
     for process in [*_UNDER_WAY]:
         if process.poll() is None:
             _end(process)
