@@ -119,7 +119,10 @@ def test_nobody_is_stopped_who_is_not_the_one_that_was_shown(a_repo: Repo) -> No
     assert ask_to_stop(journal, ITEM) == "It is not running any more."
     with journal.claim(ITEM):  # by us, who would notice
         assert ask_to_stop(journal, ITEM, 1) == f"Another process runs it now (pid {os.getpid()})."
-    assert ask_to_stop(cast("SqliteJournal", Unseen()), ITEM, 1) == "It runs where it cannot be reached from here."
+    assert (
+        ask_to_stop(cast("SqliteJournal", Unseen()), ITEM, 1)
+        == "It runs in another container or on another machine: stop it there."
+    )
 
 
 def stop(project: Project) -> str:

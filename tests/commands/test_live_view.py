@@ -319,7 +319,7 @@ def test_how_a_run_ended_is_in_the_journal(a_repo: Repo, capsys: pytest.CaptureF
 def first_frame(project: Project) -> float:
     """Processor seconds that the viewer takes until it has drawn something."""
     with on_a_terminal(project) as terminal:
-        assert terminal.shows("leave")
+        assert terminal.shows("close")
         spent = seconds_used(terminal.process.pid)
         terminal.type("d")
         terminal.ends()

@@ -150,6 +150,8 @@ def watch_effects(passage: Passage) -> None:
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
         done = (event in _EFFECTS and not _fails(event, args)) or _opens_to_write(event, args)
+        if event == "os.mkdir" and Path(os.fsdecode(args[0])).parent.name == "objects":
+            return  # whether an object is the first of its folder depends on its id, which no two runs share
         if threading.get_ident() == runner and done:
             passage.point(f"before {passage.numbered('effect')}", f"{event} {Path(os.fsdecode(args[0])).name}")
 

@@ -105,7 +105,7 @@ def step(key: str, *calls: str, of: str = WALKED, until: str = "step_ended", **m
 
 
 RECORDED = ("place.commit_step", "state_store.write", "place.checkpoint_at")
-BROUGHT_ALONG = ("git update-ref", "git checkout-index", "os.rename hello.txt", "os.remove books.json")
+BROUGHT_ALONG = ("git update-ref", "os.rename hello.txt", "os.remove books.json")
 WORKED = ("place.restore", "place.open_sandbox", "agent.run", "place.import_commits", "place.tree")
 LAYERS = ("*os.symlink node_modules", "*open mounts", f"*{SANDBOX}", "*os.rmdir node_modules")
 IMPORTED = ("os.rename half", "git pack-objects", "git index-pack", "os.rename git")
@@ -162,7 +162,7 @@ STAGES = {
         "phase": step("execute#2", *WORKED, *JUDGED, of=ITEM, effects=("os.rename half", "os.rename git", *LAYERS)),
         "import": step("merge#1", *WORKED, of=ITEM, effects=(*IMPORTED, *LAYERS)),
         "publish": step(
-            "publish#1", "trunk.propose", "trunk.publish", of=ITEM, effects=("git update-ref", "git checkout-index")
+            "publish#1", "trunk.propose", "trunk.publish", of=ITEM, effects=("git update-ref", f"os.rename {ITEM}.txt")
         ),
     },
 }
