@@ -164,10 +164,10 @@ class MemoryTrees:
         file = self._repository.files(tree).get(path)
         return file[1] if file else None
 
-    def essence(self, tree: str) -> str:
+    def test_cache_key(self, tree: str) -> str:
         return tree
 
-    def adopted(self, approved: str, left: str, now: str) -> str:
+    def apply_human_edits(self, approved: str, left: str, now: str) -> str:
         files, new = dict(self._repository.files(approved)), self._repository.files(now)
         for change in self.changes(left, now):
             files.pop(change.path, None)

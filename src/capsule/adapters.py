@@ -147,10 +147,10 @@ class Trees(Protocol):
     def read(self, tree: str, path: str) -> bytes | None:
         """Read a file of a tree or commit."""
 
-    def essence(self, tree: str) -> str:
+    def test_cache_key(self, tree: str) -> str:
         """Reduce a tree to what tests look at: two with the same result are tested once."""
 
-    def adopted(self, approved: str, left: str, now: str) -> str:
+    def apply_human_edits(self, approved: str, left: str, now: str) -> str:
         """Return the tree `approved`, with exactly the paths changed that differ between `left` and `now`."""
 
     def rebased_tree(self, tree: str, onto: str) -> str:
@@ -493,7 +493,7 @@ class Words(Protocol):
 
 
 class Archive(Protocol):
-    """A mission's papers: what is under way, and what is left at the end."""
+    """A mission's logs: while it is under way, and those kept at the end."""
 
     def working_folder(self, mission: str) -> Path:
         """Return the folder for logs of what is under way; make it if it is not there."""
@@ -507,8 +507,8 @@ class Archive(Protocol):
     def take_result(self, item: str, phase: str) -> bytes | str | None:
         """Take away and return what it wrote; or say what is there in the place of a regular file of sane size."""
 
-    def store(self, mission: str, papers: Mapping[str, str], step: str = "") -> Path:
-        """Store papers and the outputs of all phases for good; an earlier archive moves aside. Safe to repeat.
+    def store(self, mission: str, logs: Mapping[str, str], step: str = "") -> Path:
+        """Store logs and the outputs of all phases for good; an earlier archive moves aside. Safe to repeat.
 
         The same step's archive is never an earlier one, however often the step is repeated.
         """

@@ -18,7 +18,7 @@ from capsule.system.git import Git
 if TYPE_CHECKING:
     from capsule.adapters import JournalReader, StateStore, Tracker
     from capsule.core.redaction import Redactor
-    from capsule.journals.papers import Papers
+    from capsule.journals.logs import LogFolders
     from capsule.journals.sqlite import SqliteJournal
     from capsule.settings import Loaded, Settings
 
@@ -85,10 +85,10 @@ class Project:
         """Open the journal to look at it; nothing is made where there is none."""
         return self.journal(read_only=True)
 
-    def papers(self) -> Papers:
-        from capsule.journals.papers import Papers
+    def logs(self) -> LogFolders:
+        from capsule.journals.logs import LogFolders
 
-        return Papers(self.root, lambda data: self.redactor.data(data))  # noqa: PLW0108 (as in the journal)
+        return LogFolders(self.root, lambda data: self.redactor.data(data))  # noqa: PLW0108 (as in the journal)
 
 
 def open_project(directory: str | None, flags: Mapping[str, object] | None = None) -> Project:

@@ -36,7 +36,7 @@ class Limits:
     budget: Budget = field(default_factory=Budget)
 
 
-Scribe = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
+StartRecording = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 """Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""
 
 
@@ -44,26 +44,26 @@ def unrecorded(_place: Place, _before: str) -> Callable[[Briefing, Transcript], 
     return lambda _briefing, _transcript: None
 
 
-class Leash(Protocol):
+class RunLimits(Protocol):
     """How far missions may go this time, and who counts."""
 
-    def holds(self, state: MissionState, *, spawns: bool) -> bool:
+    def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
         """Whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
 
-    def beside(self, step: Step) -> tuple[str, Event] | None:
+    def spawn_event(self, step: Step) -> tuple[str, Event] | None:
         """What a start of an agent writes into the run's own stream, in the same breath as the step's beginning."""
 
     def spending(self) -> Spending | None:
         """What the run has used up so far; None where nobody counts."""
 
 
-class Free:
+class Unlimited:
     """As far as it goes."""
 
-    def holds(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
+    def should_stop(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
         return False
 
-    def beside(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
+    def spawn_event(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
         return None
 
     def spending(self) -> Spending | None:
@@ -88,7 +88,7 @@ class Services:
     observer: Observer
     state_store: StateStore = field(default_factory=StateStore)
     """How the tracker learns where its items stand."""
-    leash: Leash = field(default_factory=Free)
+    run_limits: RunLimits = field(default_factory=Unlimited)
     redact: Callable[[str], str] = str
     """Takes secrets out of what is written where journal and archive do not see it."""
     pid: int = 0
@@ -97,4 +97,4 @@ class Services:
     """Environment that agents and commands are given on top of their own."""
     skills: bool = False
     """The project has skills of its own for the phases that name one, and they are to be used."""
-    scribe: Scribe = unrecorded
+    recorder: StartRecording = unrecorded

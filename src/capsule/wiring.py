@@ -150,7 +150,7 @@ def open_services(
 ) -> Iterator[Services]:
     """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
     settings = project.settings
-    journal, papers, redactor = project.journal(), project.papers(), project.redactor
+    journal, logs, redactor = project.journal(), project.logs(), project.redactor
     observer = RedactingObserver(observer, redactor)
     if not dry:
         end_leftovers(project.registry)
@@ -172,7 +172,7 @@ def open_services(
             trunk=cache(lambda branch: GitTrunk(project.git, branch, artefacts=tracker.own_files())),
             shell=shell,
             words=words,
-            archive=papers,
+            archive=logs,
             clock=SystemClock(stop),
             observer=observer,
             redact=redactor.text,
@@ -217,8 +217,8 @@ def _places(
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
     """The same services, with somebody who writes down into a file what its agents are told and do."""
-    scribe = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
-    return replace(services, scribe=scribe)
+    recorder = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
+    return replace(services, recorder=recorder)
 
 
 def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:

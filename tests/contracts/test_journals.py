@@ -24,8 +24,8 @@ from capsule.core.event import Event, Outcome, StepBegun, StepEnded, Warned
 from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
+from capsule.journals.logs import LogFolders
 from capsule.journals.memory import MemoryJournal
-from capsule.journals.papers import Papers
 from capsule.journals.sqlite import SqliteJournal
 from capsule.system import lock
 
@@ -451,7 +451,7 @@ def test_no_secret_reaches_the_file_or_whoever_is_handed_the_outcome(tmp_path: P
 
 def test_papers_keep_no_secret_and_take_none_over(tmp_path: Path) -> None:
     secret = "hunter22-hunter22"
-    papers = Papers(tmp_path, Redactor([secret]).data)
+    papers = LogFolders(tmp_path, Redactor([secret]).data)
     kept = papers.put("m", "feedback.md", f"it is {secret}")
     papers.result_path("m", "build").write_text(f'{{"summary": "{secret}"}}')
     taken = papers.take_result("m", "build")

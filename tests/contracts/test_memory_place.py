@@ -119,7 +119,7 @@ def test_trees_are_looked_into(it: Situation) -> None:
     assert set(it.place.trees.odd_files(tree)) == {"tool", "link"}
     assert it.text(tree, "README") == "hello\n"
     assert it.place.trees.read(tree, "nothing") is None
-    assert it.place.trees.essence(tree) == it.place.trees.essence(it.place.tree())
+    assert it.place.trees.test_cache_key(tree) == it.place.trees.test_cache_key(it.place.tree())
 
 
 def test_a_place_goes_back_to_a_checkpoint_and_keeps_what_would_be_lost(it: Situation) -> None:
@@ -207,10 +207,10 @@ def test_what_a_person_changed_is_added_to_what_was_approved(it: Situation) -> N
     it.write(left="by an agent\n")
     left = it.place.tree()
     it.write(README="by a person\n")
-    adopted = it.place.trees.adopted(approved, left, it.place.tree())
-    assert it.text(adopted, "README") == "by a person\n"
-    assert it.text(adopted, "approved") == "a\n"
-    assert it.place.trees.read(adopted, "left") is None
+    apply_human_edits = it.place.trees.apply_human_edits(approved, left, it.place.tree())
+    assert it.text(apply_human_edits, "README") == "by a person\n"
+    assert it.text(apply_human_edits, "approved") == "a\n"
+    assert it.place.trees.read(apply_human_edits, "left") is None
 
 
 def test_work_is_rebuilt_on_another_commit(it: Situation) -> None:

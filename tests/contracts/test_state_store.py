@@ -292,7 +292,7 @@ class Worked:
 
     def judged(self, work: Checkpoint, tip: str) -> str:
         """What the work is judged as, together with what the branch holds at `tip`."""
-        return self.place.trees.essence(self.office.state_store.combined(work, tip))
+        return self.place.trees.test_cache_key(self.office.state_store.combined(work, tip))
 
 
 @pytest.fixture

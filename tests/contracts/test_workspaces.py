@@ -1149,12 +1149,12 @@ def test_exactly_what_a_human_changed_is_adopted(anywhere: Anywhere) -> None:
     approved = tree_with(anywhere, tests="approved", gone="approved", kept="approved")
     left = tree_with(anywhere, tests="bent by the agent", agents="more")
     now = tree_with(anywhere, kept="by hand", gone=None, new__deep="by hand")
-    adopted = anywhere.place.trees.adopted(approved, left, now)
-    changes = {change.path: change.kind for change in anywhere.place.trees.changes(approved, adopted)}
+    apply_human_edits = anywhere.place.trees.apply_human_edits(approved, left, now)
+    changes = {change.path: change.kind for change in anywhere.place.trees.changes(approved, apply_human_edits)}
     assert changes == {"kept": "M", "gone": "D", "new/deep": "A"}
-    assert anywhere.place.trees.read(adopted, "tests") == b"approved"
-    assert anywhere.place.trees.read(adopted, "kept") == b"by hand"
-    assert anywhere.place.trees.adopted(approved, left, left) == approved
+    assert anywhere.place.trees.read(apply_human_edits, "tests") == b"approved"
+    assert anywhere.place.trees.read(apply_human_edits, "kept") == b"by hand"
+    assert anywhere.place.trees.apply_human_edits(approved, left, left) == approved
     assert anywhere.agent.git("diff", "--cached") == ""
 
 
@@ -1162,16 +1162,16 @@ def test_a_file_that_a_human_turned_into_a_folder_is_adopted(anywhere: Anywhere)
     approved = left = tree_with(anywhere, thing="file")
     (anywhere.path / "thing").unlink()
     now = tree_with(anywhere, thing__inner="folder")
-    assert anywhere.place.trees.adopted(approved, left, now) == now
-    assert anywhere.place.trees.adopted(now, now, approved) == approved
+    assert anywhere.place.trees.apply_human_edits(approved, left, now) == now
+    assert anywhere.place.trees.apply_human_edits(now, now, approved) == approved
 
 
 def test_artefacts_are_never_adopted(anywhere: Anywhere) -> None:
     left = anywhere.place.tree()
     bent = anywhere.repo.commit("bent", BACKLOG__yaml="x", plain="x")
-    adopted = anywhere.place.trees.adopted(left, left, anywhere.repo.head(f"{bent}^{{tree}}"))
-    assert [change.path for change in anywhere.place.trees.changes(left, adopted)] == ["plain"]
-    assert anywhere.place.trees.read(adopted, "BACKLOG.yaml") is None
+    apply_human_edits = anywhere.place.trees.apply_human_edits(left, left, anywhere.repo.head(f"{bent}^{{tree}}"))
+    assert [change.path for change in anywhere.place.trees.changes(left, apply_human_edits)] == ["plain"]
+    assert anywhere.place.trees.read(apply_human_edits, "BACKLOG.yaml") is None
 
 
 def test_an_approved_tree_is_rebuilt_as_the_work_is(mission: Mission) -> None:

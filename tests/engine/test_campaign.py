@@ -17,7 +17,7 @@ from capsule.core.decide import Guardrails
 from capsule.core.errors import Refused
 from capsule.core.event import Advanced, Discovered, ParentClosed, Policy, RunEnded, Warned
 from capsule.core.item import Item, NewItem, Status
-from capsule.core.schedule import Place, queue
+from capsule.core.schedule import QueuePosition, queue
 from capsule.core.workflow import Contract, Workflow
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import RunPlan, RunReport, work_through
@@ -64,7 +64,7 @@ class Table:
     flow: Workflow
     guardrails: Guardrails = field(default_factory=Guardrails)
 
-    def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
+    def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         return queue(self.scene.tracker.everything(), left_alone=left_alone, by_priority=True)
 
     def workflow(self, item: Item) -> Workflow:

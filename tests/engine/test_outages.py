@@ -17,7 +17,7 @@ from capsule.core.errors import AgentUnavailable, BudgetSpent, CapsuleError, Int
 from capsule.core.event import Abandoned, Salvaged, Spent, StepBegun, Stopped, Usage, Waiting
 from capsule.core.failure import REACTIONS, Failure, Kind, Reaction
 from capsule.core.state import MissionState, apply
-from capsule.engine.job import note, standing
+from capsule.engine.job import load_state, note
 from capsule.services import Limits
 
 from .conftest import PASS, Scene
@@ -124,7 +124,7 @@ def test_waiting_has_an_end_and_the_mission_goes_on_later(scene: Scene) -> None:
         scene.run("one", SHORT)
     assert caught.value.exit_code == 3
     assert sum(clock.waits) <= 60.0
-    assert standing(scene.services, "one").halt is None
+    assert load_state(scene.services, "one").halt is None
     agent.moods = iter(())
     assert scene.run("one", SHORT).finished
 
@@ -171,7 +171,7 @@ def test_what_needs_a_person_stops_the_run_with_nothing_parked(scene: Scene, kin
     with pytest.raises(AgentUnavailable, match="No key") as caught:
         scene.run("one", SHORT)
     assert (caught.value.hint, caught.value.exit_code, clock.waits) == ("Log in.", 2, [])
-    assert standing(scene.services, "one").halt is None
+    assert load_state(scene.services, "one").halt is None
     agent.moods = iter(())
     assert scene.run("one", SHORT).finished
 
@@ -275,7 +275,7 @@ def test_an_agent_that_held_itself_to_the_budget_is_not_to_blame(scene: Scene) -
     )
     with pytest.raises(BudgetSpent):
         scene.run("one", SHORT)
-    assert standing(scene.services, "one").halt is None
+    assert load_state(scene.services, "one").halt is None
     assert len(agent.briefings) == 1
 
 
@@ -329,7 +329,7 @@ def test_tests_that_could_not_be_started_are_nobodys_fault(scene: Scene) -> None
     scene.services = replace(scene.services, shell=Broken())
     with pytest.raises(CapsuleError, match="could not be started: bwrap: no namespace left"):
         scene.run("one", "tdd")
-    assert standing(scene.services, "one").halt is None
+    assert load_state(scene.services, "one").halt is None
 
 
 def test_a_gate_that_could_not_be_started_sends_nothing_back(scene: Scene) -> None:
@@ -338,4 +338,4 @@ def test_a_gate_that_could_not_be_started_sends_nothing_back(scene: Scene) -> No
     gate = {"name": "gate", "role": "review", "run": "true", "rework": "work"}
     with pytest.raises(CapsuleError, match="gate could not be started"):
         scene.run("one", flow(PREP, {"name": "work", "prompt": "p"}, gate))
-    assert standing(scene.services, "one").used == {}
+    assert load_state(scene.services, "one").used == {}

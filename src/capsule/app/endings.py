@@ -17,9 +17,9 @@ from capsule.app.missions import known_mission, mission_state
 from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import Item, check_id
-from capsule.engine.actions import papers_of
+from capsule.engine.actions import logs_of
 from capsule.engine.bookkeeping import sync_tracker
-from capsule.engine.job import Order, place_of, standing
+from capsule.engine.job import Order, load_state, place_of
 from capsule.engine.run_mission import reopen
 from capsule.project import Project, tracker_if_there
 from capsule.reports.live import FanOut
@@ -98,7 +98,7 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> En
     ):
         salvage = take_away(services, mission, why="abandoned", branch=branch)
         warnings = _release(services, mission)
-        if standing(services, mission).under_way:
+        if load_state(services, mission).under_way:
             services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
     return Ended(mission, salvage, warnings=warnings)
 
@@ -107,7 +107,7 @@ def record_last_step(project: Project, tracker: Tracker, mission: str) -> None:
     """Write down the outcome of a step that was killed before its tracker was told."""
     words = words_at(project, mission_state(project, mission).base)
     with open_services(project, tracker, words, FanOut(), None) as services, services.journal.claim(mission):
-        sync_tracker(standing(services, mission), services)
+        sync_tracker(load_state(services, mission), services)
 
 
 def reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -> None:
@@ -128,12 +128,12 @@ def reopen_mission(project: Project, tracker: Tracker, item: Item, notes: str) -
 
 def take_away(services: Services, mission: str, *, why: str, branch: bool) -> str:
     """Remove its place, once files and commits are kept under a ref (returned), worklog and outputs in the logs."""
-    place = place_of(standing(services, mission), services, mission)
+    place = place_of(load_state(services, mission), services, mission)
     services.archive.working_folder(mission)  # puts aside what an agent may have left in its place
     salvage = place.salvage(why)
     worklog = place.worklog()
     if worklog or services.archive.has_outputs(mission):
-        services.archive.store(mission, papers_of(mission, services, worklog))
+        services.archive.store(mission, logs_of(mission, services, worklog))
     place.remove(branch=branch)
     services.archive.drop_working_folder(mission)
     return salvage
@@ -171,7 +171,7 @@ def _leftovers(project: Project, mission: str) -> bool:
     """Tell whether anything of this mission is left; refuse folders and branches that only have its name."""
     refs = project.git.refs(f"refs/heads/capsule-{mission}", f"refs/capsule/checkpoints/{mission}")
     place = project.root / ".capsule" / "worktrees" / mission
-    found = bool(refs) or place.exists() or project.papers().folder(mission).exists()
+    found = bool(refs) or place.exists() or project.logs().folder(mission).exists()
     if found and mission not in _made_by_us(project):
         what = place if place.exists() else f"What is called {mission} here"
         raise CapsuleError(

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from capsule.adapters import Tracker
 from capsule.core.decide import Move
 from capsule.core.item import Item
-from capsule.core.schedule import Place, queue
+from capsule.core.schedule import QueuePosition, queue
 from capsule.core.state import Halt, MissionState
 from capsule.engine.job import only_to_be_closed
 from capsule.project import Project
@@ -22,7 +22,7 @@ def queued(
     left_alone: Mapping[str, str] | None = None,
     *,
     resumed: Collection[str] = (),
-) -> list[Place]:
+) -> list[QueuePosition]:
     """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
     guardrails = guardrails_of(project.settings)
     if tracker.keeps_phases:

@@ -26,7 +26,7 @@ from capsule.core.errors import CapsuleError, Interrupted, Refused, UsageError
 from capsule.core.event import CAMPAIGN, RUN
 from capsule.core.item import HELD, Item, Status
 from capsule.core.ledger import DECISION, unblocked
-from capsule.core.schedule import Place, choose, in_order, queue
+from capsule.core.schedule import QueuePosition, choose, in_order, queue
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 from capsule.engine.campaign import Campaign
@@ -178,7 +178,7 @@ class ProjectJobs:
         self._told = set(run.project.loaded.warnings)  # when the run was opened
         self._taken: set[str] = set()
 
-    def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
+    def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         items = self._tracker.everything()
         states = self._states
         if not self._tracker.keeps_phases:  # missions as this run found them, and those that it took up as they are now

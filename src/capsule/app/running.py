@@ -22,7 +22,7 @@ from capsule.core.notification import BELL, channels
 from capsule.core.state import MissionState
 from capsule.core.workflow import Role, Workflow
 from capsule.core.worklog import open_worklog, section_of, signed_off
-from capsule.engine.job import note, place_of, standing
+from capsule.engine.job import load_state, note, place_of
 from capsule.engine.run_mission import close_what_is_merged, move_to, run_until_halt
 from capsule.project import Project
 from capsule.reports.live import FanOut
@@ -71,7 +71,7 @@ def run_item(plan: MissionPlan, request: RunRequest, output: RunOutput) -> Missi
         for closed in close_what_is_merged(services):
             output.tell(f"note: {closed} was merged earlier; its item is closed now")
         if plan.merged_already:
-            return standing(services, mission)
+            return load_state(services, mission)
         if plan.state.abandoned or (request.fresh and plan.began):
             with services.journal.claim(mission):
                 salvage = take_away(services, mission, why="started over", branch=True)

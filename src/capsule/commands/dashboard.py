@@ -190,7 +190,7 @@ def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
 
 
 def _worklog(project: Project, mission: str) -> str:
-    """While it is under way it lies beside the work, afterwards with the papers."""
+    """While it is under way it lies beside the work, afterwards with the logs."""
     home = project.root / ".capsule"
     for folder in (home / "worktrees" / mission, home / "missions" / mission, home / "logs" / mission):
         if folder.is_dir() and not folder.is_symlink() and (words := end_of(folder / "worklog.md", _TAIL + 1)):

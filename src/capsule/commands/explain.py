@@ -13,7 +13,7 @@ from capsule.core.item import HELD, Item, check_id
 
 if TYPE_CHECKING:
     from capsule.adapters import Tracker
-    from capsule.core.schedule import Place
+    from capsule.core.schedule import QueuePosition
     from capsule.core.state import MissionState
     from capsule.project import Project
 
@@ -114,7 +114,7 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
 class Case(NamedTuple):
     """An item in the queue, and what is known of its mission."""
 
-    place: Place
+    place: QueuePosition
     mission: MissionState | None
     runs: bool
 
@@ -148,5 +148,5 @@ def _way_on(case: Case) -> str:
     return way.format(id=case.item.id, who=case.item.taken_by, others=" and ".join(case.place.waits_for))
 
 
-def _in_a_circle(place: Place) -> bool:
+def _in_a_circle(place: QueuePosition) -> bool:
     return place.why.startswith("waits for itself")

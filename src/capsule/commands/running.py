@@ -47,7 +47,7 @@ def flags_of(args: argparse.Namespace) -> dict[str, object]:
 
 def output_for(project: Project, how: str, lines: type[PlainReport] = PlainReport) -> RunOutput:
     """Write events as `--output` says: JSON on stdout, lines on stderr, or only to the live file."""
-    live = LiveFile(project.papers().folder, SystemClock().now)
+    live = LiveFile(project.logs().folder, SystemClock().now)
     if how == JSON:
         return RunOutput(FanOut(JsonReport(), live), tell, JSON)
     if how == NONE:

@@ -44,7 +44,7 @@ class JournalWatcher:
         from capsule.wiring import budget_of
 
         self.journal = self._project.journal(read_only=True)
-        return Watch(self.journal, self._project.papers().folder, budget_of(self._project.settings).mission)
+        return Watch(self.journal, self._project.logs().folder, budget_of(self._project.settings).mission)
 
 
 class JournalReader:

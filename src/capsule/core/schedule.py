@@ -20,7 +20,7 @@ BREAKER = 2
 """So many items in a row that used up their retries, and the run stops: it is not the items."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class QueuePosition(msgspec.Struct, frozen=True):
     """An item's place in the queue: whether it can be worked on, and one line of why or why not."""
 
     item: Item
@@ -40,7 +40,7 @@ def queue(
     standing: Mapping[str, str] | None = None,
     guardrails: Guardrails | None = None,
     by_priority: bool = False,
-) -> list[Place]:
+) -> list[QueuePosition]:
     """Return every item in the order in which it would be taken.
 
     `under_way` are missions that were interrupted, `halted` those that wait for a human, `left_alone` those that
@@ -64,21 +64,21 @@ def queue(
     return [line.place(item) for item in sorted(items, key=rank)]
 
 
-def choose(places: Iterable[Place], only: Container[str] | None = None) -> Item | None:
+def choose(places: Iterable[QueuePosition], only: Container[str] | None = None) -> Item | None:
     """Return the first that can be worked on, of those asked for."""
     fit = (place.item for place in places if place.actionable and (only is None or place.item.id in only))
     return next(fit, None)
 
 
 def in_order(
-    items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[Place]], most: int
-) -> list[Place]:
+    items: Iterable[Item], only: Container[str], queued: Callable[[Sequence[Item]], Sequence[QueuePosition]], most: int
+) -> list[QueuePosition]:
     """Return the items asked for as they would be taken if each were finished; after them those that would not be.
 
     `queued` makes a queue of what is left, as it would be found then; that is slow, so only `most` are told.
     """
     left = {item.id: item for item in items}
-    taken: list[Place] = []
+    taken: list[QueuePosition] = []
     while len(taken) < most:
         places = [place for place in queued(list(left.values())) if place.item.id in only]
         chosen = next((place for place in places if place.actionable), None)
@@ -113,10 +113,10 @@ class Line:
             {name: [*waits[name], *(held for held in item.holds if held in known)] for name, item in known.items()}
         )
 
-    def place(self, item: Item) -> Place:
+    def place(self, item: Item) -> QueuePosition:
         objection = self._objection(item)
         if objection:
-            return Place(item, actionable=False, why=objection)
+            return QueuePosition(item, actionable=False, why=objection)
         waits = dict(self._unfinished(item))
         if waits:
             named = (
@@ -125,8 +125,8 @@ class Line:
             )
             circle = _shortest_cycle(item.id, self._stuck)
             why = f"waits for itself: {' → '.join(circle)}" if circle else f"waits for {', '.join(named)}"
-            return Place(item, actionable=False, why=why, waits_for=tuple(waits))
-        return Place(item, actionable=True, why=self._reason(item))
+            return QueuePosition(item, actionable=False, why=why, waits_for=tuple(waits))
+        return QueuePosition(item, actionable=True, why=self._reason(item))
 
     def _objection(self, item: Item) -> str:
         """Return why an item cannot be worked on by itself; '' where it can."""

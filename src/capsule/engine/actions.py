@@ -182,8 +182,8 @@ def archive(job: Job) -> Report:
     checkpoint, worklog = job.state.checkpoint, place.worklog()
     if not worklog and checkpoint:  # the worktree may be gone already, by an agent or by a first try at this step
         worklog = (place.trees.read(checkpoint.commit, "worklog.md") or b"").decode(errors="replace")
-    papers = papers_of(job.mission, services, worklog)
-    folder = services.archive.store(job.mission, papers, job.step.key)
+    logs = logs_of(job.mission, services, worklog)
+    folder = services.archive.store(job.mission, logs, job.step.key)
     kept = _salvage(job)
     place.remove(branch=True)
     services.archive.drop_working_folder(job.mission)
@@ -191,7 +191,7 @@ def archive(job: Job) -> Report:
     return Report(passed(f"archived in {folder.name}"), warnings=warnings, facts={"archive": str(folder)})
 
 
-def papers_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
+def logs_of(mission: str, services: Services, worklog: str) -> dict[str, str]:
     """Gather what is left of a mission for its archive."""
     events = services.journal.events(mission)
     return {
@@ -243,7 +243,7 @@ def close_item(state: MissionState, services: Services) -> bool:
 def file_discovered(job: Job) -> tuple[str, ...]:
     """Add what agents noticed as items of their own, without a parent, so that what is under way ends. Safe to repeat.
 
-    What cannot be added is a warning: it is in the mission's papers all the same.
+    What cannot be added is a warning: it is in the mission's logs all the same.
     """
     state, services = job.state, job.services
     if not state.policy.file_discovered:

@@ -115,7 +115,7 @@ def _judged_with_the_branch(
     if seen.colour is not Colour.GREEN:
         meanwhile = f"together with what came to {state.into} meanwhile"
         raise _RedTogether(f"`{seen.command}` is {seen.colour.value} {meanwhile}.\n\n{seen.tail}")
-    return place.trees.essence(tree)
+    return place.trees.test_cache_key(tree)
 
 
 def _send_back(state: MissionState, ended: StepEnded, services: Services, why: str) -> None:
@@ -175,7 +175,10 @@ def approved_with_edits(state: MissionState, now: Checkpoint, services: Services
     """Approve the paths that a human changed, and nothing that an agent left behind."""
     place = place_of(state, services)
     left = place.delivered(state.checkpoint) if state.checkpoint else now.tree
-    trees = {name: place.trees.adopted(place.delivered(held), left, now.tree) for name, held in state.approved.items()}
+    trees = {
+        name: place.trees.apply_human_edits(place.delivered(held), left, now.tree)
+        for name, held in state.approved.items()
+    }
     return {name: bare(tree, now.head) for name, tree in trees.items()}
 
 

@@ -14,11 +14,11 @@ from capsule.core.decide import PROGRESS
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Advanced, Event, ParentClosed, StepEnded, Warned
 from capsule.core.item import Item, Status, below
-from capsule.core.schedule import Place
+from capsule.core.schedule import QueuePosition
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState, replay
 from capsule.core.workflow import Role
-from capsule.engine.job import note, only_to_be_archived, standing
+from capsule.engine.job import load_state, note, only_to_be_archived
 from capsule.services import Services
 
 
@@ -38,12 +38,12 @@ class Campaign:
         """Name the items to work on, as the tracker has them now."""
         return {item.id for item in to_do(self._members())} | {place.item.id for place in self.cut_short()}
 
-    def cut_short(self) -> list[Place]:
+    def cut_short(self) -> list[QueuePosition]:
         """Killed between the word to the tracker and the end of the archive: the queue does not know them any more."""
         closed = [each for each in self._members() if each.status is Status.DONE and each.id not in self._archived]
-        found = [each for each in closed if only_to_be_archived(standing(self._services, each.id))]
+        found = [each for each in closed if only_to_be_archived(load_state(self._services, each.id))]
         self._archived |= {each.id for each in closed} - {each.id for each in found}
-        return [Place(each, actionable=True, why="merged, still to be archived") for each in found]
+        return [QueuePosition(each, actionable=True, why="merged, still to be archived") for each in found]
 
     def settle(self) -> list[Advanced]:
         """How far everything is, as the tracker has it now, told where it is news; then close what can be closed."""
@@ -65,7 +65,7 @@ class Campaign:
     def done(self) -> bool:
         return self._family[self.root].status is Status.DONE
 
-    def left_over(self, places: Sequence[Place]) -> dict[str, str]:
+    def left_over(self, places: Sequence[QueuePosition]) -> dict[str, str]:
         """Say of each item that was not tried why it is not done."""
         why = {place.item.id: "not started" if place.actionable else place.why for place in places}
         members = self._members()
@@ -126,7 +126,7 @@ class Campaign:
         """Why an item that its tracker calls closed is not done for us: its work is not where it was to go."""
         if item.id in self._merged:
             return ""
-        state = standing(self._services, item.id)
+        state = load_state(self._services, item.id)
         if state.under_way:
             return (
                 f"the mission of {item.id} has not come to its end (capsule run {item.id}, or capsule abort {item.id})"

@@ -16,7 +16,7 @@ from capsule.core.errors import Paused
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
-from capsule.engine.job import Job, Order, Report, passed, standing
+from capsule.engine.job import Job, Order, Report, load_state, passed
 from capsule.engine.work import first_checkpoint
 
 
@@ -38,7 +38,7 @@ def run_child(job: Job) -> Report:
     if part is None:
         return Report(_nothing_left(job))
     child = f"{job.mission}.{job.phase.name}.{part.number}"
-    state = standing(job.services, child)
+    state = load_state(job.services, child)
     if not state.finished or state.facts.get("merged") == job.state.facts.get(child):
         state = job.run_until_halt(_order(job, child, part), job.services)
     if state.under_way and not state.halt:

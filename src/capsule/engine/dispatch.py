@@ -29,11 +29,11 @@ from capsule.core.event import (
 )
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
-from capsule.core.schedule import Place, Tally, choose
+from capsule.core.schedule import QueuePosition, Tally, choose
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
-from capsule.engine.job import Order, note, only_to_be_archived, only_to_be_closed, standing
+from capsule.engine.job import Order, load_state, note, only_to_be_archived, only_to_be_closed
 from capsule.engine.run_mission import closed_at_last, merged_and_open, run_until_halt
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import Services
@@ -48,7 +48,7 @@ class JobSource(Protocol):
 
     guardrails: Guardrails
 
-    def places(self, left_alone: Mapping[str, str]) -> Sequence[Place]:
+    def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         """The queue as it stands now, without what this run is not to try again."""
 
     def order(self, item: Item) -> tuple[Order, Services]:
@@ -66,13 +66,13 @@ class ItemGroup(Protocol):
     def wanted(self) -> Collection[str]:
         """Name the items to work on, as things stand now."""
 
-    def cut_short(self) -> Sequence[Place]:
+    def cut_short(self) -> Sequence[QueuePosition]:
         """Missions that were interrupted after their item was closed: they come first."""
 
     def settle(self) -> list[Advanced]:
         """Close whatever holds only what is done; how far each is that holds something."""
 
-    def left_over(self, places: Sequence[Place]) -> Mapping[str, str]:
+    def left_over(self, places: Sequence[QueuePosition]) -> Mapping[str, str]:
         """Say of each item why it is not done yet."""
 
     @property
@@ -131,7 +131,7 @@ class RunPlan:
 
 @dataclass
 class SpawnCounter:
-    """The leash of a run: counts what is started, and holds before the first start too many."""
+    """Limit a run: count the agents it starts, and stop before the first one too many."""
 
     stream: str
     services: Services
@@ -147,11 +147,11 @@ class SpawnCounter:
     def used_up(self) -> bool:
         return self.tally.spawns >= self.cap
 
-    def holds(self, state: MissionState, *, spawns: bool) -> bool:
+    def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
         moved_on = self.leaves_at is not None and state.item.status is not self.leaves_at
         return moved_on or (spawns and self.used_up)
 
-    def beside(self, step: Step) -> tuple[str, Event] | None:
+    def spawn_event(self, step: Step) -> tuple[str, Event] | None:
         self.tally = self.tally.spawned()
         self.unsettled.append((step.mission, step.key))
         spawned = Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
@@ -180,7 +180,7 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
         authoritative = services.state_store.authoritative
         report.done += [] if authoritative else _archived_at_last(spawned, services)
         unclosed = [] if authoritative else merged_and_open(services)
-        run = _Run(plan, jobs, replace(services, leash=counter), counter, report, unclosed)
+        run = _Run(plan, jobs, replace(services, run_limits=counter), counter, report, unclosed)
         try:
             run.settle()
             while item := run.next():
@@ -242,7 +242,7 @@ class _Run:
         report.waiting = {name: why for name, why in left.items() if name not in known}
         report.exit_code = max([report.exit_code, *report.halts, int(not group.done)])
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[QueuePosition]:
         wanted = self.plan.statuses
         left_alone = self.report.left_alone() | dict.fromkeys(self.unclosed, _NOT_CLOSED)
         first = self.plan.group.cut_short() if self.plan.group else ()
@@ -302,7 +302,7 @@ class _Run:
         """Run the mission, and return its state; None where it was refused or paused, which the report tells."""
         try:
             order, services = self.jobs.order(item)
-            return run_until_halt(order, replace(services, leash=self.counter))
+            return run_until_halt(order, replace(services, run_limits=self.counter))
         except Paused:
             return None
         except LockHeld as held:
@@ -373,7 +373,7 @@ def _counter(plan: RunPlan, services: Services, spawned: Sequence[tuple[str, str
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:
     """An item that was archived or blocked when the run was killed is not taken again, and its journal may not know
     that its last step is stored. The ids of those that are done."""
-    states = [standing(services, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
+    states = [load_state(services, mission) for mission in dict.fromkeys(name for name, _ in spawned)]
     due = [state for state in states if state.unrecorded and (state.finished or state.halt)]
     for state in due:
         with services.journal.claim(state.mission):
@@ -385,7 +385,7 @@ def _archived_at_last(spawned: Sequence[tuple[str, str]], services: Services) ->
     """An item that its tracker called closed when the run was killed is in no queue any more, and its mission does not
     know yet that it has come to its end. The ids of those that have now."""
     missions = dict.fromkeys(name for name, _ in spawned)
-    due = [mission for mission in missions if only_to_be_archived(standing(services, mission))]
+    due = [mission for mission in missions if only_to_be_archived(load_state(services, mission))]
     for mission in due:
         with services.journal.claim(mission):
             run_mission(mission, services)

@@ -8,7 +8,7 @@ from functools import partial
 from capsule.core.budget import Allowance, Budget, Spending, least, left, overdrawn, total
 from capsule.core.errors import BudgetSpent
 from capsule.core.state import MissionState, children_of
-from capsule.engine.job import standing
+from capsule.engine.job import load_state
 from capsule.services import Services
 
 
@@ -36,7 +36,7 @@ def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, 
     if budget == Budget():
         return {}
     mission = total(_family(state, services))
-    run = services.leash.spending()
+    run = services.run_limits.spending()
     return {
         "phase": (state.spent.get(phase, Spending()), budget.phase),
         "mission": (mission, budget.mission),
@@ -46,7 +46,7 @@ def _accounts(state: MissionState, phase: str, services: Services) -> dict[str, 
 
 def _family(state: MissionState, services: Services) -> Iterator[Spending]:
     """List what a mission and its child missions have spent, whichever of them asks."""
-    root = standing(services, state.parent) if state.parent else state
+    root = load_state(services, state.parent) if state.parent else state
     yield from root.spent.values()
-    for child in children_of(root, partial(standing, services)):
+    for child in children_of(root, partial(load_state, services)):
         yield from (state if child.mission == state.mission else child).spent.values()

@@ -91,7 +91,7 @@ def state_store_of(state: MissionState, services: Services) -> StateStore:
     return _KEPT_BY_ITS_PARENT if state.parent else services.state_store
 
 
-def standing(services: Services, mission: str) -> MissionState:
+def load_state(services: Services, mission: str) -> MissionState:
     """Replay a mission's journal."""
     return replay(event for _, event in services.journal.events(mission))
 

@@ -24,7 +24,7 @@ from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.funds import require_funds
-from capsule.engine.job import Order, note, only_to_be_closed, place_of, standing, state_store_of
+from capsule.engine.job import Order, load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 
@@ -47,10 +47,10 @@ def run_until_halt(order: Order, services: Services) -> MissionState:
 def move_to(order: Order, services: Services, phase: str) -> None:
     """Go on from another phase, with the workspace as it stands; a mission that is not there yet begins with it."""
     with services.journal.claim(order.mission):
-        state = standing(services, order.mission)
+        state = load_state(services, order.mission)
         if not state.under_way:
             _start(order, services)
-            state = standing(services, order.mission)
+            state = load_state(services, order.mission)
         place = place_of(state, services)
         place.prepare(state.base)
         now = place.checkpoint(f"moved to {phase}")
@@ -68,7 +68,7 @@ def move_to(order: Order, services: Services, phase: str) -> None:
 def reopen(order: Order, services: Services) -> None:
     """Reopen a halted mission, with what the human changed and has to say, for the next run to go on with."""
     with services.journal.claim(order.mission):
-        state = standing(services, order.mission)
+        state = load_state(services, order.mission)
         if state.halt is None:
             return
         event = _reopened(order, state, services)
@@ -83,12 +83,12 @@ def run(mission: str, services: Services) -> MissionState:
     state, seen = _settled(services, mission, MissionState(), 0)
     while step := next_step(state):
         begun = _begun(step, state, services)
-        if services.leash.holds(state, spawns=begun.spawns):  # this run is not to go so far
+        if services.run_limits.should_stop(state, spawns=begun.spawns):  # this run is not to go so far
             break
         if begun.spawns:
             require_funds(state, step.phase, services)
         do = partial(_do, step, begun, state, services)
-        ended = services.journal.once(step, begun, do, services.leash.beside(step) if begun.spawns else None)
+        ended = services.journal.once(step, begun, do, services.run_limits.spawn_event(step) if begun.spawns else None)
         services.observer.event(mission, ended)
         state, seen = _settled(services, mission, state, seen)
     return state
@@ -110,13 +110,13 @@ def close_what_is_merged(services: Services) -> list[str]:
 
 def merged_and_open(services: Services) -> list[str]:
     claimed = [item.id for item in services.tracker.items() if item.status is Status.IN_PROGRESS]
-    return [item for item in claimed if only_to_be_closed(standing(services, item))]
+    return [item for item in claimed if only_to_be_closed(load_state(services, item))]
 
 
 def closed_at_last(item: str, services: Services) -> bool:
     try:
         with services.journal.claim(item):
-            return close_item(standing(services, item), services)
+            return close_item(load_state(services, item), services)
     except CapsuleError:  # it refuses still, or somebody else is at it: the next run asks again
         return False
 
@@ -141,7 +141,7 @@ def _do(step: Step, begun: StepBegun, state: MissionState, services: Services) -
 
 def _make_ready(order: Order, services: Services) -> None:
     """Start a mission that is not there, reopen a halted one; one that was only interrupted just goes on."""
-    state = standing(services, order.mission)
+    state = load_state(services, order.mission)
     if state.unrecorded and state.finished:
         return
     if not state.under_way:

@@ -54,7 +54,7 @@ class Verification:
     def observe(self, tree: str) -> Observation:
         """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
         policy = self.state.policy
-        key = observation_key(self.place.trees.essence(tree), policy.test)
+        key = observation_key(self.place.trees.test_cache_key(tree), policy.test)
         known = self.seen.get(key) or self.state.observations.get(key)
         if known:
             return known

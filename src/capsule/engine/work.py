@@ -26,7 +26,7 @@ from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line, sentence
 from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
 from capsule.engine.funds import funds, require_funds
-from capsule.engine.job import Job, Report, passed, sandbox, sent_back, standing
+from capsule.engine.job import Job, Report, load_state, passed, sandbox, sent_back
 from capsule.engine.verify import TAIL, TRIES, no_result_of
 
 _ENDINGS = {
@@ -117,7 +117,7 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
         if transcript.usage:
             spent = Spent(at=job.services.clock.now(), key=job.step.key, phase=job.phase.name, usage=transcript.usage)
             job.note(spent)
-        require_funds(standing(job.services, job.mission), job.phase.name, job.services)
+        require_funds(load_state(job.services, job.mission), job.phase.name, job.services)
         if judged:
             return ran
         if transcript.why == "stopped" or failure is None:
@@ -131,7 +131,7 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
 
 def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
     before = start_from_checkpoint(job)
-    write_down = job.services.scribe(job.place, before)
+    write_down = job.services.recorder(job.place, before)
     briefing = brief(job, model)
     rest = funds(job.state, job.phase.name, job.services)
     if rest != _UNLIMITED:

@@ -89,7 +89,7 @@ class GitTrees:
     def read(self, tree: str, path: str) -> bytes | None:
         return self._git.read_file(tree, path)
 
-    def essence(self, tree: str) -> str:
+    def test_cache_key(self, tree: str) -> str:
         return tree
 
     def work_between(self, old: str, new: str) -> list[Difference]:
@@ -97,7 +97,7 @@ class GitTrees:
 
     # What a human adds to what was approved
 
-    def adopted(self, approved: str, left: str, now: str) -> str:
+    def apply_human_edits(self, approved: str, left: str, now: str) -> str:
         return with_changes(self._git, approved, self.work_between(left, now))
 
     def rebased_tree(self, tree: str, onto: str) -> str:

@@ -41,7 +41,7 @@ class StepwiseTrees(GitTrees):
         """Leave out what others committed before the phase began."""
         return super().changes(self.began.get(since, since), until)
 
-    def essence(self, tree: str) -> str:
+    def test_cache_key(self, tree: str) -> str:
         """Leave out the tracker's files, which change with every step."""
         return graft(self._git, tree, self._git.make_tree(()), self._artefacts)
 

@@ -1,4 +1,4 @@
-"""A mission's papers: logs of what is under way in `.capsule/missions/<id>/`, what is left in `.capsule/logs/<id>/`."""
+"""A mission's logs: under way in `.capsule/missions/<id>/`, kept at the end in `.capsule/logs/<id>/`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOUND = "found-in-its-place.log"
 """What stood where a folder belongs; by this name it is archived like any other output."""
 
 
-class Papers:
+class LogFolders:
     """All paths are below the project's `.capsule`, and every id is checked before it becomes one.
 
     `redact` takes secrets out of whatever is written or, in the place of an agent, read.
@@ -65,7 +65,7 @@ class Papers:
         finally:
             _remove(path)
 
-    def store(self, mission: str, papers: Mapping[str, str], step: str = "") -> Path:
+    def store(self, mission: str, logs: Mapping[str, str], step: str = "") -> Path:
         place = self._home / "logs" / check_id(mission)
         if (place / _COMPLETE).exists() and not _is_ours(place, step):
             _move_aside(place)
@@ -75,7 +75,7 @@ class Papers:
         write_atomically(place / _UNFINISHED, "")
         write_atomically(place / _STEP, step)
         _copy_outputs(self._outputs(mission), place / "phase-outputs")
-        for name, text in sorted(papers.items(), key=lambda paper: paper[0] == _COMPLETE):
+        for name, text in sorted(logs.items(), key=lambda paper: paper[0] == _COMPLETE):
             if text or not (place / name).exists():  # what a repetition cannot tell any more was told before
                 write_atomically(place / name, self._redact(text.encode(errors="replace")))
         return place
