@@ -158,7 +158,7 @@ def tracker_name(project: Project) -> str:
     if project.settings.tracker != "auto":
         from capsule.catalog import adapters
 
-        known = [door for door in adapters("trackers") if door != "memory"]
+        known = [name for name in adapters("trackers") if name != "memory"]
         if project.settings.tracker not in known:
             raise SettingsError(
                 f"There is no tracker {project.settings.tracker!r}.", f"There are: auto, {', '.join(known)}."

@@ -1,4 +1,4 @@
-"""Settings → World: the only place that chooses which adapter is which."""
+"""Settings → Services: the only place that chooses which adapter is which."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def open_services(
     model: str = "",
     dry: bool = False,
 ) -> Iterator[Services]:
-    """Every door, open; closed again at the end, with everything that runs behind them. A dry one only looks."""
+    """Open every adapter; close them at the end, with everything that runs behind them. A dry one only looks."""
     settings = project.settings
     journal, logs, redactor = project.journal(), project.logs(), project.redactor
     observer = RedactingObserver(observer, redactor)

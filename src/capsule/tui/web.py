@@ -1,7 +1,7 @@
-"""The dashboard in a browser: textual-serve's page and its way to talk to an app, behind a door of our own.
+"""The dashboard in a browser: textual-serve's page and its way to talk to an app, behind a gate of our own.
 
 textual-serve lets everybody in, shows what lies in its folders, loads a font from elsewhere and waits for an app as
-long as that takes. Of it we use what is in the browser, and the conversation with an app; see `admission` for the door.
+long as that takes. Of it we use what is in the browser, and the conversation with an app; `admission` lets people in.
 Each tab is a process (see `tab`), so that one that hangs is one tab's affair.
 """
 
