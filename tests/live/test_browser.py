@@ -55,7 +55,7 @@ def _served(project: Repo) -> Iterator[str]:
         yield address
         server.send_signal(signal.SIGINT)
         said = server.communicate(timeout=LONG)
-        assert (server.returncode, said) == (0, ("", "Ctrl-C ends it; missions go on.\n"))
+        assert (server.returncode, said) == (0, ("", "Press Ctrl-C to stop serving; missions keep running.\n"))
         assert eventually(lambda: survivors(project.path.parent) == [])
 
 
@@ -133,7 +133,7 @@ def _run_it(page: Browser) -> None:
     page.click(ITEM)
     page.press("r")
     page.until_it_shows(f"capsule run {ITEM}")
-    page.click("Yes")
+    page.click("OK")
 
 
 def _merges(project: Repo) -> list[str]:
