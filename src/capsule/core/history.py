@@ -647,12 +647,12 @@ class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def wall_seconds(self) -> float:
-        """From its beginning to its end or to now, halts and nights included."""
+        """Measure from its beginning to its end, or to now, halts included."""
         return seconds_between(self.began, self.ended or self.as_of)
 
     @property
     def busy_seconds(self) -> float:
-        """As far as it is known; what its parts took is in its own phases."""
+        """Add up its attempts, where their seconds are known; those of its parts are within its own phases."""
         return sum(attempt.seconds or 0.0 for attempt in self.attempts)
 
     @property
