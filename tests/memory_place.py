@@ -182,8 +182,8 @@ class MemoryTrees:
 class MemoryGuard:
     """The Guard adapter: there is nothing outside of the place that an agent could reach."""
 
-    def snapshot(self) -> None:
-        """Copy nothing."""
+    def snapshot(self) -> Sequence[str]:
+        return ()
 
     def restore(self) -> Sequence[str]:
         return ()

@@ -160,8 +160,8 @@ class Trees(Protocol):
 class Guard(Protocol):
     """Keeps what steers git in the repository as it was, where no sandbox keeps agents away from it."""
 
-    def snapshot(self) -> None:
-        """Copy it, before anybody works in the place."""
+    def snapshot(self) -> Sequence[str]:
+        """Copy it, before anybody works in the place; return the breaches that a killed run left."""
 
     def restore(self) -> Sequence[str]:
         """Put back what was changed since; return one sentence for each breach. Call it before any git."""

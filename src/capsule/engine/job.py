@@ -115,9 +115,8 @@ def place_of(state: MissionState, services: Services, mission: str = "") -> Plac
 def guard_repository(place: Place) -> Iterator[list[str]]:
     """Guard the repository while agents or tests are at work; fill the list with the breaches, also at the end."""
     breaches: list[str] = []
-    place.guard.snapshot()
+    breaches += place.guard.snapshot()
     try:
-        breaches += place.guard.restore()  # left by a run that was killed
         yield breaches
     finally:
         try:

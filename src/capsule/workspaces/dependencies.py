@@ -69,6 +69,7 @@ class Dependencies:
         self._real_root = os.path.realpath(git.root)
         self._found: dict[str, tuple[str, ...]] = {}
         self._imported: dict[str, list[str]] = {}
+        self._inside: dict[str, Path | None] = {}
 
     def paths(self, tree: str) -> tuple[str, ...]:
         """Return where they lie, relative to the checkout and to every place. Snapshots leave them out."""
@@ -149,18 +150,21 @@ class Dependencies:
         return [*dict.fromkeys((*editable, *(path for path in ("src",) if path in folders))), "."]
 
     def _moved(self, value: str, at: Path, *, there: bool = False) -> str:
-        """A list of paths, with those in the checkout replaced by the same in the place; `there`: if it has them."""
-        if not any(path.startswith("/") for path in value.split(os.pathsep)):
-            return value
-        return os.pathsep.join(self._moved_path(path, at, there=there) for path in value.split(os.pathsep))
+        """Replace paths in the checkout, in a list of paths, by the same in the place; `there`: if it has them."""
+        paths = value.split(os.pathsep)
+        for number, path in enumerate(paths):
+            inside = self._in_checkout(path) if path.startswith("/") else None
+            if inside is not None and (not there or (at / inside).exists()):
+                paths[number] = str(at / inside)
+        return os.pathsep.join(paths)
 
-    def _moved_path(self, path: str, at: Path, *, there: bool) -> str:
-        """The checkout may be called by another name, by way of a link."""
-        given = Path(path)
-        tops = (top for top in (given, *given.parents) if os.path.realpath(top) == self._real_root)
-        top = next(tops, None) if given.is_absolute() else None
-        moved = at / given.relative_to(top) if top else given
-        return str(moved) if top and (moved.exists() or not there) else path
+    def _in_checkout(self, path: str) -> Path | None:
+        """Return a path relative to the checkout, which may be called by another name, by way of a link."""
+        if path not in self._inside:  # asked about every variable for every command
+            given = Path(path)
+            tops = (top for top in (given, *given.parents) if os.path.realpath(top) == self._real_root)
+            self._inside[path] = next((given.relative_to(top) for top in tops), None)
+        return self._inside[path]
 
     def _files(self, tree: str) -> list[str]:
         return [os.fsdecode(entry.path) for entry in self._git.list_tree(tree, recursive=True)]

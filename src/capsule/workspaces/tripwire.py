@@ -13,6 +13,9 @@ worktrees that come and go. None of it is held against anybody. Lock files that 
 who is at work, compares before it does anything else.
 """
 
+# ruff: noqa: PTH110, PTH112, PTH114, PTH115
+# (strings: each phase looks several times, and pathlib would cost more than the system calls)
+
 from __future__ import annotations
 
 import contextlib
@@ -76,10 +79,10 @@ class Tripwire:
         self._branch = ("", "")
         """The branch that is checked out, and where it was."""
 
-    def snapshot(self) -> None:
-        """Copy what steers git; a second time changes nothing until `release`."""
+    def snapshot(self) -> Sequence[str]:
+        """Copy what steers git; return the breaches of a run that was killed. A second time changes nothing."""
         if self._idle or self._before is not None:
-            return
+            return tuple(self._breaches)
         self._breaches = _found_after_a_crash(self._note)
         self._git.make_own_directory()
         self._before = Copy(self._files(), tuple(map(_on_paper, self._locks())))
@@ -88,6 +91,7 @@ class Tripwire:
         write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
         self._fd = os.open(self._common, os.O_RDONLY | os.O_DIRECTORY)
         self._branch = self._checked_out()
+        return tuple(self._breaches)
 
     def restore(self) -> Sequence[str]:
         """Put back what was changed since `snapshot`; return one sentence for each breach so far."""
@@ -136,7 +140,7 @@ class Tripwire:
         found = {}
         for name in self._names():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                found[_on_paper(name)] = _look_at(self._common / name)
+                found[_on_paper(name)] = _look_at(f"{self._common}/{name}")
         return found
 
     def _names(self) -> Iterator[str]:
@@ -144,7 +148,7 @@ class Tripwire:
         yield from self._below("hooks")
         yield from (name for name in self._below("info") if name not in ("info/sparse-checkout", "info/refs"))
         for entry in self._children("worktrees"):
-            yield from (f"worktrees/{entry}/{name}" for name in ("config.worktree", "commondir"))
+            yield from (f"worktrees/{entry.name}/{name}" for name in ("config.worktree", "commondir"))
         for module in self._modules("modules"):
             yield from (f"{module}/{name}" for name in (*_SETTINGS, "commondir", "info/attributes"))
             yield from self._below(f"{module}/hooks")
@@ -152,60 +156,56 @@ class Tripwire:
         yield from self._below("capsule/git/hooks")
 
     def _below(self, folder: str) -> Iterator[str]:
-        """All that is no folder, such as a link in the place of one; links are not followed, samples do not count."""
-        top = self._common / folder
-        if os.path.lexists(top) and (top.is_symlink() or not top.is_dir()):
+        """Yield all that is no folder, such as a link in the place of one; follow no links, leave out samples."""
+        top = f"{self._common}/{folder}"
+        if os.path.lexists(top) and (os.path.islink(top) or not os.path.isdir(top)):
             yield folder
-            return
-        for child in self._children(folder):
-            if not child.endswith(".sample"):
-                yield from self._below(f"{folder}/{child}")
+        for name, entry in self._walk(folder):
+            sample = any(part.endswith(".sample") for part in name.removeprefix(folder).split("/"))
+            if not sample and not entry.is_dir(follow_symlinks=False):
+                yield name
 
     def _modules(self, folder: str) -> Iterator[str]:
-        """The git directories of submodules, and of theirs; a name may have slashes in it."""
+        """Yield the git directories of submodules, and of theirs; a name may have slashes in it."""
         for child in self._children(folder):
-            name = f"{folder}/{child}"
-            if (self._common / name / "HEAD").exists():
+            name = f"{folder}/{child.name}"
+            if os.path.exists(f"{self._common}/{name}/HEAD"):
                 yield name
                 yield from self._modules(f"{name}/modules")
             else:
                 yield from self._modules(name)
 
-    def _children(self, folder: str) -> list[str]:
-        path = self._common / folder
+    def _children(self, folder: str) -> list[os.DirEntry[str]]:
+        """Return what lies in a folder, and nothing of what a link in its place leads to."""
+        path = f"{self._common}/{folder}"
         with contextlib.suppress(OSError):
-            return [] if path.is_symlink() else sorted(child.name for child in path.iterdir())
+            if not os.path.islink(path):
+                with os.scandir(path) as entries:
+                    return sorted(entries, key=lambda entry: entry.name)
         return []
 
-    def _locks(self) -> list[str]:
-        """Lock files where git keeps its own."""
-        tops = (
-            "",
-            "refs",
-            "objects/info",
-            "objects/info/commit-graphs",
-            *(f"worktrees/{entry}" for entry in self._children("worktrees")),
-        )
-        return [name for top in tops for name in self._locks_in(top, deep=top == "refs")]
+    def _walk(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Yield everything below a folder; the system calls of a walk are most of what a look costs."""
+        for entry in self._children(folder):
+            name = f"{folder}/{entry.name}"
+            yield name, entry
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(name)
 
-    def _locks_in(self, folder: str, *, deep: bool) -> Iterator[str]:
-        for child in self._children(folder):
-            name = f"{folder}/{child}" if folder else child
-            if child.endswith(".lock"):
-                yield name
-            elif deep:
-                yield from self._locks_in(name, deep=True)
+    def _locks(self) -> list[str]:
+        """Return the lock files where git keeps its own."""
+        worktrees = (f"worktrees/{entry.name}" for entry in self._children("worktrees"))
+        tops = ("objects/info", "objects/info/commit-graphs", *worktrees)
+        found = [entry.name for entry in self._children("")]
+        found += [name for name, _ in self._walk("refs")]
+        found += [f"{top}/{entry.name}" for top in tops for entry in self._children(top)]
+        return [name for name in found if name.endswith(".lock")]
 
     def _pipes(self, folder: str) -> Iterator[str]:
-        """Everything below that is neither file, folder nor link, and keeps whoever reads it waiting."""
-        for child in self._children(folder):
-            name = f"{folder}/{child}"
-            mode = stat.S_IFREG
-            with contextlib.suppress(FileNotFoundError):  # refs come and go while people work
-                mode = (self._common / name).lstat().st_mode
-            if stat.S_ISDIR(mode):
-                yield from self._pipes(name)
-            elif not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+        """Yield everything below that is neither file, folder nor link, and keeps whoever reads it waiting."""
+        for name, entry in self._walk(folder):
+            plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False) or entry.is_symlink()
+            if not plain and os.path.lexists(entry.path):  # refs come and go while people work
                 yield name
 
     # Comparing, in an order in which no git of ours is asked before what it reads is as it was
@@ -340,14 +340,14 @@ def _found_after_a_crash(note: Path) -> list[str]:
     return [one_line(words) for words in told]
 
 
-def _look_at(path: Path) -> Found:
-    mode = path.lstat().st_mode
+def _look_at(path: str) -> Found:
+    mode = os.lstat(path).st_mode
     if stat.S_ISLNK(mode):
-        return Found("link", 0, os.fsencode(path.readlink()))
+        return Found("link", 0, os.fsencode(os.readlink(path)))
     if not stat.S_ISREG(mode):
         return Found("folder" if stat.S_ISDIR(mode) else "other", 0, b"")
     try:
-        return Found("file", stat.S_IMODE(mode), read_regular(path, _LARGEST))
+        return Found("file", stat.S_IMODE(mode), read_regular(Path(path), _LARGEST))
     except OSError:
         return Found("other", 0, b"")
 
