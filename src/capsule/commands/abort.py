@@ -1,4 +1,9 @@
-"""`capsule abort ID`."""
+"""End a mission: its process if it runs, its agent, its worktree.
+
+The branch capsule-ID stays, and uncommitted work is kept under refs/capsule/salvage/ID/. The item is free again.
+
+Exit code: 0 done; 1 there is no such mission.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,6 @@ from capsule.app.endings import abort
 from capsule.commands.arguments import item_argument, project_option, warn
 from capsule.core.item import check_id
 from capsule.project import open_project
-
-DESCRIPTION = """\
-End a mission: its process if it runs, its agent, its worktree. The branch capsule-ID stays, and whatever was not
-committed is kept under refs/capsule/salvage/ID/. The item is free again.
-
-Exit code: 0 done; 1 there is no such mission.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

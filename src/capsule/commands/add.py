@@ -1,19 +1,9 @@
-"""`capsule add TITLE`: one more item, in the backlog or in another tracker."""
+"""Add an item to the tracker. A title is enough.
 
-from __future__ import annotations
-
-import argparse
-
-from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
-from capsule.commands.arguments import ITEM_ID, commit_option, plain, project_option, text_of, warn
-from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Add an item to the tracker. A title is enough. It works during a run, which then takes up the item too.
-
-In a backlog it is new, and what you know of it helps the triage; the backlog is committed, unless something else in the
-tree is not. --size, --complexity, --risk and --impact are for a backlog. In beads it is open: --type, --priority and
---parent are for beads, and tags become labels.
+It works during a run, which then takes up the item too. In a backlog the item is new, and what you know of it helps the
+triage; the backlog is committed, unless the tree has other uncommitted changes. --size, --complexity, --risk and
+--impact are for a backlog. In beads the item is open; --type, --priority and --parent are for beads, and tags become
+labels.
 
   capsule add "Sort the list by name"
   capsule add "Fix the clock" --size small --risk low --impact high --tag ui --tag bug
@@ -23,6 +13,14 @@ tree is not. --size, --complexity, --risk and --impact are for a backlog. In bea
 Prints the new id and the title. Exit code: 0 added; 1 an item it depends on or belongs to is unknown, or the tracker
 refuses it; 2 usage.
 """
+
+from __future__ import annotations
+
+import argparse
+
+from capsule.app.moves import LEVELS, TYPES, ItemDraft, add_item, title_of
+from capsule.commands.arguments import ITEM_ID, commit_option, plain, project_option, text_of, warn
+from capsule.project import open_project, open_tracker
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,15 @@
-"""`capsule advance ID`: a human moves an item on."""
+"""Move an item of the backlog one step on, or to a phase.
+
+New and researching items become scoped, scoped ones ready, ready ones start, and one in progress goes to its next
+phase. --to PHASE goes forward if the documents of every phase in between exist, and backward always. Beads have no
+phases to move between.
+
+  capsule advance WRK-003
+  capsule advance WRK-003 --to build      the PRD, TECH_RESEARCH, DESIGN and SPEC exist already
+  capsule advance WRK-003 --to design     design it again
+
+Exit code: 0 moved; 1 the move is refused, or there is no such item; 2 there is no such phase; 3 it is running.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +19,6 @@ from capsule.app.moves import advance
 from capsule.commands.arguments import commit_option, item_argument, project_option, warn
 from capsule.core.item import stands_at
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Move an item one step on: new and researching ones become scoped, scoped ones ready, ready ones are begun, and one that
-is in progress goes to its next phase. With --to it goes to that phase: forwards where the documents of every phase in
-between are written, backwards always. It is for the items of a backlog: beads have no phases to be moved between.
-
-  capsule advance WRK-003
-  capsule advance WRK-003 --to build      the PRD, TECH_RESEARCH, DESIGN and SPEC are there already
-  capsule advance WRK-003 --to design     design it again
-
-Exit code: 0 moved; 1 the move is refused, or there is no such item; 2 there is no such phase; 3 it is running.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,13 @@
-"""`capsule approve ID`: approve an item that waits for a decision."""
+"""Approve an item of the backlog that waits for a decision.
+
+It exceeds a guardrail, or requires a review. It returns to the status it was blocked from, and is not asked about
+again. For an item that waits for an answer, and for beads, use `capsule unblock`.
+
+  capsule approve WRK-003
+  capsule approve WRK-003 --notes "Fine, but keep the old name."
+
+Exit code: 0 approved; 1 it does not wait for a decision, or there is no such item; 3 it is running.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +17,6 @@ from capsule.app.moves import approve
 from capsule.commands import unblock
 from capsule.commands.arguments import text_of
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Approve an item that is blocked for a decision: it exceeds a guardrail, or requires a review. It returns to the status
-it was blocked from, and is not asked about again. For an item that waits for an answer, and for beads, which wait for
-no decisions, use `capsule unblock`.
-
-  capsule approve WRK-003
-  capsule approve WRK-003 --notes "Fine, but keep the old name."
-
-Exit code: 0 approved; 1 it does not wait for a decision, or there is no such item; 3 it is running.
-"""
 
 arguments = unblock.arguments
 

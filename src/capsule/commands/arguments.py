@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
 def parser_for(name: str, module: ModuleType, *, usage_error: int = 2) -> Parser:
     parser = Parser(
         prog=f"capsule {name}",
-        description=module.DESCRIPTION,
+        description=module.__doc__,
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=terminal_width() - 2),
         allow_abbrev=False,
     )

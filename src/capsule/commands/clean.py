@@ -1,4 +1,10 @@
-"""`capsule clean ID` and `capsule clean --all`."""
+"""End missions as `abort` does, and delete their branches.
+
+Commits and uncommitted files stay reachable under refs/capsule/salvage/ID/; logs and journal are kept. --all cleans
+every mission that has a worktree, except those that are running.
+
+Exit code: 0 done; 1 there is no such mission.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +16,6 @@ from capsule.core.errors import UsageError
 from capsule.core.item import check_id
 from capsule.project import Project, open_project
 from capsule.reports.style import clean as printable
-
-DESCRIPTION = """\
-End a mission as `abort` does, delete its branch too, and prune. Commits and uncommitted files stay reachable under
-refs/capsule/salvage/ID/; logs and journal are kept. `--all` does it for every mission that has a worktree, except
-those that are running.
-
-Exit code: 0 done; 1 there is no such mission.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,16 @@
-"""`capsule close ID --reason TEXT`: it will not be done."""
+"""Close an item that will not be done, with the reason.
+
+A mission under way ends; its uncommitted work is salvaged first. An item of a backlog is removed from it, and this
+month's worklog records item and reason. A bead is closed with the reason, unless it holds open items: close these
+first. If its tracker refuses, because the bead is blocked or waits at a gate, nothing is changed and the reason is
+shown.
+
+  capsule close WRK-003 --reason "the customer has left"
+  capsule close demo-1.1.2 --reason "nobody phones any more"
+
+For an item that is done, use `capsule complete`.
+Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 2 no reason is given; 3 it is running.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +20,6 @@ from capsule.app.moves import close
 from capsule.commands import complete
 from capsule.commands.arguments import text_of
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Close an item that will not be done, with the reason. A mission under way ends; what it left uncommitted is salvaged
-first. An item of a backlog is removed from it, and this month's worklog records both; a bead is closed with the reason,
-unless it holds open items: these come first. Where its tracker refuses to close it, because it is blocked or waits at a
-gate, nothing is changed, and the reason is shown.
-
-  capsule close WRK-003 --reason "the customer has left"
-  capsule close demo-1.1.2 --reason "nobody phones any more"
-
-For an item that is done, use `capsule complete`.
-Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 2 no reason is given; 3 it is running.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,15 @@
-"""`capsule complete ID`: a human says that it is done."""
+"""Mark an item as done, whatever its status.
+
+A mission under way ends; its uncommitted work is salvaged first. An item of a backlog is removed from it and recorded
+in this month's worklog; its id is never reused. A bead is closed, unless it holds open items: complete these first. If
+its tracker refuses, because the bead is blocked or waits at a gate, nothing is changed and the reason is shown.
+
+  capsule complete WRK-003
+  capsule complete demo-1.1.1
+
+For an item that will not be done, use `capsule close`.
+Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 3 it is running.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +19,6 @@ from capsule.app.moves import Archived, complete
 from capsule.commands.arguments import commit_option, item_argument, project_option, warn
 from capsule.project import open_project, open_tracker
 from capsule.reports.style import clean
-
-DESCRIPTION = """\
-Mark an item as done, whatever its status. A mission under way ends; what it left uncommitted is salvaged first. An item
-of a backlog is removed from it and recorded in this month's worklog; its id is never reused. A bead is closed, unless
-it holds open items: these come first. Where its tracker refuses to close it, because it is blocked or waits at a gate,
-nothing is changed, and the reason is shown.
-
-  capsule complete WRK-003
-  capsule complete demo-1.1.1
-
-For an item that will not be done, use `capsule close`.
-Exit code: 0 archived or closed; 1 there is no such item, or its tracker refuses; 3 it is running.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,10 @@
-"""`capsule completion SHELL`: a completion script, made from the same parsers that read the arguments."""
+"""Print a completion script for your shell.
+
+  capsule completion bash > ~/.local/share/bash-completion/completions/capsule
+  capsule completion zsh > ~/.zfunc/_capsule
+
+Shells that start afterwards complete commands and options. For zsh, ~/.zfunc must be in $fpath.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,6 @@ import shtab
 
 from capsule.commands.arguments import Parser
 from capsule.commands.verbs import VERBS
-
-DESCRIPTION = """\
-Print a completion script for your shell.
-
-  capsule completion bash > ~/.local/share/bash-completion/completions/capsule
-  capsule completion zsh > ~/.zfunc/_capsule
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,5 +33,5 @@ def whole_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     for name, verb in VERBS.items():
         module = import_module(f"capsule.commands.{verb.module}")
-        module.arguments(commands.add_parser(name, help=verb.help, description=module.DESCRIPTION))
+        module.arguments(commands.add_parser(name, help=verb.help, description=module.__doc__))
     return parser

@@ -1,4 +1,15 @@
-"""`capsule config`: what is in force, and where it was said."""
+"""Show every effective setting, its value and the layer that set it.
+
+Layers, from weakest to strongest: default, user (~/.config/capsule/config.yaml), project (.capsule/config.yaml, or
+orchestrate.toml), environment (CAPSULE_EXECUTION__MAX_RETRIES=1 sets execution.max_retries) and flag.
+
+  capsule config                     the whole table
+  capsule config verify              one value, alone on its line
+  capsule config execution           one section
+  capsule config --json              [{"key": ..., "value": ..., "layer": ...}, ...]
+
+Values of an agent's `env` whose names look secret are shown as *** unless you ask for the key by its full name.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +25,6 @@ from capsule.core.errors import UsageError
 from capsule.core.text import nearest
 from capsule.settings import load_settings
 from capsule.system.git import Git, NotARepository
-
-DESCRIPTION = """\
-Shows each effective setting, its value and the layer that set it. Layers, each stronger than the one before:
-default, user (~/.config/capsule/config.yaml), project (.capsule/config.yaml, or orchestrate.toml), environment
-(CAPSULE_EXECUTION__MAX_RETRIES=1 sets execution.max_retries) and flag.
-
-  capsule config                     the whole table
-  capsule config verify              one value, alone on its line
-  capsule config execution           one section
-  capsule config --json              [{"key": ..., "value": ..., "layer": ...}, ...]
-
-Values of an agent's `env` whose names look secret are shown as *** unless the key is asked for by its full name.
-"""
 
 _SECRET = re.compile(r"agents\..*\.env\..*(KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH)", re.IGNORECASE)
 

@@ -1,7 +1,14 @@
-"""`capsule dashboard`: items, missions and history on one screen, as text, or in a browser.
+"""Browse items, watch and control missions, and look into past ones.
 
-Whatever it does is `capsule` with the words that a person would type, in a process of its own. Its functions are called
-from threads beside the screen; the journal is always read by the same one.
+Actions: run, stop, abort, unblock, advance, approve, complete, close. Each asks for confirmation and is the command of
+that name. Missions are processes of their own: they keep running when the dashboard is closed or killed.
+
+  capsule dashboard                  on this terminal; ? lists the keys
+  capsule dashboard --plain          as text, then one line for each change; for screen readers, files and pipes
+  capsule dashboard --plain --once   as text, then exit
+  capsule dashboard --web            in a browser, on this machine
+
+Exit code: 0 closed; 2 there is no terminal, or nothing can be shown; 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -28,19 +35,6 @@ if TYPE_CHECKING:
     from capsule.commands.logs import Shelf
     from capsule.core.board import Board
     from capsule.project import Project
-
-DESCRIPTION = """\
-Browse items, watch and control missions, and look into past ones: run, stop, abort, unblock, advance, approve,
-complete, close. Each action asks for confirmation and is the command of that name. Missions are processes of their own:
-they keep running when the dashboard is closed or killed.
-
-  capsule dashboard                  on this terminal; ? lists the keys
-  capsule dashboard --plain          as text, then one line for each change; for screen readers, files and pipes
-  capsule dashboard --plain --once   as text, then exit
-  capsule dashboard --web            in a browser, on this machine
-
-Exit code: 0 closed; 2 there is no terminal, or nothing can be shown; 130 ended by Ctrl-C.
-"""
 
 PULSE = 0.5
 _AS_TEXT = "Use text: capsule dashboard --plain"
@@ -131,6 +125,10 @@ def _items(project: Project, board: Board) -> Iterator[str]:
 
 
 def actions_for(project: Project) -> DashboardActions:
+    """Return the functions that the screen calls from threads; the journal is always read by the same one.
+
+    What changes anything is `capsule` with the words that a person would type, in a process of its own.
+    """
     watcher = JournalWatcher(project)
     return DashboardActions(
         name=project.root.name,

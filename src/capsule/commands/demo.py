@@ -1,7 +1,18 @@
-"""`capsule demo`: two tasks through the whole pipeline, with an agent that follows a script.
+"""Run two tasks through the whole pipeline, with a scripted agent.
 
-Only the agent is played. The project, the worktrees, the tests, the gate and the merges are what `capsule run` does
-anywhere, by the same code. At the end the demo looks for itself whether what it promised has come true.
+The demo makes a project and takes its two tasks to main, in some ten seconds. It needs git and python3: no key, no
+agent, no tracker.
+
+The agent is scripted. It does not think: it plays back a file, and some of what it claims is false. Everything else is
+real: the git repository, the worktrees, the tests, the gate and the merges. Capsule is not told which claims are false;
+it has to find out.
+
+  capsule demo               in a fresh temporary directory, which is kept for you to look around
+  capsule demo my-demo       in my-demo, which is created
+  capsule demo --backlog     the other workflow: one-line ideas, a queue, and one question to you
+
+Progress goes to stderr, results to stdout. Exit code: 0 every task was merged and every false claim was caught; 1
+something came out differently; 2 the demo could not start.
 """
 
 from __future__ import annotations
@@ -42,22 +53,6 @@ from capsule.reports.style import clean
 from capsule.rules import policy_at
 from capsule.system.process import SupervisorClient
 from capsule.workspaces.shell import SupervisedShell
-
-DESCRIPTION = """\
-Make the demo project and take its two tasks through the whole pipeline, to main. It needs git and python3: no key, no
-agent, no tracker, and it takes some ten seconds.
-
-The agent is scripted. It does not think: it plays back what a file tells it, and some of that is lies. Everything else
-is real: the git repository, the worktrees, the tests that are run, the gate and the merges. What it was told to claim
-is not told to Capsule, which has to find out.
-
-  capsule demo               in a fresh temporary directory, which is kept for you to look around
-  capsule demo my-demo       in my-demo, which is made for it
-  capsule demo --backlog     the other workflow: one-line ideas, a queue that works itself, and one question to you
-
-Progress goes to stderr, what came of it to stdout. Exit code: 0 when everything ended as told and every lie was caught,
-1 when something did not come out as promised, 2 when it could not start.
-"""
 
 STORY = {
     "demo-1.1.1": "The first agent writes tests. Watch the review find a criterion without one, and send it back.",

@@ -1,7 +1,18 @@
-"""`capsule doctor`: what is installed, what is missing, and how to get it. It looks, and mends nothing.
+"""Check what is installed, what is missing, and how to get it. Nothing is changed.
 
-A check is a function that says what it found, in sentences that can be read aloud. The two tables at the end are the
-whole examination: the machine, and the project around the current directory if there is one.
+It checks this machine and the project around this directory: programs, settings, workflows and where their prompts come
+from, the tracker, the test command, and unfinished missions.
+
+  ok         found and usable
+  optional   not found, and not needed
+  warning    works, with something to know
+  missing    needed; the line says how to get it
+  wrong      found, but unusable; the line says what to fix
+
+  capsule doctor
+  capsule doctor --json | jq '.checks[] | select(.state == "missing")'
+
+Outside of a project only the machine is checked. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -44,22 +55,6 @@ from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import level
 from capsule.wiring import agent_maker
 from capsule.workspaces import repository
-
-DESCRIPTION = """\
-Check this machine and the project around this directory: programs, settings, workflows and where their prompts come
-from, the tracker, the test command, and unfinished missions.
-
-  ok         found and usable
-  optional   not found, and not needed
-  warning    works, with something to know
-  missing    needed; the line says how to get it
-  wrong      found, but unusable; the line says what to fix
-
-  capsule doctor
-  capsule doctor --json | jq '.checks[] | select(.state == "missing")'
-
-Outside of a project only the machine is checked. Exit code: 0 nothing needed is missing or wrong, 1 otherwise.
-"""
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
 FAULTS = ("missing", "wrong")
@@ -144,6 +139,7 @@ class DoctorContext:
 
 
 Check = Callable[[DoctorContext], Iterable[Finding]]
+"""Say what was found, in sentences that can be read aloud. MACHINE and PROJECT, at the end, list all checks."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

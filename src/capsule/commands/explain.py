@@ -1,4 +1,14 @@
-"""`capsule explain`: which item is next, and why every other is not."""
+"""Explain which item is next, and why the others are not.
+
+It shows the item that `capsule run` takes next, the order of those after it, and what each of the rest is waiting for.
+With an ID: that item, and the command that helps. Nothing is changed.
+
+  capsule explain
+  capsule explain WRK-005
+  capsule explain --json | jq '.[] | select(.next)'
+
+Exit code: 0 explained; 1 there is no such item; 2 the tracker cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +26,6 @@ if TYPE_CHECKING:
     from capsule.core.schedule import QueuePosition
     from capsule.core.state import MissionState
     from capsule.project import Project
-
-DESCRIPTION = """\
-Show which item `capsule run` takes next, in which order the others follow, and what each of the rest is waiting for.
-With an ID: that item, and the command that helps. Nothing is changed.
-
-  capsule explain
-  capsule explain WRK-005
-  capsule explain --json | jq '.[] | select(.next)'
-
-Exit code: 0 explained; 1 there is no such item; 2 the tracker cannot be read.
-"""
 
 
 @dataclass(frozen=True)

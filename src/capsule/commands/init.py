@@ -1,7 +1,15 @@
-"""`capsule init`: a backlog in this project, ready for `capsule add`.
+"""Create a backlog in this git repository.
 
-Everything that could be in the way is looked at before the first file is made. What is there already stays as it is,
-so the command may be repeated; it then says what was there and makes what is missing.
+It makes BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in .capsule/config.yaml, and lines in
+.gitignore for what should not be committed. Existing files are left as they are, so it is safe to repeat. The new files
+are committed, unless the tree has other uncommitted changes.
+
+  capsule init
+  capsule init --prefix APP           ids will be APP-001, APP-002, ...
+  capsule init --prompts              also copy the prompts to .capsule/prompts/, for editing
+  capsule init --tracker backlog      create a backlog although there is a .beads folder
+
+Exit code: 0 ready; 1 the project has another prefix; 2 usage, not in a git repository, or something is in the way.
 """
 
 from __future__ import annotations
@@ -25,19 +33,6 @@ from capsule.wiring import new_backlog_file
 from capsule.workspaces.checkouts import leads_astray
 from capsule.workspaces.repository import EXCLUDED
 from capsule.workspaces.state_store import GitStateStore, Rewrite
-
-DESCRIPTION = """\
-Create a backlog in this git repository: BACKLOG.yaml, the folders _ideas, _worklog and changes, settings in
-.capsule/config.yaml, and lines in .gitignore for what should not be committed. What exists is left as it is, so it is
-safe to repeat. The new files are committed, unless something else in the tree is not.
-
-  capsule init
-  capsule init --prefix APP           ids will be APP-001, APP-002, ...
-  capsule init --prompts              also copy the prompts to .capsule/prompts/, for editing
-  capsule init --tracker backlog      create a backlog although there is a .beads folder
-
-Exit code: 0 ready; 1 the prefix is another one already; 2 usage, not in a git repository, or something is in the way.
-"""
 
 BACKLOG = "BACKLOG.yaml"
 CONFIG = ".capsule/config.yaml"

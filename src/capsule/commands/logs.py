@@ -1,11 +1,16 @@
-"""`capsule logs ID`: what the agents of a mission printed, in the order in which they ran.
+"""Print the output of a mission's agents, phase by phase.
 
-While a mission is under way its outputs grow in `.capsule/missions/<id>/outputs/`; once it is archived they are in
-`.capsule/logs/<id>/phase-outputs/`, under the same names. So a file is known by its name, and following a mission is
-looking again and again for what the named files have gained, wherever they are by then.
+Each output follows a line such as `==> test-writer#1 PASS 12.3 s`; the number counts the runs of that phase. With -f it
+follows until the mission stops, as `tail -f` does.
 
-An agent whose CLI prints events has no log before its end: until then its events are its output, in a file beside it.
-A person is told in words what they say, a program gets them as they are.
+  capsule logs demo-1.1.1
+  capsule logs demo-1.1.1 -f
+  capsule logs demo-1.1.1 --phase execute --stderr
+
+On a terminal, colours and control characters are left out. A pipe or a file gets the stored bytes: what the agent
+printed, without the secrets that Capsule knows. Some agents print events (claude, codex, gemini, opencode). While they
+work, the events are shown, on a terminal in words; afterwards, their final message.
+Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -33,20 +38,6 @@ if TYPE_CHECKING:
     from capsule.core.state import MissionState
     from capsule.journals.sqlite import SqliteJournal
     from capsule.project import Project
-
-DESCRIPTION = """\
-Print the output of a mission's agents, phase by phase, each under a line such as `==> test-writer#1 PASS 12.3 s`. The
-number counts the runs of that phase. With -f it follows until the mission stops, as `tail -f` does.
-
-  capsule logs demo-1.1.1
-  capsule logs demo-1.1.1 -f
-  capsule logs demo-1.1.1 --phase execute --stderr
-
-On a terminal, colours and control characters are left out; in a pipe or a file the bytes are as they were kept: what
-the agent printed without the secrets that Capsule knows of. Of an agent that prints events (claude, codex, gemini,
-opencode) these are shown while it works, on a terminal in words, and afterwards what it said last.
-Exit code: 0 printed, 1 there is no such mission or phase, 130 ended by Ctrl-C.
-"""
 
 CHUNK = 256 * 1024
 PULSE = 0.25
@@ -127,7 +118,12 @@ class Output:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The outputs of one mission, wherever they lie by now."""
+    """The outputs of one mission, in the order in which its agents ran.
+
+    While a mission is under way its outputs grow in `.capsule/missions/<id>/outputs/`; once it is archived they are in
+    `.capsule/logs/<id>/phase-outputs/`, under the same names. An agent whose CLI prints events has no log before its
+    end: until then its events are its output, in a file beside it.
+    """
 
     project: Project
     journal: SqliteJournal

@@ -1,4 +1,10 @@
-"""`capsule merge ID`: the last stage by itself, for work that is signed off."""
+"""Merge a mission whose sign-off has passed.
+
+An agent commits in the worktree, the merge result is built and tested, and main moves to it. Use it after a manual fix:
+it needs the sign-off and a green gate, not the same tree.
+
+Exit code: 0 merged; 1 not signed off, conflict, red gate, or the agent found something; 2 anything else.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +16,6 @@ from capsule.commands.arguments import agent_options, item_argument, project_opt
 from capsule.commands.running import flags_of, output_for, request_of
 from capsule.commands.summary import closing_words
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Merge a mission whose sign-off has passed: an agent commits in the worktree, the merge result is built and tested, and
-main moves to it. Use it after a manual fix: the sign-off and a green gate are needed, not the same tree.
-
-Exit code: 0 merged; 1 not signed off, conflict, red gate, or the agent found something; 2 anything else.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,15 @@
-"""`capsule parse-signal`: what the engine sees in an agent's output, for people and scripts."""
+"""Read the signal from an agent's output on stdin.
+
+It finds the last top-level JSON object and checks it against the signal contract: the fields status (PASS, NEEDS_WORK
+or ERROR), feedback, files_changed (an array) and summary. It prints the signal on one line, with any other fields the
+agent put into it. The JSON may be pretty-printed, fenced, coloured or followed by prose.
+
+If there is no valid signal, it prints an ERROR signal whose feedback says what is wrong.
+Exit code: 0 a valid signal, whatever it says; 1 no valid signal.
+
+  claude -p "$(cat prompt.md)" | capsule parse-signal
+  capsule parse-signal < .capsule/output/execute.log | jq -r .feedback
+"""
 
 from __future__ import annotations
 
@@ -8,18 +19,6 @@ from typing import BinaryIO
 
 from capsule.core.json_scan import WINDOW
 from capsule.core.signal import read_signal, signal_json
-
-DESCRIPTION = """\
-Finds the last top-level JSON object on stdin and checks it against the signal contract: the fields status (PASS,
-NEEDS_WORK or ERROR), feedback, files_changed (an array) and summary. The signal is printed alone on stdout, compact and
-on one line, with whatever else the agent put into it. It may be pretty-printed, fenced, coloured or followed by prose.
-
-Where there is no valid signal an ERROR signal is printed in its place, and its feedback says what is wrong.
-Exit status: 0 for a valid signal, whatever it says; 1 for one made up here.
-
-  claude -p "$(cat prompt.md)" | capsule parse-signal
-  capsule parse-signal < .capsule/output/execute.log | jq -r .feedback
-"""
 
 CHUNK = 1024 * 1024
 

@@ -1,4 +1,10 @@
-"""`capsule prep ID`: a worktree and a worklog for an item, nothing more."""
+"""Create a worktree and a worklog for an item, nothing more.
+
+The worktree is .capsule/worktrees/ID, on branch capsule-ID, from HEAD; its worklog.md holds the item's briefing.
+`capsule run ID` adopts it later.
+
+Prints the worktree, the branch and the worklog. Exit code: 0 made; 1 anything else.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +15,6 @@ from capsule.commands.arguments import item_argument, project_option, warn
 from capsule.core.errors import CapsuleError
 from capsule.core.item import check_id
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Make a git worktree at .capsule/worktrees/ID on branch capsule-ID, from HEAD, with a worklog.md that holds the item's
-briefing. `capsule run ID` adopts it later.
-
-Prints the worktree, the branch and the worklog. Exit code: 0 made; 1 anything else.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,20 @@
-"""`capsule report`: time, claims, cost and changes of missions, as a page, as Markdown or as JSON."""
+"""Report on missions: time, claims, cost and diff.
+
+It tells which agent ran when, for how long and at which attempt; what agents claimed, and beside it what Capsule
+verified; feedback, cost and diff. Several missions also have totals: how many are done, how many passed at first,
+retries, money and time. An epic or a feature stands for what it holds; without an ID it is every mission.
+
+  capsule report demo-1.1.2                        Markdown, on stdout
+  capsule report --html report.html                one page that needs no network; its path is printed
+  capsule report --since 2d --json | jq .totals
+  capsule report --run queue                       the last run of the queue
+  capsule report --run demo-1                      the last run of that campaign
+
+Nothing is changed, so it is safe while missions run. A cost that an agent did not report is unknown, and never
+counted as zero.
+
+Exit code: 0 reported, also if there are no missions yet; 1 there is no such mission or run.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +46,6 @@ if TYPE_CHECKING:
 
 Pairs = tuple[tuple[str, str], ...]
 Counted = Mapping[tuple[str, str], list[FileChange]]
-
-DESCRIPTION = """\
-Report on missions: which agent ran when, for how long and at which attempt; what agents claimed, and beside it what
-Capsule verified; feedback, cost and diff. Of several missions also the totals: how many are done, how many passed at
-first, retries, money and time. An epic or a feature stands for what it holds; without an ID it is every mission.
-
-  capsule report demo-1.1.2                        Markdown, on stdout
-  capsule report --html report.html                one page that needs no network; its path is printed
-  capsule report --since 2d --json | jq .totals
-  capsule report --run queue                       the last run of the queue
-  capsule report --run demo-1                      the last run of that campaign
-
-Nothing is changed, so it is safe while missions run. A cost that an agent did not report is unknown, and never
-counted as zero.
-
-Exit code: 0 reported, also where there are no missions yet; 1 there is no such mission or run.
-"""
 
 _UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _NAMED = 8

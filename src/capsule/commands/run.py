@@ -1,4 +1,30 @@
-"""`capsule run ID`: the mission's own process, from wherever it stands to its end or its halt."""
+"""Take an item through its workflow, to main.
+
+Each phase is a fresh agent, each claim is checked against evidence, and main moves only to a tree on which the tests
+were green. Without an item, it works through the queue until nothing is left to do, the cap is reached, or two items in
+a row have used up their retries.
+
+An epic, or any other item that holds others, is run by running what it holds, dependencies first. Each item starts from
+the main that has the work of those before it, and is told what they did. A parent whose items are all done is closed.
+
+Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, and keeps what was done.
+
+  capsule run                                the queue: items under way, then ready, then new
+  capsule run --cap 10                       at most ten agents, retries included
+  capsule run demo-1.1.1                     one task
+  capsule run demo-1                         everything in the epic; stops at the first failure
+  capsule run demo-1 --on-failure continue   continues with what does not depend on it
+  capsule run demo-1.1.1 --agent scripted --max-retries 1
+  capsule run demo-1.1.1 --dry-run           show prompts and commands, do nothing
+  capsule run demo-1.1.1 --record bug.yaml   record what agents are told and do
+  capsule run demo-1.1.1 --replay bug.yaml   replay it without any agent
+
+On a terminal a live view shows the run (q stops it, d detaches, ? shows help); `run` again attaches to one that is
+running. Otherwise progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended in
+order; 1 it failed or needs you (retries exhausted, conflict, red gate, a question), an item of the queue failed, or an
+epic is not done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, the provider's
+rate limit outlasted the wait, or another run holds the lock; 130 stopped by a signal.
+"""
 
 from __future__ import annotations
 
@@ -29,33 +55,6 @@ from capsule.core.errors import UsageError
 from capsule.core.item import Item
 from capsule.project import Project, open_project, open_tracker
 from capsule.reports.queue_lines import QueueReport
-
-DESCRIPTION = """\
-Take an item through its workflow: each phase a fresh agent, each claim checked against evidence, and main moved only
-to a tree on which the tests were green. Without an item, work through the queue until nothing is left to do, the cap is
-reached, or two items in a row have used up their retries.
-
-An epic, or any other item that holds others, is run by running what it holds, dependencies first. Each item starts from
-the main that has the work of those before it, and is told what they did. A parent whose items are all done is closed.
-
-Run it again after a failure, a crash or Ctrl-C: it resumes where it stopped, and keeps what was done.
-
-  capsule run                                the queue: items under way, then ready, then new
-  capsule run --cap 10                       at most ten agents, retries included
-  capsule run demo-1.1.1                     one task
-  capsule run demo-1                         everything in the epic; stops at the first failure
-  capsule run demo-1 --on-failure continue   continues with what does not depend on it
-  capsule run demo-1.1.1 --agent scripted --max-retries 1
-  capsule run demo-1.1.1 --dry-run           show prompts and commands, do nothing
-  capsule run demo-1.1.1 --record bug.yaml   record what agents are told and do
-  capsule run demo-1.1.1 --replay bug.yaml   replay it without any agent
-
-On a terminal a live view shows the run (q stops it, d detaches, ? shows help); `run` again attaches to one that is
-running. Otherwise progress goes to stderr and the closing summary to stdout. Exit code: 0 merged, or the queue ended in
-order; 1 it failed or needs you (retries exhausted, conflict, red gate, a question), an item of the queue failed, or an
-epic is not done; 2 an agent or a prerequisite failed; 3 the circuit breaker tripped, a budget is spent, the provider's
-rate limit outlasted the wait, or another run holds the lock; 130 stopped by a signal.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

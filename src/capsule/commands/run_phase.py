@@ -1,4 +1,12 @@
-"""`capsule run-phase PROMPT DIR`: one agent, one prompt, one signal. No git, no tracker, no journal, no evidence."""
+"""Run one agent with one prompt in a directory, and print the signal it ended with.
+
+  capsule run-phase test-writer .capsule/worktrees/demo-1.1.1
+  capsule run-phase execute DIR --feedback "handle the empty string"
+
+The agent's output goes to DIR/.capsule/output/<phase>-<time>-<pid>.log and .log.stderr; only the signal goes to stdout.
+There is no git, tracker or journal, and nothing is checked against evidence: `capsule run` does that.
+Exit code: 0 PASS; 1 NEEDS_WORK; 2 ERROR, or it could not run.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +31,6 @@ from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from capsule.wiring import agent_maker, find_sandbox
 
-DESCRIPTION = """\
-Run one phase's prompt by a headless agent in a directory, and print the signal it ended with, alone, on stdout.
-
-  capsule run-phase test-writer .capsule/worktrees/demo-1.1.1
-  capsule run-phase execute DIR --feedback "handle the empty string"
-
-The agent's output goes to DIR/.capsule/output/<phase>-<time>-<pid>.log and .log.stderr.
-Exit code: 0 PASS; 1 NEEDS_WORK; 2 ERROR, or it could not run. Nothing is checked against evidence here: that is what
-`capsule run` does.
-"""
 EXIT = {"PASS": 0, "NEEDS_WORK": 1}
 
 

@@ -1,4 +1,12 @@
-"""`capsule run-pipeline ID`: `capsule run` for exactly the items that are named, never for the queue."""
+"""Take the named items through their workflow; never the queue.
+
+It is `capsule run ID` for scripts. Without an id it is refused, whereas `capsule run` works through the whole queue.
+
+  capsule run-pipeline demo-1.1.1
+  capsule run-pipeline demo-1.1.1 --max-retries=2 --project-dir=../shop
+
+Exit codes are those of `capsule run`; 2 also if no id is given.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +14,6 @@ import argparse
 
 from capsule.commands import run as run_command
 from capsule.core.errors import UsageError
-
-DESCRIPTION = """\
-The same as `capsule run ID`, for scripts: it takes the items that are named and nothing else. Without an id it is
-refused, where `capsule run` would work through the whole queue.
-
-  capsule run-pipeline demo-1.1.1
-  capsule run-pipeline demo-1.1.1 --max-retries=2 --project-dir=../shop
-
-Exit codes are those of `capsule run`; 2 also where no id is given.
-"""
 
 arguments = run_command.arguments
 

@@ -1,7 +1,15 @@
-"""`capsule setup-template`: the demo project, in a repository of its own, with two tasks to do.
+"""Make a small project to try the pipeline on.
 
-Everything that could be in the way is looked at before the first file is made. Should something fail after that, what
-this command made is taken away again, and nothing else.
+It is a contact list in Python whose tracker asks for two functions that do not exist yet. It becomes a git repository
+with one commit. Only its path is printed on stdout.
+
+  capsule setup-template my-demo                    the items in beads, by `bd init` and `bd import`
+  capsule setup-template --tracker=file my-demo     the items in a JSONL file; needs nothing but git
+  cd "$(capsule setup-template --tracker=file)"     in a fresh temporary directory
+
+The git hooks and agent instructions of `bd init` are left out, so that they cannot change the demo. A directory that is
+a git repository already, or holds files of the same names, is refused and left as it is.
+Exit code: 0 made, 1 not made.
 """
 
 from __future__ import annotations
@@ -21,19 +29,6 @@ from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
 from capsule.core.text import one_line
 from capsule.system.git_environment import hardened
 from capsule.system.umask import of_the_user
-
-DESCRIPTION = """\
-Make a small project to try the pipeline on: a contact list in Python whose tracker asks for two functions that do not
-exist yet. It becomes a git repository with one commit, and its path is all that is printed on stdout.
-
-  capsule setup-template my-demo                    the items in beads, by `bd init` and `bd import`
-  capsule setup-template --tracker=file my-demo     the items in a JSONL file; needs nothing but git
-  cd "$(capsule setup-template --tracker=file)"     in a fresh temporary directory
-
-What else `bd init` would bring (git hooks, instructions for agents) is left out: nothing bends the demo. A directory
-that is a git repository already, or holds files of the same names, is refused and left as it is.
-Exit code: 0 made, 1 not made.
-"""
 
 TEMPLATE = Path(__file__).parent.parent / "templates" / "demo-capsule"
 PROJECT_FILES = ("src", "tests", "CLAUDE.md", "README.md", ".gitignore")

@@ -1,4 +1,17 @@
-"""`capsule show ID`: one mission, its claims and its evidence."""
+"""Show where a mission stands: phases, claims against evidence, feedback.
+
+It shows the status, each phase with its attempts, what the agent claimed and what Capsule verified, feedback for the
+next attempt, where worktree and logs are, and the command to type next.
+
+  ✓ the claim holds      ✗ the claim is refuted, with the proof      ? it could not be checked
+
+Nothing is changed, so it is safe while the mission runs. Resume a stopped mission with `capsule run ID`.
+
+  capsule show demo-1.1.1
+  capsule show demo-1.1.1 --json | jq '.attempts[] | select(.verdict == "REFUTED")'
+
+Exit code: 0 shown, 1 there is no such mission.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +28,6 @@ if TYPE_CHECKING:
     from capsule.core.history import MissionSummary
     from capsule.core.state import MissionState
     from capsule.project import Project
-
-DESCRIPTION = """\
-Show one mission: its status, each phase with its attempts, what the agent claimed there and what Capsule verified,
-feedback for the next attempt, where its worktree and logs are, and the command to type next.
-
-  ✓ the claim holds      ✗ the claim is refuted, with the proof      ? it could not be checked
-
-Nothing is changed, so it is safe while the mission runs. One that was stopped in a phase is resumed by
-`capsule run ID`.
-
-  capsule show demo-1.1.1
-  capsule show demo-1.1.1 --json | jq '.attempts[] | select(.verdict == "REFUTED")'
-
-Exit code: 0 shown, 1 there is no such mission.
-"""
 
 _NAMED = 3
 

@@ -1,7 +1,17 @@
-"""`capsule status`: what there is to do, at a glance.
+"""List open items, what they wait for, and missions under way.
 
-A backlog is a list, sorted by what people look at first. Beads are a tree, and shown as one: an epic, its features,
-their tasks, and then whatever belongs to nothing.
+A backlog is a list: in progress first, then blocked with the reason, ready (by impact, then age), and what is still to
+be scoped, researched or triaged. Beads are a tree of epics, features and tasks, with how much of each is done, and what
+a task is waiting for. Below: missions that are running, stopped, failed or need you, each with the command that helps.
+Nothing is changed, so it is safe during a run.
+
+  capsule status
+  capsule status --only status=new,blocked,tag=ui     items that are new or blocked, and have this tag
+  capsule status --only type=task,priority=P0,P1      the urgent tasks of the beads
+  capsule status --json | jq '.[] | select(.blocked)'
+
+--only takes status, phase, type, tag, priority, parent, size, complexity, risk and impact.
+Exit code: 0 shown; 2 usage, or the tracker cannot be read.
 """
 
 from __future__ import annotations
@@ -20,21 +30,6 @@ if TYPE_CHECKING:
     from capsule.adapters import Tracker
     from capsule.project import Project
     from capsule.reports.style import Style
-
-DESCRIPTION = """\
-Show every open item. A backlog: in progress first, then blocked with the reason, ready (by impact, then age), and what
-is still to be scoped, researched or triaged. Beads: the tree of epics, features and tasks, with how much of each is
-done, and what a task is waiting for. Below: missions that are running, stopped, failed or need you, each with the
-command that helps. Nothing is changed, so it is safe during a run.
-
-  capsule status
-  capsule status --only status=new,blocked,tag=ui     new or blocked ones, of those the ones with this tag
-  capsule status --only type=task,priority=P0,P1      the urgent ones of the beads
-  capsule status --json | jq '.[] | select(.blocked)'
-
---only takes status, phase, type, tag, priority, parent, size, complexity, risk and impact.
-Exit code: 0 shown; 2 usage, or the tracker cannot be read.
-"""
 
 LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
 TREE = ("ID", "Status", "Pri", "Done", "Title")

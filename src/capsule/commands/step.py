@@ -1,4 +1,12 @@
-"""`capsule step ID`: one agent, then stop."""
+"""Run the next phase of an item, then stop.
+
+The phase is checked and recorded. Run it again for the phase after that; `capsule run ID` runs them all.
+
+  capsule step WRK-001
+
+Exit code: 0 the phase ended and is recorded; 1 the item is blocked or its retries are gone; 2 an agent or a
+prerequisite failed; 3 another run holds the lock; 130 stopped by a signal.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +18,6 @@ from capsule.commands.run import run_in_queue
 from capsule.commands.running import flags_of, request_of
 from capsule.commands.triage import limits
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Run the next phase of an item, check and record it, then stop. Run it again for the phase after that, or let
-`capsule run ID` run them all.
-
-  capsule step WRK-001
-
-Exit code: 0 the phase ended and is recorded; 1 the item is blocked or its retries are gone; 2 an agent or a
-prerequisite failed; 3 another run holds the lock; 130 stopped by a signal.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,10 @@
-"""`capsule teardown`."""
+"""Remove all worktrees; keep logs and journal.
+
+It cleans every mission that has a worktree (see `capsule clean`), and empties .capsule/output/. Everything that is not
+kept is salvaged first. Missions that are running are named and left alone.
+
+Exit code: 0, also if there was nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +14,6 @@ from capsule.app.endings import empty_output
 from capsule.commands.arguments import project_option
 from capsule.commands.clean import clean_everything
 from capsule.project import open_project
-
-DESCRIPTION = """\
-Clean every mission that has a worktree (see `capsule clean`), and empty .capsule/output/. Archived logs and the journal
-are kept, and everything else is salvaged first. A mission that is running is left alone, by name.
-
-Exit code: 0, also where there was nothing to do.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

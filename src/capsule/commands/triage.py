@@ -1,4 +1,16 @@
-"""`capsule triage`: assess every new item of the backlog, and take none further."""
+"""Assess every new item of the backlog.
+
+An agent assesses each item: size, complexity, risk, impact, and whether a human should decide. Small items of low risk
+are ready afterwards, others get an idea file for the research. Nothing is built. Beads need no triage: they are ready
+as soon as nothing blocks them.
+
+  capsule triage
+  capsule triage --cap 5        at most five agents, retries included
+
+It stops after two items in a row that use up their retries. Exit code: 0 all assessed, or the cap reached; 1 an item
+failed; 2 a prerequisite is missing; 3 the circuit breaker tripped, or another run holds the lock; 130 stopped by a
+signal.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +24,6 @@ from capsule.commands.running import flags_of, output_for, request_of, summed_up
 from capsule.commands.summary import queue_summary
 from capsule.project import open_project, open_tracker
 from capsule.reports.queue_lines import QueueReport
-
-DESCRIPTION = """\
-Have an agent assess each new item of the backlog: size, complexity, risk, impact, and whether a human should decide.
-Small items of low risk are ready afterwards, others get an idea file to be researched. Nothing is built. Beads need no
-triage: they are ready as soon as nothing blocks them.
-
-  capsule triage
-  capsule triage --cap 5        at most five agents, retries included
-
-Two items in a row that use up their retries stop it. Exit code: 0 all assessed, or the cap reached; 1 an item failed;
-2 a prerequisite is missing; 3 the circuit breaker tripped, or another run holds the lock; 130 stopped by a signal.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,19 @@
-"""`capsule unblock ID`: resume an item that waits for a human."""
+"""Resume a blocked item, with notes for its next agent.
+
+The next run takes it up again. Notes go to the next agent of its mission, until a phase succeeds with them. If no
+mission waits, as with a bead that was blocked before work began, they become a comment, which people read and agents do
+not.
+
+An item of a backlog returns to the status it was blocked from. If a guardrail or a required review stopped it,
+unblocking approves it, for this item and from now on. A bead whose mission needs you or has failed resumes there, with
+fresh retries and with your changes in its worktree; a bead that its tracker calls blocked is reopened.
+
+  capsule unblock WRK-003
+  capsule unblock WRK-003 --notes "Use the second API; the first is being retired."
+  capsule unblock demo-1.1.2 --notes - < answers.md
+
+Exit code: 0 unblocked; 1 it is not blocked, or there is no such item; 3 it is running.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +23,6 @@ from capsule.app.moves import Unblocked, unblock
 from capsule.commands.arguments import commit_option, item_argument, project_option, text_of, warn
 from capsule.core.item import stands_at
 from capsule.project import open_project, open_tracker
-
-DESCRIPTION = """\
-Resume an item that waits for you: the next run takes it up again. Notes are handed to the next agent of its mission,
-and stay until a phase succeeds with them. Where no mission waits, as with a bead that was blocked before work began,
-they become a comment, which people read and agents do not.
-
-An item of a backlog returns to exactly the status it was blocked from. Where a guardrail or a required review had
-stopped it, unblocking approves it, for this item and from now on. A bead whose mission halted resumes there, with fresh
-retries and with your changes in its worktree; one that its tracker calls blocked is reopened.
-
-  capsule unblock WRK-003
-  capsule unblock WRK-003 --notes "Use the second API; the first is being retired."
-  capsule unblock demo-1.1.2 --notes - < answers.md
-
-Exit code: 0 unblocked; 1 it is not blocked, or there is no such item; 3 it is running.
-"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,10 @@
-"""`capsule version`."""
+"""Print the version of Capsule."""
 
 from __future__ import annotations
 
 import argparse
 
 from capsule import __version__
-
-DESCRIPTION = "Print the version of Capsule."
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
