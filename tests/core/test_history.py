@@ -70,7 +70,7 @@ class Tape:
 
     def __init__(self, mission: str = "m-1", item: str = "Do it") -> None:
         self.events: list[Event] = []
-        self.history = MissionHistory(MOST_ATTEMPTS)
+        self.history = MissionHistory(most=MOST_ATTEMPTS)
         self.note(
             MissionStarted, mission=mission, item=Item(id=mission, title=item), workflow=FLOW, base="b", into="main"
         )
@@ -78,7 +78,7 @@ class Tape:
     def note(self, kind: type, **fields: object) -> Tape:
         event = kind(at=at(len(self.events)), **fields)
         self.events.append(event)
-        self.history.apply(event)
+        self.history = self.history.after(event)
         return self
 
     def begin(self) -> Tape:

@@ -43,7 +43,7 @@ def hostile() -> Report:
     told.events.append(Warned(at=told.at, text=NASTY))
     files = (FileChange(NASTY, 1, 2),)
     diff = Diff(files=files, note=NASTY)
-    summary = told.summary(sentence=NASTY, unverified=NASTY, next=NASTY, diff=diff, salvaged=((NASTY, NASTY),))
+    summary = told.summary(sentence=NASTY, unverified=NASTY, next=NASTY, diff=diff, salvaged={NASTY: NASTY})
     workflow = msgspec.structs.replace(summary.state.workflow, name=NASTY)
     state = msgspec.structs.replace(summary.state, workflow=workflow, into=NASTY)
     attempts = tuple(msgspec.structs.replace(each, phase=NASTY) for each in summary.attempts)

@@ -1,8 +1,8 @@
 """The one reading of events behind every screen, report and command.
 
-`MissionHistory` and `RunHistory` take one event at a time, at a cost that does not grow with the events before it, so a
-dashboard that looks again pays for what is new. `MissionSummary` and `RunSummary` are what they come to at one moment:
-immutable, together with what no event tells (who holds the lock, what the agent does right now, what time it is).
+`MissionHistory` and `RunSummary` take one event at a time, so a dashboard that looks again pays for what is new. A
+`MissionSummary` is a history at one moment, together with what no event tells: who holds the lock, what the agent does
+right now, what time it is. All of them are immutable.
 
 What an agent claimed and what was checked stay apart: an `Attempt` has a claim and a verdict, and evidence between the
 two. A step that was begun and never ended is an attempt of its own; no duration is made up for it. Only what happened
@@ -12,14 +12,13 @@ since the mission was last started is told; what was paid before stays paid.
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from capsule.core.budget import UNLIMITED, Allowance, Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move
@@ -165,236 +164,227 @@ def halt_status(decision: Decision) -> MissionStatus:
 # ---- a mission, event by event
 
 
-@dataclass
-class MissionHistory:
+class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     """The events of one mission, read one at a time. `most` bounds what is kept of attempts and warnings."""
 
     most: int | None = None
-    state: MissionState = field(default_factory=MissionState)
-    attempts: deque[Attempt] = field(default_factory=deque)
+    state: MissionState = MissionState()
+    attempts: tuple[Attempt, ...] = ()
     forgotten: int = 0
     events: int = 0
     """Since it was last started."""
     starts: int = 0
     began: str = ""
     last: str = ""
-    ended: str = ""
+    last_step: str = ""
+    """When its last step ended."""
     waiting: Waiting | None = None
     stopped: str = ""
     """Why its last run ended, where that was no verdict."""
     released: bool = True
     """Nothing has happened since it was started or somebody let it go on."""
     tests: Observation | None = None
-    commits: list[str] = field(default_factory=list)
+    commits: tuple[str, ...] = ()
     on_red: bool = False
-    warnings: list[str] = field(default_factory=list)
-    notes: list[Reopened] = field(default_factory=list)
-    salvaged: dict[str, str] = field(default_factory=dict)
+    """It was merged although the gate was red."""
+    warnings: tuple[str, ...] = ()
+    notes: tuple[Reopened, ...] = ()
+    salvaged: dict[str, str] = {}
     """Why by ref, also of earlier starts."""
 
-    def apply(self, event: Event) -> None:
-        if not isinstance(event, Observed):  # observations would pile up in the state; a reader wants the last one
-            self.state = apply(self.state, event)
-        self.last, self.events = event.at, self.events + 1
-        self.stopped = event.cause if isinstance(event, Stopped) else ""
+    def after(self, event: Event) -> MissionHistory:
+        """Return the history with one more event."""
+        known = self if isinstance(event, Observed) else replace(self, state=apply(self.state, event))  # one is enough
+        stopped = event.cause if isinstance(event, Stopped) else ""
+        known = replace(known, last=event.at, events=self.events + 1, stopped=stopped)
         change = _CHANGES.get(type(event))
-        if change:
-            change(self, event)
-
-    def _start(self, event: MissionStarted) -> None:
-        fresh = MissionHistory(most=self.most, state=self.state, starts=self.starts + 1, salvaged=self.salvaged)
-        fresh.began = fresh.last = event.at
-        fresh.events = 1
-        self.__dict__.update(fresh.__dict__)
-
-    def _begin(self, event: StepBegun) -> None:
-        self._interrupt(repeated_by=event.key)
-        self.waiting, self.released = None, False
-        self._add(Attempt(key=event.key, phase=event.phase, number=event.attempt, agent=event.agent, began=event.at))
-
-    def _end(self, event: StepEnded) -> None:
-        begun = self._open()
-        if begun is None or begun.key != event.key:
-            self._interrupt()
-            begun = Attempt(key=event.key, phase=event.phase, number=event.run, began=event.at)
-            self._add(begun)
-        agent = event.outcome.agent or begun.agent
-        self.attempts[-1] = msgspec.structs.replace(begun, ended=event, until=event.at, agent=agent)
-        self.waiting, self.released, self.ended = None, False, event.at
-        if "merged" in event.outcome.facts:
-            self.on_red = bool(refuted(event.outcome.evidence))
-
-    def _wait(self, event: Waiting) -> None:
-        self.waiting = event
-        if begun := self._open():
-            self.attempts[-1] = msgspec.structs.replace(begun, waits=(*begun.waits, event))
-
-    def _stop(self, event: Stopped | Abandoned) -> None:
-        self.released = False
-        begun = self._open()
-        if begun and not begun.until:
-            self.attempts[-1] = msgspec.structs.replace(begun, until=event.at)
-        if isinstance(event, Abandoned):
-            self.ended = event.at
-            if event.salvage:
-                self.salvaged.setdefault(event.salvage, event.how)
-
-    def _release(self, event: Reopened | Rebased | MovedByHand) -> None:
-        self.released = True
-        if isinstance(event, Reopened) and event.notes:
-            self.notes.append(event)
-
-    def _open(self) -> Attempt | None:
-        last = self.attempts[-1] if self.attempts else None
-        return last if last and last.under_way else None
-
-    def _interrupt(self, repeated_by: str = "") -> None:
-        if begun := self._open():
-            again = begun.key == repeated_by
-            self.attempts[-1] = msgspec.structs.replace(begun, interrupted=True, repeated=again)
-
-    def _add(self, attempt: Attempt) -> None:
-        self.attempts.append(attempt)
-        if self.most is not None and len(self.attempts) > self.most:
-            self.attempts.popleft()
-            self.forgotten += 1
-
-    # ---- at one moment
+        return change(known, event) if change else known
 
     def summary(self, presence: Presence, now: str, allowed: Allowance = UNLIMITED) -> MissionSummary:
-        state, pid = self.state, presence.pid
-        place = _Place(self, pid)
-        condition, status, sentence = place.stand()
-        attempts = tuple(self.attempts)
-        if begun := self._open():
-            seen = {"until": now} if pid is not None else {"interrupted": True}
-            attempts = (*attempts[:-1], msgspec.structs.replace(begun, **seen))
+        """Join what the events say with who is at it, as of now."""
+        pid, told = presence.pid, {name: getattr(self, name) for name in self.__struct_fields__}
+        condition, status, sentence = self._standing(pid)
+        if self.under_way:
+            told |= self.with_last(**{"interrupted": True} if pid is None else {"until": now})
+        if pid is None:
+            told["waiting"] = None
         return MissionSummary(
+            **told,
             as_of=now,
-            state=state,
             condition=condition,
             status=status,
             sentence=sentence,
-            next=place.next(status),
-            unverified=unverified(state.policy, on_red=self.on_red),
+            next=self._next(pid, status),
+            unverified=unverified(self.state.policy, on_red=self.on_red),
+            ended="" if condition in UNFINISHED else self.last_step or self.last,
             pid=pid,
-            doing=presence.doing if pid is not None else (),
+            doing=() if pid is None else presence.doing,
             active_at=presence.at,
-            attempts=attempts,
-            forgotten=self.forgotten,
-            events=self.events,
-            starts=self.starts,
-            began=self.began,
-            last=self.last,
-            ended=(self.ended or self.last) if condition not in UNFINISHED else "",
-            waiting=self.waiting if pid is not None else None,
-            tests=self.tests,
-            commits=tuple(self.commits),
-            warnings=tuple(self.warnings if self.most is None else self.warnings[-_MOST_WARNINGS:]),
-            notes=tuple(self.notes),
-            salvaged=tuple(self.salvaged.items()),
             allowed=allowed,
         )
 
-
-_MOST_WARNINGS = 5
-_CHANGES: dict[type, Callable[[MissionHistory, Any], None]] = {
-    MissionStarted: MissionHistory._start,
-    StepBegun: MissionHistory._begin,
-    StepEnded: MissionHistory._end,
-    Waiting: MissionHistory._wait,
-    Stopped: MissionHistory._stop,
-    Abandoned: MissionHistory._stop,
-    Reopened: MissionHistory._release,
-    Rebased: MissionHistory._release,
-    MovedByHand: MissionHistory._release,
-    Recorded: lambda history, event: history.commits.extend(filter(None, [event.commit])),
-    Warned: lambda history, event: history.warnings.append(event.text),
-    Observed: lambda history, event: setattr(history, "tests", event.observation),
-    Salvaged: lambda history, event: history.salvaged.update({event.ref: event.why}),
-}
-
-
-def read_mission(events: Iterable[Event], most: int | None = None) -> MissionHistory:
-    history = MissionHistory(most)
-    for event in events:
-        history.apply(event)
-    return history
-
-
-@dataclass
-class _Place:
-    """The sentence for where a mission is, and the command that helps there."""
-
-    history: MissionHistory
-    pid: int | None
-
-    def stand(self) -> tuple[Condition, MissionStatus, str]:
-        state = self.history.state
-        if self.pid is not None:
-            return self._running()
+    def _standing(self, pid: int | None) -> tuple[Condition, MissionStatus, str]:
+        state, halt = self.state, self.state.halt
+        if pid is not None:
+            return self._while_running(pid)
         if state.abandoned:
             return Condition.ABANDONED, MissionStatus.STOPPED, f"stopped: {state.abandoned}"
-        if state.halt:
-            status = self._halted()
-            condition = Condition.PARKED if state.halt.move is Move.PARK else Condition.STOPPED
-            return condition, status, f"{status.words} at {state.halt.phase}: {state.halt.reason}"
-        return self._finished() if state.finished else self._unfinished()
+        if halt:
+            made = self.attempts[-1].decision if self.attempts and self.attempts[-1].phase == halt.phase else None
+            by_a_phase = made is not None and made.move in HALTS  # else a human blocked the item
+            status = halt_status(made) if made and by_a_phase else MissionStatus.NEEDS_YOU
+            condition = Condition.PARKED if halt.move is Move.PARK else Condition.STOPPED
+            return condition, status, f"{status.words} at {halt.phase}: {halt.reason}"
+        return self._when_finished() if state.finished else self._when_stopped()
 
-    def _unfinished(self) -> tuple[Condition, MissionStatus, str]:
-        history, state = self.history, self.history.state
-        why = f" ({history.stopped.rstrip('.')})" if history.stopped else ""
+    def _while_running(self, pid: int) -> tuple[Condition, MissionStatus, str]:
+        at = f" at {self.state.begun.phase}" if self.state.begun else ""
+        if self.waiting:
+            words = f"waiting{at} for the agent's provider: {self.waiting.failure.reason}"
+            return Condition.RUNNING, MissionStatus.WAITING, words
+        who = f"pid {pid}" if pid else "in another container or on another machine"
+        return Condition.RUNNING, MissionStatus.RUNNING, f"running{at} ({who})"
+
+    def _when_stopped(self) -> tuple[Condition, MissionStatus, str]:
+        state = self.state
+        why = f" ({self.stopped.rstrip('.')})" if self.stopped else ""
         if state.begun:
             return Condition.INTERRUPTED, MissionStatus.STOPPED, f"stopped at {state.begun.phase}{why}"
         at = state.to_do[0] if state.to_do else ""
-        if history.released and not why:
-            return Condition.WAITING, MissionStatus.READY, f"ready to continue at {at}" if history.ended else "ready"
+        if self.released and not why:
+            return Condition.WAITING, MissionStatus.READY, f"ready to continue at {at}" if self.last_step else "ready"
         return Condition.WAITING, MissionStatus.STOPPED, f"stopped before {at}{why}"
 
-    def _running(self) -> tuple[Condition, MissionStatus, str]:
-        begun, waiting = self.history.state.begun, self.history.waiting
-        at = f" at {begun.phase}" if begun else ""
-        if waiting:
-            words = f"waiting{at} for the agent's provider: {waiting.failure.reason}"
-            return Condition.RUNNING, MissionStatus.WAITING, words
-        who = f"pid {self.pid}" if self.pid else "in another container or on another machine"
-        return Condition.RUNNING, MissionStatus.RUNNING, f"running{at} ({who})"
-
-    def _halted(self) -> MissionStatus:
-        last, halt = self.history.attempts[-1] if self.history.attempts else None, self.history.state.halt
-        made = last.decision if last and halt and last.phase == halt.phase else None
-        if made is None or made.move not in HALTS:  # a human blocked the item
-            return MissionStatus.NEEDS_YOU
-        return halt_status(made)
-
-    def _finished(self) -> tuple[Condition, MissionStatus, str]:
-        state, commits = self.history.state, len(self.history.commits)
+    def _when_finished(self) -> tuple[Condition, MissionStatus, str]:
+        state, commits = self.state, len(self.commits)
         item = "its item is closed" if state.item_closed else "its item is still open in the tracker"
-        merged = state.facts.get("merged", "")[:12]
-        if merged:
-            return Condition.MERGED, MissionStatus.DONE, f"merged into {state.into} as {merged}; {item}"
+        if self.merged:
+            return Condition.MERGED, MissionStatus.DONE, f"merged into {state.into} as {self.merged[:12]}; {item}"
         if commits and not state.closed_as:
             many = f"{commits} commit{'' if commits == 1 else 's'}"
             return Condition.DONE, MissionStatus.DONE, f"{many} on {state.into}; {item}"
         still_open = "" if state.item_closed else f"; {item}"
         return Condition.CLOSED, MissionStatus.DONE, f"closed: {state.closed_as or 'nothing left to do'}{still_open}"
 
-    def next(self, status: MissionStatus) -> str:
-        state, mission = self.history.state, self.history.state.mission
-        if self.pid is not None or (state.finished and state.item_closed):
-            return f"capsule logs {mission}{'' if self.pid is None else ' -f'}"
-        halt = state.halt
+    def _next(self, pid: int | None, status: MissionStatus) -> str:
+        """Return the command that helps."""
+        state, mission, halt = self.state, self.state.mission, self.state.halt
+        if pid is not None or (state.finished and state.item_closed):
+            return f"capsule logs {mission}{'' if pid is None else ' -f'}"
         if halt is None or state.abandoned:
             return f"capsule run {mission}"
         if state.workflow.phase(halt.phase).doer == "do" and (named := _COMMAND.search(halt.reason)):
             return named[1]  # our own words: an agent's reason is never taken for a command
         whole = state.parent or mission
-        blocked = state.item.blocked if self.history.commits else None
+        blocked = state.item.blocked if self.commits else None
         if blocked and blocked.kind == DECISION:
             return f"capsule approve {whole}"
         if blocked or status is MissionStatus.NEEDS_YOU:
             return f'capsule unblock {whole} --notes "..."'
         return f"capsule run {mission}"
+
+    @property
+    def merged(self) -> str:
+        return self.state.facts.get("merged", "")
+
+    @property
+    def under_way(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts and self.attempts[-1].under_way else None
+
+    def with_last(self, **changes: Any) -> dict[str, Any]:
+        """Return the attempts, the last of them changed."""
+        return {"attempts": (*self.attempts[:-1], replace(self.attempts[-1], **changes))}
+
+    def with_one_more(self, attempt: Attempt) -> MissionHistory:
+        attempts = (*self.attempts, attempt)
+        too_many = 0 if self.most is None else max(0, len(attempts) - self.most)
+        return replace(self, attempts=attempts[too_many:], forgotten=self.forgotten + too_many)
+
+
+def _started(history: MissionHistory, event: MissionStarted) -> MissionHistory:
+    return MissionHistory(
+        most=history.most,
+        state=history.state,
+        events=1,
+        starts=history.starts + 1,
+        began=event.at,
+        last=event.at,
+        salvaged=history.salvaged,
+    )
+
+
+def _begun(history: MissionHistory, event: StepBegun) -> MissionHistory:
+    history = replace(_interrupted(history, repeated_by=event.key), waiting=None, released=False)
+    attempt = Attempt(key=event.key, phase=event.phase, number=event.attempt, agent=event.agent, began=event.at)
+    return history.with_one_more(attempt)
+
+
+def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
+    begun, outcome = history.under_way, event.outcome
+    if begun is None or begun.key != event.key:
+        begun = Attempt(key=event.key, phase=event.phase, number=event.run, began=event.at)
+        history = _interrupted(history).with_one_more(begun)
+    return replace(
+        history,
+        **history.with_last(ended=event, until=event.at, agent=outcome.agent or begun.agent),
+        waiting=None,
+        released=False,
+        last_step=event.at,
+        on_red=bool(refuted(outcome.evidence)) if "merged" in outcome.facts else history.on_red,
+    )
+
+
+def _interrupted(history: MissionHistory, repeated_by: str = "") -> MissionHistory:
+    begun = history.under_way
+    if begun is None:
+        return history
+    return replace(history, **history.with_last(interrupted=True, repeated=begun.key == repeated_by))
+
+
+def _waiting(history: MissionHistory, event: Waiting) -> MissionHistory:
+    begun = history.under_way
+    return replace(history, waiting=event, **history.with_last(waits=(*begun.waits, event)) if begun else {})
+
+
+def _stopped(history: MissionHistory, event: Stopped | Abandoned) -> MissionHistory:
+    begun = history.under_way
+    return replace(history, released=False, **history.with_last(until=event.at) if begun and not begun.until else {})
+
+
+def _abandoned(history: MissionHistory, event: Abandoned) -> MissionHistory:
+    kept = {event.salvage: event.how} if event.salvage else {}
+    return replace(_stopped(history, event), last_step=event.at, salvaged={**kept, **history.salvaged})
+
+
+def _reopened(history: MissionHistory, event: Reopened) -> MissionHistory:
+    return replace(history, released=True, notes=(*history.notes, event) if event.notes else history.notes)
+
+
+def _warned(history: MissionHistory, event: Warned) -> MissionHistory:
+    warnings = (*history.warnings, event.text)
+    return replace(history, warnings=warnings if history.most is None else warnings[-_MOST_WARNINGS:])
+
+
+_MOST_WARNINGS = 5
+_CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
+    MissionStarted: _started,
+    StepBegun: _begun,
+    StepEnded: _ended,
+    Waiting: _waiting,
+    Stopped: _stopped,
+    Abandoned: _abandoned,
+    Reopened: _reopened,
+    Rebased: lambda history, _: replace(history, released=True),
+    MovedByHand: lambda history, _: replace(history, released=True),
+    Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
+    Warned: _warned,
+    Observed: lambda history, event: replace(history, tests=event.observation),
+    Salvaged: lambda history, event: replace(history, salvaged={**history.salvaged, event.ref: event.why}),
+}
+
+
+def read_mission(events: Iterable[Event], most: int | None = None) -> MissionHistory:
+    return reduce(MissionHistory.after, events, MissionHistory(most=most))
 
 
 # ---- a mission at one moment
@@ -478,35 +468,21 @@ class Diff(msgspec.Struct, frozen=True, kw_only=True):
         return sum(file.removed or 0 for file in self.files)
 
 
-class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     """A mission as of one moment. Screens and reports render it and read no event themselves."""
 
     as_of: str
-    state: MissionState
     condition: Condition
     status: MissionStatus
     sentence: str
     next: str
     """The command that helps."""
     unverified: str = ""
+    ended: str = ""
+    """'' while it is not at an end or a halt."""
     pid: int | None = None
     doing: tuple[str, ...] = ()
     active_at: str = ""
-    attempts: tuple[Attempt, ...] = ()
-    forgotten: int = 0
-    events: int = 0
-    starts: int = 1
-    began: str = ""
-    last: str = ""
-    ended: str = ""
-    """'' while it is not at an end or a halt."""
-    waiting: Waiting | None = None
-    tests: Observation | None = None
-    commits: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    notes: tuple[Reopened, ...] = ()
-    salvaged: tuple[tuple[str, str], ...] = ()
-    """Ref and why."""
     allowed: Allowance = UNLIMITED
     diff: Diff = Diff()
     """Filled in by whoever counts lines."""
@@ -536,10 +512,6 @@ class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def into(self) -> str:
         return self.state.into
-
-    @property
-    def merged(self) -> str:
-        return self.state.facts.get("merged", "")
 
     @property
     def running(self) -> bool:
@@ -604,19 +576,14 @@ class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def lines(self) -> tuple[PhaseLine, ...]:
-        last = {attempt.phase: attempt for attempt in self.attempts}
-        return tuple(self._line(phase.name, last.get(phase.name)) for phase in self.state.workflow.phases)
-
-    def _line(self, phase: str, attempt: Attempt | None) -> PhaseLine:
-        mark = self._mark(phase, attempt)
-        known = attempt or Attempt(key="", phase=phase, number=self.state.tries.get(phase, 0))
-        return PhaseLine(
-            phase=phase,
-            stage=self._stage_of(phase),
-            mark=mark,
-            attempt=known,
-            told=self.state.feedback.get(phase, "") if mark is Mark.NOW else "",
-        )
+        state, last = self.state, {attempt.phase: attempt for attempt in self.attempts}
+        found = []
+        for phase in state.workflow.names():
+            mark = self._mark(phase, last.get(phase))
+            attempt = last.get(phase) or Attempt(key="", phase=phase, number=state.tries.get(phase, 0))
+            told = state.feedback.get(phase, "") if mark is Mark.NOW else ""
+            found.append(PhaseLine(phase=phase, stage=self._stage_of(phase), mark=mark, attempt=attempt, told=told))
+        return tuple(found)
 
     def _mark(self, phase: str, attempt: Attempt | None) -> Mark:
         state = self.state
@@ -735,56 +702,8 @@ class MissionSummary(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 # ---- runs of the queue, of a campaign, of one item
 
 
-@dataclass
-class RunHistory:
-    """The events of one run's stream, read one at a time. One that was killed and resumed is one run."""
-
-    stream: str
-    cap: int = 0
-    spawns: int = 0
-    missions: dict[str, None] = field(default_factory=dict)
-    """Those it started agents for, the last one last."""
-    progress: dict[str, Advanced] = field(default_factory=dict)
-    closed: list[ParentClosed] = field(default_factory=list)
-    began: str = ""
-    last: str = ""
-    ended: RunEnded | None = None
-
-    def apply(self, event: Event) -> None:
-        self.last = event.at
-        if isinstance(event, RunStarted):
-            if self.ended or not self.began:
-                self.__dict__.update(RunHistory(self.stream, began=event.at, last=event.at).__dict__)
-            self.cap, self.spawns = event.cap, max(self.spawns, event.spawns)
-        elif isinstance(event, Spawned):
-            self.spawns += 1
-            self.missions.pop(event.mission, None)
-            self.missions[event.mission] = None
-        elif isinstance(event, Advanced):
-            self.progress[event.item] = event
-        elif isinstance(event, ParentClosed):
-            self.closed.append(event)
-        elif isinstance(event, RunEnded):
-            self.ended = event
-
-    def summary(self, presence: Presence, now: str, _allowed: Allowance = UNLIMITED) -> RunSummary:
-        return RunSummary(
-            as_of=now,
-            stream=self.stream,
-            pid=presence.pid,
-            cap=self.cap,
-            spawns=self.spawns,
-            missions=tuple(self.missions),
-            progress=dict(self.progress),
-            closed=tuple(self.closed),
-            began=self.began,
-            last=self.last,
-            ended=self.ended,
-        )
-
-
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The queue, a campaign or the run of one item of a backlog, as of one moment."""
+    """The queue, a campaign or the run of one item, as of one moment. One that was killed and resumed is one run."""
 
     as_of: str = ""
     stream: str
@@ -792,11 +711,31 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     cap: int = 0
     spawns: int = 0
     missions: tuple[str, ...] = ()
+    """Those it started agents for, the last one last."""
     progress: dict[str, Advanced] = {}
     closed: tuple[ParentClosed, ...] = ()
     began: str = ""
     last: str = ""
     ended: RunEnded | None = None
+
+    def after(self, event: Event) -> RunSummary:
+        """Return the run with one more event."""
+        run = replace(self, last=event.at)
+        if isinstance(event, RunStarted):
+            if self.ended or not self.began:
+                run = RunSummary(stream=self.stream, began=event.at, last=event.at)
+            return replace(run, cap=event.cap, spawns=max(run.spawns, event.spawns))
+        if isinstance(event, Spawned):
+            others = (mission for mission in self.missions if mission != event.mission)
+            return replace(run, spawns=self.spawns + 1, missions=(*others, event.mission))
+        if isinstance(event, Advanced):
+            return replace(run, progress={**self.progress, event.item: event})
+        if isinstance(event, ParentClosed):
+            return replace(run, closed=(*self.closed, event))
+        return replace(run, ended=event) if isinstance(event, RunEnded) else run
+
+    def summary(self, presence: Presence, now: str, _allowed: Allowance = UNLIMITED) -> RunSummary:
+        return replace(self, as_of=now, pid=presence.pid)
 
     @property
     def name(self) -> str:
@@ -827,11 +766,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(dict.fromkeys((*self.missions, *((*end.done, *end.blocked, *end.failed) if end else ()))))
 
 
-def read_run(stream: str, events: Iterable[Event]) -> RunHistory:
-    history = RunHistory(stream)
-    for event in events:
-        history.apply(event)
-    return history
+def read_run(stream: str, events: Iterable[Event]) -> RunSummary:
+    return reduce(RunSummary.after, events, RunSummary(stream=stream))
 
 
 def run_counts(ended: RunEnded) -> dict[MissionStatus, int]:

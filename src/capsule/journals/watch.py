@@ -28,7 +28,6 @@ from capsule.core.history import (
     MissionHistory,
     MissionSummary,
     Presence,
-    RunHistory,
     RunSummary,
 )
 
@@ -48,7 +47,7 @@ class Watch:
         self._held: dict[str, int] = {}
         """Who holds a stream, as of the last look; 0 is somebody who cannot be named from here."""
         self._read: dict[str, int] = {}
-        self._histories: dict[str, MissionHistory | RunHistory] = {}
+        self._histories: dict[str, MissionHistory | RunSummary] = {}
         self._tails: dict[str, LiveTail] = {}
         self._at_rest: dict[str, MissionSummary | RunSummary] = {}
 
@@ -70,9 +69,8 @@ class Watch:
         epoch, pid = self._epochs[stream], self._journal.holder(stream)
         for seq, event in self._journal.events(stream, self._read.get(stream, 0)):
             self._read[stream] = seq
-            if stream not in self._histories:
-                self._histories[stream] = MissionHistory(MOST_ATTEMPTS) if is_mission(stream) else RunHistory(stream)
-            self._histories[stream].apply(event)
+            new = MissionHistory(most=MOST_ATTEMPTS) if is_mission(stream) else RunSummary(stream=stream)
+            self._histories[stream] = self._histories.get(stream, new).after(event)
         self._at_rest.pop(stream, None)
         self._seen[stream] = epoch
         if pid is None:

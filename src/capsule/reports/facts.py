@@ -37,7 +37,7 @@ def mission_facts(summary: MissionSummary, root: Path) -> dict[str, Any]:
         "spent": as_facts(summary.spent_with_parts),
         "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in waits],
         "feedback": summary.feedback,
-        "salvaged": [{"ref": ref, "why": why} for ref, why in summary.salvaged],
+        "salvaged": [{"ref": ref, "why": why} for ref, why in summary.salvaged.items()],
         "warnings": list(summary.warnings),
         "places": places(summary.mission, root),
         "next": summary.next,
@@ -135,7 +135,7 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
             "files": [msgspec.structs.asdict(file) for file in diff.files],
         },
         "warnings": list(summary.warnings),
-        "salvaged": [f"{ref} ({why})" for ref, why in summary.salvaged],
+        "salvaged": [f"{ref} ({why})" for ref, why in summary.salvaged.items()],
         "parts": [_mission(part) for part in summary.parts],
     }
 

@@ -365,7 +365,7 @@ def _notes(summary: MissionSummary) -> str:
         for attempt in summary.attempts:
             warnings = attempt.ended.outcome.warnings if attempt.ended else ()
             yield from (f"{attempt.phase}, attempt {attempt.number}: {text}" for text in warnings)
-        yield from (f"salvaged: {ref} ({why})" for ref, why in summary.salvaged)
+        yield from (f"salvaged: {ref} ({why})" for ref, why in summary.salvaged.items())
 
     shown = "".join(f"<li>{line(text)}</li>" for text in list(notes())[:_MOST_NOTES])
     return f"<h3>Notes</h3><ul>{shown}</ul>" if shown else ""
