@@ -302,6 +302,14 @@ def leads_astray(worktree: Path, target: Path) -> bool:
     )
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, or refuse."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Take away what stands in its place.") from error
+
+
 def _drop_empty_folders(folder: Path, worktree: Path) -> None:
     while folder != worktree and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

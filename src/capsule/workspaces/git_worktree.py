@@ -2,7 +2,10 @@
 
     .capsule/worktrees/<id>/             the worktree
     refs/heads/capsule-<id>              the branch the agents commit to
-    refs/capsule/…                       see `place`
+    refs/capsule/base/<id>               where the mission started; made first, removed last: "this mission is ours"
+    refs/capsule/checkpoints/<id>        the newest named state; earlier ones are its ancestors
+    refs/capsule/salvage/<id>/<n>        what would have been lost
+    <common>/capsule/places/<id>/        our own index of the files, and notes: the base, copied files, set-ups
 
 **While an agent or a command is in it**, the worktree has a git directory of their own (`private_git`): in a sandbox
 that is what they see in the place of `.git`; without one, the worktree's `.git` file names it. Either way
@@ -26,26 +29,29 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
+from capsule.core.manifests import how_to_install, is_manifest, wanted_by
 from capsule.system.files import read_regular, write_atomically
 from capsule.system.folders import make_writable, remove_tree
 from capsule.system.git import Git, GitFailed, ObjectMissing
 from capsule.system.git_objects import RefMove, shown
+from capsule.workspaces.checkouts import leads_astray, make_folder
 from capsule.workspaces.dependencies import Dependencies
+from capsule.workspaces.gate import Gate
 from capsule.workspaces.linked import LinkedWorktree, detach_submodules, remove_what_stops_git
-from capsule.workspaces.mission_refs import MissionRefs
-from capsule.workspaces.place import GitPlace
+from capsule.workspaces.mission_refs import MissionRefs, RefReader
 from capsule.workspaces.private_git import Left, PrivateGit, mounted
+from capsule.workspaces.probe import strays
 from capsule.workspaces.provision import Provisions, RunSetup, recall_paths, remember_paths
 from capsule.workspaces.salvage import keep_commit, put_aside
-from capsule.workspaces.snapshot import LARGEST_WORKLOG, WORKLOG
+from capsule.workspaces.snapshot import LARGEST_WORKLOG, WORKLOG, Snapshots
 from capsule.workspaces.step_commits import message_of
-from capsule.workspaces.trees import graft, with_changes
+from capsule.workspaces.trees import GitTrees, all_artefacts, graft, is_artefact, with_changes
 from capsule.workspaces.tripwire import Tripwire
 
 _NAMED = 5
@@ -53,10 +59,11 @@ _NAMED = 5
 _REBASED = "rebased onto "
 
 
-class GitWorktree(GitPlace):
+class GitWorktree:
     """A Place for work that is merged at the end; `StepwiseWorktree` publishes step by step."""
 
     publishes_to = ""
+    _trees_type = GitTrees
 
     def __init__(
         self,
@@ -73,21 +80,33 @@ class GitWorktree(GitPlace):
     ) -> None:
         """`confined`: a sandbox keeps agents to the paths they are given. `not_ours`: paths that are no part of this
         mission's work, whatever its agents do there."""
-        path, branch = git.root / ".capsule" / "worktrees" / mission, f"capsule-{mission}"
-        provisions = Provisions(dependencies or Dependencies(git, detect=not setup), setup, copy, run_setup)
-        super().__init__(git, mission, path, branch, artefacts=artefacts, provisions=provisions, confined=confined)
-        self._filled = self._notes / "filled"
-        self._linked = LinkedWorktree(git, self.path, self.branch)
-        self._private = PrivateGit(git, mission, branch)
+        self.path = git.root / ".capsule" / "worktrees" / mission
+        self.branch = f"capsule-{mission}"
+        self._git = git
+        self._mission = mission
+        self._artefacts = all_artefacts(artefacts)
+        self._confined = confined
         self._not_ours = not_ours
+        self._notes = git.capsule_dir / "places" / mission
+        self._filled = self._notes / "filled"
+        self._logs = git.root / ".capsule" / "missions" / mission
+        self._worklog = self.path / WORKLOG
+        self._refs = RefReader(git, mission, self._notes / "base", self.branch)
+        self._provisions = Provisions(dependencies or Dependencies(git, detect=not setup), setup, copy, run_setup)
+        self._snapshots = Snapshots(git, self.path, self._notes)
+        self._linked = LinkedWorktree(git, self.path, self.branch)
+        self._private = PrivateGit(git, mission, self.branch)
+        self._gate = Gate(git, mission, self._notes, self._provisions, confined=confined)
         self.guard = Tripwire(git, mission, idle=confined)
+        self.trees = self._trees_type(git, self.branch, self._artefacts, base=self._base, head=self.head)
+        self._base_commit = ""
         self._dropped: list[str] = []
+        self._delivered: dict[tuple[str, str], str] = {}
+        """What is delivered, by the base and by everything that is there."""
         self._occupied = False
         """Between `open_sandbox` and `import_commits`: an agent or a command has a git directory of its own here."""
-        self._delivered: dict[tuple[str, str], str] = {}
-        self._descendants: set[tuple[str, str]] = set()
-        self._trees: dict[str, str] = {}
-        """Checkpoints, and the trees that they deliver."""
+        self._gated = False
+        """The gate was entered since the last checkpoint, by tests that can reach this place as well."""
         self._judged = ""
         """The deliverable tree that was looked at last, while nobody but us has been at work since."""
         self._stands_at = ""
@@ -96,28 +115,25 @@ class GitWorktree(GitPlace):
     # Beginning
 
     def prepare(self, base: str) -> Sequence[str]:
-        standing = self._lay_claim(base)
-        entry, made = self._linked.ensure(standing.head)
-        warnings: list[str] = []
-        if not self._is_filled():
-            warnings += self._fill(standing.head, entry)
-        elif made:
-            self._unstage(standing.head, entry)
-        if standing.base != base and not self.publishes_to:
-            warnings.append(f"{self._mission} started from {standing.base[:10]} and goes on from there.")
-        return [*warnings, *self._provide()]
-
-    def _lay_claim(self, base: str) -> MissionRefs:
         standing = self._refs.standing()
-        known = standing.base or self._adopt_or_refuse(base, standing.head)
+        known, head = standing.base or self._adopt_or_refuse(base, standing.head), standing.head or base
         if not standing.head:
+            known = base
             moves = (RefMove(self._refs.base, base), RefMove(self._refs.branch, base, ""))
             self._git.move_refs(*moves, why=f"capsule: {self._mission} begins")
-            known = base
         elif not standing.base:
             self._git.move_refs(RefMove(self._refs.base, known, ""))
         self._set_base(known)
-        return MissionRefs(known, standing.head or base, standing.newest, standing.home)
+        entry, made = self._linked.ensure(head)
+        warnings: list[str] = []
+        bare = len(list(self.path.iterdir())) == 1  # nothing but `.git`
+        if bare or not self._filled.exists():
+            warnings += self._fill(head, entry, bare=bare)
+        elif made:
+            self._unstage(head, entry)
+        if known != base and not self.publishes_to:
+            warnings.append(f"{self._mission} started from {known[:10]} and goes on from there.")
+        return [*warnings, *self._provide()]
 
     def _adopt_or_refuse(self, base: str, tip: str) -> str:
         """Without our ref, only a worktree that is registered here, on a branch of our name, can be ours."""
@@ -130,30 +146,21 @@ class GitWorktree(GitPlace):
             raise Refused(f"{self.path} is there, and Capsule did not make it.", "Move it somewhere else.")
         return base
 
-    def _is_filled(self) -> bool:
-        """Noted when all files were there; they may have gone since."""
-        return self._filled.exists() and not self._is_bare()
-
-    def _is_bare(self) -> bool:
-        """The worktree holds nothing but its `.git`."""
-        return len(list(self.path.iterdir())) == 1
-
-    def _fill(self, head: str, entry: Path) -> list[str]:
+    def _fill(self, head: str, entry: Path, *, bare: bool) -> list[str]:
         """Write the files of a worktree that lacks some; salvage what differs first, and return a warning about it."""
-        kept = "" if self._is_bare() else self._keep_what_is_in_the_way(head)
+        kept = ""
+        if not bare:
+            self._snapshots.start_from(head)
+            there = self._snapshots.to_save(self._base())
+            kept = self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
         self._snapshots.forget()
         self._write_out(head)
         self._snapshots.copy_index(entry / "index")
         self._filled.touch()
         return [f"What was in {self.path} is kept as {kept}."] if kept else []
 
-    def _keep_what_is_in_the_way(self, head: str) -> str:
-        self._snapshots.start_from(head)
-        there = self._snapshots.to_save(self._base())
-        return self._keep_if_lost(there, [], held=[head], why="found where the worktree was to be")
-
     def _provide(self) -> Sequence[str]:
-        """Dependencies, copies and set-up, where that has not been done yet."""
+        """Add dependencies and copies, and run the set-up, where that has not been done yet; return warnings."""
         files = self._git.list_tree(self._base(), recursive=True)
         copied = self._provisions.copy_into(self.path, self._git.root, frozenset(file.path for file in files))
         if not self._confined:
@@ -244,21 +251,22 @@ class GitWorktree(GitPlace):
         at_head = standing.home and standing.head == checkpoint.head
         kept = ""
         if made or not at_head or there != self._git.tree_in(checkpoint.commit):
-            kept = self._keep_what_stands(standing, there, entry, checkpoint)
-            self._point_at(checkpoint.head, entry)
-            self._write_out(checkpoint.commit)
-            self._unstage(checkpoint.head, entry)
-        if made:
-            self._provide_again()
+            stray = "" if standing.home else self._git.resolve("HEAD", entry)
+            held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
+            kept = self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
+            self._stand_at(checkpoint.head, checkpoint.commit, entry)
+        if made:  # it lacks what copying and the set-up put there
+            (self._notes / "setup").unlink(missing_ok=True)
+            self._provide()
         return kept
 
-    def _keep_what_stands(self, standing: MissionRefs, there: str, entry: Path, checkpoint: Checkpoint) -> str:
-        stray = "" if standing.home else self._git.resolve("HEAD", entry)
-        held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
-        return self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
+    def _stand_at(self, head: str, tree: str, entry: Path) -> None:
+        """Put HEAD on our branch and our branch at `head`, write the files of `tree`, and stage nothing."""
+        self._point_at(head, entry)
+        self._write_out(tree)
+        self._unstage(head, entry)
 
     def _point_at(self, head: str, entry: Path) -> None:
-        """HEAD on our branch, our branch at `head`."""
         self._git.repository("symbolic-ref", "-m", "capsule", "HEAD", self._refs.branch, git_dir=entry)
         self._git.move_refs(RefMove(self._refs.branch, head), why="capsule")
 
@@ -266,37 +274,32 @@ class GitWorktree(GitPlace):
         try:
             self._snapshots.write_out(commit, self._base())
         except GitFailed as failed:
-            self._refuse_if_not_fetched(commit, failed)
+            # A partial clone has files only of what was checked out; no git of ours fetches.
+            partly = any((self._git.common_dir / "objects/pack").glob("*.promisor"))
+            if partly and "unable to read sha1 file" in failed.said:
+                cause = f"This is a partial clone, and not all files of {commit[:12]} are in it."
+                hint = f"Fetch them: git diff --shortstat $(git hash-object -t tree /dev/null) {commit[:12]}"
+                raise Refused(cause, hint) from failed
             make_writable(self.path)
             self._snapshots.write_out(commit, self._base())
 
-    def _refuse_if_not_fetched(self, commit: str, failed: GitFailed) -> None:
-        """A partial clone has files only of what was checked out; no git of ours fetches."""
-        lacking = "unable to read sha1 file" in failed.said
-        if lacking and any((self._git.common_dir / "objects/pack").glob("*.promisor")):
-            hint = f"Fetch them: git diff --shortstat $(git hash-object -t tree /dev/null) {commit[:12]}"
-            raise Refused(f"This is a partial clone, and not all files of {commit[:12]} are in it.", hint) from failed
-
     def _unstage(self, head: str, entry: Path) -> None:
-        """The index that the agent sees: what `head` holds, nothing staged."""
+        """Make the index that the agent sees hold what `head` holds, and nothing staged."""
         self._git.content("read-tree", "--reset", head, index=entry / "index", worktree=self.path)
-
-    def _provide_again(self) -> None:
-        """A worktree that had to be made anew lacks what copying and the set-up put there."""
-        (self._notes / "setup").unlink(missing_ok=True)
-        self._provide()
 
     # Looking
 
     def worklog(self) -> str:
-        try:
-            return read_regular(self.path / WORKLOG, LARGEST_WORKLOG).decode(errors="replace")
-        except OSError:
-            return ""
+        with contextlib.suppress(OSError):
+            return read_regular(self._worklog, LARGEST_WORKLOG).decode(errors="replace")
+        return ""
 
     def write_worklog(self, text: str) -> None:
         self._require_whole()
-        file = self.path / WORKLOG
+        self._put_worklog(text)
+
+    def _put_worklog(self, text: str) -> None:
+        file = self._worklog
         if os.path.lexists(file) and not (file.is_symlink() or file.is_file()):
             put_aside(self._git, file)
         write_atomically(file, text.encode(errors="replace"), flush=False)
@@ -310,30 +313,38 @@ class GitWorktree(GitPlace):
         return self._judged
 
     def checkpoint(self, label: str) -> Checkpoint:
-        """Right after a look, only the worklog can have changed."""
         head, newest = self._settle_head(self._require_whole())
-        if self._judged:
+        if self._judged:  # right after a look, only the worklog can have changed
             everything, delivered = self._snapshots.with_worklog(self._base()), self._judged
             self._delivered[self._base(), everything] = delivered
         else:
             everything = self._snapshots.to_judge(self._base())
             delivered = self._deliverable(everything)
-        self._judged, self._stands_at = "", self._name(everything, head, newest, label)
-        self._trees[self._stands_at] = delivered
-        checkpoint = Checkpoint(commit=self._stands_at, head=head, tree=delivered)
+        commit = newest
+        if not newest or self._named_by(newest) != (everything, head):
+            commit = self.trees.commit(everything, [head, newest], label)
+            self._git.move_refs(RefMove(self._refs.checkpoint, commit, newest))
+        self._judged, self._stands_at = "", commit
+        checkpoint = Checkpoint(commit=commit, head=head, tree=delivered)
         if self._gated:  # tests run an agent's code, which may have reached in here: that must not pass for a human's
             self._gated, self._stands_at = False, ""
             self.restore(checkpoint)
-            self._stands_at = checkpoint.commit
+            self._stands_at = commit
         return checkpoint
 
+    def _named_by(self, checkpoint: str) -> tuple[str, str]:
+        """Return the tree and the head that a checkpoint names."""
+        known = self._git.commit(checkpoint)
+        return known.tree, known.parents[0]
+
+    def base_checkpoint(self, base: str) -> Checkpoint:
+        return Checkpoint(commit=base, head=base, tree=self._git.tree_in(base))
+
     def delivered(self, checkpoint: Checkpoint) -> str:
-        """Asked of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""
+        """Ask it of every checkpoint that the journal names: its commit is kept by a ref, its tree by nobody."""
         if checkpoint.commit == checkpoint.head:
             return checkpoint.tree
-        if checkpoint.commit not in self._trees:
-            self._trees[checkpoint.commit] = self._deliverable(self._git.tree_in(checkpoint.commit))
-        return self._trees[checkpoint.commit]
+        return self._deliverable(self._git.tree_in(checkpoint.commit))
 
     def touched_outside_commit(self) -> Sequence[str]:
         return [change.path for change in self.trees.changes(self.head(), self._judged or self.tree())]
@@ -341,36 +352,70 @@ class GitWorktree(GitPlace):
     def head(self) -> str:
         return self._settle_head(self._require_whole())[0]
 
+    # The gate
+
+    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
+        self._gated = not self._confined
+        return self._gate.at(tree, self._base()), self._gate.sandbox_paths(self._base())
+
+    def variables(self, folder: Path) -> Mapping[str, str]:
+        base = self._base_commit or self._refs.standing().base
+        at = self._git.root if self._confined else folder
+        judged = folder != self.path
+        return self._provisions.dependencies.variables(base, at, folder, judged=judged) if base else {}
+
+    def missing_setup(self, tree: str) -> tuple[str, str]:
+        if self._provisions.setup:
+            return "", ""
+        base = self._base()
+
+        def wanted(tree: str, path: str) -> str:
+            return wanted_by(path, (self._git.read_file(tree, path) or b"").decode(errors="replace"))
+
+        differing = [os.fsdecode(difference.path) for difference in self.trees.work_between(base, tree)]
+        changed = [path for path in filter(is_manifest, differing) if wanted(base, path) != wanted(tree, path)]
+        if not changed:
+            return "", ""
+        return how_to_install(changed, self._provisions.dependencies.paths(base), self.trees.files(tree))
+
+    def strays(self, tree: str, folder: Path, test: str, ask: Callable[[str], str]) -> Sequence[tuple[str, str]]:
+        folders = self._provisions.dependencies.import_folders(self._base())
+        return strays(self._git.root, folder, self.trees.files(tree), folders=folders, test=test, ask=ask)
+
+    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the adapter's)
+        """A merge runs no hooks."""
+        return None
+
     # Keeping a step's work
 
     def write(self, path: str, content: bytes) -> None:
         self._require_whole()
         self._judged, self._stands_at = "", ""
-        super().write(path, content)
+        file, plain = self.path / path, PurePosixPath(path)
+        if not plain.parts or plain.is_absolute() or {"..", ".git"} & set(plain.parts):
+            raise Refused(f"{path!r} is no path in the project.", "Give one relative to its root.")
+        if is_artefact(path.encode(errors="surrogateescape"), self._artefacts):
+            raise Refused(f"{path} is kept by Capsule and is no part of the work.", "Choose another path.")
+        if leads_astray(self.path, file) or (file.exists() and not file.is_symlink() and not file.is_file()):
+            raise Refused(f"{path} is not a plain file in {self.path}.", "Take away what stands in its place.")
+        make_folder(file.parent)
+        write_atomically(file, content)
 
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
-        entry = self._require_whole()
+        git, entry = self._git, self._require_whole()
         head, _ = self._settle_head(entry)
         self._stands_at = ""
-        self._unstage(self._commit_work(checkpoint, head, message_of(message, key)), entry)
-        return None
-
-    def _commit_work(self, checkpoint: Checkpoint, head: str, message: str) -> str:
-        """Our branch with all that the checkpoint delivers; where it has that already, as it is."""
-        git, held = self._git, self._git.tree_in(head)
+        held = git.tree_in(head)
         tree = with_changes(git, held, self.trees.work_between(held, self.delivered(checkpoint)))
-        if tree == held:
-            return head
-        commit = git.commit_tree(tree, [head], message, by=git.identity, date=f"@{int(time.time())} +0000")
-        git.move_refs(RefMove(self._refs.branch, commit, head), why="capsule: a step's work")
-        return commit
+        if tree != held:  # else our branch has all that the checkpoint delivers
+            old, date = head, f"@{int(time.time())} +0000"
+            head = git.commit_tree(tree, [old], message_of(message, key), by=git.identity, date=date)
+            git.move_refs(RefMove(self._refs.branch, head, old), why="capsule: a step's work")
+        self._unstage(head, entry)
+        return None
 
     def follow(self, checkpoint: Checkpoint) -> None:
         """Stay: work that is merged at the end stands on its own base until then."""
-
-    def hooks(self, tree: str, message: str) -> tuple[bool, str] | None:  # noqa: ARG002 (the adapter's)
-        """A merge runs no hooks."""
-        return None
 
     def checkpoint_at(self, commit: str) -> Checkpoint:
         """Name the state of the mission's own branch; the tracker's commit is made elsewhere."""
@@ -394,7 +439,7 @@ class GitWorktree(GitPlace):
         return checkpoint, json.loads(merged.message.partition("\n\n")[2])
 
     def _merge_onto(self, onto: str) -> str:
-        """All the work as one change, merged with the new base; the worklog and its like stay as they are."""
+        """Merge all the work, as one change, with the new base; the worklog and its like stay as they are."""
         before = self.checkpoint("before a rebase")
         merged, conflicts = self.trees.merged(before.tree, onto)
         everything = graft(self._git, merged, before.commit, self._artefacts)
@@ -408,16 +453,25 @@ class GitWorktree(GitPlace):
         try:
             return self._salvage(why)
         except ObjectMissing:
-            return self._keep_without_objects(why)
+            # What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref.
+            standing = self._refs.standing()
+            whole = [tip for tip in dict.fromkeys((standing.newest, standing.head)) if tip and self._git.resolve(tip)]
+            kept = [keep_commit(self._git, self._mission, tip, why) for tip in whole]
+            return put_aside(self._git, self.path) if self.path.is_dir() else (kept or [""])[0]
 
-    def _keep_without_objects(self, why: str) -> str:
-        """What the repository lacks cannot be committed: the files go to the shelf, and what is whole gets a ref."""
-        standing = self._refs.standing()
-        kept = [keep_commit(self._git, self._mission, tip, why) for tip in self._whole(standing.newest, standing.head)]
-        return put_aside(self._git, self.path) if self.path.is_dir() else (kept or [""])[0]
-
-    def _whole(self, *tips: str) -> list[str]:
-        return [tip for tip in dict.fromkeys(tips) if tip and self._git.resolve(tip)]
+    def _salvage(self, why: str) -> str:
+        standing = self._take_over_the_last()
+        base = self._base_commit = standing.base or self._refs.put_base_back() or standing.head
+        if not base:
+            return ""
+        entry = self._linked.whole()
+        stray = self._git.resolve("HEAD", entry) if entry else ""
+        tips = [oid for oid in dict.fromkeys((standing.head, stray, standing.newest)) if oid] or [base]
+        last = standing.newest or standing.head or base
+        tree = self._snapshots.to_save(base) if self.path.is_dir() else self._git.tree_in(last)
+        trees = {tree, *self.trees.trees_between(base, *tips)}
+        only_the_base = all(self._deliverable(held) == self._git.tree_in(base) for held in trees)
+        return "" if only_the_base else self._keep(tree, tips, why)
 
     def _take_over_the_last(self) -> MissionRefs:
         """Take over what was committed in the place, and say where its refs are; a stranger's place is refused."""
@@ -429,28 +483,12 @@ class GitWorktree(GitPlace):
         self._refuse_a_strangers(standing)
         return standing
 
-    def _salvage(self, why: str) -> str:
-        standing = self._take_over_the_last()
-        base = standing.base or self._refs.put_base_back() or standing.head
-        if not base:
-            return ""
-        self._base_commit = base
-        entry = self._linked.whole()
-        stray = self._git.resolve("HEAD", entry) if entry else ""
-        tips = [oid for oid in dict.fromkeys((standing.head, stray, standing.newest)) if oid] or [base]
-        last = standing.newest or standing.head or base
-        tree = self._snapshots.to_save(base) if self.path.is_dir() else self._git.tree_in(last)
-        return "" if self._is_only_the_base(base, tree, tips) else self._keep(tree, tips, why)
-
-    def _is_only_the_base(self, base: str, tree: str, tips: Sequence[str]) -> bool:
-        """Neither the files nor any commit or checkpoint hold anything but the base and artefacts."""
-        trees = {tree, *self.trees.trees_between(base, *tips)}
-        return all(self._deliverable(held) == self._git.tree_in(base) for held in trees)
-
     def remove(self, *, branch: bool) -> None:
         self._refuse_a_strangers(self._refs.standing())
-        if branch:
-            self._refuse_if_in_use()
+        for checkout in self._git.checkouts() if branch else ():
+            if checkout.branch == self.branch and checkout.path != self.path and checkout.path.exists():
+                hint = f"Switch to another branch there: git -C {checkout.path} switch -"
+                raise Refused(f"{self.branch} is checked out in {checkout.path}.", hint)
         self._linked.remove()
         self._private.remove()
         self._gate.remove()
@@ -467,13 +505,18 @@ class GitWorktree(GitPlace):
             hint = "Keep it somewhere else, or delete it yourself if you do not need it."
             raise Refused(f"{self.path} was not made by Capsule.", hint)
 
-    def _refuse_if_in_use(self) -> None:
-        for checkout in self._git.checkouts():
-            if checkout.branch == self.branch and checkout.path != self.path and checkout.path.exists():
-                hint = f"Switch to another branch there: git -C {checkout.path} switch -"
-                raise Refused(f"{self.branch} is checked out in {checkout.path}.", hint)
-
     # Where we stand
+
+    def _base(self) -> str:
+        if not self._base_commit:
+            self._base_commit = self._refs.standing().base or self._refs.put_base_back()
+            if not self._base_commit:
+                raise Refused(f"There is no place for {self._mission} yet.", f"Make one: capsule prep {self._mission}")
+        return self._base_commit
+
+    def _set_base(self, base: str) -> None:
+        self._base_commit = base
+        self._refs.note_base(base)
 
     def _require_whole(self) -> Path:
         self._come_home()
@@ -484,39 +527,44 @@ class GitWorktree(GitPlace):
         return entry
 
     def _settle_head(self, entry: Path) -> tuple[str, str]:
-        """Our branch's commit and the newest checkpoint, HEAD brought home first where the agent took it elsewhere."""
-        standing = self._refs.standing(entry)
-        if standing.home and self._descends(standing.head):
+        """Return our branch's commit and the newest checkpoint; first bring HEAD home if the agent took it elsewhere.
+
+        Our branch takes the commits HEAD stands at if they build on the base. What it does not take is salvaged.
+        """
+        git, base, standing = self._git, self._base(), self._refs.standing(entry)
+        if standing.home and git.is_ancestor(base, standing.head):
             return standing.head, standing.newest
-        return self._bring_home(standing, entry), standing.newest
-
-    def _bring_home(self, standing: MissionRefs, entry: Path) -> str:
-        """Our branch takes the commits HEAD stands at if they build on the base. What it does not take is salvaged."""
-        stray = self._git.resolve("HEAD", entry)
-        checkpointed = self._git.commit(standing.newest).parents[0] if standing.newest else ""
+        stray = git.resolve("HEAD", entry)
+        checkpointed = self._named_by(standing.newest)[1] if standing.newest else ""
         tips = [oid for oid in dict.fromkeys((stray, standing.head)) if oid]
-        chosen = next(oid for oid in (*tips, checkpointed, self._base()) if oid and self._descends(oid))
-        lost = [oid for oid in tips if not self._git.is_ancestor(oid, chosen)]
+        chosen = next(oid for oid in (*tips, checkpointed, base) if oid and git.is_ancestor(base, oid))
+        lost = [oid for oid in tips if not git.is_ancestor(oid, chosen)]
         if lost:
-            self._keep(self._git.tree_in(lost[0]), lost, "commits that left the mission's branch")
+            self._keep(git.tree_in(lost[0]), lost, "commits that left the mission's branch")
         self._point_at(chosen, entry)
-        return chosen
-
-    def _descends(self, oid: str) -> bool:
-        known = (self._base(), oid)
-        if oid == self._base():
-            return True
-        if known not in self._descendants and self._git.is_ancestor(*known):
-            self._descendants.add(known)
-        return known in self._descendants
-
-    # Commits of ours
+        return chosen, standing.newest
 
     def _deliverable(self, everything: str) -> str:
-        key = (self._base(), everything)
+        """Return everything that is there, with artefacts and what is not ours as on the base."""
+        git, key = self._git, (self._base(), everything)
         if key not in self._delivered:
-            base = self._git.tree_in(self._base())
-            strays = [d for d in self._git.differences(everything, base) if self._not_ours(shown(d.path))]
-            tree = with_changes(self._git, everything, strays)
-            self._delivered[key] = graft(self._git, tree, self._base(), self._artefacts)
+            differing = git.differences(everything, git.tree_in(self._base()))
+            tree = with_changes(git, everything, [d for d in differing if self._not_ours(shown(d.path))])
+            self._delivered[key] = graft(git, tree, self._base(), self._artefacts)
         return self._delivered[key]
+
+    # Keeping what would be lost
+
+    def _keep_if_lost(self, there: str, tips: Sequence[str], *, held: Sequence[str], why: str) -> str:
+        """Salvage files and commits that no commit in `held` has."""
+        files = all(self._has_more(there, than=self._git.tree_in(oid)) for oid in held)
+        lost = [tip for tip in tips if tip and not any(self._git.is_ancestor(tip, oid) for oid in held)]
+        return self._keep(there, [*lost, *held], why) if files or lost else ""
+
+    def _has_more(self, there: str, *, than: str) -> bool:
+        """A file that is merely missing is no loss."""
+        return any(found.kind != "D" for found in self._git.differences(than, there))
+
+    def _keep(self, tree: str, parents: Sequence[str], why: str) -> str:
+        """Give a state a ref of its own; the same state is kept once."""
+        return keep_commit(self._git, self._mission, self.trees.commit(tree, parents, why), why)

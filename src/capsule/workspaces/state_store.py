@@ -22,7 +22,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -39,6 +38,7 @@ from capsule.system.lock import FileLock
 from capsule.workspaces.checkouts import (
     bring_along,
     leads_astray,
+    make_folder,
     places_on,
     refuse_if_edited,
     refuse_if_locked,
@@ -47,7 +47,7 @@ from capsule.workspaces.checkouts import (
     under_way,
 )
 from capsule.workspaces.step_commits import find_step, message_of
-from capsule.workspaces.trees import ARTEFACTS, changed_to, graft, is_artefact, merged_from, modes_of, with_changes
+from capsule.workspaces.trees import all_artefacts, graft, is_artefact, merged, with_changes, with_files
 
 Read = Callable[[str], bytes | None]
 Rewrite = Callable[[Read, Sequence[Assignment], Sequence[str], int], tuple[Mapping[str, bytes], tuple[str, ...]]]
@@ -121,7 +121,7 @@ class GitStateStore(StateStore):
         self._git = git
         self._rewrite = rewrite
         self._own = tuple(own_files)
-        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *own_files)))
+        self._artefacts = all_artefacts(own_files)
         self._now = now
         self._note = git.capsule_dir / "books.json"
         self._items = self._own[0]
@@ -171,7 +171,7 @@ class GitStateStore(StateStore):
             for _ in range(_MOST_ROUNDS):
                 branch = self._branch("")
                 held = self._tree(branch)
-                tree = self._with_files(branch, held, files)
+                tree = with_files(self._git, held, files, filtered=branch.here)
                 if tree == held:
                     return ""
                 commit = self._git.commit_tree(tree, branch.parents, f"{message.rstrip()}\n", by=by, date=self._now())
@@ -254,7 +254,7 @@ class GitStateStore(StateStore):
         worked = self.combined(entry.work, branch.tip) if entry.work else held
         if entry.judged and graft(git, worked, git.make_tree(()), self._artefacts) != entry.judged:
             raise BranchMoved(f"{branch.name} moved.")
-        tree = self._with_files(branch, worked, {**self._typed(branch), **draft.contents})
+        tree = with_files(git, worked, {**self._typed(branch), **draft.contents}, filtered=branch.here)
         if tree == held:
             return ""
         message = message_of(entry.message, entry.key, draft.added)
@@ -268,10 +268,10 @@ class GitStateStore(StateStore):
         if all(moved.get(d.path, d.new) == d.new for d in changes):
             return with_changes(git, held, changes)
         theirs = with_changes(git, git.tree_in(work.head), changes)
-        merged, conflicts = merged_from(git, work.head, tip, theirs)
+        tree, conflicts = merged(git, work.head, tip, theirs)
         if conflicts:
             raise Conflicts(conflicts)
-        return graft(git, merged, tip, self._artefacts)
+        return graft(git, tree, tip, self._artefacts)
 
     def _tree(self, branch: _Branch) -> str:
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
@@ -282,13 +282,6 @@ class GitStateStore(StateStore):
             return {}
         found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
         return {path: content for path, content in found.items() if content is not None}
-
-    def _with_files(self, branch: _Branch, tree: str, files: Mapping[str, bytes]) -> str:
-        """What is read from disk passes the filters on its way in (line ends); what is read from a tree has."""
-        git = self._git
-        blobs = {path: git.write_blob(content, path if branch.here else "") for path, content in files.items()}
-        modes = modes_of(git, tree, files)
-        return with_changes(git, tree, [changed_to(path, modes[path], blob) for path, blob in blobs.items()])
 
     def _swap(self, branch: _Branch, commit: str) -> bool:
         """False where somebody was quicker."""
@@ -382,7 +375,7 @@ class GitStateStore(StateStore):
 
     def _put(self, path: str, content: bytes) -> None:
         file = self._git.root / path
-        _make_folder(file.parent)
+        make_folder(file.parent)
         write_atomically(file, content)
 
     @contextlib.contextmanager
@@ -391,13 +384,6 @@ class GitStateStore(StateStore):
         lock.acquire(_LOCK_WAIT)
         with lock:
             yield
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{folder} cannot be made: {error.strerror}.", "Take away what stands in its place.") from error
 
 
 def _behind_a_link(path: str) -> Refused:

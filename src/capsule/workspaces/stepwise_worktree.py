@@ -7,28 +7,35 @@ under a ref, and the place is as before. Commits made in the place are not publi
 The branch moves while the place is worked in, by its user and by other missions. A phase starts from where the branch
 is by then: the work of an attempt that goes on is merged with it, and a file that both changed in the same lines is as
 on the branch. What becomes of the user's checkout is the business of `state_store` and `checkouts`.
+
+The user's own hooks run as their git would run them: in the place, with an index that holds what is committed, by the
+project's shell, supervised and with its time-out. A hook that changes what was to be committed, or any file, counts as
+failed even if it is content: what was judged is not what would be committed. What a commit-msg hook writes into the
+message is not taken over.
 """
 
 from __future__ import annotations
 
-import contextlib
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from capsule.core.errors import Refused, WorkspaceBroken
+from capsule.core.briefing import SandboxPaths
+from capsule.core.errors import CapsuleError, Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
-from capsule.system.files import read_regular, write_atomically
-from capsule.system.folders import remove_tree
+from capsule.system.files import tail_bytes
 from capsule.system.git import Git
 from capsule.system.git_objects import RefMove, shown
 from capsule.workspaces.git_worktree import GitWorktree
-from capsule.workspaces.hooks import Hooks
-from capsule.workspaces.place import GitTrees
 from capsule.workspaces.private_git import Left
-from capsule.workspaces.snapshot import LARGEST_WORKLOG
-from capsule.workspaces.trees import graft, merged_from
+from capsule.workspaces.provision import RunSetup
+from capsule.workspaces.trees import GitTrees, graft, merged
+
+_TAIL = 4096
+_HOOKS = ("pre-commit", "commit-msg")
 
 
 class StepwiseTrees(GitTrees):
@@ -81,22 +88,17 @@ class StepwiseWorktree(GitWorktree):
         if tip == base:
             return
         entry, work = self._require_whole(), self.delivered(checkpoint)
-        merged, conflicts = self._merged_with(tip, base, work)
+        tree, conflicts = self._git.tree_in(tip), tuple[str, ...]()
+        if work != self._git.tree_in(base):
+            tree, conflicts = merged(self._git, base, tip, work)
+            tree = graft(self._git, tree, tip, (*self._artefacts, *conflicts))
         self._stand_on(tip)
-        self._point_at(tip, entry)
-        self._write_out(merged)
-        self._unstage(tip, entry)
+        self._stand_at(tip, tree, entry)
         self._stands_at = ""
-        self.trees.began = {checkpoint.head: tip, checkpoint.commit: merged}
+        self.trees.began = {checkpoint.head: tip, checkpoint.commit: tree}
         if conflicts:
             words = f"the work and {self.publishes_to} changed the same lines; as {self.publishes_to} has it now"
             self._told.append(f"{words}: {', '.join(conflicts)}")
-
-    def _merged_with(self, tip: str, base: str, work: str) -> tuple[str, Sequence[str]]:
-        if work == self._git.tree_in(base):
-            return self._git.tree_in(tip), ()
-        merged, conflicts = merged_from(self._git, base, tip, work)
-        return graft(self._git, merged, tip, (*self._artefacts, *conflicts)), conflicts
 
     def _tip(self) -> str:
         tip = self._git.ref(f"refs/heads/{self.publishes_to}")
@@ -135,36 +137,72 @@ class StepwiseWorktree(GitWorktree):
     def delivered(self, checkpoint: Checkpoint) -> str:
         return self.trees.began.get(checkpoint.commit) or super().delivered(checkpoint)
 
-    def worklog(self) -> str:
-        with contextlib.suppress(OSError):
-            return read_regular(self._worklog, LARGEST_WORKLOG).decode(errors="replace")
-        return ""
-
     def write_worklog(self, text: str) -> None:
-        self._worklog.parent.mkdir(parents=True, exist_ok=True)
-        if self._worklog.is_dir() and not self._worklog.is_symlink():
-            remove_tree(self._worklog)
-        write_atomically(self._worklog, text.encode(errors="replace"), flush=False)
+        self._logs.mkdir(parents=True, exist_ok=True)
+        self._put_worklog(text)
+
+    # The user's hooks
 
     def hooks(self, tree: str, message: str) -> tuple[bool, str]:
         """Run the user's pre-commit and commit-msg hooks in the place; whether they agree, and what they printed."""
-        if self._provisions.run_setup is None:
+        run = self._provisions.run_setup
+        if run is None:
             raise Refused("There is no shell to run hooks in.", "Turn them off: git.hooks: false")
         self._require_whole()
-        shared = self._provisions.dependencies
-        layers = shared.layers(self._base(), self.path) if shared else ()
-        hooks = Hooks(self._git, self.path, self._notes / "hooks", self._logs, self._provisions.run_setup, layers)
-        bent = hooks.among([change.path for change in self.trees.changes(self._base(), tree)])
-        if bent:
+        if bent := self._hooks_among(tree, run):
             return False, f"The hooks themselves were changed: {', '.join(bent)}."
         before = self._snapshots.to_judge(self._base())
-        passed, said = hooks.passed(tree, message)
+        passed, said = self._run_hooks(tree, message, run)
         after = self._snapshots.to_judge(self._base())
         changed = [shown(d.path) for d in self.trees.work_between(before, after)]
         if changed:
             self._judged = ""
             return False, f"A hook changed files: {', '.join(changed)}.\n{said}"
         return passed, said
+
+    def _hooks_among(self, tree: str, run: RunSetup) -> list[str]:
+        """Return the paths that the work changed and that are hooks; git is asked where it looks for them."""
+        log = self._hook_log("hook-folder")
+        run("git rev-parse --git-path hooks", self.path, log)
+        folder = self.path / _end_of(log).rpartition("\n")[2]
+        theirs = {Path(os.path.normpath(folder)), folder.resolve(), *((folder / hook).resolve() for hook in _HOOKS)}
+        changed = [change.path for change in self.trees.changes(self._base(), tree)]
+        return [path for path in changed if any((self.path / path).is_relative_to(each) for each in theirs)]
+
+    def _run_hooks(self, tree: str, message: str, run: RunSetup) -> tuple[bool, str]:
+        git, scratch = self._git, self._notes / "hooks"
+        scratch.mkdir(parents=True, exist_ok=True)
+        index, words = scratch / "index", scratch / "message"
+        index.unlink(missing_ok=True)
+        git.content("read-tree", tree, index=index, worktree=self.path)
+        git.content("update-index", "-q", "--refresh", index=index, worktree=self.path, ok=(0, 1))
+        words.write_text(message)
+        # At the place's own path, because the user's hooks lie in the repository; git locks the index it is given.
+        sandbox_paths = SandboxPaths(
+            place=str(self.path),
+            writable=(str(scratch),),
+            protected=(str(self.path / ".git"), str(self.path / ".capsule")),
+            layers=self._provisions.dependencies.layers(self._base(), self.path),
+        )
+        said = ""
+        for hook, args in zip(_HOOKS, ((), ("--", str(words))), strict=True):
+            log = self._hook_log(f"hook-{hook}")
+            asked = ("env", f"GIT_INDEX_FILE={index}", "GIT_EDITOR=:", "git", "hook", "run", "--ignore-missing", hook)
+            fault: CapsuleError | None = None
+            try:
+                run(shlex.join((*asked, *args)), self.path, log, sandbox_paths)
+            except CapsuleError as error:
+                fault = error
+            said = "\n".join(filter(None, (said, _end_of(log) or (fault.message if fault else ""))))
+            if fault:
+                return False, f"The {hook} hook refused.\n{said}"
+        if git.write_tree(index) != tree:
+            return False, f"A hook changed what was to be committed.\n{said}"
+        return True, said
+
+    def _hook_log(self, name: str) -> Path:
+        self._logs.mkdir(parents=True, exist_ok=True)
+        return self._logs / f"{name}.log"
 
     # Keeping a step's work, or not
 
@@ -179,9 +217,7 @@ class StepwiseWorktree(GitWorktree):
             self._stand_on(commit)
         base = self._base()
         if entry := self._linked.whole():  # where it is gone, the next phase makes it
-            self._point_at(base, entry)
-            self._write_out(base)
-            self._unstage(base, entry)
+            self._stand_at(base, base, entry)
         return self.base_checkpoint(base)
 
     def salvage_and_reset(self, why: str) -> str:
@@ -211,9 +247,13 @@ class StepwiseWorktree(GitWorktree):
         if self.path.is_dir():
             there = self._snapshots.to_save(base)
         else:
-            tree, head = self._said_by(standing.newest) if standing.newest else ("", "")
+            tree, head = self._named_by(standing.newest) if standing.newest else ("", "")
             there = tree if head == base else self._git.tree_in(base)
         return self._keep(there, [base], why) if self._deliverable(there) != self._git.tree_in(base) else ""
 
     def remove(self, *, branch: bool) -> None:  # noqa: ARG002 (the adapter's): what is done is on the user's branch
         super().remove(branch=True)
+
+
+def _end_of(log: Path) -> str:
+    return tail_bytes(log, _TAIL).decode(errors="replace").strip() if log.exists() else ""

@@ -1,11 +1,14 @@
-"""Trees made from other trees: with paths of another (`graft`), with files or changes, merged."""
+"""Trees: made from others (`graft`, `with_files`, `with_changes`, `merged`), and read for the engine (`GitTrees`)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
+from capsule.core.evidence import Change
+from capsule.core.hazards import LINK, AddedFile
 from capsule.system.git import Git, GitFailed
 from capsule.system.git_objects import ABSENT, CAPSULE, GITLINK, Difference, TreeEntry, shown
 
@@ -13,118 +16,187 @@ ARTEFACTS = ("worklog.md", ".capsule", ".beads", "BACKLOG.yaml", "orchestrate.to
 """Always as on the base: the worklog, trackers' data, and the settings that an agent is judged by."""
 _FOLDER = "040000"
 FILE = "100644"
+_PIECE = re.compile(rb"^diff --git ", re.MULTILINE)
 
 
-def is_artefact(path: bytes, artefacts: Sequence[str]) -> bool:
+def is_artefact(path: bytes, artefacts: Iterable[str]) -> bool:
     return any(path == name or path.startswith(name + b"/") for name in map(os.fsencode, artefacts))
 
 
+def all_artefacts(own_files: Sequence[str]) -> tuple[str, ...]:
+    """Return the artefacts of every project, and a tracker's own files."""
+    return tuple(dict.fromkeys((*ARTEFACTS, *own_files)))
+
+
 def index_row(path: bytes, side: tuple[str, str]) -> bytes:
-    """For `update-index -z --index-info`: this mode and object, or no such path."""
+    """Write a row for `update-index -z --index-info`: this mode and object, or no such path."""
     mode, oid = side
     return f"{'0' if mode == ABSENT else mode} {oid}\t".encode() + path + b"\0"
 
 
 def graft(git: Git, tree: str, source: str, paths: Iterable[str]) -> str:
-    """`tree`, with each of these paths as it is in `source`: replaced, added or gone."""
-    return _graft(git, tree, source, [os.fsencode(path).split(b"/") for path in paths]) or git.make_tree(())
+    """Return `tree`, with each of these paths as it is in `source`: replaced, added or gone.
+
+    Where `tree` has a file in the place of a folder on the way, that file stays.
+    """
+    entries = [(path.split(b"/"), git.entry_at(source, path)) for path in map(os.fsencode, paths)]
+    return _rebuilt(git, git.tree_in(tree), entries, strict=False) or git.make_tree(())
 
 
-def _graft(git: Git, tree: str, source: str, paths: list[list[bytes]]) -> str:
-    """An empty id stands for a folder that is not there."""
-    ours, theirs = _folder(git, tree), _folder(git, source)
-    wanted = dict(ours)
-    for name in {path[0]: None for path in paths}:
-        deeper = [path[1:] for path in paths if path[0] == name]
-        one, other = ours.get(name), theirs.get(name)
-        entry = other if [] in deeper else _graft_below(git, one, other, deeper)
-        wanted.pop(name, None)
-        if entry:
-            wanted[name] = entry
-    if wanted == ours:
+def with_files(git: Git, tree: str, files: Mapping[str, bytes], *, filtered: bool = False) -> str:
+    """Return `tree`, with the content of these files; one that is there keeps its mode.
+
+    `filtered`: what was read from disk passes the user's filters (line ends).
+    """
+    changes = []
+    for path, content in files.items():
+        found = git.entry_at(tree, os.fsencode(path))
+        mode = found.mode if found and found.mode.startswith("100") else FILE
+        blob = git.write_blob(content, path if filtered else "")
+        changes.append(Difference(os.fsencode(path), "M", (ABSENT, ""), (mode, blob)))
+    return with_changes(git, tree, changes)
+
+
+def with_changes(git: Git, tree: str, changes: Sequence[Difference]) -> str:
+    """Return `tree`, with these changes made to it, and no other; GitFailed where a file would be a folder too."""
+    if not changes:
         return tree
-    if wanted == theirs and git.tree_of(source) != source:
-        return git.tree_of(source)
-    return git.make_tree(wanted.values()) if wanted else ""
+    return _rebuilt(git, tree, [(c.path.split(b"/"), _entry(c)) for c in changes], strict=True) or git.make_tree(())
 
 
-def _graft_below(
-    git: Git, ours: TreeEntry | None, theirs: TreeEntry | None, paths: list[list[bytes]]
-) -> TreeEntry | None:
-    if ours is not None and ours.kind != "tree":
-        return ours  # a file where the folder was: nothing of theirs fits below it
-    known = ours or theirs
-    if known is None or known.kind != "tree":
-        return None
-    below = _graft(git, ours.oid if ours else "", theirs.oid if theirs and theirs.kind == "tree" else "", paths)
-    return TreeEntry(_FOLDER, "tree", below, known.path) if below else None
+def _entry(change: Difference) -> TreeEntry | None:
+    (mode, oid), name = change.new, change.path.rpartition(b"/")[2]
+    return None if mode == ABSENT else TreeEntry(mode, "commit" if mode == GITLINK else "blob", oid, name)
 
 
-def _folder(git: Git, tree: str) -> dict[bytes, TreeEntry]:
-    return {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
+def _rebuilt(git: Git, tree: str, entries: list[tuple[list[bytes], TreeEntry | None]], *, strict: bool) -> str:
+    """Return a folder with these entries, or without; '' where nothing is left, and for a folder that is not there.
+
+    What goes makes room for what comes, in whatever order. `strict`: no file takes the place of a folder, or a folder
+    that of a file.
+    """
+    rows = {entry.path: entry for entry in git.list_tree(tree)} if tree else {}
+    before = dict(rows)
+    here = {names[0]: entry for names, entry in entries if len(names) == 1}
+    for name, entry in here.items():
+        if entry is None and name in rows and not (strict and rows[name].kind == "tree"):
+            del rows[name]
+    for name in {names[0]: None for names, _ in entries if len(names) > 1}:
+        below = [(names[1:], entry) for names, entry in entries if names[0] == name and len(names) > 1]
+        known = rows.get(name)
+        if known is not None and known.kind != "tree":
+            if strict and any(entry for _, entry in below):
+                raise _collision(name)
+            continue
+        folder = _rebuilt(git, known.oid if known else "", below, strict=strict)
+        rows.pop(name, None)
+        if folder:
+            rows[name] = TreeEntry(_FOLDER, "tree", folder, name)
+    for name, entry in here.items():
+        if entry:
+            if strict and name in rows and rows[name].kind == "tree":
+                raise _collision(name)
+            rows[name] = entry
+    if rows == before and tree:
+        return git.tree_of(tree)
+    return git.make_tree(rows.values()) if rows else ""
 
 
-def merged_from(git: Git, base: str, tip: str, work: str) -> tuple[str, tuple[str, ...]]:
-    """Merge a tree into a commit as if both had come from `base`; the result, and the paths in conflict.
+def _collision(name: bytes) -> GitFailed:
+    return GitFailed(f"{shown(name)} would be a file and a folder", "Rename one of them, then run it again.")
+
+
+def merged(git: Git, base: str, onto: str, work: str, called: str = "") -> tuple[str, tuple[str, ...]]:
+    """Merge the tree `work` into a commit as if both had come from `base`; the result, and the paths in conflict.
 
     A branch may have lost the commit that the work is based on (it was amended, or undone). By history, what that
     commit did would count as work and come back.
     """
     commit = partial(git.commit_tree, by=CAPSULE, date="@0 +0000")
-    start = commit(git.tree_in(base), [], "base")
-    return git.merge_trees(commit(git.tree_in(tip), [start], "tip"), commit(work, [start], "work"))
+    if not git.is_ancestor(base, onto):
+        base = commit(git.tree_in(base), [], "base")
+        onto = commit(git.tree_in(onto), [base], "onto")
+    return git.merge_trees(onto, commit(work, [base], "work"), called=called)
 
 
-def with_files(git: Git, tree: str, files: Mapping[str, bytes]) -> str:
-    """`tree`, with the content of these files; one that is there keeps its mode."""
-    modes = modes_of(git, tree, files)
-    return with_changes(git, tree, [changed_to(path, modes[path], git.write_blob(files[path])) for path in files])
+class GitTrees:
+    """Answer from git's objects what trees hold and how they differ, without artefacts such as the tracker's files.
 
+    `base` and `head` say where the mission started and stands.
+    """
 
-def modes_of(git: Git, tree: str, paths: Iterable[str]) -> dict[str, str]:
-    """What each of these files is in a tree; one that is no file there is to be a plain one."""
-    found = {path: git.entry_at(tree, os.fsencode(path)) for path in paths}
-    return {path: entry.mode if entry and entry.mode.startswith("100") else FILE for path, entry in found.items()}
+    def __init__(
+        self, git: Git, branch: str, artefacts: Sequence[str], *, base: Callable[[], str], head: Callable[[], str]
+    ) -> None:
+        self._git = git
+        self._branch = branch
+        self._artefacts = artefacts
+        self._base = base
+        self._head = head
+        self._added: dict[tuple[str, str], list[AddedFile]] = {}
+        """By base and tree: the same tree is judged by several phases."""
 
+    def changes(self, since: str, until: str) -> Sequence[Change]:
+        differences = self.work_between(self._git.tree_of(since), self._git.tree_of(until))
+        return [Change(shown(d.path), d.kind) for d in differences]
 
-def changed_to(path: str, mode: str, oid: str) -> Difference:
-    return Difference(os.fsencode(path), "M", (ABSENT, ""), (mode, oid))
+    def files(self, tree: str) -> Sequence[str]:
+        return [shown(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
 
+    def odd_files(self, tree: str) -> set[str]:
+        return {shown(e.path) for e in self._git.list_tree(tree, recursive=True) if e.mode != FILE}
 
-def with_changes(git: Git, tree: str, changes: Sequence[Difference]) -> str:
-    """`tree`, with each of these changes made to it, and no other; GitFailed where a file would be a folder too."""
-    if not changes:
+    def added_files(self, tree: str) -> Sequence[AddedFile]:
+        """Look at the commits of the mission's branch too: they are merged with all they hold."""
+        head, onto = self._head(), self._base()
+        known, keys = self._added, [(onto, each) for each in (*self.trees_between(onto, head), tree)]
+        self._added = {key: known[key] if key in known else self._added_by(*key) for key in dict.fromkeys(keys)}
+        return [file for files in self._added.values() for file in files]
+
+    def _added_by(self, old: str, new: str) -> list[AddedFile]:
+        """List files with the lines they gain, in the order of the patch; one that only loses lines gains none."""
+        if self._git.tree_of(old) == self._git.tree_of(new):
+            return []
+        changes, patch = self._git.patch(old, new)
+        pieces, found = iter(_PIECE.split(patch)[1:]), []
+        for change in changes:
+            piece = next(pieces, b"")
+            if change.kind == "T":  # two pieces: the old file goes, the new one comes
+                piece = next(pieces, b"")
+            if change.new[0] != ABSENT and not is_artefact(change.path, self._artefacts):
+                lines = [line[1:] for line in piece.partition(b"\n@@")[2].split(b"\n") if line.startswith(b"+")]
+                end = "\n" if lines and change.new[0] != LINK else ""
+                text = b"\n".join(lines).decode(errors="replace") + end
+                found.append(AddedFile(shown(change.path), change.new[0], text))
+        return found
+
+    def trees_between(self, base: str, *tips: str) -> list[str]:
+        known = self._git.commits_since(base, *tips)
+        if known is not None:
+            return [commit.tree for commit in known]
+        return self._git.content("log", "--format=%T", *tips, f"^{base}", "--").out.decode().split()
+
+    def read(self, tree: str, path: str) -> bytes | None:
+        return self._git.read_file(tree, path)
+
+    def test_cache_key(self, tree: str) -> str:
         return tree
-    return _changed(git, tree, [(change.path.split(b"/"), change.new) for change in changes]) or git.make_tree(())
 
+    def work_between(self, old: str, new: str) -> list[Difference]:
+        return [d for d in self._git.differences(old, new) if not is_artefact(d.path, self._artefacts)]
 
-def _changed(git: Git, tree: str, changes: list[tuple[list[bytes], tuple[str, str]]]) -> str:
-    """An empty id stands for a folder that is not there. What goes makes room for what comes, in whatever order."""
-    wanted = _folder(git, tree)
-    here = {path[0]: side for path, side in changes if len(path) == 1}
-    for name, (mode, _) in here.items():
-        if mode == ABSENT and name in wanted and wanted[name].kind != "tree":
-            del wanted[name]
-    for name in {path[0]: None for path, _ in changes if len(path) > 1}:
-        below = [(path[1:], side) for path, side in changes if path[0] == name and len(path) > 1]
-        known = wanted.get(name)
-        if known is not None and known.kind != "tree":
-            if any(mode != ABSENT for _, (mode, _) in below):
-                raise _collision(name)
-            continue
-        folder = _changed(git, known.oid if known else "", below)
-        wanted.pop(name, None)
-        if folder:
-            wanted[name] = TreeEntry(_FOLDER, "tree", folder, name)
-    for name, (mode, oid) in here.items():
-        if mode != ABSENT:
-            if name in wanted and wanted[name].kind == "tree":
-                raise _collision(name)
-            wanted[name] = TreeEntry(mode, "commit" if mode == GITLINK else "blob", oid, name)
-    if wanted == _folder(git, tree) and tree:
-        return git.tree_of(tree)
-    return git.make_tree(wanted.values()) if wanted else ""
+    # Adding what a human did to what was approved
 
+    def apply_human_edits(self, approved: str, left: str, now: str) -> str:
+        return with_changes(self._git, approved, self.work_between(left, now))
 
-def _collision(name: bytes) -> GitFailed:
-    return GitFailed(f"{shown(name)} would be a file and a folder", "Rename one of them, then run it again.")
+    def rebased_tree(self, tree: str, onto: str) -> str:
+        return graft(self._git, self.merged(tree, onto)[0], onto, self._artefacts)
+
+    def merged(self, tree: str, onto: str) -> tuple[str, tuple[str, ...]]:
+        return merged(self._git, self._base(), onto, tree, called=self._branch)
+
+    def commit(self, tree: str, parents: Sequence[str], message: str) -> str:
+        """Commit by nobody in particular, and as old as the base, so that the same state gives the same commit."""
+        date = self._git.commit(self._base()).committer_date
+        return self._git.commit_tree(tree, list(dict.fromkeys(filter(None, parents))), message, by=CAPSULE, date=date)

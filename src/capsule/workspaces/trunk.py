@@ -23,7 +23,7 @@ from capsule.workspaces.checkouts import (
     refuse_if_under_way,
     under_way,
 )
-from capsule.workspaces.trees import ARTEFACTS, graft, with_files
+from capsule.workspaces.trees import all_artefacts, graft, with_files
 
 _LOCK_WAIT = 60.0
 
@@ -35,7 +35,7 @@ class GitTrunk:
         self.branch = branch
         self._git = git
         self._ref = f"refs/heads/{branch}"
-        self._artefacts = tuple(dict.fromkeys((*ARTEFACTS, *artefacts)))
+        self._artefacts = all_artefacts(artefacts)
 
     def tip(self) -> str:
         found = self._git.ref(self._ref)
