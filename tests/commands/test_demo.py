@@ -152,11 +152,11 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
     assert other.done.returncode == 1
     told = [line.partition(" promised: ")[2] for line in other.done.stderr.splitlines() if " promised: " in line]
     assert told == [
+        "`capsule run demo-1.1.1 --workflow tdd --no-tui` failed.",
         "no review sent work back.",
-        "0 of 2 lies were caught.",
-        "demo-1.1.1 is not merged exactly once.",
+        "0 of 2 false claims were caught.",
+        "1 of 3 commits were made.",
         "demo-1.1.1 is not closed.",
-        "demo-1.1.2 is not merged exactly once.",
         "demo-1.1.2 is not closed.",
     ]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import capsule
-from capsule.commands.demo import COMMITS
+from capsule.commands.demo import SHOP, read_demo
 from tests.costs import LONG, processor_seconds
 from tests.shared import settings_of_nobody
 from tests.without import path_without
@@ -21,6 +21,7 @@ from ..house.pages import ROOT, blocks, pattern
 
 PACKAGE = Path(capsule.__file__).parent
 SCRIPT = "capsule/templates/demo-backlog/demo.script.yaml"
+COMMITS = read_demo(SHOP).commits
 
 
 class Played(NamedTuple):
@@ -120,7 +121,7 @@ def test_what_is_typed_and_what_comes_of_it_stand_in_order(played: Played) -> No
         "WRK-001  Print a receipt",
         "$ capsule status",
         "2 items: 2 new",
-        "$ capsule run",
+        "$ capsule run --no-tui",
         "Follow-ups: 1 new item added to backlog (WRK-003)",
         "[WRK-001][ARCHIVE] Completed: Print a receipt",
         "[WRK-003][ARCHIVE] Closed: Make large orders cheaper (duplicate of WRK-002)",
@@ -128,7 +129,7 @@ def test_what_is_typed_and_what_comes_of_it_stand_in_order(played: Played) -> No
         "1 item: 1 blocked",
         "$ capsule unblock WRK-002 --notes 'Ten percent from a total of 100.00 on.'",
         "WRK-002 is researching again.",
-        "$ capsule run",
+        "$ capsule run --no-tui",
         "[WRK-002][ARCHIVE] Completed: Give a discount",
         "$ git log --oneline --reverse",
     ]
@@ -163,10 +164,10 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
     assert other.code == 1
     complaints = other.said.split("capsule: the demo did not come out as promised: ")[1:]
     told = [complaint.partition("\n")[0] for complaint in complaints]
-    assert told[0] == "`capsule run` did not end with 0."
-    assert told[1].startswith("the commit “[WRK-001][PRD] Two requirements” was promised, and “[WRK-001][")
-    assert told[2].endswith(f" of {len(COMMITS)} commits were made.")
-    assert told[3:] == ["0 of 1 lies were caught.", "WRK-001, WRK-002 is still in the backlog."]
+    assert told[:2] == ["`capsule run --no-tui` failed.", "0 of 1 false claims were caught."]
+    assert told[2].startswith("the commit “[WRK-001][PRD] Two requirements” was promised, and “[WRK-001][")
+    assert told[3].endswith(f" of {len(COMMITS)} commits were made.")
+    assert told[4:] == ["WRK-001 is not closed.", "WRK-002 is not closed."]
 
 
 @pytest.mark.slow
@@ -180,4 +181,4 @@ def test_whether_there_is_a_sandbox_is_for_the_user_to_say(tmp_path: Path) -> No
 def test_a_directory_that_exists_is_refused(tmp_path: Path) -> None:
     refused = play(tmp_path)
     assert refused.code == 1
-    assert refused.said == f"capsule: {tmp_path} is there already.\n  Name a directory that does not exist yet.\n"
+    assert refused.said == f"capsule: {tmp_path} exists already.\n  Name a directory that does not exist yet.\n"

@@ -32,7 +32,7 @@ from capsule.system.umask import of_the_user
 
 TEMPLATE = Path(__file__).parent.parent / "templates" / "demo-capsule"
 PROJECT_FILES = ("src", "tests", "CLAUDE.md", "README.md", ".gitignore")
-FIXTURES = "issues.jsonl"
+FIXTURES = TEMPLATE / "issues.jsonl"
 COMMIT_MESSAGE = "Add template project and bead fixtures"
 OWN_SETTINGS = {"user.name": "Capsule Demo", "user.email": "demo@example.com", "commit.gpgSign": "false"}
 """A test user, and no signing: an agent's commit in here must not wait for a passphrase."""
@@ -65,19 +65,35 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def make_project(target: Path | None, tracker: str, prefix: str = "capsule-template-") -> Path:
-    """The demo project, committed; its absolute path."""
-    _check_prerequisites(tracker)
+def make_project(
+    target: Path | None,
+    tracker: str,
+    *,
+    prefix: str = "capsule-template-",
+    template: Path = TEMPLATE,
+    files: Sequence[str] = PROJECT_FILES,
+    message: str = COMMIT_MESSAGE,
+) -> Path:
+    """Make a project of these files and one commit; return its absolute path.
+
+    Everything that could be in the way is checked first. If something fails later, what was made is removed again.
+    """
+    _check_prerequisites(tracker, [template / name for name in files])
+    own = [*files, *([] if tracker == "none" else [".beads"])]
     if target is not None:
-        _check_target(target.absolute(), (*PROJECT_FILES, ".beads", *(BY_BD if tracker == "bd" else ())))
+        _check_target(target.absolute(), (*own, *(BY_BD if tracker == "bd" else ())))
     try:
         place = target.absolute() if target else Path(tempfile.mkdtemp(prefix=prefix)).resolve()
-        with all_or_nothing(place, fresh=target is None):
-            start_repository(place)
-            _TRACKERS[tracker](place)
-            copy_files(TEMPLATE, PROJECT_FILES, place)
-            run_git(place, "add", "--", *PROJECT_FILES, ".beads")  # other files in there stay the user's business
-            run_git(place, "commit", "--quiet", f"--message={COMMIT_MESSAGE}")
+        with _all_or_nothing(place, fresh=target is None):
+            _start_repository(place)
+            if tracker == "bd":
+                _bd_tracker(place)
+            elif tracker == "file":
+                (place / ".beads").mkdir()
+                shutil.copyfile(FIXTURES, place / ".beads" / FIXTURES.name)
+            _copy_files(template, files, place)
+            _git(place, "add", "--", *own)  # other files in there stay the user's business
+            _git(place, "commit", "--quiet", f"--message={message}")
     except OSError as fault:
         raise CapsuleError(
             f"The project cannot be made: {fault}.", "Choose a directory that you may write to."
@@ -85,7 +101,7 @@ def make_project(target: Path | None, tracker: str, prefix: str = "capsule-templ
     return place
 
 
-def _check_prerequisites(tracker: str) -> None:
+def _check_prerequisites(tracker: str, files: Sequence[Path]) -> None:
     if not shutil.which("git"):
         raise PrerequisiteMissing("git is not installed.", "Get it: https://git-scm.com/downloads")
     if tracker == "bd" and not shutil.which("bd"):
@@ -95,8 +111,7 @@ def _check_prerequisites(tracker: str) -> None:
         )
     if tracker == "bd" and (complaint := too_old(bd_version())):  # Capsule could not work with it later either
         raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: https://github.com/steveyegge/beads")
-    missing = [name for name in (*PROJECT_FILES, FIXTURES) if not (TEMPLATE / name).exists()]
-    if missing:
+    if missing := [file.name for file in (*files, FIXTURES) if not file.exists()]:
         raise PrerequisiteMissing(f"The template lacks {', '.join(missing)}.", "Install Capsule again.")
 
 
@@ -107,13 +122,12 @@ def _check_target(place: Path, names: Sequence[str]) -> None:
         bare = all((place / name).exists() for name in ("HEAD", "objects", "refs"))
         if bare or (place / ".git").exists() or (place / ".git").is_symlink():
             raise Refused(f"{place} is a git repository already.", "Name a directory that does not exist yet.")
-        taken = [name for name in names if (place / name).exists() or (place / name).is_symlink()]
-        if taken:
+        if taken := [name for name in names if (place / name).exists() or (place / name).is_symlink()]:
             raise Refused(f"{place} has {', '.join(taken)} already.", "Name a directory that does not exist yet.")
 
 
 @contextmanager
-def all_or_nothing(place: Path, *, fresh: bool) -> Iterator[None]:
+def _all_or_nothing(place: Path, *, fresh: bool) -> Iterator[None]:
     """The directory exists inside; where that fails, all that was not there before goes again."""
     missing = [folder for folder in (place, *place.parents) if not folder.exists()]
     before = set() if missing else set(place.iterdir())
@@ -134,7 +148,7 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def copy_files(template: Path, names: Sequence[str], place: Path) -> None:
+def _copy_files(template: Path, names: Sequence[str], place: Path) -> None:
     """Copy these files and folders of a template."""
     for name in names:
         source = template / name
@@ -144,15 +158,10 @@ def copy_files(template: Path, names: Sequence[str], place: Path) -> None:
             shutil.copyfile(source, place / name)
 
 
-def start_repository(place: Path) -> None:
-    run_git(place, "init", "--quiet", "--initial-branch=main")
+def _start_repository(place: Path) -> None:
+    _git(place, "init", "--quiet", "--initial-branch=main")
     for key, value in OWN_SETTINGS.items():
-        run_git(place, "config", "--local", key, value)
-
-
-def _file_tracker(place: Path) -> None:
-    (place / ".beads").mkdir()
-    shutil.copyfile(TEMPLATE / FIXTURES, place / ".beads" / FIXTURES)
+        _git(place, "config", "--local", key, value)
 
 
 def _bd_tracker(place: Path) -> None:
@@ -181,18 +190,17 @@ def _bd_init(place: Path) -> None:
 
 
 def _bd_import(place: Path) -> None:
-    fixtures = str(TEMPLATE / FIXTURES)
     try:
-        _bd(place, "import", "-i", fixtures)
+        _bd(place, "import", "-i", str(FIXTURES))
     except CapsuleError as fault:  # some versions take the file as an argument instead
         if "unknown shorthand flag" not in fault.message:
             raise
-        _bd(place, "import", fixtures)
+        _bd(place, "import", str(FIXTURES))
 
 
 def _write_down(place: Path) -> None:
     """Newer versions keep a database and nothing else, which git does not get: a clone would have no beads."""
-    file = place / ".beads" / FIXTURES
+    file = place / ".beads" / FIXTURES.name
     if not (file.is_file() and file.stat().st_size) and not _is_ignored(place, file):
         _bd(place, "export", "-o", str(file))
 
@@ -200,7 +208,7 @@ def _write_down(place: Path) -> None:
 def _is_ignored(place: Path, file: Path) -> bool:
     """By what bd has put into its folder, or into the project."""
     try:
-        run_git(place, "check-ignore", "--quiet", str(file))
+        _git(place, "check-ignore", "--quiet", str(file))
     except CapsuleError:
         return False
     return True
@@ -208,15 +216,12 @@ def _is_ignored(place: Path, file: Path) -> bool:
 
 def _take_back_commits(place: Path) -> None:
     """Some versions of bd commit what they made. Here everything is in one commit, which is ours."""
-    run_git(place, "symbolic-ref", "HEAD", "refs/heads/main")
-    run_git(place, "update-ref", "-d", "refs/heads/main")
-    run_git(place, "read-tree", "--empty")
+    _git(place, "symbolic-ref", "HEAD", "refs/heads/main")
+    _git(place, "update-ref", "-d", "refs/heads/main")
+    _git(place, "read-tree", "--empty")
 
 
-_TRACKERS = {"bd": _bd_tracker, "file": _file_tracker}
-
-
-def run_git(place: Path, *args: str) -> None:
+def _git(place: Path, *args: str) -> None:
     """There is no repository yet that `system.git` could open, so its environment is used by itself."""
     places = {"GIT_DIR": str(place / ".git"), "GIT_WORK_TREE": str(place)}
     _call(("git", *args), place, hardened() | places, "")

@@ -67,7 +67,7 @@ def summarize(project: Project, mission: str) -> MissionSummary:
         children = list(children_of(state, lambda child: reader.history(child).state))
         parts = tuple(reader.summary(child.mission, now) for child in children)
         summary = replace(reader.summary(mission, now), parts=parts)
-    over = state.abandoned and _is_closed(project, mission)
+    over = state.abandoned and is_closed(project, mission)
     return replace(summary, next=f"capsule logs {mission}") if over else summary
 
 
@@ -97,7 +97,8 @@ def _held_by(project: Project, name: str) -> list[str]:
     return [item.id for item in members if not is_container(item)]
 
 
-def _is_closed(project: Project, name: str) -> bool:
+def is_closed(project: Project, name: str) -> bool:
+    """Tell whether its tracker has closed or archived an item."""
     from capsule.project import open_tracker
 
     try:
