@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
@@ -98,8 +99,7 @@ class Agent(Protocol):
         """Run it to its end. A crash, a time-out or silence is data in the transcript, not an exception."""
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """How a shell command ended."""
 
     exit_code: int | None
@@ -269,8 +269,7 @@ class Place(Protocol):
 Draft = Callable[[str], Mapping[str, bytes]]
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """A merge commit that main would become, and that is on no branch yet."""
 
     commit: str
@@ -280,8 +279,7 @@ class Candidate:
     conflicts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Published:
+class Published(Struct, frozen=True):
     """The result of moving main: whether it moved, and the files that were left as the user had them."""
 
     moved: bool
@@ -309,8 +307,7 @@ class Trunk(Protocol):
         """Move by compare-and-swap, then bring checkouts along where that loses nothing. Safe to repeat."""
 
 
-@dataclass(frozen=True)
-class StateCommit:
+class StateCommit(Struct, frozen=True):
     """One commit of a tracker's state: what is assigned, and the work that goes along."""
 
     key: str
@@ -327,8 +324,7 @@ class StateCommit:
     """The tree, artefacts left out, that the work was judged as: BranchMoved where the commit would hold another."""
 
 
-@dataclass(frozen=True)
-class StateWritten:
+class StateWritten(Struct, frozen=True):
     """The result of writing a tracker's state."""
 
     commit: str

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from capsule.core.errors import SettingsError
 from capsule.core.workflow import Phase, Workflow, parse_workflow
@@ -30,8 +30,7 @@ Read = Callable[[str], bytes | None]
 Listing = Callable[[], Iterable[str]]
 
 
-@dataclass(frozen=True)
-class _Shelf:
+class _Shelf(Struct, frozen=True):
     """The places of one kind of file: folders of the project in order, the folder of the package, and name endings."""
 
     kind: str
@@ -61,8 +60,7 @@ _SHELVES = {
 _PROJECT_FOLDERS = tuple(folder for shelf in _SHELVES.values() for folder in shelf.project)
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     where: str
     read: Callable[[], bytes | None]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from capsule.adapters import (
     Agent,
@@ -25,8 +26,7 @@ from capsule.core.event import Event
 from capsule.core.state import MissionState, Step
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a phase may take where it does not say so itself, and what agents may use up."""
 
     phase_seconds: float = 1800
@@ -70,8 +70,7 @@ class Unlimited:
         return None
 
 
-@dataclass(frozen=True)
-class Services:
+class Services(Struct, frozen=True):
     """Every adapter, chosen. `wiring` makes one; the engine is handed it."""
 
     tracker: Tracker

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from capsule.adapters import Agent, Observer, Place, Tracker
 from capsule.agents._cli import AgentPhaseOptions, Connection

@@ -10,13 +10,14 @@ import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from capsule.catalog import Catalog
 from capsule.core.event import Event, Policy, StepEnded, kind

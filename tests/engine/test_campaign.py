@@ -6,11 +6,12 @@ Missions here have one agent phase, so that a campaign of several takes a moment
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from capsule.adapters import ClaimedState
 from capsule.core.decide import Guardrails

@@ -80,7 +80,7 @@ def test_after_enough_failures_another_agent_tries(scene: Scene) -> None:
 
 @contextmanager
 def agent_called(scene: Scene, name: str, script: str) -> Iterator[None]:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     from capsule.settings import load_settings
     from capsule.system.process import SupervisorClient

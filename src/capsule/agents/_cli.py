@@ -7,16 +7,15 @@ that deletes its worktree takes no evidence with it.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from capsule.agents._scratch import private_folder
@@ -52,8 +51,7 @@ _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
 }
 
 
-@dataclass(frozen=True)
-class AgentPhaseOptions:
+class AgentPhaseOptions(Struct, frozen=True):
     """Settings of an agent for one phase."""
 
     model: str = ""
@@ -61,8 +59,7 @@ class AgentPhaseOptions:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """Everything an agent is made from: its settings, and the means to run a process."""
 
     name: str
@@ -100,8 +97,7 @@ class Connection:
     """The sandbox it runs in, where there is one."""
 
 
-@dataclass(frozen=True)
-class Invocation:
+class Invocation(Struct, frozen=True):
     """A command line, and what it reads on stdin (nothing, unless said) and from files that are not in its place."""
 
     argv: tuple[str, ...]
@@ -109,8 +105,7 @@ class Invocation:
     reads: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Struct, frozen=True):
     """Paths of a run's output; for a CLI that prints events, `printed` holds them and `log` only its final text."""
 
     log: Path
@@ -244,7 +239,7 @@ class CliAgent(ABC):
                 ended = self.connection.supervisor.run(command, stop=self.connection.stop, on_output=tell)
         if ended.why == "idle" and self.has_answered(briefing, files):  # ended after its answer: as if it had exited
             detail = "; ".join(filter(None, (DID_NOT_EXIT, ended.detail)))
-            return dataclasses.replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
+            return replace(ended, why="exited", exit_code=0, signal=None, detail=detail)
         return ended
 
     def quiet_allowed(self, briefing: Briefing, files: Files) -> float | None:

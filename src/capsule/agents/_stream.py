@@ -19,10 +19,11 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from msgspec import Struct
 
 from capsule.agents._cli import READ_FROM_THE_END, UNKNOWN, CliAgent, Files, exit_code, tail_of
 from capsule.core.briefing import Briefing, Transcript
@@ -47,8 +48,7 @@ _IN_A_WORKTREE = re.compile(r"/\S*/\.capsule/worktrees/[^/\s]+/")
 Event = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class StreamResult:
+class StreamResult(Struct, frozen=True):
     """Result read from the events; no failure means that the CLI reported success, or nothing."""
 
     text: str

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from capsule.adapters import Tracker
 from capsule.app.items import ItemLock, Moved, lock_item, move, record, refuse_beads, refuse_no_commit
@@ -47,8 +48,7 @@ _NAMED = 3
 # ---- add
 
 
-@dataclass(frozen=True)
-class ItemDraft:
+class ItemDraft(Struct, frozen=True):
     """A new item as the user described it. Levels are for a backlog; type, priority and parent for other trackers."""
 
     title: str

@@ -6,7 +6,8 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from capsule.adapters import Tracker
 from capsule.app.missions import mission_state
@@ -28,8 +29,7 @@ from capsule.wiring import SKILLS, open_services, uses_skills
 from capsule.workspaces import repository
 
 
-@dataclass(frozen=True)
-class RunRequest:
+class RunRequest(Struct, frozen=True):
     """The options of `capsule run`, as plain values."""
 
     items: tuple[str, ...] = ()
@@ -49,8 +49,7 @@ class RunRequest:
     replay: str = ""
 
 
-@dataclass(frozen=True)
-class MissionPlan:
+class MissionPlan(Struct, frozen=True):
     """A mission that can be run: its order, and what was found out on the way to it."""
 
     project: Project

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from capsule.adapters import Tracker
 from capsule.app.endings import end_mission
@@ -240,8 +242,7 @@ def preview_queue(project: Project, tracker: Tracker, request: RunRequest) -> It
 # ---- campaigns
 
 
-@dataclass(frozen=True)
-class CampaignPlan:
+class CampaignPlan(Struct, frozen=True):
     """An epic or a feature that can be run: what it holds, and the branch that everything is merged into."""
 
     root: Item

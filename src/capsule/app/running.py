@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from capsule.adapters import Observer, Tracker
 from capsule.app.endings import take_away
@@ -49,8 +50,7 @@ class RunOutput(NamedTuple):
     """`json` leaves out hints that only people need, `none` leaves out progress too."""
 
 
-@dataclass(frozen=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """A run that was asked for: of which project, with which tracker, how, and where it tells what happens."""
 
     project: Project

@@ -10,11 +10,12 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TextIO
+
+from msgspec import Struct
 
 from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest
@@ -36,8 +37,7 @@ ASK_AGAIN = 1.0
 _NOTE = "note: "
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """The process that is watched, its stream in the journal, and its name for people."""
 
     pid: int

@@ -23,10 +23,11 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from msgspec import Struct
 
 from capsule.commands.arguments import item_argument, project_option
 from capsule.commands.watching import end_of
@@ -106,8 +107,7 @@ def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
         print(f"{shelf.mission} has no output yet.", file=sys.stderr)
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """One file, and the run of a phase that it is the output of."""
 
     file: Path
@@ -116,8 +116,7 @@ class Output:
     agent: str = ""
 
 
-@dataclass(frozen=True)
-class Shelf:
+class Shelf(Struct, frozen=True):
     """The outputs of one mission, in the order in which its agents ran.
 
     While a mission is under way its outputs grow in `.capsule/missions/<id>/outputs/`; once it is archived they are in

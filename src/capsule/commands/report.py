@@ -23,11 +23,11 @@ import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.commands.arguments import ITEM_ID, project_option
@@ -112,8 +112,7 @@ def _rendered(report: Report, form: str) -> str:
 # ---- which missions
 
 
-@dataclass(frozen=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     items: tuple[str, ...] = ()
     run: str = ""
     since: str = ""

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from capsule.reports.plain import PlainReport
 from capsule.system.clock import SystemClock
 from capsule.wiring import budget_of
 
-_OPTIONS = {field.name for field in fields(RunRequest)} - {"items"}
+_OPTIONS = set(RunRequest.__struct_fields__) - {"items"}
 
 
 def request_of(args: argparse.Namespace) -> RunRequest:

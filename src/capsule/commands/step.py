@@ -11,7 +11,8 @@ prerequisite failed; 3 another run holds the lock; 130 stopped by a signal.
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from capsule.commands.arguments import agent_options, item_argument, project_option
 from capsule.commands.run import run_in_queue

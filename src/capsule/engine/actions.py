@@ -7,7 +7,8 @@ does what is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from capsule.adapters import Candidate, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused

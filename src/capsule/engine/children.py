@@ -6,9 +6,8 @@ the parent by the commit: one that was merged just before a crash is counted, no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
+from msgspec import Struct
 
 from capsule.core.decide import Move
 from capsule.core.documents import artefact_paths, phases_of, ticked
@@ -20,8 +19,7 @@ from capsule.engine.job import Job, Order, Report, load_state, passed
 from capsule.engine.work import first_checkpoint
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(Struct, frozen=True):
     """One piece of the phase: what its mission is about, and the document in which it is ticked off."""
 
     number: int

@@ -7,8 +7,10 @@ the beginning of its step, so cap and breaker are right however the run ends: on
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from capsule.adapters import StateCommit
 from capsule.core.assignment import Assign
@@ -80,8 +82,7 @@ class ItemGroup(Protocol):
         """Its own tracker says so."""
 
 
-@dataclass
-class RunReport:
+class RunReport(Struct):
     """How a run went, for the summary at its end."""
 
     spawns: int = 0
@@ -113,8 +114,7 @@ class RunReport:
         return [state.halt.exit_code for state in self.states.values() if state.halt]
 
 
-@dataclass(frozen=True)
-class RunPlan:
+class RunPlan(Struct, frozen=True):
     """One run: which items, of which status, how far at a time, with how many agents at most."""
 
     stream: str
@@ -129,8 +129,7 @@ class RunPlan:
     """The first item that does not come to its end is the last."""
 
 
-@dataclass
-class SpawnCounter:
+class SpawnCounter(Struct):
     """Limit a run: count the agents it starts, and stop before the first one too many."""
 
     stream: str
@@ -197,8 +196,7 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
             note(services, plan.stream, _ended(report, services.clock.now()))
 
 
-@dataclass(frozen=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """One run: what it is to do, with what, and what has come of it so far."""
 
     plan: RunPlan

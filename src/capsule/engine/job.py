@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from capsule.adapters import Place, StateStore
 from capsule.core.briefing import SandboxPaths
@@ -19,8 +20,7 @@ from capsule.core.workflow import Phase, Workflow
 from capsule.services import Services
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """A mission to start, or to go on with."""
 
     mission: str
@@ -44,8 +44,7 @@ class Order:
 RunUntilHalt = Callable[[Order, Services], MissionState]
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(Struct, frozen=True):
     step: Step
     state: MissionState
     phase: Phase
@@ -65,8 +64,7 @@ class Job:
         note(self.services, self.mission, event)
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """What doing a phase came to, before it is judged."""
 
     signal: Signal

@@ -8,9 +8,9 @@ way (and salvaged), and it ends in a new checkpoint that holds the worklog too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct, field
 
 from capsule.adapters import Place, Ran
 from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_boxes
@@ -36,8 +36,7 @@ TRIES = 2
 _SHOWN = 12
 
 
-@dataclass
-class Verification:
+class Verification(Struct):
     """One phase's claim, and the services to check it with."""
 
     state: MissionState

@@ -7,9 +7,9 @@ stops the run, with the cause named and the item where it was.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.adapters import Agent
@@ -39,8 +39,7 @@ _LEAST_USD = 0.0001
 """Less than this no CLI can be told."""
 
 
-@dataclass(frozen=True)
-class AgentRun:
+class AgentRun(Struct, frozen=True):
     """What an agent was told and what it answered; `before` is the tree it started from."""
 
     briefing: Briefing

@@ -10,11 +10,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass
-class _UnderWay:
+class _UnderWay(Struct):
     since: float
     what: str
     now: str = ""

@@ -33,10 +33,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from capsule.core.errors import CapsuleError
 from capsule.system.clones import clone
@@ -64,8 +65,7 @@ class Mount(NamedTuple):
     source: str = ""
 
 
-@dataclass(frozen=True)
-class Laid:
+class Laid(Struct, frozen=True):
     """Layers that are ready for one command."""
 
     sources: Mapping[str, Mount] = field(default_factory=dict)

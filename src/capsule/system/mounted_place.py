@@ -11,16 +11,15 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.core.briefing import SandboxPaths
 
 
-@dataclass(frozen=True)
-class MountedPlace:
+class MountedPlace(Struct, frozen=True):
     """Paths of a place outside and inside the sandbox; `at` is '' where everything keeps its own path."""
 
     place: str = ""

@@ -27,9 +27,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from capsule.system import supervisor
 from capsule.system.files import sweep_temps, temp_path
@@ -55,8 +57,7 @@ DID_NOT_EXIT = "it did not exit after its last word, and was ended"
 Why = Literal["exited", "timeout", "idle", "stopped", "not-started"]
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     argv: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
@@ -69,8 +70,7 @@ class Command:
     """Says how many seconds of silence end it, where it has said its last word; None where it has not."""
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a command ended; `leftovers` counts processes it left running, which we then ended."""
 
     exit_code: int | None

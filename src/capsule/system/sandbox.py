@@ -44,10 +44,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.core.briefing import SandboxPaths
@@ -101,8 +101,7 @@ _MOST_FOLDERS = 200
 """Of programs: more than any search path has; a loop of links ends somewhere."""
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """The isolation in force between an agent and the machine."""
 
     program: str = ""
@@ -121,8 +120,7 @@ class Level:
 _ROOT = Mount("--ro-bind", "/")
 
 
-@dataclass(frozen=True)
-class Sandbox:
+class Sandbox(Struct, frozen=True, dict=True):
     """Settings of the sandbox that stay the same from one command to the next."""
 
     level: Level

@@ -24,11 +24,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
+
+from msgspec import Struct
 
 from capsule.core.errors import PrerequisiteMissing, TrackerError
 from capsule.core.text import one_line, sentence
@@ -76,8 +77,7 @@ _MOST_BEGINNINGS = 20
 """Lines of warnings that begin like a value; whoever prints more does not mean to be understood."""
 
 
-@dataclass(frozen=True)
-class BdResult:
+class BdResult(Struct, frozen=True, dict=True):
     """The output of a call, and how it ended; without a code it was ended by us, because it took too long."""
 
     args: tuple[str, ...]
@@ -179,8 +179,7 @@ def _telling_lines(text: str) -> list[str]:
     return [line for line in lines if _TELLING.match(line) and not _ASIDE.match(line)]
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(Struct, frozen=True):
     """How long we wait, in seconds."""
 
     answer: float = 60.0

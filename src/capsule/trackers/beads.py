@@ -17,12 +17,12 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from capsule.core.campaign import ancestors, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
@@ -56,8 +56,7 @@ def connect(root: Path, lock: Path | None = None) -> BeadsTracker:
     return BeadsTracker(root, lock=lock)
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """All beads as they were read at one moment, in the order of their ids."""
 
     beads: dict[str, Bead]

@@ -15,11 +15,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import Item, NewItem, Status, check_id, with_holders
@@ -64,14 +65,12 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(frozen=True)
-class _Row:
+class _Row(Struct, frozen=True):
     line: int
     bead: Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class _Table:
+class _Table(Struct, frozen=True):
     """The file as it was read: its bytes, and what they mean."""
 
     data: bytes
