@@ -16,7 +16,6 @@ from capsule.core.errors import CapsuleError
 from capsule.tui.actions import VERBS
 from capsule.tui.dashboard import Dashboard
 from capsule.tui.dialogs import Answer, Confirm
-from capsule.tui.mission import MissionPane
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import MOVING, Help, MissionScreen, Reading
 
@@ -41,12 +40,12 @@ from .stage import LARGE, SMALL, Play, Stage, play, until
 from .test_dashboard_verbs import ANSWER_LEAVES, NOES, VERB_KEYS, YESSES
 
 EVERY_ITEM = [item.id for item in SHOP]
-MOVES = {"j": 1, "down": 1, "G": 6, "end": 6, "pagedown": 6, "ctrl+f": 6}
+MOVES = {"j": 1, "down": 1, "G": 6, "end": 6, "pagedown": 6, "ctrl+f": 6, "space": 6}
 """From the first item."""
 BACK = {"k": 5, "up": 5, "g": 0, "home": 0, "pageup": 0, "ctrl+b": 0}
 """From the last."""
-READ_ON = ("j", "down", "pagedown", "ctrl+f", "G", "end")
-READ_BACK = ("k", "up", "pageup", "ctrl+b", "g", "home")
+READ_ON = ("j", "down", "pagedown", "ctrl+f", "space", "G", "end")
+READ_BACK = ("k", "up", "pageup", "ctrl+b", "pageup", "g", "home")
 FOLDS = (("h", "l"), ("left", "right"))
 VIEW_KEYS = {"1": "items", "2": "missions", "3": "history"}
 HELP_KEYS = ("question_mark", "f1")
@@ -253,13 +252,13 @@ def test_pages_of_a_mission_are_turned_and_scroll_and_e_unfolds_the_evidence() -
             await on.press(forwards)
             await on.until(lambda: on.mission_screen.page == "now")
         await on.press("2")
-        page = on.app.screen.query_one("#page", Page)
+        page = on.app.screen.query_one(Page)
         await on.until(lambda: page.max_scroll_y > 2)
         for key, wanted in MISSION_SCROLLS:
             await on.press(key)
             await on.until(lambda wanted=wanted: page.scroll_y == (page.max_scroll_y if wanted is None else wanted))  # type: ignore[misc]
         await on.press("1", "e")
-        await on.until(lambda: on.app.screen.query_one(MissionPane).expanded)
+        await on.until(lambda: on.mission_screen.whole)
 
     play(failing(), act)
 
@@ -414,7 +413,7 @@ PRESSED: dict[type, set[str]] = {
     Rows: {*MOVES, *BACK, "enter"},
     Page: {*READ_ON, *READ_BACK},
     Dashboard: {*VIEW_KEYS, *VERB_KEYS, *chain(*FOLDS), *HELP_KEYS, *QUITS, "slash", "escape", "t"},
-    MissionScreen: {*MISSION_PAGES, *chain(*TURNS), *(key for key, _ in MISSION_SCROLLS), "e", "escape"},
+    MissionScreen: {*MISSION_PAGES, *chain(*TURNS), "e"},
     Confirm: {*YESSES, *chain(*NOES)},
     Answer: {*ANSWER_LEAVES},
     Reading: {*READING_LEAVES},

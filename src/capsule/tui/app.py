@@ -1,7 +1,7 @@
 """The base of every app of ours, and the threads that work for it.
 
-Slow work happens in threads that post messages; the app alone changes what is shown. The threads are daemons: quitting
-does not wait for a tracker that does not answer.
+Slow work happens in threads that hand on what they found; the app alone changes what is shown. The threads are daemons:
+quitting does not wait for a tracker that does not answer.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from textual.app import App
-from textual.message import Message
 
 from capsule.core.errors import CapsuleError
 
@@ -22,68 +22,57 @@ PULSE = 0.25
 _AFTER_TROUBLE = 2.0
 
 
-class Finished(Message):
-    """Something that was asked for beside the screen has come, or has failed."""
-
-    def __init__(self, then: Callable[[Any], None], got: object) -> None:
-        super().__init__()
-        self.then, self.got = then, got
+Later = Callable[..., object]
+"""An app's `call_later`: any thread may call it, and the app's own thread runs what it is given."""
 
 
-class Failed(Message):
-    """A fault that nobody foresaw: whoever owns the screen gives up, and says so."""
-
-    def __init__(self, fault: Exception) -> None:
-        super().__init__()
-        self.fault = fault
-
-
-Post = Callable[[Message], object]
+def _raise(fault: Exception) -> None:
+    raise fault
 
 
 class BackgroundTasks:
     """`ask` does one piece of work in a thread; of each name there is one at a time, and a second is left out."""
 
-    def __init__(self, post: Post) -> None:
-        self._post = post
+    def __init__(self, later: Later) -> None:
+        self._later = later
         self._busy: set[str] = set()
 
     def ask(self, name: str, work: Callable[[], object], then: Callable[[Any], None]) -> bool:
-        """`then` gets the answer, or the CapsuleError, where the screen's messages are handled."""
+        """`then` gets the answer, or the CapsuleError, in the app's own thread."""
         if name in self._busy:
             return False
         self._busy.add(name)
 
-        def commit_step(got: object) -> None:
+        def finish(got: object) -> None:
             self._busy.discard(name)
             then(got)
 
-        threading.Thread(target=self._work, args=(work, commit_step), daemon=True).start()
+        threading.Thread(target=self._work, args=(work, finish), daemon=True).start()
         return True
 
-    def _work(self, work: Callable[[], object], then: Callable[[Any], None]) -> None:
+    def _work(self, work: Callable[[], object], finish: Callable[[object], None]) -> None:
         try:
-            self._post(Finished(then, work()))
+            self._later(finish, work())
         except CapsuleError as fault:
-            self._post(Finished(then, fault))
+            self._later(finish, fault)
         except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
-            self._post(Failed(fault))
+            self._later(_raise, fault)
 
 
 class Poller(threading.Thread, Generic[Seen]):
-    """Looks a few times a second, always from the same thread, and posts what is new; never ahead of the screen."""
+    """Looks a few times a second, always from the same thread, and hands on what is new; never ahead of the screen."""
 
     def __init__(
         self,
         look: Callable[[], Seen],
-        post: Post,
+        later: Later,
         then: Callable[[Seen | CapsuleError], None],
         compared_by: Callable[[Seen], object],
         pulse: float = PULSE,
     ) -> None:
         """`compared_by` is what makes one look differ from another."""
         super().__init__(daemon=True)
-        self._look, self._post, self._then, self._compared, self._pulse = look, post, then, compared_by, pulse
+        self._look, self._later, self._then, self._compared, self._pulse = look, later, then, compared_by, pulse
         self._over, self._taken = threading.Event(), threading.Event()
         self._at_once = threading.Event()
 
@@ -99,7 +88,7 @@ class Poller(threading.Thread, Generic[Seen]):
                 self._over.wait(_AFTER_TROUBLE)
                 continue
             except Exception as fault:  # noqa: BLE001 - it is raised again by whoever owns the screen
-                self._post(Failed(fault))
+                self._later(_raise, fault)
                 return
             if (compared_by := self._compared(seen)) != before:
                 before = compared_by
@@ -122,7 +111,7 @@ class Poller(threading.Thread, Generic[Seen]):
             self._then(got)
 
         self._taken.clear()
-        self._post(Finished(take, what))
+        self._later(take, what)
         while not self._taken.wait(1.0) and not self._over.is_set():
             continue
 
@@ -134,6 +123,7 @@ class CapsuleApp(App[Result]):
     """A screen whose faults are told like those of any command: one line and a file, and no traceback."""
 
     ENABLE_COMMAND_PALETTE = False
+    CSS_PATH = Path(__file__).with_name("capsule.tcss")
 
     def open(self) -> Result | None:
         """Shows it until it is closed; whatever went wrong on the way is raised once the terminal is itself again."""
@@ -141,12 +131,6 @@ class CapsuleApp(App[Result]):
         if self._exception is not None:
             raise self._exception
         return result
-
-    def on_finished(self, message: Finished) -> None:
-        message.then(message.got)
-
-    def on_failed(self, message: Failed) -> None:
-        raise message.fault
 
     def _fatal_error(self) -> None:
         """Closes, and draws no traceback: the terminal is for whoever catches what `open` raises."""

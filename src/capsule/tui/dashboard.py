@@ -1,8 +1,7 @@
 """The dashboard: items, missions and history of a project, and everything that can be done about them.
 
 It reads what others write down: a mission that was started anywhere is seen here, and none notices whether anybody
-looks. What is slow happens beside (`beside.py`), what is shown is laid out elsewhere (`desk.py`), and what is not on
-the first frame is loaded when it is wanted.
+looks. What is slow happens in threads (`app.py`), and what is shown is laid out elsewhere (`model.py`).
 """
 
 from __future__ import annotations
@@ -40,9 +39,11 @@ from capsule.tui.actions import (
     Verb,
 )
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
+from capsule.tui.dialogs import Answer, Confirm, Dialog
 from capsule.tui.lines import find_run
 from capsule.tui.model import FOUND_BY, VIEWS, WIDE, DashboardModel
 from capsule.tui.rows import Page, Rows
+from capsule.tui.screens import Help, MissionScreen, Reading
 
 _ITEMS_EVERY = 10.0
 _AT_MOST_EVERY = 2.0
@@ -58,28 +59,16 @@ Severity = Literal["information", "warning", "error"]
 
 
 class Dashboard(CapsuleApp[None]):
-    CSS = """
-    .bar { height: 1; padding: 0 1; background: $panel; text-wrap: nowrap; text-overflow: ellipsis; }
-    .bar { link-style: none; link-style-hover: none; }
-    #body { height: 1fr; }
-    #body Rows { width: 2fr; }
-    #body #about { width: 3fr; padding: 0 1; border-left: solid $panel; }
-    #page { padding: 0 1; }
-    #strip { height: 0; padding: 0 1; background: $surface; }
-    #filter { height: 1; border: none; padding: 0 1; background: $panel; }
-    .-lists #body Rows { width: 5fr; }
-    .-lists.-narrow #body #about { display: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(Binding(str(number), f"view('{name}')", show=False) for number, name in enumerate(VIEWS, 1)),
-        *(Binding(verb.key, f"verb('{verb.key}')", show=False) for verb in VERBS),
-        Binding("slash", "filter", show=False),
-        Binding("escape", "unfilter", show=False),
-        Binding("left,h", "fold", show=False),
-        Binding("right,l", "unfold", show=False),
-        Binding("question_mark,f1", "explain", show=False),
-        Binding("t", "light_or_dark", show=False),
-        Binding("q,ctrl+c,ctrl+q", "quit", show=False),
+        *(Binding(str(number), f"view('{name}')") for number, name in enumerate(VIEWS, 1)),
+        *(Binding(verb.key, f"verb('{verb.key}')") for verb in VERBS),
+        Binding("slash", "filter"),
+        Binding("escape", "unfilter"),
+        Binding("left,h", "fold"),
+        Binding("right,l", "unfold"),
+        Binding("question_mark,f1", "explain"),
+        Binding("t", "light_or_dark"),
+        Binding("q,ctrl+c,ctrl+q", "quit"),
     ]
 
     def __init__(self, actions: DashboardActions) -> None:
@@ -89,10 +78,8 @@ class Dashboard(CapsuleApp[None]):
         self._listing: Listing | None = None
         self._read_at, self._took, self._stale = 0.0, 0.0, True
         self._acted_at = 0.0
-        self._beside = BackgroundTasks(self.post_message)
-        self._looking = Poller(
-            actions.look, self.post_message, self._looked, lambda board: (board.missions, board.runs)
-        )
+        self._beside = BackgroundTasks(self.call_later)
+        self._looking = Poller(actions.look, self.call_later, self._looked, lambda board: (board.missions, board.runs))
         self._filter = Input(placeholder=FOUND_BY, id="filter", select_on_focus=False)
 
     def compose(self) -> ComposeResult:
@@ -118,11 +105,9 @@ class Dashboard(CapsuleApp[None]):
 
     def _begin(self) -> None:
         """Start polling, and tune the collector: loaded modules stay, short-lived objects go early."""
-        if self.is_headless:  # in somebody else's process
-            self._looking.start()
-            return
-        gc.freeze()
-        gc.set_threshold(10_000, 10, 10)
+        if not self.is_headless:  # else this is somebody else's process
+            gc.freeze()
+            gc.set_threshold(10_000, 10, 10)
         self._looking.start()
 
     def on_unmount(self) -> None:
@@ -167,9 +152,7 @@ class Dashboard(CapsuleApp[None]):
             return
         main, width = self.screen_stack[0], max(20, self.size.width - 2)
         rows = main.query_one(f"#{self.model.view}", Rows)
-        lines = self.model.lines(max(20, rows.room))
-        rows.say(lines.empty)
-        rows.show(lines.keys, lines.draw)
+        rows.show(*self.model.lines(max(20, rows.room)))
         about = main.query_one("#about", Page)
         if about.display:
             about.read(self.model.about(rows.key, max(20, about.room)))
@@ -179,17 +162,9 @@ class Dashboard(CapsuleApp[None]):
         strip.read(running)
         drawing.put(main.query_one("#top", Static), self.model.top(width))
         drawing.put(main.query_one("#keys", Static), self.model.keys(rows.key))
-        self._draw_what_lies_above()
-
-    def _draw_what_lies_above(self) -> None:
-        if len(self.screen_stack) == 1:
-            return
-        from capsule.tui.screens import MissionScreen, Reading  # noqa: PLC0415
-
         for screen in self.screen_stack[1:]:
             if isinstance(screen, MissionScreen):
-                screen.looked(self.model.board)
-                screen.keys(self.model.keys(screen.mission, opened=True))
+                screen.looked(self.model.board, self.model.keys(screen.mission, opened=True))
             elif isinstance(screen, Reading):
                 screen.fill()
 
@@ -239,16 +214,10 @@ class Dashboard(CapsuleApp[None]):
             self.notify(f"{printable(key)} has no mission yet (r runs it).", timeout=_REFUSAL, markup=False)
 
     def _open_mission(self, mission: str) -> None:
-        from capsule.tui.screens import MissionScreen  # noqa: PLC0415
-
-        screen = MissionScreen(mission, self._want_details)
-        screen.looked(self.model.board)
-        self._put_above(screen, lambda _: self._draw())
+        self._put_above(MissionScreen(mission, self._want_details), lambda _: self._draw())
         self.call_after_refresh(self._draw)
 
     def _want_details(self, mission: str) -> None:
-        from capsule.tui.screens import MissionScreen  # noqa: PLC0415
-
         def came(got: Details | CapsuleError) -> None:
             if isinstance(got, CapsuleError):
                 words = f"{got.message}\n{got.hint}"
@@ -287,8 +256,6 @@ class Dashboard(CapsuleApp[None]):
 
     def on_key(self, event: Key) -> None:
         """Drop keys that were typed before the current dialog or filter had the focus."""
-        from capsule.tui.dialogs import Dialog  # noqa: PLC0415
-
         if isinstance(self.screen, Dialog) and not self.screen.is_meant_by(event):
             event.prevent_default()
         elif self.focused is self._filter and event.is_printable:
@@ -321,13 +288,9 @@ class Dashboard(CapsuleApp[None]):
         self._draw()
 
     def action_explain(self) -> None:
-        from capsule.tui.screens import Help  # noqa: PLC0415
-
         self._put_above(Help())
 
     def _read(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
-        from capsule.tui.screens import Reading  # noqa: PLC0415
-
         if not isinstance(self.screen, Reading):
             self._put_above(Reading(title, lines))
 
@@ -341,8 +304,6 @@ class Dashboard(CapsuleApp[None]):
 
     def action_verb(self, key: str) -> None:
         """Asks first, and shows the very command."""
-        from capsule.tui.dialogs import Confirm  # noqa: PLC0415
-
         verb, target = BY_KEY[key], self.target()
         refusal = verb.refusal(target)
         if refusal:
@@ -395,8 +356,6 @@ class Dashboard(CapsuleApp[None]):
 
     def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False) -> None:
         """`aside`: nobody waits for it, so it does not take the screen."""
-        from capsule.tui.dialogs import Answer  # noqa: PLC0415
-
         said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
             self._put_above(Answer(line, said))

@@ -54,21 +54,11 @@ class Dialog(ModalScreen[Result]):
 class Confirm(Dialog[str | None]):
     """Shows the very command line, asks for what it still lacks, and for a yes. None is a no."""
 
-    DEFAULT_CSS = """
-    Confirm { align: center middle; }
-    Confirm > Vertical {
-        width: 76; max-width: 100%; height: auto; border: round $primary; background: $surface; padding: 0 1;
-    }
-    Confirm Input { border: tall $border-blurred; }
-    Confirm #command { margin: 1 0; max-height: 5; }
-    Confirm Horizontal { height: auto; align-horizontal: right; visibility: hidden; }
-    Confirm Button { margin-left: 2; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,n", "no", show=False),
-        Binding("y,enter", "yes", show=False),
-        Binding("left,h", "app.focus_previous", show=False),
-        Binding("right,l", "app.focus_next", show=False),
+        Binding("escape,n", "no"),
+        Binding("y,enter", "yes"),
+        Binding("left,h", "app.focus_previous"),
+        Binding("right,l", "app.focus_next"),
     ]
 
     def __init__(self, verb: Verb, target: Target) -> None:
@@ -133,15 +123,7 @@ class Confirm(Dialog[str | None]):
 class Answer(Dialog[None]):
     """The output of a command that failed."""
 
-    DEFAULT_CSS = """
-    Answer { align: center middle; }
-    Answer > Vertical {
-        width: 90%; max-width: 100; height: auto; max-height: 80%; border: round $error; background: $surface;
-        padding: 0 1;
-    }
-    Answer Page { height: auto; max-height: 16; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "leave", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "leave")]
 
     def __init__(self, line: str, said: CommandResult) -> None:
         super().__init__()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from textual.content import Content
+from textual.style import Style
 from textual.widgets import Static
 
 from capsule.core.budget import Allowance, Spending, duration
@@ -57,6 +58,21 @@ def cell(words: str, width: int, style: str = "") -> Content:
 
 def row(*parts: Content | str) -> Content:
     return Content.assemble(*parts)
+
+
+def link(words: Content, action: str) -> Content:
+    """Words that can be clicked."""
+    return words.stylize(Style.from_meta({"@click": action}))
+
+
+def tab(words: str, action: str, style: str) -> Content:
+    """One of several pages to choose from."""
+    return row(link(text(f" {words} ", style), action), " ")
+
+
+def hint(key: str, word: str, action: str) -> Content:
+    """A key and what it does, which a click does too."""
+    return link(row(text(key, f"{BUSY} bold"), f" {word}  "), action)
 
 
 def block(lines: Iterable[Content]) -> Content:

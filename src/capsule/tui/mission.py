@@ -6,12 +6,9 @@ What an agent *claimed* and the *verdict* on it never stand in the same column; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
-from textual.app import ComposeResult
-from textual.containers import Container, VerticalScroll
 from textual.content import Content
-from textual.events import Resize
-from textual.widgets import Static
 
 from capsule.core.evidence import Colour
 from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine
@@ -36,79 +33,26 @@ _DISPENSABLE = ("by", "time", "try")
 _TO_THE_RIGHT = ("try", "time")
 
 
-class MissionPane(VerticalScroll):
-    """`show` draws a mission as it stands; what is the same as before is not drawn again."""
+def mission_lines(
+    view: MissionSummary, width: int, *, whole: bool, tail: Sequence[str] | None = None
+) -> Iterator[Content]:
+    """All of a mission; on a wide screen its phases and its findings side by side.
 
-    DEFAULT_CSS = """
-    MissionPane { scrollbar-size-vertical: 1; scrollbar-gutter: stable; padding: 0 0 0 1; }
-    MissionPane > Container { height: auto; layout: vertical; }
-    MissionPane.-wide > Container { layout: horizontal; }
-    MissionPane .phases, MissionPane .findings { width: 1fr; height: auto; }
-    MissionPane.-wide .phases { margin-right: 3; }
+    `whole` is every attempt with its whole evidence, else the last verdict alone. `tail` are the last lines that its
+    agent printed.
     """
-
-    def __init__(self, *, id: str | None = None, waiting_for: str = "Nothing to show yet.") -> None:
-        super().__init__(id=id)
-        self._view: MissionSummary | None = None
-        self._tail: tuple[str, ...] | None = None
-        self._waiting_for = waiting_for
-        self.expanded = False
-        self._head = Static(markup=False)
-        self._phases = Static(markup=False, classes="phases")
-        self._findings = Static(markup=False, classes="findings")
-
-    def compose(self) -> ComposeResult:
-        yield self._head
-        yield Container(self._phases, self._findings)
-
-    @property
-    def view(self) -> MissionSummary | None:
-        return self._view
-
-    def show(self, view: MissionSummary | None) -> None:
-        if view is not None and self._view is not None and view.mission != self._view.mission:
-            self.scroll_home(animate=False)
-            self._tail = None
-        self._view = view
-        self._draw()
-
-    def unfold(self) -> None:
-        """Every attempt with its whole evidence, or the last verdict alone."""
-        self.expanded = not self.expanded
-        self._draw()
-
-    def show_tail(self, lines: Sequence[str] | None) -> None:
-        """The last lines that its agent printed; None takes them away."""
-        self._tail = None if lines is None else tuple(lines)
-        self._draw()
-
-    def on_resize(self, _: Resize) -> None:
-        self._draw()
-
-    def _draw(self) -> None:
-        if not self.is_mounted or not self.size.width:
-            return
-        width = self.scrollable_content_region.width
-        wide = width >= WIDE
-        self.set_class(wide, "-wide")
-        for widget, content in zip(
-            (self._head, self._phases, self._findings), self._lines(width, wide=wide), strict=True
-        ):
-            drawing.put(widget, content)
-
-    def _lines(self, width: int, *, wide: bool) -> tuple[Content, Content, Content]:
-        if self._view is None:
-            return text(self._waiting_for, FAINT), Content(""), Content("")
-        left = (width - _GAP) // 2 if wide else width
-        right = width - _GAP - left if wide else width
-        phases = [*phase_lines(self._view, left, folded=not wide), *now_lines(self._view, left)]
-        if self._tail is not None:
-            phases += tail_lines(self._tail, left)
-        return (
-            drawing.block(head_lines(self._view, width)),
-            drawing.block(phases),
-            drawing.block(finding_lines(self._view, right, whole=self.expanded)),
-        )
+    wide = width >= WIDE
+    left = (width - _GAP) // 2 if wide else width
+    phases = [*phase_lines(view, left, folded=not wide), *now_lines(view, left)]
+    if tail is not None:
+        phases += tail_lines(tail, left)
+    findings = finding_lines(view, width - _GAP - left if wide else width, whole=whole)
+    yield from head_lines(view, width)
+    if not wide:
+        yield from (*phases, *findings)
+        return
+    for phase, finding in zip_longest(phases, findings, fillvalue=Content("")):
+        yield row(phase, " " * (left + _GAP - phase.cell_length), finding)
 
 
 def head_lines(view: MissionSummary, width: int) -> Iterator[Content]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from textual.content import Content
-from textual.style import Style
 
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
@@ -20,7 +19,7 @@ from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
 from capsule.tui import drawing
 from capsule.tui.actions import Listing, Target, available
-from capsule.tui.drawing import BAD, BUSY, FAINT, STRONG, UNSURE, row, text
+from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.lines import (
     about_item,
     doable,
@@ -224,11 +223,10 @@ class DashboardModel:
         return strip_lines(self.board, width, 3 if height < _LOW else 6)
 
     def top(self, width: int) -> Content:
-        parts: list[Content | str] = []
+        parts = []
         for number, name in enumerate(VIEWS, 1):
             style = "reverse bold" if name == self.view else ""
-            link = Style.from_meta({"@click": f"app.view('{name}')"})
-            parts += [text(f" {number} {name.capitalize()} ", style).stylize(link), " "]
+            parts.append(drawing.tab(f"{number} {name.capitalize()}", f"app.view('{name}')", style))
         if self.words:
             parts += [text(" filter: ", FAINT), drawing.said(self.words, 30, UNSURE)]
         left = row(*parts)
@@ -237,14 +235,10 @@ class DashboardModel:
         return drawing.both_ends(left, text(overview(self.board)), width)
 
     def keys(self, key: str, *, opened: bool = False) -> Content:
-        hints = [_hint(*hint) for hint in (_OPENED if opened else _LISTED)]
-        hints += [_hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in available(self.target(key))]
+        hints = [drawing.hint(*hint) for hint in (_OPENED if opened else _LISTED)]
+        hints += [drawing.hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in available(self.target(key))]
         return row(*hints)
 
 
 def _text(key: str, view: MissionSummary | None) -> str:
     return f"{key} {view.title} {view.status.words} {view.phase} {view.workflow}".lower() if view else key.lower()
-
-
-def _hint(key: str, word: str, action: str) -> Content:
-    return row(text(key, f"{BUSY} bold"), f" {word}  ").stylize(Style.from_meta({"@click": action}))

@@ -23,36 +23,25 @@ Draw = Callable[[int, int], Content]
 """Number and width → a line."""
 
 _MOVING = (
-    Binding("down,j", "move(1)", show=False),
-    Binding("up,k", "move(-1)", show=False),
-    Binding("pagedown,ctrl+f", "move_page(1)", show=False),
-    Binding("pageup,ctrl+b", "move_page(-1)", show=False),
-    Binding("home,g", "first", show=False),
-    Binding("end,G", "last", show=False),
+    Binding("down,j", "move(1)"),
+    Binding("up,k", "move(-1)"),
+    Binding("pagedown,ctrl+f,space", "move_page(1)"),
+    Binding("pageup,ctrl+b", "move_page(-1)"),
+    Binding("home,g", "first"),
+    Binding("end,G", "last"),
 )
 
 
 class Rows(ScrollView, can_focus=True):
     """With a cursor. `Chosen` when it has moved to another key, `Opened` on Enter or a click where it is."""
 
-    DEFAULT_CSS = """
-    Rows { scrollbar-size-vertical: 1; scrollbar-gutter: stable; overflow-x: hidden; }
-    Rows > .rows--cursor { background: $block-cursor-blurred-background; }
-    Rows:focus > .rows--cursor {
-        background: $block-cursor-background; color: $block-cursor-foreground; text-style: bold;
-    }
-    """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--cursor"}
-    BINDINGS: ClassVar[list[BindingType]] = [*_MOVING, Binding("enter", "open", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*_MOVING, Binding("enter", "open")]
 
     class Chosen(Message):
         def __init__(self, rows: Rows, key: str) -> None:
             super().__init__()
             self.rows, self.key = rows, key
-
-        @property
-        def control(self) -> Rows:
-            return self.rows
 
     class Opened(Chosen):
         pass
@@ -82,12 +71,9 @@ class Rows(ScrollView, can_focus=True):
         """So many columns of a line can be seen: one is the scrollbar's, whether it is there or not."""
         return self.scrollable_content_region.width
 
-    def say(self, words: str) -> None:
-        """Set the text for an empty list."""
-        self._empty = words
-
-    def show(self, keys: Sequence[str], draw: Draw) -> None:
-        before, self._draw = self.key, draw
+    def show(self, keys: Sequence[str], draw: Draw, empty: str = "") -> None:
+        """`empty` is the text for an empty list."""
+        before, self._draw, self._empty = self.key, draw, empty
         if keys != self._keys:
             self._keys = keys
             self._at = keys.index(before) if before in keys else min(self._at, max(0, len(keys) - 1))
@@ -188,7 +174,7 @@ class Page(Rows, inherit_bindings=False):
     _has_cursor = False
 
     def read(self, lines: Sequence[Content]) -> None:
-        self.show(range_of(len(lines)), lambda number, _width: lines[number])
+        self.show([str(number) for number in range(len(lines))], lambda number, _width: lines[number])
 
     def action_move(self, step: int) -> None:
         self.scroll_relative(y=step, animate=False)
@@ -201,8 +187,3 @@ class Page(Rows, inherit_bindings=False):
 
     def action_last(self) -> None:
         self.scroll_end(animate=False)
-
-
-def range_of(count: int) -> Sequence[str]:
-    """Keys of lines that have no names."""
-    return tuple(map(str, range(count)))

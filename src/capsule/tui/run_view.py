@@ -16,8 +16,6 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.events import Click, Resize
-from textual.message import Message
 from textual.widgets import Static
 
 from capsule.core.board import Board
@@ -26,7 +24,8 @@ from capsule.core.history import MissionSummary, RunSummary
 from capsule.tui import drawing
 from capsule.tui.app import PULSE, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
-from capsule.tui.mission import MissionPane
+from capsule.tui.mission import mission_lines
+from capsule.tui.rows import Page
 
 _MOST_PROGRESS = 4
 _HELP = """\
@@ -109,73 +108,26 @@ class Snapshot:
     """One look; without a board where it could not be read any more after the run ended."""
 
     board: Board | None
-    tail: Sequence[str] | None = None
+    tail: Sequence[str] = ()
     over: bool = False
 
-
-class Choices(Static):
-    """Words on one line; a click chooses one of them."""
-
-    class Chosen(Message):
-        def __init__(self, choices: Choices, value: str) -> None:
-            super().__init__()
-            self.choices, self.value = choices, value
-
-        @property
-        def control(self) -> Choices:
-            return self.choices
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(markup=False, id=id)
-        self._places: list[tuple[int, int, str]] = []
-
-    def show(self, choices: Sequence[tuple[str, Content]], *, before: str = "") -> None:
-        shown, self._places = text(before, FAINT), []
-        for value, words in choices:
-            start = shown.cell_length
-            shown = row(shown, words, "   ")
-            self._places.append((start, shown.cell_length, value))
-        drawing.put(self, shown)
-
-    def on_click(self, event: Click) -> None:
-        x = event.x - self.gutter.left
-        for start, end, value in self._places:
-            if start <= x < end:
-                self.post_message(self.Chosen(self, value))
-
-
-def _compared(sight: Snapshot) -> object:
-    return sight.board and (sight.board.missions, sight.board.runs), sight.tail, sight.over
+    def compared_by(self) -> object:
+        return self.board and (self.board.missions, self.board.runs), self.tail, self.over
 
 
 class LiveView(CapsuleApp[Ending]):
-    CSS = """
-    #run, #missions, #notice, #keys, #help { height: auto; width: 1fr; }
-    #run, #missions, #keys, #help { padding: 0 1; }
-    #missions { height: 1; text-wrap: nowrap; margin-bottom: 1; }
-    #notice { padding: 0 1; background: $warning-muted; }
-    #keys { height: 1; text-wrap: nowrap; background: $panel; }
-    #help { background: $panel; max-height: 100%; }
-    #pane { height: 1fr; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "stop", "stop"),
-        Binding("ctrl+c", "stop", show=False, priority=True),
-        Binding("d", "leave", "close"),
-        Binding("ctrl+q", "leave", show=False, priority=True),
-        Binding("down,j", "scroll(1)", show=False),
-        Binding("up,k", "scroll(-1)", show=False),
-        Binding("pagedown,space", "page(1)", show=False),
-        Binding("pageup", "page(-1)", show=False),
-        Binding("g,home", "edge(-1)", show=False),
-        Binding("G,end", "edge(1)", show=False),
-        Binding("tab", "turn(1)", show=False, priority=True),
-        Binding("shift+tab", "turn(-1)", show=False, priority=True),
-        Binding("f", "follow", show=False),
-        Binding("e", "unfold", show=False),
-        Binding("l", "tail", show=False),
-        Binding("question_mark,f1", "explain", show=False),
-        Binding("escape", "unexplain", show=False),
+        Binding("q", "stop"),
+        Binding("ctrl+c", "stop", priority=True),
+        Binding("d", "leave"),
+        Binding("ctrl+q", "leave", priority=True),
+        Binding("tab", "turn(1)", priority=True),
+        Binding("shift+tab", "turn(-1)", priority=True),
+        Binding("f", "choose('')"),
+        Binding("e", "unfold"),
+        Binding("l", "tail"),
+        Binding("question_mark,f1", "explain"),
+        Binding("escape", "unexplain"),
     ]
 
     def __init__(
@@ -192,12 +144,14 @@ class LiveView(CapsuleApp[Ending]):
         self._chosen = ""
         """The mission that somebody asked for; '' follows whichever runs."""
         self._stops, self._unseen = 0, False
-        self._tail_of = ""
-        self._looking = Poller(self._look, self.post_message, self._looked, _compared, pulse)
-        self.pane = MissionPane(id="pane", waiting_for=f"{scope.title or 'The run'} is starting …")
-        self.pane.can_focus = False  # every key is ours
+        self._drawn, self._tail_of = "", ""
+        self._tail: Sequence[str] = ()
+        self._whole = False
+        self._looking = Poller(self._look, self.call_later, self._looked, Snapshot.compared_by, pulse)
+        self.pane = Page(id="pane")
         self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
-        self._missions, self._keys = Choices(id="missions"), Choices(id="keys")
+        self._missions, self._keys = Static(id="missions"), Static(id="keys", classes="bar")
+        self._missions.auto_links = self._keys.auto_links = False  # what can be clicked keeps its colours
         self._help = Static(_HELP, markup=False, id="help")
 
     def compose(self) -> ComposeResult:
@@ -205,6 +159,7 @@ class LiveView(CapsuleApp[Ending]):
         yield from (self._run, self._missions, self.pane, self._help, self._notice, self._keys)
 
     def on_mount(self) -> None:
+        self.pane.focus()
         self._show()
         if not self.is_headless:
             loop = asyncio.get_running_loop()
@@ -217,7 +172,7 @@ class LiveView(CapsuleApp[Ending]):
         """Take a snapshot. Ask first whether the run is over, so that everything up to its end is in it."""
         over, tail_of = self._reins.over(), self._tail_of
         try:
-            return Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else None, over)
+            return Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else (), over)
         except CapsuleError:
             if over:
                 return Snapshot(None, over=True)
@@ -232,28 +187,17 @@ class LiveView(CapsuleApp[Ending]):
             self._unseen = True
             return
         if got.board is not None:
-            self._saw(got.board, got.tail)
+            before, self._board, self._tail = self._board, got.board, got.tail
+            if self._rings and ended_since(before, got.board, self._scope):
+                self.bell()
+            if self._unseen:
+                self._unseen = self._notice.display = False
+            self._show()
         if got.over:
             self.exit(Ending.OVER)
 
-    def _saw(self, board: Board, tail: Sequence[str] | None) -> None:
-        before, self._board = self._board, board
-        if self._rings and ended_since(before, board, self._scope):
-            self.bell()
-        if self._unseen:
-            self._unseen = self._notice.display = False
+    def on_rows_sized(self) -> None:
         self._show()
-        if self._tail_of:
-            self.pane.show_tail(tail or ())
-
-    def on_resize(self, _: Resize) -> None:
-        self._show()
-
-    async def on_choices_chosen(self, message: Choices.Chosen) -> None:
-        if message.choices is self._missions:
-            self._choose(message.value)
-        else:
-            await self.run_action(message.value)
 
     def action_stop(self) -> None:
         """The first time it is asked to, the second time it is told to."""
@@ -267,30 +211,24 @@ class LiveView(CapsuleApp[Ending]):
     def action_leave(self) -> None:
         self.exit(Ending.LEFT)
 
-    def action_scroll(self, lines: int) -> None:
-        self.pane.scroll_relative(y=lines, animate=False)
-
-    def action_page(self, pages: int) -> None:
-        self.pane.scroll_relative(y=pages * max(1, self.pane.size.height - 1), animate=False)
-
-    def action_edge(self, way: int) -> None:
-        self.pane.scroll_to(y=0 if way < 0 else self.pane.max_scroll_y, animate=False)
-
     def action_turn(self, way: int) -> None:
         names = [view.mission for view in missions_of(self._board, self._scope)]
         if names:
             at = names.index(self.shown) if self.shown in names else 0
-            self._choose(names[(at + way) % len(names)])
+            self.action_choose(names[(at + way) % len(names)])
 
-    def action_follow(self) -> None:
-        self._choose("")
+    def action_choose(self, mission: str) -> None:
+        """Show this mission; '' follows whichever runs."""
+        self._chosen = mission
+        self._show()
 
     def action_unfold(self) -> None:
-        self.pane.unfold()
+        self._whole = not self._whole
+        self._show()
 
     def action_tail(self) -> None:
-        self._tail_of = "" if self._tail_of else self.shown
-        self.pane.show_tail(() if self._tail_of else None)
+        self._tail_of, self._tail = "" if self._tail_of else self.shown, ()
+        self._show()
 
     def action_explain(self) -> None:
         self._help.display = not self._help.display
@@ -301,13 +239,6 @@ class LiveView(CapsuleApp[Ending]):
     @property
     def shown(self) -> str:
         return self._chosen or followed(missions_of(self._board, self._scope))
-
-    def _choose(self, mission: str) -> None:
-        self._chosen = mission
-        if self._tail_of:
-            self._tail_of = self.shown
-            self.pane.show_tail(())
-        self._show()
 
     def _show(self) -> None:
         run = run_of(self._board, self._scope)
@@ -320,9 +251,7 @@ class LiveView(CapsuleApp[Ending]):
         self._run.display = told
         self._show_missions(missions)
         self._show_keys()
-        self.pane.show(self._board.mission(self.shown))
-        if self._tail_of and self._tail_of != self.shown:
-            self._tail_of = self.shown
+        self._show_mission()
 
     def _show_missions(self, missions: Sequence[MissionSummary]) -> None:
         """As many as there is room for, the one that is shown among them."""
@@ -330,20 +259,32 @@ class LiveView(CapsuleApp[Ending]):
         names = [view.mission for view in missions]
         room = max(1, self.size.width // (max(map(len, names), default=0) + 5))
         first = max(0, (names.index(self.shown) if self.shown in names else 0) - room + 1)
-        self._missions.show(
-            [(view.mission, self._chip(view)) for view in missions[first:]], before="… " if first else ""
-        )
-
-    def _chip(self, view: MissionSummary) -> Content:
-        style = f"{STRONG} reverse" if view.mission == self.shown else ""
-        return row(drawing.status_of(view)[:1], " ", drawing.said(view.mission, self.size.width, style))
+        chips = [text("… ", FAINT)] if first else []
+        for view in missions[first:]:
+            style = f"{STRONG} reverse" if view.mission == self.shown else ""
+            name = row(drawing.status_of(view)[:1], " ", drawing.said(view.mission, self.size.width, style))
+            chips.append(row(drawing.link(name, f"app.choose({view.mission!r})"), "   "))
+        drawing.put(self._missions, row(*chips))
 
     def _show_keys(self) -> None:
         stop = "stop" if self._ours else f"stop pid {self._scope.pid}"
         keys = [("q", stop, "stop"), ("d", "close", "leave")]
         keys += [("Tab", "next mission", "turn(1)")] if self._missions.display else []
         keys += [("e", "evidence", "unfold"), ("l", "output", "tail"), ("?", "help", "explain")]
-        self._keys.show([(action, row(text(key, f"{BUSY} bold"), f" {word}")) for key, word, action in keys])
+        drawing.put(self._keys, row(*(row(drawing.hint(key, word, f"app.{do}"), " ") for key, word, do in keys)))
+
+    def _show_mission(self) -> None:
+        view, before = self._board.mission(self.shown), self._drawn
+        self._drawn = self.shown
+        if before != self.shown:
+            self.pane.scroll_home(animate=False)
+        if self._tail_of and self._tail_of != self.shown:
+            self._tail_of, self._tail = self.shown, ()
+        if view is None:
+            self.pane.read([text(f"{self._scope.title or 'The run'} is starting …", FAINT)])
+        else:
+            tail = self._tail if self._tail_of else None
+            self.pane.read([*mission_lines(view, max(20, self.pane.room), whole=self._whole, tail=tail)])
 
     def _say(self, words: str) -> None:
         drawing.put(self._notice, drawing.said(words, max(20, self.size.width - 2), UNSURE))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
-from textual.style import Style
 from textual.widgets import Static
 
+from capsule.core.board import Board
 from capsule.core.budget import UNLIMITED, Spending, in_words, total
+from capsule.core.history import Attempt, MissionSummary
 from capsule.core.status import MissionStatus
 from capsule.reports.style import printable
 from capsule.reports.table import fit
@@ -20,14 +21,9 @@ from capsule.reports.words import agents_used, cost_of
 from capsule.tui import drawing
 from capsule.tui.actions import VERBS, Details
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, row, text
-from capsule.tui.mission import MissionPane, finding_lines
+from capsule.tui.mission import finding_lines, mission_lines
 from capsule.tui.model import FOUND_BY
 from capsule.tui.rows import Page
-
-if TYPE_CHECKING:
-    from capsule.core.board import Board
-    from capsule.core.history import Attempt, MissionSummary
-
 
 _MOST_LINES = 4000
 _DIFF_STYLES = {"+++": STRONG, "---": STRONG, "@@": BUSY, "diff": STRONG, "+": GOOD, "-": BAD}
@@ -51,27 +47,13 @@ def _diff_style(line: str) -> str:
     return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
 
 
-def worklog_page(_view: MissionSummary, details: Details | None, width: int) -> list[Content]:
-    return _text_page(details.worklog if details else None, width, "No worklog.")
-
-
-def logs_page(_view: MissionSummary, details: Details | None, width: int) -> list[Content]:
-    return _text_page(details.logs if details else None, width, "No output yet.")
-
-
 def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
     if words is None:
         return [_READING]
-    lines = [
-        part
-        for line in _lines(words)
-        for part in (
-            drawing.paragraph(line, width, STRONG if line.startswith(("#", "==>")) else "")
-            if line.strip()
-            else [Content("")]
-        )
-    ]
-    return lines or [text(nothing, FAINT)]
+    shown: list[Content] = []
+    for line in _lines(words):
+        shown += drawing.paragraph(line, width, STRONG if line.startswith(("#", "==>")) else "")
+    return shown or [text(nothing, FAINT)]
 
 
 def _lines(words: str) -> list[str]:
@@ -106,139 +88,16 @@ def _cost_of(phase: str, attempts: Sequence[Attempt], width: int) -> Iterator[Co
 
 
 _READING = text("Loading ...", FAINT)
-_Build = Callable[["MissionSummary", Details | None, int], list[Content]]
-PAGES: dict[str, _Build | None] = {
-    "now": None,
+_Build = Callable[[MissionSummary, Details | None, int], Sequence[Content]]
+PAGES: dict[str, _Build] = {
     "evidence": evidence_page,
     "diff": diff_page,
-    "worklog": worklog_page,
-    "logs": logs_page,
+    "worklog": lambda _, details, width: _text_page(details.worklog if details else None, width, "No worklog."),
+    "logs": lambda _, details, width: _text_page(details.logs if details else None, width, "No output yet."),
     "cost": cost_page,
 }
-"""`now` is a pane of its own."""
 ON_DISK = ("diff", "worklog", "logs")
-_NAMES = tuple(PAGES)
-
-
-class MissionScreen(Screen[None]):
-    """Drawn anew with every board; what lies on disk is read when one of its pages is looked at."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
-        Binding("right,l,tab", "turn(1)", show=False, priority=True),
-        Binding("left,h,shift+tab", "turn(-1)", show=False, priority=True),
-        *(Binding(str(number), f"page('{name}')", show=False) for number, name in enumerate(_NAMES, 1)),
-        Binding("j", "scroll(1)", show=False),
-        Binding("k", "scroll(-1)", show=False),
-        Binding("g", "to_top", show=False),
-        Binding("G", "to_end", show=False),
-        Binding("e", "unfold", show=False),
-    ]
-
-    def __init__(self, mission: str, want: Callable[[str], None]) -> None:
-        """`want` asks for what is on disk of a mission; it comes back through `found`."""
-        super().__init__()
-        self.mission, self._want = mission, want
-        self.page = "now"
-        self._view: MissionSummary | None = None
-        self._details: Details | None = None
-        self._as_of = ""
-        self._laid_out: tuple[str, Details | None, int] | None = None
-        """What was on disk as it stands on the page: long, and laid out once."""
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="pages", markup=False, classes="bar")
-        yield MissionPane(id="now", waiting_for=f"No mission {self.mission}.")
-        page = Page(id="page")
-        page.display = False
-        yield page
-        yield Static(id="mission-keys", markup=False, classes="bar")
-
-    def on_mount(self) -> None:
-        self.query_one("#now").focus()
-        self._draw()
-
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._draw)
-
-    def looked(self, board: Board) -> None:
-        view = board.mission(self.mission)
-        if view is self._view:
-            return
-        self._view = view
-        self._want_anew()
-        if self.is_mounted:
-            self._draw()
-
-    def found(self, details: Details) -> None:
-        if details != self._details:
-            self._details = details
-            self._draw()
-
-    def keys(self, words: Content) -> None:
-        if self.is_mounted:
-            drawing.put(self.query_one("#mission-keys", Static), words)
-
-    def _want_anew(self) -> None:
-        """Read again when something has happened, or may have: an agent prints between two events."""
-        view = self._view
-        as_of = (view.last if view.pid is None else str(int(view.seconds) // 2)) if view else ""
-        if self.page in ON_DISK and as_of != self._as_of:
-            self._as_of = as_of
-            self._want(self.mission)
-
-    def _draw(self) -> None:
-        drawing.put(self.query_one("#pages", Static), self._tabs())
-        build = PAGES[self.page]
-        if build is None or self._view is None:
-            self.query_one("#now", MissionPane).show(self._view)
-            return
-        page = self.query_one("#page", Page)
-        wanted = (self.page, self._details, max(20, self.size.width - 3))
-        if self.page not in ON_DISK or wanted != self._laid_out:
-            self._laid_out = wanted
-            page.read(build(self._view, *wanted[1:]))
-
-    def _tabs(self) -> Content:
-        sign = drawing.status_sign(self._view.status) if self._view else Content("")
-        parts: list[Content | str] = [text(f"{self.mission} ", STRONG), sign, " "]
-        for number, name in enumerate(_NAMES, 1):
-            here = "reverse bold" if name == self.page else FAINT
-            link = Style.from_meta({"@click": f"screen.page('{name}')"})
-            parts += [text(f" {number} {name} ", here).stylize(link), " "]
-        return row(*parts)
-
-    # ---- keys
-
-    def action_page(self, name: str) -> None:
-        self.page = name
-        now = PAGES[name] is None
-        self.query_one("#now").display, self.query_one("#page").display = now, not now
-        self.query_one("#now" if now else "#page").focus()
-        self._want_anew()
-        self.query_one("#page", Page).scroll_home(animate=False)
-        self._draw()
-
-    def action_turn(self, by: int) -> None:
-        self.action_page(_NAMES[(_NAMES.index(self.page) + by) % len(_NAMES)])
-
-    def _shown(self) -> MissionPane | Page:
-        return self.query_one("#now", MissionPane) if PAGES[self.page] is None else self.query_one("#page", Page)
-
-    def action_scroll(self, by: int) -> None:
-        self._shown().scroll_relative(y=by, animate=False)
-
-    def action_to_top(self) -> None:
-        self._shown().scroll_home(animate=False)
-
-    def action_to_end(self) -> None:
-        self._shown().scroll_end(animate=False)
-
-    def action_unfold(self) -> None:
-        self.query_one("#now", MissionPane).unfold()
-
-    def action_leave(self) -> None:
-        self.dismiss()
+_NAMES = ("now", *PAGES)
 
 
 MOVING = (
@@ -287,7 +146,7 @@ def _line(pair: tuple[str, str]) -> Content:
 class Reading(Screen[None]):
     """A page of its own, until Esc."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,left,h", "leave", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,left,h", "leave")]
 
     def __init__(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
         super().__init__()
@@ -317,7 +176,91 @@ class Reading(Screen[None]):
 class Help(Reading):
     """Also above another page, which is there again afterwards."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "leave", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark,f1", "leave")]
 
     def __init__(self) -> None:
         super().__init__("Help", lambda _width: help_lines())
+
+
+class MissionScreen(Reading):
+    """Drawn anew with every board; what lies on disk is read when one of its pages is looked at."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l,tab", "turn(1)", priority=True),
+        Binding("left,h,shift+tab", "turn(-1)", priority=True),
+        *(Binding(str(number), f"page('{name}')") for number, name in enumerate(_NAMES, 1)),
+        Binding("e", "unfold"),
+    ]
+
+    def __init__(self, mission: str, want: Callable[[str], None]) -> None:
+        """`want` asks for what is on disk of a mission; it comes back through `found`."""
+        super().__init__(mission, self._page)
+        self.mission, self._want = mission, want
+        self.page, self.whole = "now", False
+        self._view: MissionSummary | None = None
+        self._details: Details | None = None
+        self._as_of = ""
+        self._laid_out: tuple[object, Sequence[Content]] = None, ()
+        """What was on disk as it stands on the page: long, and laid out once."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="pages", markup=False, classes="bar")
+        yield Page()
+        yield Static(id="mission-keys", markup=False, classes="bar")
+
+    def looked(self, board: Board, keys: Content) -> None:
+        before, self._view = self._view, board.mission(self.mission)
+        if self._view is not before:
+            self._want_anew()
+            self.fill()
+        if self.is_mounted:
+            drawing.put(self.query_one("#mission-keys", Static), keys)
+
+    def found(self, details: Details) -> None:
+        self._details = details
+        self.fill()
+
+    def _want_anew(self) -> None:
+        """Read again when something has happened, or may have: an agent prints between two events."""
+        view = self._view
+        as_of = (view.last if view.pid is None else str(int(view.seconds) // 2)) if view else ""
+        if self.page in ON_DISK and as_of != self._as_of:
+            self._as_of = as_of
+            self._want(self.mission)
+
+    def fill(self) -> None:
+        if self.is_mounted:
+            sign = drawing.status_sign(self._view.status) if self._view else ""
+            parts = [text(f"{self.mission} ", STRONG), sign, " "]
+            for number, name in enumerate(_NAMES, 1):
+                style = "reverse bold" if name == self.page else FAINT
+                parts.append(drawing.tab(f"{number} {name}", f"screen.page('{name}')", style))
+            drawing.put(self.query_one("#pages", Static), row(*parts))
+        super().fill()
+
+    def _page(self, width: int) -> Sequence[Content]:
+        if self._view is None:
+            return [text(f"No mission {self.mission}.", FAINT)]
+        if self.page == "now":
+            return list(mission_lines(self._view, width, whole=self.whole))
+        if self.page not in ON_DISK:
+            return PAGES[self.page](self._view, None, width)
+        wanted = (self.page, self._details, width)
+        if wanted != self._laid_out[0]:
+            self._laid_out = wanted, PAGES[self.page](self._view, self._details, width)
+        return self._laid_out[1]
+
+    # ---- keys
+
+    def action_page(self, name: str) -> None:
+        self.page = name
+        self._want_anew()
+        self.query_one(Page).scroll_home(animate=False)
+        self.fill()
+
+    def action_turn(self, by: int) -> None:
+        self.action_page(_NAMES[(_NAMES.index(self.page) + by) % len(_NAMES)])
+
+    def action_unfold(self) -> None:
+        self.whole = not self.whole
+        self.fill()
