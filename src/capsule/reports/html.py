@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from pathlib import Path
+from string import Template
 
 from capsule import __version__
 from capsule.core.budget import duration
@@ -29,43 +30,19 @@ LONGEST_LINE = 600
 LONGEST_BLOCK = 4000
 _MOST_FILES = 30
 _MOST_NOTES = 50
-_PATTERNS = """\
-<svg width="0" height="0" aria-hidden="true" focusable="false"><defs>
-<pattern id="waiting" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">\
-<rect class="hatch-ground" width="7" height="7"/><line class="hatch" x1="0" y1="0" x2="0" y2="7"/></pattern>
-<pattern id="left-out" width="6" height="6" patternUnits="userSpaceOnUse">\
-<circle class="dots" cx="3" cy="3" r="1"/></pattern>
-</defs></svg>
-"""
 
 
 def page(report: Report) -> str:
-    title, css = report.heading, Path(__file__).with_name("report.css").read_text(encoding="utf-8")
-    return f"""\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<meta name="referrer" content="no-referrer">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="generator" content="Capsule {__version__}">
-<title>{line(title)} · Capsule report</title>
-<style>{css}</style>
-</head>
-<body>
-{_PATTERNS}<header>
-<p class="soft small">Capsule report · {line(report.project)} · as of {escape(words.when(report.as_of))} UTC</p>
-<h1>{line(title)}</h1>
-</header>
-<main>
-{_body(report)}
-</main>
-<footer><p>Quoted text is the agent's own claim; the column beside it is what Capsule verified.</p>
-<p>Made by Capsule {__version__} from the journal. Costs that no agent reported are unknown, not zero.</p></footer>
-</body>
-</html>
-"""
+    here = Path(__file__)
+    return Template(here.with_name("report.html").read_text(encoding="utf-8")).substitute(
+        policy=POLICY,
+        version=__version__,
+        css=here.with_name("report.css").read_text(encoding="utf-8"),
+        title=line(report.heading),
+        project=line(report.project),
+        as_of=escape(words.when(report.as_of)),
+        body=_body(report),
+    )
 
 
 def _body(report: Report) -> str:
@@ -140,20 +117,20 @@ def _missions(report: Report) -> str:
             f'<td class="number" data-label=cost>{escape(price)}{bar if spent.priced else ""}</td></tr>'
         )
 
-    rows = [
-        _skipped(7, f"{each:,} missions left out; capsule report --json has them all")
-        if isinstance(each, int)
-        else row(each)
-        for each in words.elided(report.missions, 5 * words.SHOWN)
-    ]
-    heads = ("", "mission"), ("", "status"), ("picture", axis(scale)), ("", "sent back"), ("", "time"), ("", "change")
+    rows = words.elided(
+        report.missions,
+        row,
+        lambda count: _skipped(7, f"{count:,} missions left out; capsule report --json has them all"),
+        5 * words.SHOWN,
+    )
+    heads = ("mission", "status", axis(scale), "sent back", "time", "change", "cost")
     caption = (
         "The oldest first. Each bar is an attempt, in the colour of its verdict; a tall one did not pass. Hatched: "
         "waiting for a provider. Dotted: a long time in which nothing happened, drawn short. Times of day are UTC."
     )
     other = f"The newest {MOST_SECTIONS} missions follow in full. The others: <code>capsule report ID</code>"
     note = f'<p class="soft">{other}</p>' if len(report.missions) > len(linked) else ""
-    shown = _table("times wide", caption, (*heads, ("", "cost")), rows)
+    shown = _table("times wide", caption, heads, rows, picture=2)
     return f'<section class="card"><h2>Missions</h2>{shown}</section>{note}'
 
 
@@ -224,23 +201,21 @@ def _timeline(summary: MissionSummary) -> str:
     spans = laid_out(summary.attempts)
     scale = Scale(spans)
     pairs = list(zip(summary.attempts, spans, strict=True))
-    rows = []
-    for row in words.elided(pairs):
-        if not isinstance(row, int):
-            rows.append(_attempt_row(*row, scale))
-            continue
-        where = f"`capsule show {summary.mission} --json` has them all"
+
+    def left_out(count: int) -> str:
+        where = escape(f"`capsule show {summary.mission} --json` has them all")
         middle = [bar for attempt, span in pairs[words.SHOWN : -words.SHOWN] for bar in _bars(attempt, span)]
         picture = drawn(scale, middle, f"the attempts of {summary.mission} that have no row of their own")
-        rows.append(_skipped(8, f"{row:,} attempts left out; {escape(where)}"))
-        rows.append(
+        return (
+            f"{_skipped(8, f'{count:,} attempts left out; {where}')}\n"
             f'<tr><th scope=row>all of these</th><td colspan="2"></td><td class="picture">{picture}</td>'
             '<td colspan="4"></td></tr>'
         )
-    names = ("claimed", "verdict", "time", "cost")
-    heads = (("", "phase"), ("", "attempt"), ("", "by"), ("picture", axis(scale)), *(("", name) for name in names))
+
+    rows = words.elided(pairs, lambda pair: _attempt_row(*pair, scale), left_out)
+    heads = ("phase", "attempt", "by", axis(scale), "claimed", "verdict", "time", "cost")
     caption = f"Who ran when, for how long, at which attempt. Times of day are UTC; {escape(words.period(summary))}."
-    return f"<h3>Timeline</h3>{_table('times wide', caption, heads, rows)}{_legend(summary)}"
+    return f"<h3>Timeline</h3>{_table('times wide', caption, heads, rows, picture=3)}{_legend(summary)}"
 
 
 def _attempt_row(attempt: Attempt, span: Span, scale: Scale) -> str:
@@ -283,11 +258,8 @@ def _claims(summary: MissionSummary) -> str:
     ended = [attempt for attempt in summary.attempts if attempt.ended]
     if not ended:
         return ""
-    rows = [
-        _skipped(3, f"{row:,} attempts left out") if isinstance(row, int) else _claim_row(row)
-        for row in words.elided(ended)
-    ]
-    heads = (("", "attempt"), ("", "The agent claimed"), ("", "Capsule verified"))
+    rows = words.elided(ended, _claim_row, lambda count: _skipped(3, f"{count:,} attempts left out"))
+    heads = ("attempt", "The agent claimed", "Capsule verified")
     caption = "Left: what agents wrote of themselves, unproven. Right: what was checked."
     return f"<h3>Claims against evidence</h3>{_table('claims wide', caption, heads, rows)}"
 
@@ -322,10 +294,12 @@ def _evidence(piece: Evidence) -> str:
 def _rounds(summary: MissionSummary) -> str:
     if not summary.rounds:
         return ""
-    shown = [
-        f'<p class="soft">⋯ {row:,} rounds left out</p>' if isinstance(row, int) else _round(*row)
-        for row in words.elided(list(enumerate(summary.rounds, 1)), words.SHOWN // 2)
-    ]
+    shown = words.elided(
+        list(enumerate(summary.rounds, 1)),
+        lambda each: _round(*each),
+        lambda count: f'<p class="soft">⋯ {count:,} rounds left out</p>',
+        words.SHOWN // 2,
+    )
     return f"<h3>Feedback: {words.count(len(summary.rounds), 'round')}</h3>{''.join(shown)}"
 
 
@@ -344,9 +318,9 @@ def _changes(diff: Diff) -> str:
     rows = [_file_row(file, most) for file in diff.files[:_MOST_FILES]]
     more = len(diff.files) - _MOST_FILES
     rows += [_skipped(4, words.count(more, "more file"))] if more > 0 else []
-    heads = (("", "file"), ("", "added"), ("", "removed"), ("picture", ""))
+    heads = ("file", "added", "removed", "")
     caption = f"{escape(words.change_words(diff))}: {line(diff.note)}."
-    return f"<h3>Files</h3>{_table('times', caption, heads, rows)}"
+    return f"<h3>Files</h3>{_table('times', caption, heads, rows, picture=3)}"
 
 
 def _file_row(file: FileChange, most: int) -> str:
@@ -398,9 +372,12 @@ def _tiles(rows: Iterable[tuple[str, str, str]]) -> str:
     return f'<dl class="tiles">{shown}</dl>'
 
 
-def _table(kind: str, caption: str, heads: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    """`heads` are a class and a text each; all of it escaped already."""
-    cells = "".join(f'<th scope="col"{f" class={name}" if name else ""}>{text}</th>' for name, text in heads)
+def _table(kind: str, caption: str, heads: Iterable[str], rows: Iterable[str], picture: int = -1) -> str:
+    """Draw a table of what is escaped already; `picture` is the column of pictures."""
+    cells = "".join(
+        f'<th scope="col"{" class=picture" if number == picture else ""}>{text}</th>'
+        for number, text in enumerate(heads)
+    )
     body = "\n".join(rows)
     return (
         f'<table class="{kind}"><caption>{caption}</caption>\n<thead><tr>{cells}</tr></thead>\n'

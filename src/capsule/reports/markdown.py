@@ -116,10 +116,7 @@ def _timeline(summary: MissionSummary, level: int) -> Iterator[str]:
         return
     yield f"{'#' * level} Timeline"
     yield ""
-    rows = [
-        (f"⋯ {row:,} attempts left out", *[""] * 7) if isinstance(row, int) else _attempt_cells(row)
-        for row in words.elided(summary.attempts)
-    ]
+    rows = words.elided(summary.attempts, _attempt_cells, lambda count: (f"⋯ {count:,} attempts left out", *[""] * 7))
     yield from _table(("phase", "attempt", "by", "began", "time", "claimed", "verdict", "cost"), rows)
 
 
@@ -144,8 +141,8 @@ def _claims(summary: MissionSummary, level: int) -> Iterator[str]:
         return
     yield f"{'#' * level} Claims against evidence"
     yield ""
-    for row in words.elided(checked):
-        yield from (f"⋯ {row:,} attempts left out", "") if isinstance(row, int) else _evidence(row)
+    for lines in words.elided(checked, _evidence, lambda count: iter((f"⋯ {count:,} attempts left out", ""))):
+        yield from lines
 
 
 def _evidence(attempt: Attempt) -> Iterator[str]:
@@ -166,8 +163,12 @@ def _rounds(summary: MissionSummary, level: int) -> Iterator[str]:
         return
     yield f"{'#' * level} Feedback: {words.count(len(summary.rounds), 'round')}"
     yield ""
-    for row in words.elided(list(enumerate(summary.rounds, 1)), words.SHOWN // 2):
-        yield from (f"⋯ {row:,} rounds left out", "") if isinstance(row, int) else _round(*row)
+    numbered = list(enumerate(summary.rounds, 1))
+    left_out = "⋯ {:,} rounds left out".format
+    for lines in words.elided(
+        numbered, lambda each: _round(*each), lambda count: iter((left_out(count), "")), words.SHOWN // 2
+    ):
+        yield from lines
 
 
 def _round(number: int, each: Round) -> Iterator[str]:

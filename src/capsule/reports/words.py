@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -27,6 +27,7 @@ from capsule.core.status import Tone, count_statuses
 from capsule.reports.style import clean
 
 Row = TypeVar("Row")
+Shown = TypeVar("Shown")
 
 SHOWN = 40
 """Of a long list, so many rows from either end are shown."""
@@ -228,12 +229,11 @@ def change_words(diff: Diff) -> str:
     return f"+{diff.added:,} −{diff.removed:,} in {count(len(diff.files), 'file')}" if diff.files else ""
 
 
-def elided(rows: Sequence[Row], shown: int = SHOWN) -> Iterator[Row | int]:
-    """Yield the rows; of a long list both ends, and between them the number of rows left out."""
-    left_out = len(rows) - 2 * shown
-    if left_out <= 1:
-        yield from rows
-    else:
-        yield from rows[:shown]
-        yield left_out
-        yield from rows[-shown:]
+def elided(
+    rows: Sequence[Row], show: Callable[[Row], Shown], left_out: Callable[[int], Shown], most: int = SHOWN
+) -> list[Shown]:
+    """Show all rows; of a long list both ends, and between them how many are left out."""
+    count = len(rows) - 2 * most
+    if count <= 1:
+        return [show(row) for row in rows]
+    return [*map(show, rows[:most]), left_out(count), *map(show, rows[-most:])]
