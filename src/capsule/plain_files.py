@@ -74,7 +74,7 @@ def parse_yaml(data: bytes, source: str) -> object:
         ) from None
     if len(documents) > 1:
         raise SettingsError(f"{source} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
-    for key, first, second in _duplicate_keys(text):
+    for key, first, second in duplicate_keys(text):
         raise SettingsError(
             f"{source}, line {second}: the key `{key}` was given on line {first} already.", "Keep one of the two."
         )
@@ -123,7 +123,7 @@ def _refuse_alias_bomb(text: str, source: str) -> None:
         raise SettingsError(f"{source} uses {aliases} YAML aliases.", f"Write it out: {MOST_ALIASES} are the most.")
 
 
-def _duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:
+def duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:
     """Yield keys that occur twice in one mapping, with their lines."""
     marked = re.sub(_KEY_END, lambda found: f"\ue000{found.start()}\ue001", text)
     try:

@@ -29,7 +29,7 @@ from capsule.system.clock import SystemClock
 from capsule.system.process import SupervisorClient, end_leftovers
 from capsule.system.sandbox import Sandbox, homes, level
 from capsule.system.stop import Stop
-from capsule.trackers._backlog_text import new_backlog
+from capsule.trackers._backlog_edit import new_backlog
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import RunSetup

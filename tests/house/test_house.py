@@ -60,7 +60,7 @@ def test_showing_a_backlog_loads_what_reads_it_and_nothing_else(a_repo: Repo) ->
     assert "capsule.trackers.backlog" in loaded
     costly = {"dataclasses", "difflib", "json", "shutil", "sqlite3"}
     others = {"catalog", "adapters", "core.decide", "core.event", "journals", "trackers.beads_file", "workspaces"}
-    writing = {"trackers._backlog_text", "trackers._backlog_cuts"}
+    writing = {"trackers._backlog_edit"}
     assert not loaded & {*costly, *(f"capsule.{name}" for name in others | writing)}
 
 

@@ -1,7 +1,12 @@
-"""BACKLOG.yaml, read but not judged: one document of ours, whose items are mappings.
+"""Read BACKLOG.yaml without judging its items: what the parser makes of it, and where in the text it stands.
 
 The parser forgives equal keys, reads several documents, follows aliases until the memory is full, and a few thousand
 nested lists end the whole process. All of that is looked for before or after it has its turn.
+
+It also says what the file means but not where. Where is found by indentation: the items are the lines that start with a
+dash at the list's own indent, and an item's fields are the lines at its keys' indent. YAML allows nothing else at these
+two places (texts of several lines are indented further). Whoever uses the places checks them: as many dashes as items,
+the same names as the parser's, and after a change the file must read as it was meant.
 """
 
 from __future__ import annotations
@@ -10,37 +15,50 @@ import bisect
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import msgspec
 
-from capsule.core.errors import SettingsError, TrackerError
-from capsule.plain_files import parse_yaml
-from capsule.trackers._backlog_braces import unfolded
-from capsule.trackers._backlog_layout import (
-    Layout,
-    all_key_lines,
-    fields_of,
-    key_lines,
-    laid_out,
-    top_keys,
-    value_and_comment,
-    without_brackets,
-)
+from capsule.core.errors import TrackerError
+from capsule.core.text import without_controls
+from capsule.plain_files import duplicate_keys
 
 LARGEST = 64 * 1024 * 1024
 MOST_ALIASES = 10
 """Ten that are nested stand for a few dozen values; a hundred for more than there is memory."""
+SCHEMA_VERSION = 1
 BOM = b"\xef\xbb\xbf"
 
+_KEY = r"""("[^"\\\n]*"|'[^'\n]*'|[^\s"'#\[\]{}&*!|>%@`,?-][^\n]*?)[ \t]*:(?=[ \t\r\n]|\Z)"""
+_FIELD_KEY = re.compile(_KEY)
+_TOP_KEY = re.compile("\n" + _KEY)
+_FIRST_DASH = re.compile(r"[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-(?=[ \t\r\n]|\Z)")
 _TOO_DEEP = re.compile(r"\n *+[-?][ \t]++(?:[-?][ \t]++){99}")
 _TOO_FAR_IN = "\n" + " " * 1000
 _NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
 
 # Few files need these: they are compiled where they are first used, and `re` remembers them.
-_MARKS = rb"(?m)^(?:<{7}|>{7}|\|{7})(?: |\r?$)"
+_DASH_BEFORE_KEY = r" *-(?: +|[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)* +)(?=[^\s#{\[])"
+_LINE_AT = r"\n {%d}(?![\s#]|-[ \t\r\n]|-\Z)"
+"""The start of a line with a key at some indent: no comment, no blank line, no entry of a list."""
+_KEEPS_BLANKS = r":[ \t]+[|>][1-9]?\+"
+_CONFLICT = rb"(?m)^(?:<{7}|>{7}|\|{7})(?: |\r?$)"
 _ANCHOR = r"[&](?<=[\s\[{,]&)([^\s\[\]{},&]+)"
 _ALIAS = r"[*](?<=[\s\[{,]\*)([^\s\[\]{},*]+)"
 _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
+_MARK = "\ue000"
+_NOT_TEXT = r"(?m)^%[^\n]*|\\(?:x..|u.{4}|U.{8}|.)|[|>][-+]?\d|(\d|(?i:true|false|inf|nan))"
+"""In its group: what makes a value a number or a truth value. Escapes, directives and indents are left alone."""
+
+
+class Field(NamedTuple):
+    """A field in a text: its lines are `text[start:end]`, its value follows the colon that ends at `colon`."""
+
+    name: str
+    start: int
+    colon: int
+    end: int
 
 
 class BacklogPage(msgspec.Struct, frozen=True, dict=True):
@@ -48,17 +66,53 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     where: str
     text: str
-    document: dict[str, object]
-    items: list[dict[str, object]]
+    document: dict[str, Any]
+    items: list[dict[str, Any]]
 
     @cached_property
-    def layout(self) -> Layout | None:
-        found = laid_out(self.text)
-        return found if found and len(found.starts) == len(self.items) else None
+    def top(self) -> dict[str, Field]:
+        """The fields of the file itself."""
+        fields: dict[str, Field] = {}
+        found = [key for key in _TOP_KEY.finditer("\n" + self.text) if _name(key) in self.document]
+        lines = pairwise([*(key.start() for key in found), len(self.text)])
+        for key, (start, end) in zip(found, lines, strict=True):
+            name = _name(key)
+            if name in fields:
+                first, second = self.line_at(fields[name].start), self.line_at(start)
+                words = f"{self.where}, line {second}: `{name}` was given on line {first} already."
+                raise TrackerError(words, "Keep one.")
+            fields[name] = Field(name, start, key.end() - 1, _trimmed(self.text, start, end, 0))
+        return fields
 
     @cached_property
-    def has_anchors(self) -> bool:
-        return "&" in self.text and re.search(_ANCHOR, self.text) is not None
+    def spans(self) -> list[tuple[int, int]]:
+        """Where the lines of each item start and end; nothing where the list is not written with dashes."""
+        first = _FIRST_DASH.match(self.text, self.top["items"].colon) if "items" in self.top else None
+        if first is None:
+            return []
+        indent, start = len(first[1]), first.start(1)
+        outside = re.compile(rf"\n(?! {{{indent}}}(?: |-[ \t\r\n]|-\Z)) {{0,{indent}}}[^ \t\r\n#]")
+        after = outside.search(self.text, start)
+        end = after.start() + 1 if after else len(self.text)
+        dashes = re.compile(rf"\n {{{indent}}}-(?=[ \t\r\n]|\Z)").finditer(self.text, start - 1, end)
+        starts = [found.start() + 1 for found in dashes]
+        return list(pairwise([*starts, end])) if len(starts) == len(self.items) else []
+
+    @cached_property
+    def indent(self) -> int:
+        """How far the dashes of the list are indented."""
+        start = self.spans[0][0] if self.spans else 0
+        return self.text.index("-", start) - start if self.spans else 2
+
+    def block(self, number: int) -> str:
+        start, end = self.spans[number]
+        return self.text[start:end]
+
+    def own_lines(self, number: int) -> tuple[int, int]:
+        """Where an item's own lines are, comments at its fields' indent included; the rest belongs to what follows."""
+        start, end = self.spans[number]
+        fields = fields_of(self.text[start:end])
+        return start, _trimmed(self.text, start + (fields[-1].start if fields else 0), end, self.indent)
 
     @cached_property
     def _line_ends(self) -> list[int]:
@@ -67,50 +121,38 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
     def line_at(self, place: int) -> int:
         return bisect.bisect_left(self._line_ends, place) + 1
 
-    def block(self, number: int) -> str:
-        """The lines of one item; '' where they cannot be told apart."""
-        if self.layout is None:
-            return ""
-        start, end = self.layout.span(number)
-        return self.text[start:end]
-
     def place(self, number: int | None, name: str = "") -> str:
         """`BACKLOG.yaml, line 12`: of an item's field, of the item, or of a field of the file."""
         if number is None:
-            found = next((start for key, start in top_keys(self.text) if key == name), None)
-            return self.where if found is None else f"{self.where}, line {self.line_at(found)}"
-        if self.layout is None:
+            return f"{self.where}, line {self.line_at(self.top[name].start)}" if name in self.top else self.where
+        if not self.spans:
             return self.where
-        within = next((each.start for each in fields_of(self.block(number)) or () if each.name == name), 0)
-        return f"{self.where}, line {self.line_at(self.layout.starts[number] + within)}"
+        within = next((each.start for each in fields_of(self.block(number)) if each.name == name), 0)
+        return f"{self.where}, line {self.line_at(self.spans[number][0] + within)}"
 
     @cached_property
-    def dashed(self) -> BacklogPage | None:
-        """The same with one item a line, where the list is written in brackets."""
-        if self.layout:
-            return self
-        text = without_brackets(self.text)
-        page = BacklogPage(self.where, text, self.document, self.items)
-        return page if page.layout and _meaning(text) == [self.document] else None
+    def _marked_items(self) -> list[dict[str, Any]]:
+        """The items, parsed once more from a text in which no value looks like anything but a text."""
+        text = re.sub(_NOT_TEXT, lambda found: (_MARK if found[1] else "") + found[0], self.text)
+        try:
+            items: list[dict[str, Any]] = documents_in(text)[0]["items"]
+        except ValueError:
+            return self.items
+        return items
 
-    def value_text(self, number: int, name: str) -> str:
-        """What stands behind a field's colon, as it was written; '' where it cannot be told."""
-        block = unfolded(self.dashed.block(number), "\n") if self.dashed else ""
-        return next((block[each.colon : each.end] for each in fields_of(block) or () if each.name == name), "")
+    def written(self, number: int, name: str) -> Any:
+        """A field's value with texts in place of numbers and truth values, as they were written: `0123`, `yes`."""
+        return _as_texts(self.items[number], self._marked_items[number]).get(name)
 
-    def source(self, number: int, name: str) -> str:
-        """A one-line value as it was written; '' where it cannot be told."""
-        found = value_and_comment(self.value_text(number, name))
-        return found[0].strip() if found else ""
+    def text_of(self, number: int, name: str) -> str:
+        """A field's text, or whatever it is, as it was written; '' where there is none."""
+        value = self.items[number].get(name)
+        return value if isinstance(value, str) else "" if value is None else str(self.written(number, name))
 
     @cached_property
     def ids(self) -> list[str]:
         """Of each item, as it was written: `007` is a text like any other. '' where there is none."""
-        values = [item.get("id") for item in self.items]
-        return [each if isinstance(each, str) else self._odd_id(number, each) for number, each in enumerate(values)]
-
-    def _odd_id(self, number: int, value: object) -> str:
-        return "" if value is None else self.source(number, "id") or str(value)
+        return [self.text_of(number, "id") for number in range(len(self.items))]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
@@ -118,14 +160,35 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         return {name: number for number, name in enumerate(self.ids)}
 
     @cached_property
-    def highest_number(self) -> int:
-        return max((number_of(each) or 0 for each in self.ids), default=0)
+    def stated_last_id(self) -> int:
+        """What the file itself says was the last number given."""
+        stated = self.document.get("last_id") or 0
+        if type(stated) is not int or stated < 0:
+            words = f"{self.place(None, 'last_id')}: last_id is {shown(stated)}; it must be a number."
+            raise TrackerError(words, "It is the number of the newest item ever added: ids are never given twice.")
+        return stated
+
+    @cached_property
+    def last_id(self) -> int:
+        """The last number given: as the file says, or as its items say where somebody numbered them by hand."""
+        return max([self.stated_last_id, *(number_of(each) or 0 for each in self.ids)])
 
 
 def number_of(item_id: str) -> int | None:
     """14 for WRK-014; None where an id has no number of that form."""
     found = _NUMBERED.fullmatch(item_id)
     return int(found.group(1)) if found else None
+
+
+def shown(value: object) -> str:
+    text = str(value)
+    return f'"{without_controls(text if len(text) <= 60 else text[:57] + "...")}"'.replace("\n", " ")
+
+
+def documents_in(text: str) -> list[Any]:
+    import yaml12  # noqa: PLC0415 - commands that read no backlog do not pay for it
+
+    return list(yaml12.parse_yaml(text, multi=True))
 
 
 @lru_cache(maxsize=2)
@@ -145,44 +208,70 @@ def opened(data: bytes, where: str) -> BacklogPage:
     document = documents[0]
     if not isinstance(document, dict):
         raise TrackerError(f"{where} is not a mapping.", "It starts with `schema_version: 1`, then `items:`.")
-    _refuse_equal_keys(text, document, where)
-    page = BacklogPage(where, text, document, _mappings(document.get("items"), text, where))
+    items: Any = document.get("items")
+    if not isinstance(items, list | None):
+        hint = "Start each item with `- id: ...`, or write `items: []`."
+        raise TrackerError(f"{where}: `items` is not a list.", hint)
+    page = BacklogPage(where, text, document, items or [])
+    _check_version(page)
+    for number, item in enumerate(items or []):
+        if not isinstance(item, dict):
+            hint = "Write `- id: ...`, then its fields."
+            raise TrackerError(f"{page.place(number)}: item {number + 1} is no mapping.", hint)
     _refuse_equal_ids(page)
+    _refuse_equal_keys(page)
     return page
 
 
-def documents_in(text: str) -> list[object]:
-    import yaml12  # noqa: PLC0415 - commands that read no backlog do not pay for it
-
-    return list(yaml12.parse_yaml(text, multi=True))
+# ---- fields
 
 
-def _meaning(text: str) -> list[object]:
-    try:
-        return documents_in(text)
-    except ValueError:
+def fields_of(block: str) -> list[Field]:
+    """The fields of an item that is written with one key a line; none where it is not."""
+    starts = _key_starts(block)
+    keys = [found for start in starts if (found := _FIELD_KEY.match(block, start))]
+    if not keys or len(keys) < len(starts):
         return []
+    indent = starts[0] - (block.rfind("\n", 0, starts[0]) + 1)
+    lines = [starts[0], *(start - indent for start in starts[1:]), len(block)]
+    return [
+        Field(_name(key), start, key.end(), _trimmed(block, start, end, indent))
+        for key, (start, end) in zip(keys, pairwise(lines), strict=True)
+    ]
 
 
-def refuse_equal_fields(page: BacklogPage) -> None:
-    """The parser keeps the last of two equal keys, so that fewer of them are left than there are lines."""
-    layout = page.layout
-    if layout is None:
-        return _strictly(page.text, page, 0)
-    for number in _doubtful(page, layout):
-        start, end = layout.span(number)
-        _strictly(page.text[start:end], page, start)
-    return None
+def _key_starts(block: str) -> list[int]:
+    """Where the keys of an item start."""
+    dash = re.match(_DASH_BEFORE_KEY, block)
+    if dash is None:
+        return []
+    line = re.compile(_LINE_AT % (dash.end() - (block.rfind("\n", 0, dash.end()) + 1)))
+    return [dash.end(), *(found.end() for found in line.finditer(block, dash.end()))]
 
 
-def _doubtful(page: BacklogPage, layout: Layout) -> Iterator[int]:
-    """Items that may hold a key twice. An item written key by key has no fewer lines than keys, so if the file has as
-    many of both, then each item has, and only mappings inside of items are left to look at."""
-    keys = sum(map(len, page.items))
-    even = not page.has_anchors and all_key_lines(page.text, layout) == keys
-    for number, item in enumerate(page.items):
-        if dict in map(type, item.values()) or not (even or key_lines(page.text, *layout.span(number)) == len(item)):
-            yield number
+def _name(key: re.Match[str]) -> str:
+    return str(documents_in(key[1])[0]) if key[1][0] in "\"'" else key[1]
+
+
+def _trimmed(text: str, start: int, end: int, indent: int) -> int:
+    """Where a field ends that has its lines in here: comments and blank lines after it belong to what follows."""
+    below = text.find("\n", start, end) + 1
+    if below and re.compile(_KEEPS_BLANKS).search(text, start, below):
+        outside = re.compile(rf"\n {{0,{indent}}}\S").search(text, below - 1, end)
+        return outside.start() + 1 if outside else end
+    foreign = re.compile(rf" {{0,{indent}}}#|\s*\Z")
+    while start < (line := text.rfind("\n", start, end - 1) + 1) < end and foreign.match(text, line, end):
+        end = line
+    return end
+
+
+def _as_texts(value: Any, marked: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_texts(*each) for each in zip(value, marked, strict=False)]
+    if isinstance(value, dict):
+        pairs = zip(value.items(), marked.values(), strict=False)
+        return {name: _as_texts(each, text) for (name, each), text in pairs}
+    return value if value is None or isinstance(value, str) else str(marked).replace(_MARK, "")
 
 
 # ---- refusals
@@ -198,25 +287,21 @@ def _decoded(data: bytes, where: str) -> str:
         raise TrackerError(f"{where}, line {line}: this is not UTF-8 text.", "Save the file as UTF-8.") from None
 
 
-def _parsed(data: bytes, text: str, where: str) -> list[object]:
-    marks = re.search(_MARKS, data) if b"<<<<<<<" in data or b">>>>>>>" in data else None
+def _parsed(data: bytes, text: str, where: str) -> list[Any]:
+    marks = re.search(_CONFLICT, data) if b"<<<<<<<" in data or b">>>>>>>" in data else None
     if marks:
         line = data.count(b"\n", 0, marks.start()) + 1
         raise TrackerError(f"{where}, line {line}: these are the marks of a merge conflict.", "Settle it first.")
     try:
         return documents_in(text)
     except ValueError as fault:
-        raise _no_yaml(fault, where) from None
-
-
-def _no_yaml(fault: ValueError, where: str) -> TrackerError:
-    words = str(fault).removeprefix("YAML parse error: ")
-    found = re.search(_POSITION, words)
-    place = f"{where}, line {found.group(1)}, column {found.group(2)}" if found else where
-    hint = "That is no valid YAML: look at this line and the ones just before it."
-    if "mapping values" in words:
-        hint = 'A text with ": " in it needs quotes around it.'
-    return TrackerError(f"{place}: {re.sub(_POSITION, '', words)}.", hint)
+        words = str(fault).removeprefix("YAML parse error: ")
+        found = re.search(_POSITION, words)
+        place = f"{where}, line {found.group(1)}, column {found.group(2)}" if found else where
+        hint = "That is no valid YAML: look at this line and the ones just before it."
+        if "mapping values" in words:
+            hint = 'A text with ": " in it needs quotes around it.'
+        raise TrackerError(f"{place}: {re.sub(_POSITION, '', words)}.", hint) from None
 
 
 def _refuse_bombs(text: str, where: str) -> None:
@@ -228,22 +313,17 @@ def _refuse_bombs(text: str, where: str) -> None:
         raise TrackerError(f"{where} uses {aliases} YAML aliases.", f"Write them out: {MOST_ALIASES} are the most.")
 
 
-def _mappings(items: object, text: str, where: str) -> list[dict[str, object]]:
-    if items is None:
-        return []
-    if not isinstance(items, list):
-        raise TrackerError(
-            f"{where}: `items` is not a list.", "Start each item with `- id: ...`, or write `items: []`."
-        )
-    for number, item in enumerate(items):
-        if not isinstance(item, dict):
-            layout = laid_out(text)
-            known = layout is not None and len(layout.starts) == len(items)
-            line = f", line {text.count(chr(10), 0, layout.starts[number]) + 1}" if layout and known else ""
-            raise TrackerError(
-                f"{where}{line}: item {number + 1} is no mapping.", "Write `- id: ...`, then its fields."
-            )
-    return items
+def _check_version(page: BacklogPage) -> None:
+    version = page.document.get("schema_version")
+    if type(version) is int and version == SCHEMA_VERSION:
+        return
+    if version is None:
+        hint = f"Write `schema_version: {SCHEMA_VERSION}` on its first line."
+        raise TrackerError(f"{page.where} has no schema_version.", hint)
+    newer = type(version) is int and version > SCHEMA_VERSION
+    hint = "It was made for a newer Capsule: update." if newer else f"This Capsule knows version {SCHEMA_VERSION}."
+    words = f"{page.place(None, 'schema_version')}: schema_version is {shown(version)}, not {SCHEMA_VERSION}."
+    raise TrackerError(words, hint)
 
 
 def _refuse_equal_ids(page: BacklogPage) -> None:
@@ -252,28 +332,26 @@ def _refuse_equal_ids(page: BacklogPage) -> None:
     seen: dict[str, int] = {}
     for number, name in enumerate(page.ids):
         if name and name in seen:
-            first, second = (page.place(each).rpartition("line ")[2] for each in (seen[name], number))
-            where = f" on lines {first} and {second}" if page.layout else ""
+            lines = [page.line_at(page.spans[each][0]) for each in (seen[name], number) if page.spans]
+            where = f" on lines {lines[0]} and {lines[1]}" if lines else ""
             raise TrackerError(f"{page.where} holds {name} twice{where}.", "Give one of the two another id.")
         seen[name] = number
 
 
-def _refuse_equal_keys(text: str, document: dict[str, object], where: str) -> None:
-    seen: dict[str, int] = {}
-    for name, start in top_keys(text) if document else ():
-        if name in seen and name in document:
-            first, second = (text.count("\n", 0, place) + 1 for place in (seen[name], start))
-            raise TrackerError(f"{where}, line {second}: `{name}` was given on line {first} already.", "Keep one.")
-        seen[name] = start
+def _refuse_equal_keys(page: BacklogPage) -> None:
+    """The parser keeps the last of two equal keys: then fewer of them are left than there are lines."""
+    for start, text in _doubtful(page):
+        for key, first, second in duplicate_keys(text):
+            lines = page.line_at(start) - 1
+            words = f"line {lines + second}: the key `{key}` was given on line {lines + first} already."
+            raise TrackerError(f"{page.where}, {words}", "Keep one of the two.")
 
 
-def _strictly(text: str, page: BacklogPage, start: int) -> None:
-    """Equal keys somewhere in this part of the file are refused, by a slower reading."""
-    try:
-        parse_yaml(text.encode(), page.where)
-    except SettingsError:
-        try:
-            parse_yaml(("\n" * (page.line_at(start) - 1) + text).encode(), page.where)
-        except SettingsError as fault:
-            if "was given on line" in fault.message:
-                raise TrackerError(fault.message, fault.hint) from None
+def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
+    """Places and texts of what may hold a key twice: items with mappings inside, or not written key by key."""
+    if not page.spans:
+        yield 0, page.text
+    for number, (start, _) in enumerate(page.spans):
+        item = page.items[number]
+        if dict in map(type, item.values()) or len(_key_starts(page.block(number))) != len(item):
+            yield start, page.block(number)

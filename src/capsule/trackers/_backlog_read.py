@@ -6,24 +6,23 @@ fails, or a word is not ours, is the place in the text looked up, so that the fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import ACTIVE, Assessment, Blocked, Item, Status, check_id
 from capsule.core.text import nearest, without_controls
-from capsule.trackers._backlog_braces import in_brackets
-from capsule.trackers._backlog_page import BacklogPage, number_of, opened, refuse_equal_fields
+from capsule.trackers._backlog_page import BacklogPage, number_of, opened, shown
 
-SCHEMA_VERSION = 1
 FIELDS_OF_THE_FILE = ("schema_version", "last_id", "items")
 
 _MAY_BE_CONTROLS = ("\\", *(chr(code) for code in (*range(32), *range(0x7F, 0xA0)) if chr(code) not in "\t\n\r"))
 """What a text may hold that holds control characters: them, or an escape that stands for one."""
-_SIZES = ("small", "medium", "large")
 _DEGREES = ("low", "medium", "high")
-_LEVELS = {"size": _SIZES, "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
+_LEVELS = {"size": ("small", "medium", "large"), "complexity": _DEGREES, "risk": _DEGREES, "impact": _DEGREES}
+_UNKNOWN = Assessment()
 _BLOCK_TYPES = ("clarification", "decision")
 _YES_AND_NO = {"yes": True, "on": True, "true": True, "no": False, "off": False, "false": False}
 _STATUSES = {status.value: status for status in Status}
@@ -59,6 +58,7 @@ FIELDS = _Row.__struct_fields__
 _KNOWN = frozenset(FIELDS)
 _REQUIRED = ("id", "title", "status")
 _LISTS = ("tags", "dependencies")
+_SCALARS = (str, bool, int, float)
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -73,43 +73,10 @@ class Backlog(msgspec.Struct, frozen=True):
 def read_backlog(data: bytes, where: str) -> Backlog:
     """The items, or a TrackerError that names line, item and field."""
     page = opened(data, where)
-    check_version(page)
-    refuse_equal_fields(page)
     reader = _Reader(page)
-    items = reader.items()
-    last_id = highest_number(page)
-    waiting = reader.without_what_is_done(items, last_id)
-    _refuse_cycles(page, waiting)
-    return Backlog(waiting, last_id, tuple(reader.warnings()))
-
-
-def stated_last_id(page: BacklogPage) -> int:
-    """What the file itself says was the last number given."""
-    stated = page.document.get("last_id")
-    if stated is None:
-        return 0
-    if type(stated) is not int or stated < 0:
-        words = f"{page.place(None, 'last_id')}: last_id is {_shown(stated)}; it must be a number."
-        raise TrackerError(words, "It is the number of the newest item ever added: ids are never given twice.")
-    return stated
-
-
-def highest_number(page: BacklogPage) -> int:
-    """The last number given: as the file says, or as its items say where somebody numbered them by hand."""
-    return max(stated_last_id(page), page.highest_number)
-
-
-def check_version(page: BacklogPage) -> None:
-    version = page.document.get("schema_version")
-    if type(version) is int and version == SCHEMA_VERSION:
-        return
-    if version is None:
-        hint = f"Write `schema_version: {SCHEMA_VERSION}` on its first line."
-        raise TrackerError(f"{page.where} has no schema_version.", hint)
-    newer = type(version) is int and version > SCHEMA_VERSION
-    hint = "It was made for a newer Capsule: update." if newer else f"This Capsule knows version {SCHEMA_VERSION}."
-    words = f"{page.place(None, 'schema_version')}: schema_version is {_shown(version)}, not {SCHEMA_VERSION}."
-    raise TrackerError(words, hint)
+    items = reader.without_what_is_done(reader.items())
+    _refuse_cycles(page, items)
+    return Backlog(items, page.last_id, tuple(reader.warnings()))
 
 
 class _Reader:
@@ -118,80 +85,54 @@ class _Reader:
     def __init__(self, page: BacklogPage) -> None:
         self._page = page
         self._ids = page.ids
-        self._clean = without_controls if any(map(page.text.__contains__, _MAY_BE_CONTROLS)) else _unchanged
+        self._clean = without_controls if any(map(page.text.__contains__, _MAY_BE_CONTROLS)) else str
         self._odd: list[str] = []
 
     def items(self) -> dict[str, Item]:
-        items = [self._item(number, row) for number, row in enumerate(self._rows())]
-        return {item.id: item for item in items}
-
-    def _rows(self) -> Iterable[_Row]:
+        rows: Iterable[_Row]
         try:
-            return msgspec.convert(self._page.items, list[_Row])
+            rows = msgspec.convert(self._page.items, list[_Row])
         except msgspec.ValidationError:
-            return (self._row(number) for number in range(len(self._page.items)))
+            rows = map(self._row, range(len(self._page.items)))
+        items = [self._item(number, row) for number, row in enumerate(rows)]
+        return {item.id: item for item in items}
 
     def _row(self, number: int) -> _Row:
         item = self._page.items[number]
         try:
             return msgspec.convert(item, _Row)
         except msgspec.ValidationError:
-            known = {name: value for name, value in item.items() if name in _KNOWN}
-            return msgspec.convert({name: self._as_meant(number, name, known.get(name)) for name in FIELDS}, _Row)
+            return msgspec.convert({name: self._as_meant(number, name, item.get(name)) for name in FIELDS}, _Row)
 
     def _as_meant(self, number: int, name: str, value: object) -> object:
         """The value as its field takes it: a text is what was written, also where YAML sees a number."""
+        if value is None and name in _REQUIRED:
+            hint = f'Give it one; if it is a word of YAML\'s, quote it: {name}: "null".'
+            raise self._fault(number, name, f"there is no {name}", hint)
         if value is None:
-            if name in _REQUIRED:
-                hint = f'Give it one; if it is a word of YAML\'s, quote it: {name}: "null".'
-                raise self._fault(number, name, f"there is no {name}", hint)
             return None
+        meant: object = None
         if name == "requires_human_review":
-            return self._yes_or_no(number, name, value)
-        if name in _LISTS:
-            return self._texts(number, name, value)
-        if name == "guardrail_override":
+            meant = value if isinstance(value, bool) else _YES_AND_NO.get(str(value).lower())
+            wanted, hint = "true or false", "Write one of them."
+        elif name in _LISTS:
+            if isinstance(value, list) and all(isinstance(each, _SCALARS) for each in value):
+                meant = self._page.written(number, name)
+            wanted, hint = "a list of texts", f"Write {name}: [one, two]."
+        elif name == "guardrail_override":
             if isinstance(value, dict) and all(isinstance(each, str) for each in (*value, *value.values())):
-                return value
-            raise self._fault(number, name, f"{name} is no mapping", "Write it as {size: large}.")
-        return self._text(number, name, value)
-
-    def _text(self, number: int, name: str, value: object) -> str:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, bool | int | float):
-            return self._page.source(number, name) or str(value)
-        raise self._fault(number, name, f"{name} is {_shown(value)}; it must be a text", "Put quotes around it.")
-
-    def _texts(self, number: int, name: str, value: object) -> list[str]:
-        if not isinstance(value, list):
-            raise self._fault(
-                number, name, f"{name} is {_shown(value)}; it must be a list", f"Write {name}: [one, two]."
-            )
-        written = self._written_list(number, name)
-        sources = written if len(written) == len(value) else [str(each) for each in value]
-        if any(isinstance(each, list | dict) or each is None for each in value):
-            raise self._fault(number, name, f"{name} holds more than texts", f"Write {name}: [one, two].")
-        return [each if isinstance(each, str) else source for each, source in zip(value, sources, strict=True)]
-
-    def _written_list(self, number: int, name: str) -> list[str]:
-        text = self._page.value_text(number, name)
-        if text.lstrip().startswith("["):
-            parts = in_brackets(text, text.index("["))
-            return parts[0] if parts else []
-        return [line.strip()[1:].partition(" #")[0].strip() for line in text.split("\n") if line.strip()[:1] == "-"]
-
-    def _yes_or_no(self, number: int, name: str, value: object) -> bool:
-        meant = value if isinstance(value, bool) else _YES_AND_NO.get(str(value).lower())
+                meant = value
+            wanted, hint = "a mapping", "Write it as {size: large}."
+        else:
+            meant = self._page.text_of(number, name) if isinstance(value, _SCALARS) else None
+            wanted, hint = "a text", "Put quotes around it."
         if meant is None:
-            raise self._fault(
-                number, name, f"{name} is {_shown(value)}; it must be true or false", "Write one of them."
-            )
+            raise self._fault(number, name, f"{name} is {shown(value)}; it must be {wanted}", hint)
         return meant
 
     def _item(self, number: int, row: _Row) -> Item:
         clean = self._clean
-        status = _STATUSES.get(row.status) or self._status(number, "status", row.status)
+        status = _STATUSES.get(row.status) or Status(self._one_of(number, "status", row.status, _STATUSES))
         if not row.title.strip():
             raise self._fault(number, "title", "there is no title", "Give it one.")
         if status is Status.IN_PROGRESS and not row.phase:
@@ -220,30 +161,25 @@ class _Reader:
         except CapsuleError as fault:
             raise TrackerError(f"{self._page.place(number, 'id')}: {fault.message}", fault.hint) from None
 
-    def _status(self, number: int, name: str, word: str, allowed: Iterable[str] = tuple(_STATUSES)) -> Status:
-        return Status(self._one_of(number, name, word, tuple(allowed)))
-
-    def _one_of(self, number: int, name: str, word: str, allowed: tuple[str, ...]) -> str:
+    def _one_of(self, number: int, name: str, word: str, allowed: Collection[str]) -> str:
         meant = word.strip().lower().replace("-", "_").replace(" ", "_")
         if meant in allowed:
             return meant
         near = nearest(meant, allowed)
         hint = f"Did you mean {near[0]}?" if near else "Use one of these words."
-        words = f"{name} is {_shown(word)}; it must be one of {', '.join(allowed)}"
+        words = f"{name} is {shown(word)}; it must be one of {', '.join(allowed)}"
         raise self._fault(number, name, words, hint)
 
     def _assessment(self, number: int, row: _Row) -> Assessment:
-        known = _ASSESSMENTS.get((row.size, row.complexity, row.risk, row.impact))
-        if known is None:
-            words = {name: getattr(row, name) for name in _LEVELS}
-            known = Assessment(**{n: self._one_of(number, n, word, _LEVELS[n]) for n, word in words.items() if word})
-        return known
+        words = ((name, getattr(row, name), allowed) for name, allowed in _LEVELS.items())
+        levels = {name: self._one_of(number, name, word, allowed) for name, word, allowed in words if word}
+        return Assessment(**levels) if levels else _UNKNOWN
 
     def _override(self, number: int, levels: Mapping[str, str]) -> Assessment:
         field = "guardrail_override"
         for name in levels:
             if name not in _LEVELS:
-                raise self._fault(number, field, f"{field} names {_shown(name)}", f"There are: {', '.join(_LEVELS)}.")
+                raise self._fault(number, field, f"{field} names {shown(name)}", f"There are: {', '.join(_LEVELS)}.")
         return Assessment(**{n: self._one_of(number, field, word, _LEVELS[n]) for n, word in levels.items()})
 
     def _blocked(self, number: int, row: _Row, status: Status) -> Blocked | None:
@@ -255,9 +191,8 @@ class _Reader:
         kind = self._one_of(number, "blocked_type", row.blocked_type, _BLOCK_TYPES) if row.blocked_type else ""
         origin = Status.IN_PROGRESS if row.phase else Status.NEW
         if row.blocked_from_status:
-            origin = self._status(
-                number, "blocked_from_status", row.blocked_from_status, [each.value for each in ACTIVE]
-            )
+            allowed = [each.value for each in ACTIVE]
+            origin = Status(self._one_of(number, "blocked_from_status", row.blocked_from_status, allowed))
         else:
             words = f"it is blocked, but does not say from which status; {origin.value} is assumed"
             self._note(number, "status", words)
@@ -272,22 +207,23 @@ class _Reader:
     def _said(self, number: int, name: str) -> str:
         return f"{self._page.place(number, name)}: {self._ids[number] or f'item {number + 1}'}"
 
-    def without_what_is_done(self, items: dict[str, Item], last_id: int) -> dict[str, Item]:
+    def without_what_is_done(self, items: dict[str, Item]) -> dict[str, Item]:
         """An item waits only for what is still to be done."""
         for number, item in enumerate(items.values()):
             if item.dependencies:
-                waits = [each for each in item.dependencies if self._is_open(number, each, items, last_id)]
+                waits = [each for each in item.dependencies if self._is_open(number, each, items)]
                 items[item.id] = msgspec.structs.replace(item, dependencies=tuple(waits))
         return items
 
-    def _is_open(self, number: int, other: str, items: Mapping[str, Item], last_id: int) -> bool:
+    def _is_open(self, number: int, other: str, items: Mapping[str, Item]) -> bool:
         if other in items:
             return items[other].status is not Status.DONE
+        last_id = self._page.last_id
         if (number_of(other) or last_id + 1) <= last_id:
             return False
         near = nearest(other, items)
         hint = f"Did you mean {near[0]}?" if near else f"Ids up to {last_id} count as done; this was never given."
-        raise self._fault(number, "dependencies", f"it depends on {_shown(other)}, which there is not", hint)
+        raise self._fault(number, "dependencies", f"it depends on {shown(other)}, which there is not", hint)
 
     def warnings(self) -> Iterator[str]:
         yield from self._odd
@@ -296,7 +232,7 @@ class _Reader:
     def _unknown_fields(self) -> Iterator[str]:
         """Each name once, where it is first, so that a habit of the project's is not a page of warnings."""
         for name in (each for each in self._page.document if each not in FIELDS_OF_THE_FILE):
-            yield f"{self._page.place(None, name)}: {_shown(name)} is no field of the file; it is kept."
+            yield f"{self._page.place(None, name)}: {shown(name)} is no field of the file; it is kept."
         found: dict[str, list[int]] = {}
         if set().union(*self._page.items) <= _KNOWN:
             return
@@ -305,55 +241,16 @@ class _Reader:
                 found.setdefault(name, []).append(number)
         for name, numbers in found.items():
             more = f" (and in {len(numbers) - 1} other items)" if len(numbers) > 1 else ""
-            place = self._said(numbers[0], name)
-            yield f"{place}: {_shown(name)} is no field of ours{more}; it is kept.{_nearest_field(name)}"
+            near = nearest(str(name), FIELDS)
+            meant = f" Did you mean {near[0]}?" if near else ""
+            yield f"{self._said(numbers[0], name)}: {shown(name)} is no field of ours{more}; it is kept.{meant}"
 
 
-def _refuse_cycles(page: BacklogPage, items: dict[str, Item]) -> None:
-    """Walks along dependencies without recursion: chains may be as long as the file."""
-    finished: set[str] = set()
-    for start in [name for name, item in items.items() if item.dependencies]:
-        trail = {start: iter(items[start].dependencies)} if start not in finished else {}
-        while trail:
-            current = next(reversed(trail))
-            following = next(trail[current], None)
-            if following is None:
-                finished.add(current)
-                del trail[current]
-            elif following in trail:
-                circle = [*list(trail)[list(trail).index(following) :], following]
-                place = page.place(page.numbers[current], "dependencies")
-                words = f"{place}: items wait for each other: {' → '.join(circle)}."
-                raise TrackerError(words, "Take one of these dependencies out.")
-            elif following not in finished:
-                trail[following] = iter(items[following].dependencies)
-
-
-def _nearest_field(name: str) -> str:
-    near = nearest(str(name), FIELDS)
-    return f" Did you mean {near[0]}?" if near else ""
-
-
-def _shown(value: object) -> str:
-    text = str(value)
-    return f'"{without_controls(text if len(text) <= 60 else text[:57] + "...")}"'.replace("\n", " ")
-
-
-def _unchanged(text: str) -> str:
-    return text
-
-
-def _all_assessments() -> dict[tuple[str | None, ...], Assessment]:
-    """The few there can be, made once."""
-    degrees = (None, *_DEGREES)
-    return {
-        (size, complexity, risk, impact): Assessment(size or "", complexity or "", risk or "", impact or "")
-        for size in (None, *_SIZES)
-        for complexity in degrees
-        for risk in degrees
-        for impact in degrees
-    }
-
-
-_UNKNOWN = Assessment()
-_ASSESSMENTS = _all_assessments()
+def _refuse_cycles(page: BacklogPage, items: Mapping[str, Item]) -> None:
+    try:
+        TopologicalSorter({name: item.dependencies for name, item in items.items() if item.dependencies}).prepare()
+    except CycleError as fault:
+        circle = fault.args[1][::-1]
+        place = page.place(page.numbers[circle[0]], "dependencies")
+        words = f"{place}: items wait for each other: {' → '.join(circle)}."
+        raise TrackerError(words, "Take one of these dependencies out.") from None

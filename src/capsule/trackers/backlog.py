@@ -149,7 +149,7 @@ class BacklogTracker(BaseTracker):
 
         `last_given` is a number that somebody else knows to be taken.
         """
-        from capsule.trackers._backlog_text import rewritten, with_entry  # noqa: PLC0415
+        from capsule.trackers._backlog_edit import rewritten, with_entry  # noqa: PLC0415
 
         before = read(FILE)
         if before is None:
@@ -222,7 +222,7 @@ class BacklogTracker(BaseTracker):
         self._apply([Assign(item_id, {"status": status.value, "updated": self._now()})])
 
     def _apply(self, assignments: Sequence[Assignment]) -> None:
-        from capsule.trackers._backlog_text import rewritten  # noqa: PLC0415
+        from capsule.trackers._backlog_edit import rewritten  # noqa: PLC0415
 
         after = rewritten(self._data, assignments, where=FILE, prefix=self._prefix, archived=self._archived)
         if after.data == self._data:

@@ -1,0 +1,422 @@
+"""Change BACKLOG.yaml in its text: one field is one line, and every other byte stays as a person left it.
+
+The assignments become a plan: which items change, go, or are new. They may be applied twice, so a plan holds only what
+is not so already. The plan becomes cuts, each a place and what comes there instead. An item in braces is written anew
+with one key a line, a list in brackets with one item after the other. The result is read again, and must mean what was
+meant; if it does not, nothing is changed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
+from capsule.core.errors import TrackerError
+from capsule.core.item import Status
+from capsule.core.ledger import same_title
+from capsule.trackers._backlog_page import BOM, BacklogPage, Field, documents_in, fields_of, number_of, opened
+
+_EMPTY = """\
+# What is to be done: each item is worked on in turn, and leaves this file when it is done.
+# `capsule add "A title"` adds one; edit the rest by hand as you like, comments included.
+schema_version: 1
+last_id: 0
+items: []
+"""
+_IN_BLOCKS = ("description",)
+"""Fields whose lines are kept as lines; everything else that has several goes in quotes."""
+_COMMENT = re.compile(r" *#[^\n]*\n?")
+_BLANK = re.compile(r"[ \t]*\r?\n")
+
+Cut = tuple[int, int, str]
+"""From where to where, and what comes there instead."""
+
+
+class Rewrite(msgspec.Struct, frozen=True):
+    data: bytes
+    added: tuple[str, ...] = ()
+    """Ids of the items that were not there before, in the order of their assignments."""
+
+
+def new_backlog() -> bytes:
+    """The file as `init` makes it."""
+    return _EMPTY.encode()
+
+
+def rewritten(
+    data: bytes,
+    assignments: Sequence[Assignment],
+    *,
+    where: str,
+    prefix: str,
+    archived: Callable[[], Container[str]],
+    ids: Sequence[str] = (),
+    above: Callable[[], int] = lambda: 0,
+) -> Rewrite:
+    """The file as these assignments leave it. `ids` are those that an earlier application of the same list gave; new
+    ones are above `above`, which is asked only where one is given."""
+    page = opened(data, where)
+    plan = _Plan(page, prefix, archived, above, list(ids))
+    plan.include(assignments)
+    if not (plan.changed or plan.gone or plan.added):
+        return Rewrite(data)
+    text = _cut(page.text, sorted([*_head_cuts(page, plan), *_item_cuts(page, plan)], key=lambda cut: cut[:2]))
+    after = (BOM if data.startswith(BOM) else b"") + text.encode()
+    _check(page, plan, after)
+    return Rewrite(after, tuple(plan.added))
+
+
+def with_entry(worklog: bytes, entry: LogEntry) -> bytes:
+    """The month's worklog with this entry on top. One that is there already is not repeated."""
+    eol = b"\r\n" if b"\r\n" in worklog else b"\n"
+    text = entry.text.strip("\n").encode("utf-8", "replace")
+    if b"\n" + text + b"\n" in b"\n" + worklog.replace(b"\r\n", b"\n") + b"\n":
+        return worklog
+    heading, _, rest = worklog.partition(b"\n") if worklog.startswith((b"# ", BOM + b"# ")) else (b"", b"", worklog)
+    heading = heading.rstrip(b"\r") or f"# Worklog {entry.month}".encode()
+    rest = rest.lstrip(b"\r\n")
+    return heading + eol * 2 + text.replace(b"\n", eol) + eol + (eol + rest if rest else b"")
+
+
+# ---- the plan
+
+
+class _Plan:
+    """What a list of assignments means for one file. Items of the file are meant by their number in it."""
+
+    def __init__(
+        self,
+        page: BacklogPage,
+        prefix: str,
+        archived: Callable[[], Container[str]],
+        above: Callable[[], int],
+        ids: list[str],
+    ) -> None:
+        self._page, self._prefix, self._ask_archive, self._ask_above, self._ids = page, prefix, archived, above, ids
+        self.last_id = page.last_id
+        self.changed: dict[int, dict[str, Any]] = {}
+        self.gone: set[int] = set()
+        self.added: dict[str, dict[str, Any]] = {}
+
+    def include(self, assignments: Sequence[Assignment]) -> None:
+        numbers = self._page.numbers
+        for assignment in assignments:
+            if isinstance(assignment, Assign) and assignment.item in numbers:
+                self.changed.setdefault(numbers[assignment.item], {}).update(_meant(assignment.values))
+            elif isinstance(assignment, Absent) and assignment.item in numbers:
+                self.gone.add(numbers[assignment.item])
+            elif isinstance(assignment, Exists):
+                self._add(assignment)
+        changed = ((number, self._differing(number, values)) for number, values in self.changed.items())
+        self.changed = {number: values for number, values in changed if values and number not in self.gone}
+
+    def _differing(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What really changes: an empty value and no value are the same."""
+        old = self._page.items[number]
+        wanted = {name: value for name, value in values.items() if name != "id" and value != old.get(name)}
+        return {name: value for name, value in wanted.items() if value or old.get(name)}
+
+    def _add(self, wanted: Exists) -> None:
+        title = _told_apart(str(wanted.values["title"]))
+        if self._ids and self._title_of(self._ids[0]) == title:
+            self._ids.pop(0)
+            return
+        if wanted.unless_known and (title in self._titles or title in self._archived):
+            return
+        earlier = self._ids.pop(0) if self._ids else ""
+        if earlier and (self._title_of(earlier) is not None or (number_of(earlier) or 0) <= self.last_id):
+            return
+        if not earlier:
+            self.last_id = max(self.last_id, self._above)
+        item_id = earlier or f"{self._prefix}-{self.last_id + 1:03}"
+        self.last_id = max(self.last_id + 1, number_of(item_id) or 0)
+        values = {name: value for name, value in _meant(wanted.values).items() if value is not None}
+        start = {"id": item_id, "title": values["title"], "status": Status.NEW.value}
+        self.added[item_id] = {**start, **values, "id": item_id}
+        self._titles.add(title)
+
+    def _title_of(self, item_id: str) -> str | None:
+        """None where there is no such item."""
+        if item_id in self.added:
+            return _told_apart(self.added[item_id]["title"])
+        number = self._page.numbers.get(item_id)
+        return None if number is None else _told_apart(self._page.text_of(number, "title"))
+
+    @cached_property
+    def _titles(self) -> set[str]:
+        return {_told_apart(self._page.text_of(number, "title")) for number in range(len(self._page.items))}
+
+    @cached_property
+    def _archived(self) -> Container[str]:
+        """Titles of what is no longer in the file, asked for only where the file does not know one."""
+        return self._ask_archive()
+
+    @cached_property
+    def _above(self) -> int:
+        """The highest number that is known elsewhere to be taken."""
+        return self._ask_above()
+
+    @property
+    def raises_last_id(self) -> bool:
+        """The number up to which ids were given is kept in the file, because items leave it."""
+        left = [number_of(self._page.ids[number]) or 0 for number in self.gone]
+        return bool(self.added) or max(left, default=0) > self._page.stated_last_id
+
+
+def _told_apart(title: str) -> str:
+    return same_title(title) or title
+
+
+def _meant(value: Any) -> Any:
+    """The value as it reads back: half a character, which no file can hold, becomes a replacement."""
+    if isinstance(value, str):
+        return re.sub("[\ud800-\udfff]", "\ufffd", value)
+    if isinstance(value, Mapping):
+        return {name: _meant(each) for name, each in value.items()}
+    return [_meant(each) for each in value] if isinstance(value, list) else value
+
+
+# ---- from the plan to cuts
+
+
+def _head_cuts(page: BacklogPage, plan: _Plan) -> Iterator[Cut]:
+    if not plan.raises_last_id:
+        return
+    eol = _eol(page)
+    if stated := page.top.get("last_id"):
+        yield _replacement(page.text, stated, str(plan.last_id), page.document["last_id"], eol)
+        return
+    version, items = page.top.get("schema_version"), page.top.get("items")
+    place = version.end if version else items.start if items else 0
+    yield (
+        place,
+        place,
+        _appended(page.text[:place], f"last_id: {plan.last_id}{eol}", eol, within=place < len(page.text)),
+    )
+
+
+def _item_cuts(page: BacklogPage, plan: _Plan) -> Iterator[Cut]:
+    eol = _eol(page)
+    new = [_block(_texts(values, page.indent, eol), page.indent, eol) for values in plan.added.values()]
+    if not page.spans:
+        yield _new_list(page, plan, new, eol)
+        return
+    for number, values in plan.changed.items():
+        yield (*page.own_lines(number), _edited(page, number, values, eol))
+    last = len(page.items) - 1
+    last_kept = max((number for number in range(last + 1) if number not in plan.gone), default=-1)
+    for number in plan.gone:
+        lead, above = _surroundings(page, number)
+        end = page.own_lines(number)[1]
+        while number < last_kept and (blank := _BLANK.match(page.text, end)):
+            end = blank.end()
+        yield lead if number < last_kept else above, end, ""
+    if new:
+        lead, above = _surroundings(page, last)
+        apart = eol if last > 0 and above < lead else ""
+        place = page.own_lines(last)[1]
+        yield place, place, _appended(page.text[:place], apart + apart.join(new), eol)
+    elif last_kept < 0:
+        yield page.top["items"].colon, page.top["items"].colon, " []"
+
+
+def _new_list(page: BacklogPage, plan: _Plan, new: list[str], eol: str) -> Cut:
+    """All items anew, under `items:`, where they are in brackets, or are none, or there is no such line."""
+    kept = [number for number in range(len(page.items)) if number not in plan.gone]
+    blocks = "".join([*(_restated(page, number, plan.changed.get(number, {}), eol) for number in kept), *new])
+    items = page.top.get("items")
+    if items is None:
+        return len(page.text), len(page.text), _appended(page.text, f"items:{eol}{blocks}", eol)
+    value = page.text[items.colon : items.end]
+    if page.items and not value.lstrip().startswith("["):
+        raise _unreadable(page)
+    remark = _remark(value, page.document["items"])
+    return items.colon, items.end, f"{'' if blocks else ' []'}{remark}{eol}{blocks}"
+
+
+def _surroundings(page: BacklogPage, number: int) -> tuple[int, int]:
+    """Where the comments right above an item start, and where the blank lines above these do."""
+    lead = _above(page.text, page.spans[number][0], _COMMENT)
+    return lead, _above(page.text, lead, _BLANK)
+
+
+def _above(text: str, place: int, belongs: re.Pattern[str]) -> int:
+    while place and belongs.fullmatch(text, line := text.rfind("\n", 0, place - 1) + 1, place):
+        place = line
+    return place
+
+
+def _edited(page: BacklogPage, number: int, values: Mapping[str, Any], eol: str) -> str:
+    start, end = page.own_lines(number)
+    block, item = page.text[start:end], page.items[number]
+    fields = fields_of(block)
+    if block[page.indent + 1 :].lstrip(" ").startswith("{"):
+        return _appended("\n", _restated(page, number, values, eol), eol, within=block.endswith("\n"))
+    if [each.name for each in fields] != list(item):
+        raise _unreadable(page, number)
+    indent = fields[0].start - (block.rfind("\n", 0, fields[0].start) + 1)
+    texts = _texts(values, indent - 2, eol)
+    cuts = []
+    for field in fields:
+        if field.name in values:
+            cut = _replacement(block, field, texts[field.name], item[field.name], eol)
+            gone = values[field.name] is None and field is not fields[0]
+            cuts.append((field.start, field.end, "") if gone else cut)
+    new = {name: text for name, text in texts.items() if name not in item and values[name] is not None}
+    lines = "".join(f"{' ' * indent}{scalar(name)}: {text}{eol}" for name, text in new.items())
+    return _cut(block, cuts) + _appended(block, lines, eol)
+
+
+def _restated(page: BacklogPage, number: int, values: Mapping[str, Any], eol: str) -> str:
+    """An item written anew with one key a line, numbers as they were written; a remark behind it stays."""
+    item, own = page.items[number], page.text[slice(*page.own_lines(number))] if page.spans else ""
+    texts = {name: written(value, page.written(number, name)) for name, value in item.items()}
+    texts |= _texts(values, page.indent, eol)
+    kept = {name: text for name, text in texts.items() if name not in values or values[name] is not None}
+    first, *others = _block(kept, page.indent, eol).split(eol)
+    return eol.join([first + _remark(own[page.indent + 1 :], item), *others])
+
+
+def _texts(values: Mapping[str, Any], indent: int, eol: str) -> dict[str, str]:
+    """Each value as text, in an item whose dash has this indent."""
+    return {
+        name: (_literal(value, indent + 4, eol) if name in _IN_BLOCKS else "") or written(value)
+        for name, value in values.items()
+    }
+
+
+def _block(texts: Mapping[str, str], indent: int, eol: str) -> str:
+    lines = "".join(f"{' ' * (indent + 2)}{scalar(name)}: {text}{eol}" for name, text in texts.items())
+    return f"{' ' * indent}- {lines[indent + 2 :]}"
+
+
+def _replacement(text: str, field: Field, new: str, old: object, eol: str) -> Cut:
+    """Another value for a field; a remark behind the old one stays."""
+    remark = _remark(text[field.colon : field.end], old) if eol not in new else ""
+    return field.colon, field.end, f" {new}{remark}{eol if text[: field.end].endswith(chr(10)) else ''}"
+
+
+def _remark(text: str, value: object) -> str:
+    """The comment behind a value: the first one without which the text still means the value."""
+    for found in re.finditer(r"[ \t]+#", text):
+        before = text[: found.start()]
+        try:
+            if before.lstrip().startswith("*") or (documents_in(before) or [None]) == [value]:
+                return text[found.start() :].rstrip()
+        except ValueError:
+            continue
+    return ""
+
+
+def _appended(before: str, lines: str, eol: str, *, within: bool = False) -> str:
+    """Lines as they come after a text; where its last line has no end, the new last line has none either."""
+    if not lines or before.endswith("\n") or not before:
+        return lines
+    return eol + lines if within else eol + lines.removesuffix(eol)
+
+
+def _cut(text: str, cuts: Sequence[Cut]) -> str:
+    pieces, at = [], 0
+    for start, end, new in cuts:
+        pieces += [text[at : max(at, start)], new]
+        at = max(at, end)
+    return "".join([*pieces, text[at:]])
+
+
+def _eol(page: BacklogPage) -> str:
+    return "\r\n" if "\r\n" in page.text[: page.text.find("\n") + 1] else "\n"
+
+
+# ---- what was written must read as it was meant
+
+
+def _check(page: BacklogPage, plan: _Plan, data: bytes) -> None:
+    try:
+        after = opened(data, page.where)
+    except TrackerError:
+        raise _unreadable(page) from None
+    kept = [{**item, **plan.changed.get(n, {})} for n, item in enumerate(page.items) if n not in plan.gone]
+    last_id = {"last_id": plan.last_id} if plan.raises_last_id else {}
+    wanted = {**page.document, **last_id, "items": [_filled(item) for item in (*kept, *plan.added.values())]}
+    found = {**after.document, "items": [_filled(item) for item in after.items]}
+    if found != wanted and repr(found) != repr(wanted):  # what is not a number equals nothing
+        raise _unreadable(page)
+
+
+def _filled(item: Mapping[str, Any]) -> dict[str, Any]:
+    """A field that is null and one that is not there are the same."""
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _unreadable(page: BacklogPage, number: int | None = None) -> TrackerError:
+    place = page.place(number) if number is not None else page.where
+    hint = "Write each item as `- id: ...` with one `field: value` a line below it."
+    return TrackerError(f"{place} is written in a way that cannot be changed safely; nothing was changed.", hint)
+
+
+# ---- values as text
+#
+# YAML 1.2 and YAML 1.1 disagree about words like `no`, `12:30`, `0123` and dates, and a person's file may be read by
+# either. So a text is left plain only where both take it for a text; everything else stands in double quotes. The
+# parsers we know are looser than the standards (`+-0` and `0x-1` are numbers to one), and so is the pattern here.
+
+_INDICATORS = "-?:,[]{}#&*!|>'\"%@`"
+_ENDS_A_PLAIN_TEXT = re.compile(r": | #|:$|^\s|\s$")
+_PLAIN_IN_A_LIST = re.compile(r"\w+(?:[-./ ]\w+)*")
+_NEVER_RAW = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
+_MEANS_SOMETHING_ELSE = re.compile(
+    r"""~ | = | << | null | true | false | yes | no | on | off | y | n
+    | [-+]* (?: 0b[01_]+ | 0x[-+]?[\da-f_]+ | 0o?[-+]?[0-7_]+ )
+    | [-+]* [\d_]* (?: : [0-5]?\d )+ (?: \.[\d_]* )?
+    | [-+]* [\d_.]+ (?: e[-+]?\d* )?
+    | [-+]* \.(?: inf | nan )
+    | \d{4}-\d\d?-\d\d? (?: (?: t | \s+ ) \d.* )?""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+
+
+def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
+    """The value on one line. What is no text is taken from the source, if there is one."""
+    if isinstance(value, str):
+        return scalar(value, listed=listed)
+    if isinstance(value, list):
+        sources = source or [None] * len(value)
+        return f"[{', '.join(written(each, s, listed=True) for each, s in zip(value, sources, strict=True))}]"
+    if isinstance(value, dict):
+        sources = source or {}
+        pairs = (f"{scalar(key, listed=True)}: {written(value[key], sources.get(key), listed=True)}" for key in value)
+        return f"{{{', '.join(pairs)}}}"
+    return "null" if value is None else str(source or value).lower() if isinstance(value, bool) else str(source)
+
+
+def scalar(text: str, *, listed: bool = False) -> str:
+    """The text as it is where that is safe, else quoted; in a list in brackets a little less is safe."""
+    unsafe = (
+        not text
+        or text[0] in _INDICATORS
+        or _ENDS_A_PLAIN_TEXT.search(text)
+        or _NEVER_RAW.search(text)
+        or _MEANS_SOMETHING_ELSE.fullmatch(text)
+        or (listed and not _PLAIN_IN_A_LIST.fullmatch(text))
+    )
+    if not unsafe:
+        return text
+    inner = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return '"' + _NEVER_RAW.sub(lambda found: f"\\u{ord(found[0]):04x}", inner) + '"'
+
+
+def _literal(text: object, indent: int, eol: str) -> str:
+    """A text of several lines as a block of lines; '' where only quotes can hold it.
+
+    A line end at its very end is such a case: in a file without one, parsers disagree whether it is part of the text.
+    """
+    lines = text.split("\n") if isinstance(text, str) else [""]
+    fits = len(lines) > 1 and not lines[0][:1].isspace() and lines[0] and lines[-1].strip()
+    if not fits or any(_NEVER_RAW.search(line.replace("\t", "")) or line != line.rstrip() for line in lines):
+        return ""
+    return "|-" + "".join(eol + (" " * indent + line if line else "") for line in lines)
