@@ -164,9 +164,9 @@ def tracker_name(project: Project) -> str:
                 f"There is no tracker {project.settings.tracker!r}.", f"There are: auto, {', '.join(known)}."
             )
         return project.settings.tracker
-    from capsule.trackers import backlog
-
-    found = [*(["backlog"] if backlog.find(project.root) else []), *_beads_in(project)]
+    # The tracker of a backlog is not loaded to find out that there is none.
+    backlog = ["backlog"] if os.path.lexists(project.root / "BACKLOG.yaml") else []
+    found = [*backlog, *_beads_in(project)]
     if len(found) > 1:
         hint = f"Say which: `tracker: {found[0]}` or `tracker: {found[1]}` in .capsule/config.yaml."
         raise TrackerError("This project has both BACKLOG.yaml and a .beads folder.", hint)

@@ -196,43 +196,42 @@ def matches(path: str, glob: str) -> bool:
     return fnmatchcase(path, glob)
 
 
-_COLOURING = re.compile(r"\x1b\[[\d;]*m")
+# Strings: most runs need few of them, and `re` remembers what it has compiled.
+_COLOURING = r"\x1b\[[\d;]*m"
 _NOTHING_RAN = (
-    re.compile(r"^Ran 0 tests in ", re.MULTILINE),
-    re.compile(r"^NO TESTS RAN\b", re.MULTILINE),
-    re.compile(r"no tests ran in ", re.MULTILINE),
-    re.compile(r"^collected 0 items\s*$", re.MULTILINE),
-    re.compile(r"^(?:=+ )?\d+ deselected(?:, \d+ warnings?)? in ", re.MULTILINE),
+    r"(?m)^Ran 0 tests in ",
+    r"(?m)^NO TESTS RAN\b",
+    r"(?m)no tests ran in ",
+    r"(?m)^collected 0 items\s*$",
+    r"(?m)^(?:=+ )?\d+ deselected(?:, \d+ warnings?)? in ",
 )
-_PYTEST_RAN = re.compile(r"^[= ]*(?:\d+ [\w ]+, )*[1-9]\d* (?:passed|failed|xfailed|xpassed)\b", re.MULTILINE)
+_PYTEST_RAN = r"(?m)^[= ]*(?:\d+ [\w ]+, )*[1-9]\d* (?:passed|failed|xfailed|xpassed)\b"
 _SOMETHING_RAN = (
-    re.compile(r"^ok\s+\S+\s+[\d.(]", re.MULTILINE),
-    re.compile(r"^running [1-9]\d* tests?", re.MULTILINE),
-    re.compile(r"^ *Tests:? .*\b[1-9]\d* (?:passed|failed)\b", re.MULTILINE),
-    re.compile(r"^ +[1-9]\d* passing\b", re.MULTILINE),
+    r"(?m)^ok\s+\S+\s+[\d.(]",
+    r"(?m)^running [1-9]\d* tests?",
+    r"(?m)^ *Tests:? .*\b[1-9]\d* (?:passed|failed)\b",
+    r"(?m)^ +[1-9]\d* passing\b",
     _PYTEST_RAN,
 )
 _ONLY_EMPTY = (
-    re.compile(r"\[no test files\]"),
-    re.compile(r"^running 0 tests", re.MULTILINE),
-    re.compile(r"\[no tests to run\]"),
-    re.compile(r"^(?:=+ )?\d+ skipped(?:, \d+ \w+)* in ", re.MULTILINE),
-    re.compile(r"^ *Tests:? +(?:\d+ (?:skipped|todo)\b|0 total)", re.MULTILINE),
-    re.compile(r"^ +0 passing\b", re.MULTILINE),
+    r"\[no test files\]",
+    r"(?m)^running 0 tests",
+    r"\[no tests to run\]",
+    r"(?m)^(?:=+ )?\d+ skipped(?:, \d+ \w+)* in ",
+    r"(?m)^ *Tests:? +(?:\d+ (?:skipped|todo)\b|0 total)",
+    r"(?m)^ +0 passing\b",
 )
-_UNITTEST_RAN = re.compile(r"\bRan (\d+) tests? in ")
-_UNITTEST_SKIPPED = re.compile(r"^OK \(.*?\bskipped=(\d+)", re.MULTILINE)
-_PYTHON_RUNNER = re.compile(r"-m\s*unittest\b|(?:^|[\s/;&|(\"'])(?:pytest|py\.test)(?=$|[\s;&|)\"'])")
+_UNITTEST_RAN = r"\bRan (\d+) tests? in "
+_UNITTEST_SKIPPED = r"(?m)^OK \(.*?\bskipped=(\d+)"
+_PYTHON_RUNNER = r"-m\s*unittest\b|(?:^|[\s/;&|(\"'])(?:pytest|py\.test)(?=$|[\s;&|)\"'])"
 _PYTHON_SHOWS_A_TEST = (
     # code under test can end the runner with 0 before it has run anything; these counts come after the tests
-    re.compile(r"\bRan [1-9]\d* tests? in "),
+    r"\bRan [1-9]\d* tests? in ",
     _PYTEST_RAN,
     # `pytest -qq` leaves the counts out and shows only how far it is
-    re.compile(r"^[sxXFER]*[.xX][.sxXFER]* +\[ *\d+%\]", re.MULTILINE),
+    r"(?m)^[sxXFER]*[.xX][.sxXFER]* +\[ *\d+%\]",
 )
-_PYTHON_VERDICT = re.compile(
-    r"^(?:OK|FAILED)(?: \(.*\))?$|^(?:=+ )?\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.]+s", re.MULTILINE
-)
+_PYTHON_VERDICT = r"(?m)^(?:OK|FAILED)(?: \(.*\))?$|^(?:=+ )?\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.]+s"
 
 
 # Signals that come from outside: the kernel short of memory, a limit, an operator, a machine that shuts down. A program
@@ -242,10 +241,10 @@ _SHELLS_SAY = 128
 _LAST_LINES = 20
 # How runners tell of a child that was killed; their own exit code does not. The group is the signal, in their words.
 _CHILD_KILLED = (
-    re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[.*\] (Hangup|Interrupt|Quit|Killed|Terminated|CPU time limit exceeded)"),
-    re.compile(r"^npm (?:ERR!|error) signal (SIG[A-Z]+)$"),
-    re.compile(r"^ *process didn't exit successfully: .* \(signal: \d+, (SIG[A-Z]+)\b"),
-    re.compile(r"^signal: (hangup|interrupt|quit|killed|terminated|CPU time limit exceeded)$"),
+    r"^g?make(?:\[\d+\])?: \*\*\* \[.*\] (Hangup|Interrupt|Quit|Killed|Terminated|CPU time limit exceeded)",
+    r"^npm (?:ERR!|error) signal (SIG[A-Z]+)$",
+    r"^ *process didn't exit successfully: .* \(signal: \d+, (SIG[A-Z]+)\b",
+    r"^signal: (hangup|interrupt|quit|killed|terminated|CPU time limit exceeded)$",
 )
 _SIGNALS_IN_WORDS = {
     **{"hangup": 1, "interrupt": 2, "quit": 3, "killed": 9, "terminated": 15, "cpu time limit exceeded": 24},
@@ -261,11 +260,11 @@ def killed_by(exit_code: int | None, tail: str) -> str:
     """
     if not exit_code:
         return ""
-    lines = _COLOURING.sub("", tail).splitlines()[-_LAST_LINES:]
+    lines = re.sub(_COLOURING, "", tail).splitlines()[-_LAST_LINES:]
     name = _FROM_OUTSIDE.get(exit_code - _SHELLS_SAY, "")
     if name:
         return "" if any(re.search(rf"\b{exit_code} fail", line) for line in lines) else name
-    found = (match[1] for line in lines for pattern in _CHILD_KILLED if (match := pattern.match(line)))
+    found = (match[1] for line in lines for pattern in _CHILD_KILLED if (match := re.match(pattern, line)))
     return next((_FROM_OUTSIDE[number] for word in found if (number := _SIGNALS_IN_WORDS.get(word.lower(), 0))), "")
 
 
@@ -277,39 +276,39 @@ def colour_of(why: str, exit_code: int | None, tail: str, command: str = "") -> 
         return Colour.NOT_RUN
     if killed_by(exit_code, tail):
         return Colour.NO_RESULT
-    text = _COLOURING.sub("", tail)
+    text = re.sub(_COLOURING, "", tail)
     if exit_code in (0, 5) and _any(_NOTHING_RAN, text):
         return Colour.EMPTY
-    python = bool(_PYTHON_RUNNER.search(command))
+    python = bool(re.search(_PYTHON_RUNNER, command))
     # Code under test can turn the exit code into 0 by an exit hook; the runner's last verdict stands before that.
-    verdicts = _PYTHON_VERDICT.findall(text) if python else []
+    verdicts = re.findall(_PYTHON_VERDICT, text) if python else []
     if exit_code != 0 or (verdicts and re.search(r"FAILED|\d (?:failed|errors?)\b", verdicts[-1])):
         return Colour.RED
-    ran, skipped = (sum(map(int, counts.findall(text))) for counts in (_UNITTEST_RAN, _UNITTEST_SKIPPED))
+    ran, skipped = (sum(map(int, re.findall(counts, text))) for counts in (_UNITTEST_RAN, _UNITTEST_SKIPPED))
     only_skipped = (_any(_ONLY_EMPTY, text) or 0 < ran <= skipped) and not _any(_SOMETHING_RAN, text)
     shows_no_test = python and not _any(_PYTHON_SHOWS_A_TEST, text)
     return Colour.EMPTY if shows_no_test or only_skipped else Colour.GREEN
 
 
-def _any(patterns: Sequence[re.Pattern[str]], text: str) -> bool:
-    return any(pattern.search(text) for pattern in patterns)
+def _any(patterns: Sequence[str], text: str) -> bool:
+    return any(re.search(pattern, text) for pattern in patterns)
 
 
 def _basename(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-_RUNNERS = re.compile(r"(?:^|[;&|]\s*)((?:uv|poetry|pdm|pipenv|hatch|rye)\s+run)\s")
-_PYTHON = re.compile(r"(?:^|[\s;&|])((?:[\w./~-]+/)?(?:python|pypy)[\d.]*)(?=\s|$)")
-_BESIDE = re.compile(r"(?:^|[\s;&|])([\w./~-]+/)(?:pytest|py\.test|tox|nox)(?=\s|$)")
+_RUNNERS = r"(?:^|[;&|]\s*)((?:uv|poetry|pdm|pipenv|hatch|rye)\s+run)\s"
+_PYTHON = r"(?:^|[\s;&|])((?:[\w./~-]+/)?(?:python|pypy)[\d.]*)(?=\s|$)"
+_BESIDE = r"(?:^|[\s;&|])([\w./~-]+/)(?:pytest|py\.test|tox|nox)(?=\s|$)"
 
 
 def interpreter_of(command: str) -> str:
     """Return the words that start it: as the command names it, beside its test runner, or the one on the PATH."""
-    if runner := _RUNNERS.search(command):
+    if runner := re.search(_RUNNERS, command):
         return f"{runner[1]} python"
-    if named := _PYTHON.search(command):
+    if named := re.search(_PYTHON, command):
         return named[1]
-    if beside := _BESIDE.search(command):
+    if beside := re.search(_BESIDE, command):
         return f"{beside[1]}python"
     return "$(command -v python3 || command -v python)"

@@ -221,8 +221,9 @@ def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None 
 
     `head` is the content of its HEAD: an id, or `ref: refs/heads/…`. Whoever commits there writes into this directory.
     """
-    for folder in ("objects/info", "refs", "info"):
-        (target / folder).mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for folder in ("", "objects", "objects/info", "refs", "info"):
+        (target / folder).mkdir()
     common = git.common_dir
     files = {
         "HEAD": f"{head}\n".encode(),
@@ -233,7 +234,8 @@ def fill_git_directory(git: Git, target: Path, *, head: str, index: Path | None 
         "info/attributes": _content(common / "info/attributes"),
     }
     for name, content in files.items():
-        (target / name).write_bytes(content)
+        if content:
+            (target / name).write_bytes(content)
     for name, source in (("index", index), ("shallow", common / "shallow")):
         if source and source.exists():
             shutil.copy2(source, target / name)  # with its age: see `Snapshots.copy_index`
