@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from capsule.core.errors import SettingsError
+from capsule.core.text import nearest
 from capsule.core.workflow import Phase, Workflow, parse_workflow
 from capsule.plain_files import as_text, parse_yaml, read_plain
 from capsule.settings import PUBLISH
@@ -27,13 +28,11 @@ _PACKAGE = Path(__file__).parent
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)?", re.ASCII)
 
 Read = Callable[[str], bytes | None]
-Listing = Callable[[], Iterable[str]]
 
 
 class _Shelf(Struct, frozen=True):
     """The places of one kind of file: folders of the project in order, the folder of the package, and name endings."""
 
-    kind: str
     project: tuple[str, ...]
     ours: str
     endings: tuple[str, ...]
@@ -49,34 +48,23 @@ class _Shelf(Struct, frozen=True):
 
 
 _SHELVES = {
-    shelf.kind: shelf
-    for shelf in (
-        _Shelf("workflow", (".capsule/workflows",), "workflows", (".yaml",)),
-        _Shelf("prompt", (".capsule/prompts", "prompts"), "prompts", (".md",)),
-        _Shelf("part", (".capsule/prompts/parts", "prompts/parts"), "prompts/parts", (".md",)),
-        _Shelf("template", (".capsule/templates", "templates"), "templates", ("", ".md.template", ".md")),
-    )
+    "workflow": _Shelf((".capsule/workflows",), "workflows", (".yaml",)),
+    "prompt": _Shelf((".capsule/prompts", "prompts"), "prompts", (".md",)),
+    "part": _Shelf((".capsule/prompts/parts", "prompts/parts"), "prompts/parts", (".md",)),
+    "template": _Shelf((".capsule/templates", "templates"), "templates", ("", ".md.template", ".md")),
 }
 _PROJECT_FOLDERS = tuple(folder for shelf in _SHELVES.values() for folder in shelf.project)
 
 
-class _File(Struct, frozen=True):
-    where: str
-    read: Callable[[], bytes | None]
-
-    def data(self) -> bytes:
-        data = self.read()
-        if data is None:
-            raise SettingsError(f"{self.where} has gone.", "Try again: somebody moved it a moment ago.")
-        return data
+_BUILT_IN = "built-in "
+"""Stands before the path of a file that is ours."""
 
 
 class Catalog:
     """Prompts, templates and workflows of one project, as `read` and `listing` see it."""
 
-    def __init__(self, read: Read = lambda _: None, listing: Listing = tuple) -> None:
-        self._read = read
-        self.listing = listing
+    def __init__(self, read: Read = lambda _: None, listing: Callable[[], Iterable[str]] = tuple) -> None:
+        self._read, self._listing = read, listing
 
     @classmethod
     def on_disk(cls, root: Path) -> Catalog:
@@ -94,23 +82,23 @@ class Catalog:
 
     def workflow(self, name: str) -> Workflow:
         """Return a workflow, parsed and checked: everything it names exists."""
-        file = self._find("workflow", name)
-        data = parse_yaml(file.data(), file.where)
+        where = self._find("workflow", name)
+        data = parse_yaml(self._content(where), where)
         if isinstance(data, dict) and "publish" in data:  # a file's word for what is stored as `workspace`
             how = data.pop("publish")
             if how not in PUBLISH:
-                raise SettingsError(f"{file.where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
+                raise SettingsError(f"{where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
             data["workspace"] = PUBLISH[how]
-        workflow = parse_workflow(data, source=file.where, name=name)
+        workflow = parse_workflow(data, source=where, name=name)
         if workflow.name != name:
             hint = "A workflow has the name of its file: leave `name` out."
-            raise SettingsError(f"{file.where} calls itself {workflow.name!r}.", hint)
-        phases = tuple(self._with_full_names(phase, workflow, file.where) for phase in workflow.phases)
+            raise SettingsError(f"{where} calls itself {workflow.name!r}.", hint)
+        phases = tuple(self._with_full_names(phase, workflow, where) for phase in workflow.phases)
         return msgspec.structs.replace(workflow, phases=phases)
 
     def where(self, name: str, kind: str = "prompt", workflow: str = "") -> str:
         """Return the file that a name means."""
-        return self._find(kind, self._full_name(name, workflow) if kind == "prompt" else name).where
+        return self._find(kind, self._full_name(name, workflow) if kind == "prompt" else name)
 
     def names(self, kind: str) -> tuple[str, ...]:
         """Return every name of a kind that can be asked for."""
@@ -121,34 +109,38 @@ class Catalog:
 
     @cached_property
     def _paths(self) -> frozenset[str]:
-        return frozenset(self.listing())
+        return frozenset(self._listing())
 
     def _text(self, kind: str, name: str) -> str:
-        file = self._find(kind, name)
-        return as_text(file.data(), file.where)
+        where = self._find(kind, name)
+        return as_text(self._content(where), where)
 
-    def _find(self, kind: str, name: str) -> _File:
-        if file := self._seek(kind, _checked(kind, name)):
-            return file
+    def _content(self, where: str) -> bytes:
+        ours = where.startswith(_BUILT_IN)
+        data = read_plain(_PACKAGE / where.removeprefix(_BUILT_IN)) if ours else self._read(where)
+        if data is None:
+            raise SettingsError(f"{where} has gone.", "Try again: somebody moved it a moment ago.")
+        return data
+
+    def _find(self, kind: str, name: str) -> str:
+        """Return the path of a file, as errors show it."""
+        if where := self._seek(kind, _checked(kind, name)):
+            return where
         choices = self.names(kind)
-        from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
-
-        near = get_close_matches(name, choices, 1) or [full for full in choices if full.endswith(f"/{name}")]
+        near = nearest(name, choices) or [full for full in choices if full.endswith(f"/{name}")]
         meant = f"Did you mean `{near[0]}`? " if near else ""
         raise SettingsError(f"There is no {kind} named {name!r}.", f"{meant}There are: {', '.join(choices)}.")
 
-    def _seek(self, kind: str, name: str) -> _File | None:
-        """Return the first file that this name may mean; a plain `execute` also serves as `tdd/execute`."""
+    def _seek(self, kind: str, name: str) -> str:
+        """Return the first file that this name may mean, or ''; a plain `execute` also serves as `tdd/execute`."""
         shelf = _SHELVES[kind]
         spellings = (name, name.rpartition("/")[2]) if kind == "prompt" else (name,)
         files = [spelling + ending for spelling in spellings for ending in shelf.endings]
-        for path in (f"{folder}/{file}" for folder in shelf.project for file in files):
-            if path in self._paths:
-                return _File(path, partial(self._read, path))
-        for path in (f"{shelf.ours}/{file}" for file in files):
-            if (_PACKAGE / path).is_file():
-                return _File(f"built-in {path}", partial(read_plain, _PACKAGE / path))
-        return None
+        theirs = (f"{folder}/{file}" for folder in shelf.project for file in files)
+        if found := next((path for path in theirs if path in self._paths), ""):
+            return found
+        ours = (f"{shelf.ours}/{file}" for file in files)
+        return next((f"{_BUILT_IN}{path}" for path in ours if (_PACKAGE / path).is_file()), "")
 
     def _full_name(self, name: str, workflow: str) -> str:
         own = f"{workflow}/{name}" if workflow and "/" not in name else name
@@ -193,12 +185,7 @@ def _files_in(root: Path, folders: Iterable[str]) -> Iterator[str]:
             yield from (path.relative_to(root).as_posix() for path in files)
 
 
-_ADAPTERS = ("agents", "trackers")
-
-
 def adapters(kind: str) -> dict[str, str]:
-    """Return the modules of a kind of adapter, by the name the settings use: the file's own."""
-    if kind not in _ADAPTERS:
-        raise SettingsError(f"There is no kind of adapter called {kind!r}.", f"There are: {', '.join(_ADAPTERS)}.")
+    """Return the modules of `agents` or `trackers`, by the name the settings use: the file's own."""
     stems = sorted(file.stem for file in (_PACKAGE / kind).glob("[a-z]*.py"))
     return {stem.replace("_", "-"): f"capsule.{kind}.{stem}" for stem in stems}

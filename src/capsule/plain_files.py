@@ -57,8 +57,7 @@ def as_text(data: bytes, source: str) -> str:
 def parse_yaml(data: bytes, source: str) -> object:
     """Return the one document in the file, None where it is empty."""
     text = as_text(data, source)
-    _refuse_alias_bomb(text, source)
-    _refuse_depth(text, source)
+    _refuse_bombs(text, source)
     try:
         documents = _documents(text)
     except ValueError as fault:
@@ -66,12 +65,8 @@ def parse_yaml(data: bytes, source: str) -> object:
         words = str(fault).removeprefix("YAML parse error: ")
         position = re.search(_POSITION, words)
         where = f"{source}, line {position.group(1)}, column {position.group(2)}" if position else source
-        raise SettingsError(
-            *(
-                f"{where}: {re.sub(_POSITION, '', words)}.",
-                "That is no valid YAML: look at this line and the ones just before it.",
-            )
-        ) from None
+        hint = "That is no valid YAML: look at this line and the ones just before it."
+        raise SettingsError(f"{where}: {re.sub(_POSITION, '', words)}.", hint) from None
     if len(documents) > 1:
         raise SettingsError(f"{source} holds {len(documents)} YAML documents.", "Keep one; remove the `---` between.")
     for key, first, second in duplicate_keys(text):
@@ -84,8 +79,7 @@ def parse_yaml(data: bytes, source: str) -> object:
 def parse_scalar(text: str) -> object:
     """Return what a text means as YAML; where it means nothing, the text itself."""
     try:
-        _refuse_alias_bomb(text, "value")
-        _refuse_depth(text, "value")
+        _refuse_bombs(text, "value")
         documents = _documents(text)
     except (ValueError, SettingsError):
         return text
@@ -107,15 +101,12 @@ def _documents(text: str) -> list[object]:
     return list(yaml12.parse_yaml(text, multi=True))
 
 
-def _refuse_depth(text: str, source: str) -> None:
-    """Refuse thousands of nested dashes or brackets, which would overflow the parser's stack and end the process."""
+def _refuse_bombs(text: str, source: str) -> None:
+    """Refuse what overflows the parser's stack or memory: thousands of nested dashes or brackets, nested aliases."""
     for number, line in enumerate(text.splitlines(), 1):
         deep = re.match(_DEEP, line) or line.startswith(" " * 10 * MOST_DEEP)
         if deep or max(line.count("["), line.count("{")) > MOST_DEEP:
             raise SettingsError(f"{source}, line {number}: this is nested too deeply.", "Write it flatter.")
-
-
-def _refuse_alias_bomb(text: str, source: str) -> None:
     found = re.findall(_ANCHOR, text)
     anchors = {name for sign, name in found if sign == "&"}
     aliases = sum(sign == "*" and name in anchors for sign, name in found)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from capsule.core.errors import SettingsError
-from capsule.core.text import nearest
+from capsule.core.text import nearest, shortened
 from capsule.plain_files import parse_scalar, parse_toml, parse_yaml, read_plain
 
 Minutes = Annotated[float, Meta(gt=0, le=10080, description="a number of minutes above 0, at most 10080 (a week)")]
@@ -32,14 +32,14 @@ Texts = tuple[str, ...]
 class _Section(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True): ...
 
 
-class ProjectOptions(_Section, frozen=True):
+class _ProjectOptions(_Section, frozen=True):
     prefix: Prefix = "WRK"
     """The prefix of backlog item ids."""
     main: str = "auto"
     """The branch that work is merged into. `auto`: the branch that origin/HEAD names, else `main`, else `master`."""
 
 
-class GuardrailOptions(_Section, frozen=True):
+class _GuardrailOptions(_Section, frozen=True):
     """Limits above which a person decides; an assessment equal to the maximum passes."""
 
     max_size: Literal["small", "medium", "large"] = "medium"
@@ -50,7 +50,7 @@ class GuardrailOptions(_Section, frozen=True):
     """An item assessed above this risk needs your approval."""
 
 
-class Execution(_Section, frozen=True):
+class _Execution(_Section, frozen=True):
     phase_timeout_minutes: Minutes = 30
     """Time limit of an agent, a gate or a set-up command."""
     idle_timeout_minutes: Minutes = 10
@@ -63,7 +63,7 @@ class Execution(_Section, frozen=True):
     """How long a phase waits in total for a provider that is overloaded or rate-limited."""
 
 
-class PhaseOptions(_Section, frozen=True):
+class _PhaseOptions(_Section, frozen=True):
     """One agent in one phase; `args` and `env` are added to the agent's own."""
 
     model: str = ""
@@ -94,12 +94,12 @@ class AgentOptions(_Section, frozen=True):
     """More arguments. For `scripted`: the script."""
     env: dict[str, str] = {}
     """Environment variables for this agent only."""
-    phases: dict[str, PhaseOptions] = {}
+    phases: dict[str, _PhaseOptions] = {}
     trust_project: bool = False
     """Whether to load the repository's own agent settings, hooks and tool servers."""
 
 
-class WorkflowChoice(_Section, frozen=True):
+class _WorkflowChoice(_Section, frozen=True):
     default: str = "auto"
     """The workflow of an item. `auto`: `change` for a backlog, `tdd` for beads."""
     by_type: dict[str, str] = {}
@@ -127,7 +127,7 @@ DEBRIS = (
 )
 
 
-class EvidenceOptions(_Section, frozen=True):
+class _EvidenceOptions(_Section, frozen=True):
     test: str = "auto"
     """The test command. `auto`: detected. `none`: missions run unverified."""
     test_timeout_minutes: Minutes = 15
@@ -138,7 +138,7 @@ class EvidenceOptions(_Section, frozen=True):
     """Globs of files that must not be left behind."""
 
 
-class AllowanceOptions(_Section, frozen=True):
+class _AllowanceOptions(_Section, frozen=True):
     """A limit on what agents may use together. Unset is unlimited."""
 
     usd: Dollars | None = None
@@ -149,16 +149,16 @@ class AllowanceOptions(_Section, frozen=True):
     """Minutes of agent time"""
 
 
-class BudgetOptions(_Section, frozen=True):
-    phase: AllowanceOptions = AllowanceOptions()
+class _BudgetOptions(_Section, frozen=True):
+    phase: _AllowanceOptions = _AllowanceOptions()
     """for one phase of a mission, all its attempts together."""
-    mission: AllowanceOptions = AllowanceOptions()
+    mission: _AllowanceOptions = _AllowanceOptions()
     """for one mission."""
-    run: AllowanceOptions = AllowanceOptions()
+    run: _AllowanceOptions = _AllowanceOptions()
     """for one run of the queue."""
 
 
-class EnvironmentOptions(_Section, frozen=True):
+class _EnvironmentOptions(_Section, frozen=True):
     """What agents and the project's commands see of your environment."""
 
     allow: Texts = ()
@@ -167,7 +167,7 @@ class EnvironmentOptions(_Section, frozen=True):
     """More variables whose values are kept out of every log, besides those with telling names (`…_TOKEN`, `…_KEY`)."""
 
 
-class Confinement(_Section, frozen=True):
+class _Confinement(_Section, frozen=True):
     """What the sandbox allows."""
 
     network: bool = True
@@ -183,7 +183,7 @@ class Confinement(_Section, frozen=True):
     daemon outside the sandbox."""
 
 
-class CampaignOptions(_Section, frozen=True):
+class _CampaignOptions(_Section, frozen=True):
     """An epic or a feature that is run as a whole."""
 
     on_failure: Literal["stop", "continue"] = "stop"
@@ -193,48 +193,48 @@ class CampaignOptions(_Section, frozen=True):
     """Whether unrelated work that agents notice is filed in the tracker as new items. For every mission on a bead."""
 
 
-class GitOptions(_Section, frozen=True):
+class _GitOptions(_Section, frozen=True):
     hooks: bool = False
     """Whether your pre-commit and commit-msg hooks run before a step is committed to your branch (`publish: steps`).
     A hook that refuses makes the claim REFUTED."""
 
 
-class MergeOptions(_Section, frozen=True):
+class _MergeOptions(_Section, frozen=True):
     push: bool = False
     """Not used yet. Capsule never pushes."""
 
 
 class Settings(_Section, frozen=True):
-    project: ProjectOptions = ProjectOptions()
-    guardrails: GuardrailOptions = GuardrailOptions()
-    execution: Execution = Execution()
+    project: _ProjectOptions = _ProjectOptions()
+    guardrails: _GuardrailOptions = _GuardrailOptions()
+    execution: _Execution = _Execution()
     tracker: str = "auto"
     """Where items come from: `backlog` (BACKLOG.yaml), `beads` (the program `bd`) or `beads-file` (the JSONL file of a
     `.beads` folder). `auto`: the one that is there."""
     agent: str = "claude"
     """The agent to use: an adapter, a preset, or a name under `agents`."""
     agents: dict[str, AgentOptions] = {}
-    workflow: WorkflowChoice = WorkflowChoice()
+    workflow: _WorkflowChoice = _WorkflowChoice()
     workspace: WorkspaceOptions = WorkspaceOptions()
     verify: Literal["strict", "warn", "off"] = "strict"
     """`strict`: a refuted PASS goes back to the agent. `warn`: it is recorded. `off`: nothing is checked."""
-    evidence: EvidenceOptions = EvidenceOptions()
+    evidence: _EvidenceOptions = _EvidenceOptions()
     sandbox: Literal["auto", "required", "off"] = "auto"
     """Whether agents and tests run in bubblewrap: `auto` if it works, `required` always or not at all, `off` never."""
-    confinement: Confinement = Confinement()
-    environment: EnvironmentOptions = EnvironmentOptions()
+    confinement: _Confinement = _Confinement()
+    environment: _EnvironmentOptions = _EnvironmentOptions()
     skills: Literal["auto", "always", "never"] = "auto"
     """Whether agents are pointed to the skills in `.claude/skills/changes`: if they exist, always (it is an error if
     they do not), or never."""
     build: Literal["agent", "tdd"] = "agent"
     """Who builds a change: one agent, or one TDD mission for each phase of its SPEC."""
-    budget: BudgetOptions = BudgetOptions()
-    campaign: CampaignOptions = CampaignOptions()
+    budget: _BudgetOptions = _BudgetOptions()
+    campaign: _CampaignOptions = _CampaignOptions()
     notify: str | Texts = "none"
     """How to notify you when a mission needs you, is done or has stopped: `none`, the terminal's `bell`, a command line
     that gets the event as JSON on stdin, or a list of these: [more](../how-to/notifications.md)."""
-    git: GitOptions = GitOptions()
-    merge: MergeOptions = MergeOptions()
+    git: _GitOptions = _GitOptions()
+    merge: _MergeOptions = _MergeOptions()
 
 
 PUBLISH = {"merge": "worktree", "steps": "checkout"}
@@ -291,7 +291,7 @@ def load_settings(
     values = {place: value for layer in layers.values() for place, value in layer.items()}
     won = {_dotted(place): name for name, layer in layers.items() for place in layer}
     warnings += _retired(values, won)
-    early = tuple(f"{key} is set ({won[key]}), but has no effect in this version." for key in won if _not_yet(key))
+    early = tuple(f"{key} is set ({won[key]}), but has no effect in this version." for key in NOT_YET if key in won)
     return Loaded(msgspec.convert(_nested(values), Settings), won, warnings + early)
 
 
@@ -306,10 +306,6 @@ def _retired(values: Leaves, won: dict[str, str]) -> tuple[str, ...]:
         return (f"{retired}, and workspace.publish says how work is published; remove it.",)
     values[publish], won[_dotted(publish)] = meant, won[_dotted(kind)]
     return (f"{retired}; use `workspace.publish: {meant}`.",)
-
-
-def _not_yet(key: str) -> bool:
-    return any(key == name or key.startswith(f"{name}.") for name in NOT_YET)
 
 
 def leaves_of(value: object, place: Place = ()) -> Iterator[tuple[Place, object]]:
@@ -332,14 +328,12 @@ def _user_layer(env: Mapping[str, str]) -> Leaves:
     chosen, home = env.get("XDG_CONFIG_HOME", ""), env.get("HOME", "")
     folder = chosen if Path(chosen).is_absolute() else f"{home}/.config" if home else ""
     path = Path(folder, "capsule", "config.yaml")
-    data = read_plain(path) if folder else None
-    return {} if data is None else _checked(parse_yaml(data, str(path)), str(path))
+    return _file_layer(read_plain(path) if folder else None, parse_yaml, str(path))
 
 
 def _project_layer(read: ReadProject) -> tuple[Leaves, tuple[str, ...]]:
-    yaml, toml = read(PROJECT_YAML), read(PROJECT_TOML)
-    ours = {} if yaml is None else _checked(parse_yaml(yaml, PROJECT_YAML), PROJECT_YAML)
-    theirs = {} if toml is None else _checked(parse_toml(toml, PROJECT_TOML), PROJECT_TOML)
+    ours = _file_layer(read(PROJECT_YAML), parse_yaml, PROJECT_YAML)
+    theirs = _file_layer(read(PROJECT_TOML), parse_toml, PROJECT_TOML)
     differing = [_dotted(place) for place in ours if place in theirs and theirs[place] != ours[place]]
     warnings = (f"{key} differs in {PROJECT_TOML} and {PROJECT_YAML}; {PROJECT_YAML} wins." for key in differing)
     return {**theirs, **ours}, tuple(warnings)
@@ -351,59 +345,54 @@ def _environment_layer(env: Mapping[str, str]) -> Leaves:
     for name in sorted(env):
         if name.startswith(ENV_PREFIX) and name not in NO_SETTINGS and env[name]:
             place = tuple(name.removeprefix(ENV_PREFIX).lower().split("__"))
-            leaves.update(_at(place, env[name], f"environment variable {name}", as_text=True))
+            leaves.update(_at(place, env[name], f"environment variable {name}"))
     return leaves
 
 
 def _flag_layer(flags: Mapping[str, object]) -> Leaves:
     """Read flags by dotted key; None is a flag that was not given."""
-    given = {key: value for key, value in flags.items() if value is not None}
     leaves: Leaves = {}
-    for key, value in given.items():
-        leaves.update(_at(tuple(key.split(".")), value, "command line", as_text=isinstance(value, str)))
+    for key, value in flags.items():
+        if value is not None:
+            leaves.update(_at(tuple(key.split(".")), value, "command line"))
     return leaves
 
 
 # ---- from a layer to checked leaves
 
 
-def _checked(data: object, source: str) -> Leaves:
-    return dict(_walk(data, Settings, (), source))
+def _file_layer(data: bytes | None, parse: Callable[[bytes, str], object], source: str) -> Leaves:
+    return {} if data is None else dict(_walk(parse(data, source), Settings, (), source))
 
 
-def _at(place: Place, value: object, source: str, *, as_text: bool) -> Leaves:
+def _at(place: Place, value: object, source: str) -> Leaves:
     """Check one value at its place. Text is taken literally if text is wanted, else read as YAML."""
     kind: Any = Settings
     for depth, name in enumerate(place):
         kind = _below(kind, name, place[:depth], source)
-    if as_text and not _fits(value, kind):
-        value = parse_scalar(str(value))
+    if isinstance(value, str):
+        try:
+            msgspec.convert(value, kind)
+        except msgspec.ValidationError:
+            value = parse_scalar(value)
     return dict(_walk(value, kind, place, source))
 
 
 def _walk(value: object, kind: Any, place: Place, source: str) -> Iterator[tuple[Place, object]]:
-    if not _is_table(kind):
+    if not _is_section(kind) and get_origin(kind) is not dict:
         yield place, _converted(value, kind, place, source)
         return
     if value is not None and not isinstance(value, dict):
         raise SettingsError(
             f"{source}: `{_dotted(place) or 'the file'}` is {_shown(value)}; it must be a table of keys.",
-            f"Allowed keys: {', '.join(_names(kind)) or 'any name'}.",
+            f"Allowed keys: {', '.join(getattr(kind, '__struct_fields__', ())) or 'any name'}.",
         )
     for name, inner in (value or {}).items():
         yield from _walk(inner, _below(kind, name, place, source), (*place, str(name)), source)
 
 
-def _is_table(kind: Any) -> bool:
-    return get_origin(kind) is dict or _is_section(kind)
-
-
 def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Struct)
-
-
-def _names(kind: Any) -> tuple[str, ...]:
-    return kind.__struct_fields__ if _is_section(kind) else ()
 
 
 def _below(kind: Any, name: object, place: Place, source: str) -> Any:
@@ -440,20 +429,12 @@ def _table(kind: Any, place: Place = ()) -> Iterator[Place]:
         yield from _table(field.type, (*place, field.name))
 
 
-def _fits(value: object, kind: Any) -> bool:
-    try:
-        msgspec.convert(value, kind)
-    except msgspec.ValidationError:
-        return False
-    return True
-
-
 def _converted(value: object, kind: Any, place: Place, source: str) -> object:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        choices = [choice for choice in _choices(kind) if isinstance(value, str)]
-        near = nearest(str(value), choices)
+        choices = get_args(kind) if get_origin(kind) is Literal else ()
+        near = nearest(value, choices) if isinstance(value, str) else []
         raise SettingsError(
             f"{source}: `{_dotted(place)}` is {_shown(value)}; it must be {_wanted(kind)}.",
             f"Did you mean `{near[0]}`?" if near else "Fix the value; `capsule config` shows the effective settings.",
@@ -474,13 +455,8 @@ def _wanted(kind: Any) -> str:
     return _PLAIN_WORDS[kind]
 
 
-def _choices(kind: Any) -> tuple[str, ...]:
-    return get_args(kind) if get_origin(kind) is Literal else ()
-
-
 def _shown(value: object) -> str:
-    words = "empty" if value is None else repr(value)
-    return words if len(words) <= 60 else f"{words[:57]}..."
+    return "empty" if value is None else shortened(repr(value), 60)
 
 
 def _dotted(place: Place) -> str:

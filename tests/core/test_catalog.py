@@ -156,7 +156,6 @@ def test_what_exists_is_asked_once_and_only_what_is_taken_is_read() -> None:
     assert (len(listed), asked) == (1, ["prompts/execute.md"])
 
 
-def test_doors_are_the_files_that_are_there() -> None:
+def test_adapters_are_the_files_that_are_there() -> None:
     assert adapters("trackers")["beads-file"] == "capsule.trackers.beads_file"
     assert "memory" in adapters("trackers") and "--init--" not in adapters("trackers")
-    assert "agents" in fault(lambda: adapters("windows"))

@@ -16,7 +16,7 @@ from capsule.core.documents import artefact_path, change_folder, idea_path
 from capsule.core.errors import SettingsError
 from capsule.core.event import Usage, cut
 from capsule.core.failure import Failure
-from capsule.core.item import Assessment
+from capsule.core.item import LEVELS, Assessment
 from capsule.core.state import MissionState
 from capsule.core.text import without_controls
 
@@ -153,13 +153,14 @@ def prompt_values(
 
 
 DEPTHS = ("light", "medium", "deep")
-_UNKNOWN = 1
-_DEPTH_OF = {"small": 0, "low": 0, "medium": 1, "large": 2, "high": 2}
 
 
 def depth(assessment: Assessment) -> str:
-    """Return how far research and design should go: by size or complexity, whichever asks for more."""
-    return DEPTHS[max(_DEPTH_OF.get(level, _UNKNOWN) for level in (assessment.size, assessment.complexity))]
+    """Return how far research and design should go: by size or complexity, whichever asks for more.
+
+    An unknown one asks for a medium depth.
+    """
+    return DEPTHS[max(LEVELS.get(level or "medium", 2) for level in (assessment.size, assessment.complexity)) - 1]
 
 
 def fenced(text: str) -> str:

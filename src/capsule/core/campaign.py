@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from capsule.core.item import Item, Status
-from capsule.core.text import one_line
+from capsule.core.text import one_line, shortened
 
 LONGEST_ACCOUNT = 8 * 1024
 """In bytes: what an agent is told of the work before its own."""
@@ -107,7 +107,7 @@ def account(item: Item, deeds: Iterable[Deed], family: Mapping[str, Item], limit
         merge = f" (merged as {deed.merged[:12]})" if deed.merged else ""
         did = one_line(deed.summary) or "no summary was given"
         line = f"- {deed.item.id} {one_line(deed.item.title)}{merge}: {did}"
-        lines[deed.item.id] = line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
+        lines[deed.item.id] = shortened(line, _LONGEST_LINE)
     nearest_and_newest = sorted(ranked, key=lambda deed: deed.at, reverse=True)
     nearest_and_newest.sort(key=lambda deed: _distance(item, deed.item, family))
     kept, room = set(), limit - len(_left_out(len(ranked)).encode())

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from capsule.core.evidence import Evidence, as_feedback, refuted
 from capsule.core.item import LEVELS, Assessment, Item
@@ -140,65 +141,45 @@ def decide(
     verdict = verdict_of(signal, evidence, strict=strict)
     if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
         reason = f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"
-        return Decision(move=Move.CLOSE, verdict=verdict, reason=reason)
-    planned = REACTIONS[phase.role][verdict]
-    move = Move.PARK if planned is Move.REWORK and not phase.rework else planned
-    if move in SETBACKS:
-        return _setback(
-            workflow,
-            phase,
-            move=move,
-            verdict=verdict,
-            signal=signal,
-            evidence=evidence,
-            used=used or {},
-            refutations=refutations or {},
-        )
+        return Decision(Move.CLOSE, verdict, reason)
+    move = REACTIONS[phase.role][verdict]
+    if move is Move.REWORK and not phase.rework:
+        move = Move.PARK
     if move in (Move.ADVANCE, Move.REPEAT) and vetoed:
         return Decision(Move.PARK, verdict, "; ".join(vetoed), exit_code=1, vetoed=True, block_type="decision")
+    feedback = as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
+    reason = _reason(verdict, signal, evidence)
+    if move in SETBACKS:
+        worn_out = (
+            piece
+            for piece in (refuted(evidence) if verdict is Verdict.REFUTED else ())
+            if piece.patience is not None
+            and (refutations or {}).get(refutation_key(name, piece.check), 0) >= piece.patience
+        )
+        if piece := next(worn_out, None):
+            return Decision(Move.PARK, verdict, piece.instead or piece.observed, feedback, exit_code=1)
+        return _setback(workflow, phase, Decision(move, verdict, reason, feedback), used or {})
     if move in HALTS:
-        reason = _reason(verdict, signal, evidence)
         if verdict is Verdict.BLOCKED:  # the whole question: whoever answers may have nothing but the tracker to read
             reason = " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
-        feedback, code = _feedback(verdict, signal, evidence), 1 if move is Move.PARK else 2
+        code = 1 if move is Move.PARK else 2
         return Decision(move, verdict, reason, feedback, exit_code=code, block_type=signal.block_type)
-    return Decision(move=move, verdict=verdict, reason=signal.summary)
+    return Decision(move, verdict, signal.summary)
 
 
 def refutation_key(phase: str, check: str) -> str:
     return f"{phase}/{check}"
 
 
-def _setback(
-    workflow: Workflow,
-    phase: Phase,
-    *,
-    move: Move,
-    verdict: Verdict,
-    signal: Signal,
-    evidence: tuple[Evidence, ...],
-    used: Mapping[str, int],
-    refutations: Mapping[str, int],
-) -> Decision:
-    feedback = _feedback(verdict, signal, evidence)
-    for piece in refuted(evidence) if verdict is Verdict.REFUTED else ():
-        if piece.patience is not None and refutations.get(refutation_key(phase.name, piece.check), 0) >= piece.patience:
-            return Decision(
-                move=Move.PARK, verdict=verdict, reason=piece.instead or piece.observed, feedback=feedback, exit_code=1
-            )
+def _setback(workflow: Workflow, phase: Phase, planned: Decision, used: Mapping[str, int]) -> Decision:
+    """Send the work back, or stop where no retries are left."""
     counter = workflow.counter(phase.name)
     allowed = workflow.allowed_retries(counter)
     if used.get(counter, 0) >= allowed:
-        reason = f"retries exhausted ({allowed} allowed): {_reason(verdict, signal, evidence)}"
-        move = EXHAUSTED[phase.role]
-        return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, exit_code=1, exhausted=True)
-    back_to = phase.rework if move is Move.REWORK else phase.name
-    reason = _reason(verdict, signal, evidence)
-    return Decision(move=move, verdict=verdict, reason=reason, feedback=feedback, back_to=back_to, counter=counter)
-
-
-def _feedback(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:
-    return as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
+        reason = f"retries exhausted ({allowed} allowed): {planned.reason}"
+        return replace(planned, move=EXHAUSTED[phase.role], reason=reason, exit_code=1, exhausted=True)
+    back_to = phase.rework if planned.move is Move.REWORK else phase.name
+    return replace(planned, back_to=back_to, counter=counter)
 
 
 def _reason(verdict: Verdict, signal: Signal, evidence: tuple[Evidence, ...]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from capsule.core.errors import InvalidId, Refused
+from capsule.core.text import shortened
 
 _ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 
@@ -122,7 +123,6 @@ class NewItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Value = str | bool | list[str] | dict[str, str] | None
 """A field of an item as it is written down; None for an empty field."""
 
-_LEVELS = ("size", "complexity", "risk", "impact")
 _BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
 
 
@@ -137,7 +137,7 @@ def with_values(item: Item, values: Mapping[str, Value]) -> Item:
         elif name in Item.__struct_fields__:
             empty: Value = False if name == "requires_human_review" else ""
             plain[name] = tuple(value) if isinstance(value, list) else empty if value is None else value
-    levels = {name: str(values[name] or "") for name in _LEVELS if name in values}
+    levels = {name: str(values[name] or "") for name in Assessment.__struct_fields__ if name in values}
     if levels:
         plain["assessment"] = msgspec.structs.replace(item.assessment, **levels)
     if any(name in values for name in _BLOCK):
@@ -158,9 +158,8 @@ def check_id(text: str) -> str:
     """Return the id if it may become a path and a branch name; raise InvalidId otherwise."""
     if _ID.fullmatch(text) and ".." not in text and not text.endswith(".lock"):
         return text
-    shown = ascii(text if len(text) <= 70 else f"{text[:67]}...")
     raise InvalidId(
-        f"{shown} is not a valid item id.",
+        f"{shortened(text, 70)!a} is not a valid item id.",
         "An id has 1 to 64 letters, digits, dots, dashes or underscores, and starts and ends with a letter or digit.",
     )
 
@@ -189,12 +188,13 @@ def check_move(item: Item, to: Status) -> None:
 
 _SHOWN = (Status.IN_PROGRESS, Status.BLOCKED, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.DONE)
 """The order in which people look at a backlog."""
-_PLACE = {status: place for place, status in enumerate(_SHOWN)}
 
 
 def as_shown(items: Iterable[Item]) -> list[Item]:
     """Sort for people: what is under way, what waits for them, what comes next."""
-    return sorted(items, key=lambda item: (_PLACE[item.status], -LEVELS.get(item.assessment.impact, 0), item.created))
+    return sorted(
+        items, key=lambda item: (_SHOWN.index(item.status), -LEVELS.get(item.assessment.impact, 0), item.created)
+    )
 
 
 _HEADING = r"^#{1,6}\s+(.*?)\s*:?\s*#*\s*$"

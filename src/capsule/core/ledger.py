@@ -23,8 +23,6 @@ _TOLD = (Move.ADVANCE, Move.REPEAT, Move.PARK, Move.CLOSE)
 DECISION = "decision"
 AT_THE_DOOR = (Status.SCOPED, Status.READY)
 COMPLETED, CLOSED = "Completed", "Closed"
-UNBLOCKED: dict[str, Value] = {"blocked_from_status": None, "blocked_reason": None, "blocked_type": None}
-_DIMENSIONS = ("size", "complexity", "risk", "impact")
 MOST_FOLLOW_UPS = 20
 """Of one step: whoever finds more than that has found one thing, not many."""
 _LONGEST_SUBJECT = _LONGEST_TITLE = 200
@@ -230,7 +228,8 @@ def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, 
     if item.blocked is None:
         return {}
     check_move(item, item.blocked.from_status)
-    values: dict[str, Value] = {"status": item.blocked.from_status.value, **UNBLOCKED}
+    values: dict[str, Value] = {"status": item.blocked.from_status.value, "blocked_from_status": None}
+    values |= {"blocked_reason": None, "blocked_type": None}
     if notes:
         values["unblock_context"] = notes
     if item.blocked.kind == DECISION:
@@ -243,4 +242,4 @@ def unblocked(item: Item, guardrails: Guardrails, notes: str = "") -> dict[str, 
 
 
 def _levels(assessment: Assessment) -> dict[str, str]:
-    return {name: level for name in _DIMENSIONS if (level := getattr(assessment, name))}
+    return {name: level for name in assessment.__struct_fields__ if (level := getattr(assessment, name))}

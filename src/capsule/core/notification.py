@@ -18,7 +18,7 @@ from capsule.core.event import CAMPAIGN, RUN, Event, RunEnded, StepEnded, Stoppe
 from capsule.core.history import halt_status, run_counts
 from capsule.core.state import MissionState
 from capsule.core.status import MissionStatus, count_statuses
-from capsule.core.text import one_line, sentence
+from capsule.core.text import one_line, sentence, shortened
 
 BELL = "bell"
 NOBODY = ("", "none")
@@ -58,7 +58,8 @@ def notification(stream: str, event: Event, state: MissionState) -> Notification
     if found is None:
         return None
     occasion, mission, words = found
-    return Notification(occasion, mission, sentence(_short(words)), _short(state.item.title))
+    words, title = (shortened(one_line(text), LONGEST) for text in (words, state.item.title))
+    return Notification(occasion, mission, sentence(words), title)
 
 
 def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
@@ -87,10 +88,6 @@ def _end(state: MissionState) -> str:
     return f"closed: {state.closed_as}" if state.closed_as else "done"
 
 
-def _of_a_stop(mission: str, event: Stopped, _: MissionState) -> Told:
-    return Occasion.STOPPED, mission, f"{mission} was stopped: {event.cause}"
-
-
 def _at_the_door(stream: str, event: Warned, _: MissionState) -> Told:
     """An item that a guardrail holds has no mission yet: its run says so, in the words of the commit."""
     held = None if is_mission(stream) else _HELD.fullmatch(event.text)
@@ -108,14 +105,9 @@ def _of_a_run(stream: str, event: RunEnded, _: MissionState) -> Told:
     return occasion, stream, f"The run ended: {event.why}{f' ({counts})' if counts else ''}"
 
 
-def _short(text: str) -> str:
-    line = one_line(text)
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
-
-
 _TOLD: dict[type, Callable[[str, Any, MissionState], Told]] = {
     StepEnded: _of_a_step,
-    Stopped: _of_a_stop,
+    Stopped: lambda mission, event, _: (Occasion.STOPPED, mission, f"{mission} was stopped: {event.cause}"),
     Warned: _at_the_door,
     RunEnded: _of_a_run,
 }

@@ -6,6 +6,7 @@ them, and one that is drawn in a circle is told once. What is done is shown with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
@@ -95,9 +96,7 @@ def _text(entry: OutlineEntry, item: Item) -> str:
 
 def _by_status(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
-    counts: dict[Status, int] = {}
-    for item in items:
-        counts[item.status] = counts.get(item.status, 0) + 1
+    counts = Counter(item.status for item in items)
     heading = None
     for item in as_shown(items):
         if item.status is not heading:
@@ -136,13 +135,12 @@ def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[
     mission = missions.get(item.id)
     waits = tuple(other for other in item.dependencies if other not in known or known[other].status is not Status.DONE)
     waits = () if item.status is Status.DONE else waits
-    under_way = mission and not mission.over
     return OutlineEntry(
         key=item.id,
         title=item.title,
         depth=depth,
         item=item,
-        status=mission.status if mission and under_way else _item_status(item, waits),
+        status=mission.status if mission and not mission.over else _item_status(item, waits),
         phase=mission.phase if mission else item.phase,
         waits_for=waits,
     )

@@ -81,24 +81,20 @@ def read_signal(data: bytes) -> Signal:
     found = _last_object(data)
     if found is None:
         return error_signal("No signal JSON found in phase output")
-    fault = _missing(found, SIGNAL_FIELDS) or (
-        f"Invalid status value: {_shown(found['status'])} (must be PASS, NEEDS_WORK, or ERROR)"
-        if _text(found["status"]) not in STATUSES
-        else ""
-        if isinstance(found["files_changed"], list)
-        else "files_changed must be an array"
-    )
-    return (
-        error_signal(fault)
-        if fault
-        else Signal(
-            verdict=STATUSES[_text(found["status"])],
-            feedback=_text(found["feedback"]),
-            files_changed=tuple(map(_text, _list(found["files_changed"]))),
-            summary=_text(found["summary"]),
-            extra=_others(found, SIGNAL_FIELDS),
-            follow_ups=_follow_ups(found),
-        )
+    if fault := _missing(found, SIGNAL_FIELDS):
+        return error_signal(fault)
+    verdict, files = STATUSES.get(_text(found["status"])), found["files_changed"]
+    if verdict is None:
+        return error_signal(f"Invalid status value: {_shown(found['status'])} (must be PASS, NEEDS_WORK, or ERROR)")
+    if not isinstance(files, list):
+        return error_signal("files_changed must be an array")
+    return Signal(
+        verdict=verdict,
+        feedback=_text(found["feedback"]),
+        files_changed=tuple(map(_text, files)),
+        summary=_text(found["summary"]),
+        extra=_others(found, SIGNAL_FIELDS),
+        follow_ups=_follow_ups(found),
     )
 
 

@@ -42,8 +42,6 @@ from capsule.core.workflow import Phase, Role, Workflow
 
 PHASE = "phase"
 """Value of `MovedByHand.what` where the mission itself was moved."""
-NO_WORKFLOW = Workflow(name="", phases=())
-NO_ITEM = Item(id="", title="")
 
 
 class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,9 +70,9 @@ class Step(msgspec.Struct, frozen=True):
 
 class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     mission: str = ""
-    item: Item = NO_ITEM
+    item: Item = Item(id="", title="")
     lineage: Lineage = Lineage()
-    workflow: Workflow = NO_WORKFLOW
+    workflow: Workflow = Workflow(name="", phases=())
     policy: Policy = Policy()
     base: str = ""
     into: str = ""

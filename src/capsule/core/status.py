@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
 
 
 class Tone(StrEnum):
@@ -41,26 +40,21 @@ class MissionStatus(StrEnum):
 
     @property
     def sign(self) -> str:
-        return _LOOKS[self].sign
+        return _LOOKS[self][0]
 
     @property
     def tone(self) -> Tone:
-        return _LOOKS[self].tone
-
-
-class _Look(NamedTuple):
-    sign: str
-    tone: Tone
+        return _LOOKS[self][1]
 
 
 _LOOKS = {
-    MissionStatus.READY: _Look("○", Tone.QUIET),
-    MissionStatus.RUNNING: _Look("▶", Tone.LIVE),
-    MissionStatus.WAITING: _Look("◔", Tone.QUIET),
-    MissionStatus.NEEDS_YOU: _Look("■", Tone.WARN),
-    MissionStatus.FAILED: _Look("✗", Tone.BAD),
-    MissionStatus.STOPPED: _Look("‖", Tone.QUIET),
-    MissionStatus.DONE: _Look("✓", Tone.GOOD),
+    MissionStatus.READY: ("○", Tone.QUIET),
+    MissionStatus.RUNNING: ("▶", Tone.LIVE),
+    MissionStatus.WAITING: ("◔", Tone.QUIET),
+    MissionStatus.NEEDS_YOU: ("■", Tone.WARN),
+    MissionStatus.FAILED: ("✗", Tone.BAD),
+    MissionStatus.STOPPED: ("‖", Tone.QUIET),
+    MissionStatus.DONE: ("✓", Tone.GOOD),
 }
 
 

@@ -23,6 +23,11 @@ def one_line(text: str) -> str:
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
+def shortened(text: str, most: int) -> str:
+    """Cut the text to so many characters, dots included."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     """Return the known words that somebody may have meant."""
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only

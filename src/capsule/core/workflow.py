@@ -12,7 +12,8 @@ from enum import StrEnum
 import msgspec
 
 from capsule.core.errors import SettingsError
-from capsule.core.item import EARLY, Item, Status
+from capsule.core.item import EARLY, Assessment, Item, Status
+from capsule.core.text import nearest
 
 
 class Role(StrEnum):
@@ -60,8 +61,8 @@ class When(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         """Tell whether the item itself meets the conditions; `changed` is checked elsewhere."""
         if self.status and item.status.value not in self.status:
             return False
-        asked = {name: getattr(self, name) for name in ("size", "complexity", "risk", "impact")}
-        return all(not levels or getattr(item.assessment, name) in levels for name, levels in asked.items())
+        levels = ((getattr(self, name), getattr(item.assessment, name)) for name in Assessment.__struct_fields__)
+        return all(not wanted or level in wanted for wanted, level in levels)
 
 
 class Route(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -219,9 +220,7 @@ def parse_workflow(data: object, *, source: str, name: str) -> Workflow:
                 break
         words = text.split("`")
         known = (*Phase.__struct_fields__, *Workflow.__struct_fields__, *When.__struct_fields__)
-        from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
-
-        near = get_close_matches(words[1], known, 1) if len(words) > 1 else []
+        near = nearest(words[1], known) if len(words) > 1 else []
         hint = f"Did you mean `{near[0]}`?" if near else "Mend the file; `capsule doctor` checks it again."
         raise SettingsError(f"{source}: {text}", hint) from None
     for complaint in complaints(workflow):

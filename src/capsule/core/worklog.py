@@ -16,6 +16,7 @@ from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, comparable_claim, read_mission
 from capsule.core.item import Item, Lineage, acceptance_criteria
 from capsule.core.state import MissionState
+from capsule.core.text import shortened
 from capsule.core.workflow import Workflow
 
 _MARKS = {
@@ -27,10 +28,10 @@ _SHOWN_FILES = 20
 _OURS = "<!-- capsule "
 
 
-def briefing_values(item: Item, lineage: Lineage, timestamp: str) -> dict[str, str]:
-    """The variables of the worklog template."""
+def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, earlier: str = "") -> str:
+    """Fill in the worklog template."""
     epic, feature = lineage.epic, lineage.feature
-    return {
+    values = {
         "EPIC_ID": epic.id if epic else "",
         "EPIC_TITLE": epic.title if epic else "",
         "EPIC_GOAL": fenced(epic.description) if epic else "",
@@ -42,11 +43,8 @@ def briefing_values(item: Item, lineage: Lineage, timestamp: str) -> dict[str, s
         "TASK_DESCRIPTION": fenced(item.description),
         "ACCEPTANCE_CRITERIA": fenced(acceptance_criteria(item)),
         "TIMESTAMP": timestamp,
+        "EARLIER_WORK": fenced(earlier),
     }
-
-
-def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, earlier: str = "") -> str:
-    values = {**briefing_values(item, lineage, timestamp), "EARLIER_WORK": fenced(earlier)}
     return fill(template, values, source="worklog template")
 
 
@@ -158,20 +156,13 @@ def _row(attempt: Attempt, event: StepEnded) -> str:
 
 def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
     """From the last such heading (an item's text stands above the log and may contain anything) to the next one."""
-    start = next((number for number in reversed(range(len(lines))) if _is_heading(lines[number], section)), None)
-    if start is None:
+    starts = [n for n, line in enumerate(lines) if line.startswith("#") and line.lstrip("#").strip() == section]
+    if not starts:
         return None
+    start = starts[-1]
     level = len(lines[start]) - len(lines[start].lstrip("#"))
-    return start, next((n for n in range(start + 1, len(lines)) if _closes(lines[n], level)), len(lines))
-
-
-def _is_heading(line: str, section: str) -> bool:
-    return line.startswith("#") and line.lstrip("#").strip() == section
-
-
-def _closes(line: str, level: int) -> bool:
-    found = re.match(r"(#{1,6})\s", line)
-    return bool(found) and len(found.group(1)) <= level if found else False
+    closing = re.compile(rf"#{{1,{min(level, 6)}}}\s")
+    return start, next((n for n in range(start + 1, len(lines)) if closing.match(lines[n])), len(lines))
 
 
 def _evidence_line(piece: Evidence) -> str:
@@ -190,5 +181,4 @@ def _next(decision: Decision) -> str:
 
 
 def _one_line(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= 300 else f"{flat[:297]}..."
+    return shortened(" ".join(text.split()), 300)
