@@ -15,7 +15,7 @@ from capsule.system.process import SupervisorClient
 
 from .conftest import Place, is_alive, output_of
 
-HEAVY = {"json", "re", "subprocess", "pathlib", "typing", "dataclasses", "threading", "contextlib", "msgspec"}
+HEAVY = {"json", "re", "subprocess", "pathlib", "typing", "dataclasses", "threading", "contextlib", "msgspec", "enum"}
 
 
 def test_starting_it_loads_none_of_the_heavy_modules() -> None:

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import sys
 import time
 
@@ -44,7 +43,10 @@ from capsule.system.streams import Stream, came_in_drops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Iterator
+else:
+    import _signal as signal  # without its enumerations, which would be half of the start-up
 
 LEFTOVER_GRACE = 0.5
 KILL_LIMIT = 5.0
