@@ -19,22 +19,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from capsule.app.runners import start_runner
 from capsule.commands.arguments import project_option
+from capsule.commands.logs import Shelf
 from capsule.commands.output import what_stands_against_a_screen
-from capsule.commands.watching import JournalReader, JournalWatcher, ask_to_stop, end_of
+from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, end_of
+from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, UsageError
 from capsule.core.history import MissionSummary
 from capsule.core.item import check_id
+from capsule.core.outline import outline
+from capsule.project import Project, open_project, open_tracker
+from capsule.reports.board_lines import board_lines, changes, item_lines
 from capsule.system.umask import of_the_user
 from capsule.tui.actions import CommandResult, DashboardActions, Details, Listing, StartedRun
 from capsule.tui.tab import in_a_browser
-
-if TYPE_CHECKING:
-    from capsule.commands.logs import Shelf
-    from capsule.core.board import Board
-    from capsule.project import Project
 
 PULSE = 0.5
 _AS_TEXT = "Use text: capsule dashboard --plain"
@@ -67,18 +67,16 @@ def run(args: argparse.Namespace) -> int:
     if (args.port is not None or args.host) and not args.web:
         raise UsageError("--port and --host require --web.", "capsule dashboard --web --port N")
     if args.web:
-        from capsule.commands.web import serve
+        from capsule.commands.web import serve  # noqa: PLC0415 - only for a browser
 
         return serve(args)
-    from capsule.project import open_project
-
     if args.plain:
         return show_board(open_project(args.project_dir), once=args.once)
     against = "" if in_a_browser() else what_stands_against_a_screen()
     if against:
         raise UsageError(f"The dashboard needs a terminal, and {against}.", _AS_TEXT)
     try:
-        from capsule.tui.dashboard import Dashboard
+        from capsule.tui.dashboard import Dashboard  # noqa: PLC0415 - Textual is loaded only for a screen
     except ImportError as fault:
         raise CapsuleError(f"The dashboard cannot be loaded: {fault}.", f"Install Capsule again. {_AS_TEXT}") from None
     dashboard = Dashboard(actions_for(open_project(args.project_dir)))
@@ -91,8 +89,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def show_board(project: Project, *, once: bool) -> int:
-    from capsule.reports.board_lines import board_lines, changes
-
     watcher = JournalWatcher(project)
     board = watcher.look()
     print("\n".join([*board_lines(board), ""]), flush=True)  # a tracker may take long
@@ -107,9 +103,6 @@ def show_board(project: Project, *, once: bool) -> int:
 
 def _items(project: Project, board: Board) -> Iterator[str]:
     """A tracker that cannot be read takes nothing away from the missions."""
-    from capsule.core.outline import outline
-    from capsule.reports.board_lines import item_lines
-
     try:
         listing = listing_of(project)
     except CapsuleError as fault:
@@ -142,8 +135,6 @@ def actions_for(project: Project) -> DashboardActions:
 
 
 def listing_of(project: Project) -> Listing:
-    from capsule.project import open_tracker
-
     tracker = open_tracker(project)
     items = tracker.everything() if tracker.keeps_phases else tracker.under("")
     return Listing(tuple(items), tracker.keeps_phases, tracker.name)
@@ -151,10 +142,8 @@ def listing_of(project: Project) -> Listing:
 
 def details_of(project: Project, mission: str) -> Details:
     """Read what is on disk of a mission."""
-    from capsule.commands.logs import Shelf
-
     check_id(mission)
-    with JournalReader(project) as reader:
+    with MissionReader(project) as reader:
         changes, diff = _diff(project, reader.summary(mission, ""))
         return Details(
             changes=changes,
@@ -231,14 +220,12 @@ def _do(project: Project, words: Sequence[str]) -> CommandResult:
 
 
 def _start(project: Project, words: Sequence[str]) -> StartedRun:
-    from capsule.app.runners import start_runner
-
     _forget_how_large_a_tab_is()
     runner = start_runner(project.root, words)
     return StartedRun(runner.pid, lambda: CommandResult(runner.wait(), runner.out(), runner.err()))
 
 
 def _stop(project: Project, stream: str, pid: int) -> CommandResult:
-    with JournalReader(project) as reader:
+    with MissionReader(project) as reader:
         cannot = ask_to_stop(reader.journal, stream, pid)
     return CommandResult(1, err=cannot) if cannot else CommandResult(0, "Stopping; progress is kept.")

@@ -36,6 +36,7 @@ import msgspec
 from capsule.commands.arguments import parse
 from capsule.commands.setup_template import TEMPLATE, make_project
 from capsule.commands.show import is_closed
+from capsule.commands.watching import MissionReader
 from capsule.core.errors import PrerequisiteMissing, Refused
 from capsule.core.event import StepEnded
 from capsule.core.evidence import refuted
@@ -143,7 +144,9 @@ def _type(words: tuple[str, ...], root: Path) -> int:
 
 def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
     """Check from the journal and the repository that every promise came true, and show what was caught."""
-    endings = [(item, event) for item in demo.items for event in _endings(project, item)]
+    with MissionReader(project) as reader:
+        events = [(item, event) for item in demo.items for event in reader.events(item)]
+    endings = [(item, event) for item, event in events if isinstance(event, StepEnded)]
     broken = [*_broken_promises(demo, project, Counter(event.decision.verdict for _, event in endings))]
     if failed:
         broken.insert(0, f"`capsule {shlex.join(failed)}` failed.")
@@ -155,14 +158,6 @@ def _conclude(demo: Demo, project: Project, failed: Sequence[str]) -> int:
     print(f"Caught: {len(caught)} false claim{'' if len(caught) == 1 else 's'}", *caught, sep="\n", end="\n\n")
     print(demo.look_around.format(root=shlex.quote(str(project.root))), end="")
     return 1 if broken else 0
-
-
-def _endings(project: Project, item: str) -> list[StepEnded]:
-    journal = project.journal(read_only=True)
-    try:
-        return [event for _, event in journal.events(item) if isinstance(event, StepEnded)]
-    finally:
-        journal.close()
 
 
 def _told(item: str, event: StepEnded) -> str:

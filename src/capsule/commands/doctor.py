@@ -37,11 +37,12 @@ from capsule.adapters import Tracker
 from capsule.app.running import home_for_notifications
 from capsule.catalog import Catalog, adapters
 from capsule.commands.arguments import project_option
+from capsule.commands.watching import MissionReader, holder
 from capsule.core.decide import Move
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.errors import CapsuleError
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
-from capsule.core.state import MissionState, replay
+from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 from capsule.engine.steps import check_names
 from capsule.presets import presets
@@ -124,18 +125,10 @@ class DoctorContext:
 
     @cached_property
     def missions(self) -> dict[str, tuple[MissionState, bool]]:
-        """Each mission there is, and whether somebody is at it."""
-        journal = self.project.journal(read_only=True)
-        found = {}
-        for stream in journal.missions():
-            state = replay(event for _, event in journal.events(stream))
-            try:
-                running = journal.running(stream) is not None
-            except LockHeld:
-                running = True
-            found[stream] = state, running
-        journal.close()
-        return found
+        """The state of each mission, and whether it is running."""
+        with MissionReader(self.project) as reader:
+            names = reader.missions()
+            return {name: (reader.history(name).state, holder(reader.journal, name) is not None) for name in names}
 
 
 Check = Callable[[DoctorContext], Iterable[Finding]]

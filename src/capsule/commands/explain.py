@@ -13,19 +13,23 @@ Exit code: 0 explained; 1 there is no such item; 2 the tracker cannot be read.
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from capsule.adapters import Tracker
+from capsule.app.items import find_item
+from capsule.app.missions import running, states_of
+from capsule.app.ordering import queued
 from capsule.commands.arguments import ITEM_ID, project_option
+from capsule.commands.status import nothing_yet
 from capsule.core.campaign import is_container
 from capsule.core.item import HELD, Item, check_id
-
-if TYPE_CHECKING:
-    from capsule.adapters import Tracker
-    from capsule.core.schedule import QueuePosition
-    from capsule.core.state import MissionState
-    from capsule.project import Project
+from capsule.core.schedule import QueuePosition
+from capsule.core.state import MissionState
+from capsule.project import Project, open_project, open_tracker
+from capsule.reports.style import clean
 
 
 @dataclass(frozen=True)
@@ -55,10 +59,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.app.items import find_item
-    from capsule.commands.status import nothing_yet
-    from capsule.project import open_project, open_tracker
-
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
     only = check_id(args.item) if args.item else None
@@ -66,8 +66,6 @@ def run(args: argparse.Namespace) -> int:
     if only and not answers:
         find_item(tracker, only)
     if args.json:
-        import json
-
         print(json.dumps([asdict(each) for each in answers], indent=2, ensure_ascii=False))
         return 0
     for line in _lines(answers, args.item):
@@ -86,10 +84,6 @@ def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
 
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
-    from capsule.app.missions import running, states_of
-    from capsule.app.ordering import queued
-    from capsule.reports.style import clean
-
     items = tracker.everything()
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})

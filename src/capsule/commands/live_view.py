@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from msgspec import Struct
 
@@ -22,15 +22,12 @@ from capsule.app.planning import RunRequest
 from capsule.app.runners import Runner, start_runner
 from capsule.commands.logs import Shelf, last_lines
 from capsule.commands.summary import closing_words
-from capsule.commands.watching import JournalWatcher, ask_to_stop, holder
+from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
-from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
+from capsule.core.event import CAMPAIGN, RUN, Event, RunEnded, RunStarted, Stopped, is_mission
 from capsule.core.notification import BELL, channels
-
-if TYPE_CHECKING:
-    from capsule.core.event import Event
-    from capsule.project import Project
-
+from capsule.project import Project
+from capsule.reports.style import printable
 
 ASK_AGAIN = 1.0
 """Seconds until whoever may not have heard it is asked again to stop."""
@@ -175,21 +172,21 @@ def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
 
 
 def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Callable[[], str], *, ours: bool) -> bool:
-    from capsule.tui.run_view import Ending, LiveView, RunControls, Scope
+    from capsule.tui import run_view  # noqa: PLC0415 - Textual is loaded only for a screen
 
     if over():
         return False
     watcher = JournalWatcher(project)
     mission, run = (subject.stream, "") if is_mission(subject.stream) else ("", subject.stream)
-    scope = Scope(pid=subject.pid, mission=mission, run=run, title=subject.name)
+    scope = run_view.Scope(pid=subject.pid, mission=mission, run=run, title=subject.name)
     rings = BELL in channels(project.settings.notify)
 
     def tail(mission: str) -> Sequence[str]:
         assert watcher.journal
         return last_lines(Shelf(project, watcher.journal, mission))
 
-    view = LiveView(scope, RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
-    return view.open() is not Ending.OVER
+    view = run_view.LiveView(scope, run_view.RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
+    return view.open() is not run_view.Ending.OVER
 
 
 def _goes_on(subject: Subject, stream: TextIO) -> int:
@@ -201,8 +198,6 @@ def _goes_on(subject: Subject, stream: TextIO) -> int:
 
 def last_words(runner: Runner, code: int, subject: Subject) -> int:
     """Print the runner's output as if it had been printed here; where it names no cause, the cause."""
-    from capsule.reports.style import printable
-
     out, lines = printable(runner.out()), printable(runner.err()).splitlines(keepends=True)
     cause = [line for line in lines if not line.startswith(_NOTE)]
     if runner.asked or code == -signal.SIGINT:
@@ -238,9 +233,8 @@ def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> Cap
 
 def how_it_ended(project: Project, subject: Subject) -> int:
     """Its own words went to whoever started it; how it stands is in the journal."""
-    journal = project.journal(read_only=True)
-    events = [event for _, event in journal.events(subject.stream)]
-    journal.close()
+    with MissionReader(project) as reader:
+        events = reader.events(subject.stream)
     if not is_mission(subject.stream):
         return _how_the_run_ended(events, subject)
     state = mission_state(project, subject.stream)

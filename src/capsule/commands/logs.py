@@ -25,20 +25,21 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from msgspec import Struct
 
 from capsule.commands.arguments import item_argument, project_option
-from capsule.commands.watching import end_of
-from capsule.core.errors import CapsuleError, LockHeld
+from capsule.commands.show import find_mission
+from capsule.commands.watching import end_of, holder
+from capsule.core.errors import CapsuleError
+from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.item import check_id
-
-if TYPE_CHECKING:
-    from capsule.core.event import Event
-    from capsule.core.state import MissionState
-    from capsule.journals.sqlite import SqliteJournal
-    from capsule.project import Project
+from capsule.core.state import MissionState
+from capsule.journals.sqlite import SqliteJournal
+from capsule.project import Project, open_project
+from capsule.reports.style import printable
+from capsule.system.process import SupervisorClient
 
 CHUNK = 256 * 1024
 PULSE = 0.25
@@ -60,9 +61,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.commands.show import find_mission
-    from capsule.project import open_project
-
     project, mission = open_project(args.project_dir), check_id(args.item)
     _check_phase(find_mission(project, mission, "logs"), args.phase)
     journal = project.journal(read_only=True)
@@ -77,8 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _wording(project: Project, agent: str) -> Wording:
     """How an agent's events read, as its adapter puts it for whoever watches."""
-    from capsule.system.process import SupervisorClient
-    from capsule.wiring import agent_maker
+    from capsule.wiring import agent_maker  # noqa: PLC0415 - start-up
 
     try:
         adapter = agent_maker(project.settings, project.root, SupervisorClient(), None)(agent, "")
@@ -131,10 +128,7 @@ class Shelf(Struct, frozen=True):
     suffix: str = ""
 
     def running(self) -> bool:
-        try:
-            return self.journal.running(self.mission) is not None
-        except LockHeld:  # by somebody who cannot be named from here
-            return True
+        return holder(self.journal, self.mission) is not None
 
     def outputs(self) -> list[Output]:
         """Agents run one after the other, so the order of the files' last changes is the order of the phases."""
@@ -175,8 +169,6 @@ class Run(NamedTuple):
 
 def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
     """By file name: the run, and how it ended. What began and has not ended stands under the phase's name."""
-    from capsule.core.event import StepBegun, StepEnded
-
     known: dict[str, Run] = {}
     for event in events:
         if isinstance(event, StepBegun):
@@ -266,8 +258,6 @@ def _copy_as_it_is(source: BinaryIO, target: BinaryIO, size: int) -> None:
 
 def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
     """Line by line, so that a sequence or a character is seldom cut in two; a cut one loses its power all the same."""
-    from capsule.reports.style import printable
-
     while size > 0 and (line := source.readline(min(size, CHUNK))):
         target.write(printable(line.decode(errors="replace")).encode())
         size -= len(line)
@@ -275,8 +265,6 @@ def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
 
 def _copy_in_words(wording: Wording, source: BinaryIO, target: BinaryIO, size: int) -> None:
     """Whole lines only: half an event is read again once the rest of it is there. One beyond measure is passed over."""
-    from capsule.reports.style import printable
-
     end = source.tell() + size
     while (begin := source.tell()) < end and (line := source.readline(min(end - begin, CHUNK))):
         if line.endswith(b"\n"):

@@ -19,30 +19,32 @@ Exit code: 0 reported, also if there are no missions yet; 1 there is no such mis
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.commands.arguments import ITEM_ID, project_option
-from capsule.commands.watching import JournalReader
+from capsule.commands.watching import MissionReader
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.core.event import CAMPAIGN, RUN, is_mission
 from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
 from capsule.core.item import check_id
 from capsule.core.report import Report, nested
 from capsule.core.stamps import moment
-
-if TYPE_CHECKING:
-    from capsule.core.state import MissionState
-    from capsule.project import Project
-    from capsule.system.git import Git
+from capsule.core.state import MissionState
+from capsule.project import Project, open_project, tracker_if_there
+from capsule.reports.facts import report_facts
+from capsule.system.clock import SystemClock
+from capsule.system.files import write_atomically
+from capsule.system.git import Git
+from capsule.system.git_objects import shown
 
 Pairs = tuple[tuple[str, str], ...]
 Counted = Mapping[tuple[str, str], list[FileChange]]
@@ -67,8 +69,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.project import open_project
-
     wanted = Wanted(tuple(check_id(name) for name in args.items), args.run or "", args.since or "")
     file = Path(args.html) if args.html not in (None, "-") else None
     if file:
@@ -78,8 +78,6 @@ def run(args: argparse.Namespace) -> int:
     if file is None:
         sys.stdout.write(text)
         return 0
-    from capsule.system.files import write_atomically
-
     write_atomically(file, text)
     print(file.absolute())
     return 0
@@ -97,15 +95,11 @@ def _refuse_what_is_no_file(file: Path) -> None:
 
 def _rendered(report: Report, form: str) -> str:
     if form == "json":
-        import json
-
-        from capsule.reports.facts import report_facts
-
         return json.dumps(report_facts(report), indent=2) + "\n"
     if form == "html":
-        from capsule.reports.html import page as render
+        from capsule.reports.html import page as render  # noqa: PLC0415 - start-up
     else:
-        from capsule.reports.markdown import markdown as render
+        from capsule.reports.markdown import markdown as render  # noqa: PLC0415 - start-up
     return render(report).encode(errors="replace").decode()
 
 
@@ -120,11 +114,9 @@ class Wanted(Struct, frozen=True):
 
 def gather(project: Project, wanted: Wanted) -> Report:
     """Read the journal, choose missions, and count their changed lines. Nothing is changed."""
-    from capsule.system.clock import SystemClock
-
     as_of = SystemClock().now()
     since = _since(wanted.since, as_of)
-    with JournalReader(project) as reader:
+    with MissionReader(project) as reader:
         run = _find_run(reader, wanted.run, as_of) if wanted.run else None
         names = _choose(project, reader, wanted.items, run, as_of)
         kept = [name for name in names if not since or moment(reader.history(name).last) >= since]
@@ -134,7 +126,7 @@ def gather(project: Project, wanted: Wanted) -> Report:
     return Report(project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run)
 
 
-def _find_run(reader: JournalReader, name: str, now: str) -> RunSummary:
+def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:
     streams = [stream for stream in reader.journal.streams() if not is_mission(stream)]
     for stream in (f"{RUN}{name}", f"{CAMPAIGN}{name}", f"{RUN}run-{name}"):
         if stream in streams and (found := reader.run(stream, now)).began:
@@ -145,7 +137,7 @@ def _find_run(reader: JournalReader, name: str, now: str) -> RunSummary:
 
 
 def _choose(
-    project: Project, reader: JournalReader, items: Sequence[str], run: RunSummary | None, now: str
+    project: Project, reader: MissionReader, items: Sequence[str], run: RunSummary | None, now: str
 ) -> list[str]:
     """Name the missions asked for. Of streams that are not, no more is read than their names."""
     known = reader.missions()
@@ -163,10 +155,8 @@ def _choose(
     return list(found)
 
 
-def _held_by(project: Project, reader: JournalReader, item: str, now: str) -> list[str]:
+def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> list[str]:
     """Name the missions of what an epic or a feature holds: by their own lineage, its campaign, or its tracker."""
-    from capsule.project import tracker_if_there
-
     known, below = reader.missions(), set(reader.run(f"{CAMPAIGN}{item}", now).all_missions)
     with suppress(CapsuleError):  # without a tracker, what the journal says has to do
         tracker = tracker_if_there(project)
@@ -200,7 +190,7 @@ def _since(text: str, now: str) -> float:
     return (day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
 
 
-def _title(reader: JournalReader, wanted: Wanted, run: RunSummary | None, names: Sequence[str]) -> str:
+def _title(reader: MissionReader, wanted: Wanted, run: RunSummary | None, names: Sequence[str]) -> str:
     if run:
         name = run.stream.removeprefix(RUN)
         return "The last run of the queue" if name == "queue" else f"The last run: {name}"
@@ -254,8 +244,6 @@ def _trees(git: Git, names: Collection[str]) -> dict[str, str]:
 
 
 def _numstat(git: Git, pairs: Sequence[tuple[str, str]]) -> Counted:
-    from capsule.system.git_objects import shown
-
     if not pairs:
         return {}
     asked = "".join(f"{old} {new}\n" for old, new in pairs).encode()

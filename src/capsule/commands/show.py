@@ -18,16 +18,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from capsule.app.missions import known_mission, mission_state
 from capsule.commands.arguments import item_argument, project_option
+from capsule.commands.watching import MissionReader
+from capsule.core.campaign import is_container
 from capsule.core.errors import CapsuleError, UnknownItem
+from capsule.core.history import MissionSummary
 from capsule.core.item import Status, check_id
-
-if TYPE_CHECKING:
-    from capsule.core.history import MissionSummary
-    from capsule.core.state import MissionState
-    from capsule.project import Project
+from capsule.core.state import MissionState, children_of
+from capsule.project import Project, open_project, open_tracker, tracker_if_there
+from capsule.reports.facts import mission_facts
+from capsule.reports.show import show_lines
+from capsule.reports.style import Style, output_width
+from capsule.system.clock import SystemClock
 
 _NAMED = 3
 
@@ -39,11 +45,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.project import open_project
-    from capsule.reports.facts import mission_facts
-    from capsule.reports.show import show_lines
-    from capsule.reports.style import Style, output_width
-
     project = open_project(args.project_dir)
     summary = summarize(project, check_id(args.item))
     if args.json:
@@ -55,15 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 def summarize(project: Project, mission: str) -> MissionSummary:
     """Read a mission with its child missions."""
-    from msgspec.structs import replace
-
-    from capsule.commands.watching import JournalReader
-    from capsule.core.state import children_of
-    from capsule.system.clock import SystemClock
-
     state = find_mission(project, mission, "show")
     now = SystemClock().now()
-    with JournalReader(project) as reader:
+    with MissionReader(project) as reader:
         children = list(children_of(state, lambda child: reader.history(child).state))
         parts = tuple(reader.summary(child.mission, now) for child in children)
         summary = replace(reader.summary(mission, now), parts=parts)
@@ -73,8 +68,6 @@ def summarize(project: Project, mission: str) -> MissionSummary:
 
 def find_mission(project: Project, name: str, verb: str) -> MissionState:
     """Return the state of a known mission; of an epic or a feature, name the missions of what it holds."""
-    from capsule.app.missions import known_mission, mission_state
-
     state = mission_state(project, name)
     below = [] if state.started else _held_by(project, name)
     if not below:
@@ -86,9 +79,6 @@ def find_mission(project: Project, name: str, verb: str) -> MissionState:
 
 def _held_by(project: Project, name: str) -> list[str]:
     """List the tasks below it; none where the tracker cannot be read."""
-    from capsule.core.campaign import is_container
-    from capsule.project import tracker_if_there
-
     try:
         tracker = tracker_if_there(project)
         members = () if tracker.keeps_phases else tracker.under(name)
@@ -99,8 +89,6 @@ def _held_by(project: Project, name: str) -> list[str]:
 
 def is_closed(project: Project, name: str) -> bool:
     """Tell whether its tracker has closed or archived an item."""
-    from capsule.project import open_tracker
-
     try:
         return open_tracker(project).item(name).status is Status.DONE
     except UnknownItem:

@@ -22,14 +22,19 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from capsule.app.missions import running, under_way
 from capsule.commands.arguments import project_option
+from capsule.core.campaign import is_container, to_do
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
+from capsule.core.status import MissionStatus
+from capsule.core.text import nearest
+from capsule.project import Project, open_project, open_tracker
+from capsule.reports.style import Style, clean, output_width
+from capsule.reports.table import column, widest
 
 if TYPE_CHECKING:
     from capsule.adapters import Tracker
-    from capsule.project import Project
-    from capsule.reports.style import Style
 
 LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
 TREE = ("ID", "Status", "Pri", "Done", "Title")
@@ -58,8 +63,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from capsule.project import open_project, open_tracker
-
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
@@ -69,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     for warning in tracker.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     if args.json:
-        import json
+        import json  # noqa: PLC0415 - start-up
 
         print(json.dumps([_plain(item) for item in items], indent=2, ensure_ascii=False))
         return 0
@@ -82,8 +85,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(project: Project, tracker: Tracker, rows: Sequence[Row], every: Sequence[Item]) -> Iterator[str]:
-    from capsule.reports.style import Style, output_width
-
     items = [row.item for row in rows]
     yield from _table(LIST if tracker.keeps_phases else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
     yield ""
@@ -116,9 +117,7 @@ def _conditions(text: str) -> dict[str, set[str]]:
 def _check_field(name: str, part: str) -> None:
     if name in FIELDS:
         return
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, FIELDS, 1)
+    near = nearest(name, FIELDS)
     hint = f"Did you mean `{near[0]}`?" if near else f"It takes {', '.join(FIELDS)}, such as --only status=new."
     raise UsageError(f"--only has no field for {part!a}.", hint)
 
@@ -128,9 +127,7 @@ def _checked(name: str, value: str) -> str:
         return value
     known = [status.value for status in Status]
     if name == "status" and value.lower() not in known:
-        from difflib import get_close_matches
-
-        near = get_close_matches(value.lower(), known, 1)
+        near = nearest(value.lower(), known)
         raise UsageError(f"There is no status {value!a}.", f"Did you mean `{near[0]}`?" if near else ", ".join(known))
     return value.lower()
 
@@ -148,8 +145,6 @@ def _values(item: Item, name: str) -> set[str]:
 
 
 def _listed(items: Sequence[Item]) -> list[Row]:
-    from capsule.reports.style import clean
-
     return [
         Row(
             item,
@@ -167,9 +162,6 @@ def _levels(item: Item) -> tuple[str, str, str]:
 
 def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
     """In the order of the tracker, each below what holds it, and indented by its depth in what is shown."""
-    from capsule.core.campaign import is_container
-    from capsule.reports.style import clean
-
     shown, counts = {item.id for item in items}, _progress(known)
     depths: dict[str, int] = {}
     rows = []
@@ -191,8 +183,6 @@ def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
 
 def _progress(known: dict[str, Item]) -> dict[str, tuple[int, int]]:
     """Count done and all items below each, at any depth; from the leaves up, so that each is visited once."""
-    from capsule.core.campaign import is_container
-
     counts: dict[str, tuple[int, int]] = {}
     for item in reversed(known.values()):
         own = (0, 0) if is_container(item) else (int(item.status is Status.DONE), 1)
@@ -211,9 +201,7 @@ def _what_holds_it_up(item: Item, known: Mapping[str, Item]) -> str:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
-    import textwrap
-
-    from capsule.reports.table import column, widest
+    import textwrap  # noqa: PLC0415 - start-up
 
     title = headings.index("Title")
     widths = [widest(cells) for cells in zip(headings, *(row.cells for row in rows), strict=True)]
@@ -237,8 +225,7 @@ def _counts(items: Sequence[Item], all_of_them: int, waiting: Container[str] = (
 
 def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     """Of what is worked on: an epic is done when what it holds is. What comes after something else is not ready yet."""
-    from capsule.core.campaign import to_do
-    from capsule.core.schedule import queue
+    from capsule.core.schedule import queue  # noqa: PLC0415 - start-up: a backlog does not need it
 
     waiting = {place.item.id for place in queue(every) if place.waits_for}
     return _counts(to_do(items), len(to_do(every)), waiting)
@@ -249,9 +236,6 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
 
     `by_tracker`: it says itself at which phase an item stands, and what has halted.
     """
-    from capsule.app.missions import running, under_way
-    from capsule.core.status import MissionStatus
-
     pids = running(project, ids)
     for name, pid in pids.items():
         sign = MissionStatus.RUNNING.sign
@@ -259,11 +243,10 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
     begun = under_way(project, ids - pids.keys())
     if not begun:
         return
-    from capsule.commands.watching import JournalReader
-    from capsule.core.history import NOBODY
-    from capsule.reports.style import clean
+    from capsule.commands.watching import MissionReader  # noqa: PLC0415 - start-up: most often none is begun
+    from capsule.core.history import NOBODY  # noqa: PLC0415 - start-up
 
-    with JournalReader(project) as reader:
+    with MissionReader(project) as reader:
         for name, state in begun.items():
             summary = reader.history(name).summary(NOBODY, "")
             if state.begun or not by_tracker:

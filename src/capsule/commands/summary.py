@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 
 from capsule.adapters import Tracker
+from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
 from capsule.core.decide import Move
 from capsule.core.errors import Interrupted
-from capsule.core.history import NOT_GREEN, read_mission
+from capsule.core.history import NOT_GREEN
 from capsule.core.item import Item
 from capsule.core.state import MissionState
 from capsule.engine.dispatch import RunReport
@@ -47,16 +48,10 @@ def closing_words(state: MissionState, project: Project) -> str:
         lines.append(f"  new items:   {', '.join(state.discovered)}")
     if not state.policy.test or state.policy.verify == "off":
         lines.append("  UNVERIFIED: no test command was run on it")
-    if merged and state.policy.verify == "warn" and _was_merged_on_red(project, state.mission):
-        lines.append(f"  {NOT_GREEN}")
+    if merged and state.policy.verify == "warn":
+        with MissionReader(project) as reader:
+            lines += [f"  {NOT_GREEN}"] if reader.history(state.mission).on_red else []
     return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
-
-
-def _was_merged_on_red(project: Project, mission: str) -> bool:
-    journal = project.journal(read_only=True)
-    events = [event for _, event in journal.events(mission)]
-    journal.close()
-    return read_mission(events).on_red
 
 
 def queue_summary(report: RunReport, cap: int, tracker: Tracker) -> str:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from capsule.core.board import Board
 from capsule.core.errors import CapsuleError, LockHeld
+from capsule.core.event import Event
 from capsule.core.history import MissionHistory, MissionSummary, Presence, RunSummary, read_mission, read_run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from capsule.core.board import Board
-    from capsule.core.event import Event
-    from capsule.journals.sqlite import SqliteJournal
-    from capsule.journals.watch import Watch
-    from capsule.project import Project
+from capsule.journals.sqlite import SqliteJournal
+from capsule.journals.watch import Watch
+from capsule.project import Project
+from capsule.system.clock import SystemClock
+from capsule.system.files import tail_bytes
 
 
 class JournalWatcher:
@@ -29,25 +27,21 @@ class JournalWatcher:
         self._watch: Watch | None = None
 
     def look(self) -> Board:
-        from capsule.system.clock import SystemClock
-
         try:
-            if self._watch is None:
-                self._watch = self._open()
+            self._watch = self._watch or self._open()
             return self._watch.look(SystemClock().now())
         except CapsuleError:
             self._watch = None  # what is mended meanwhile is opened anew
             raise
 
     def _open(self) -> Watch:
-        from capsule.journals.watch import Watch
-        from capsule.wiring import budget_of
+        from capsule.wiring import budget_of  # noqa: PLC0415 - start-up of `show`
 
         self.journal = self._project.journal(read_only=True)
         return Watch(self.journal, self._project.logs().folder, budget_of(self._project.settings).mission)
 
 
-class JournalReader:
+class MissionReader:
     """Read the journal once: each stream when it is first asked for."""
 
     def __init__(self, project: Project) -> None:
@@ -55,7 +49,7 @@ class JournalReader:
         self._events: dict[str, list[Event]] = {}
         self._histories: dict[str, MissionHistory] = {}
 
-    def __enter__(self) -> JournalReader:
+    def __enter__(self) -> MissionReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -83,8 +77,6 @@ class JournalReader:
 
 def end_of(file: Path, limit: int) -> str:
     """Return the end of a file; '' where it is gone: archived between two looks, and the next one finds it there."""
-    from capsule.system.files import tail_bytes
-
     try:
         return tail_bytes(file, limit).decode(errors="replace")
     except OSError:

@@ -7,17 +7,13 @@ import errno
 import os
 import socket
 import sys
+from collections.abc import Sequence
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from capsule.core.errors import CapsuleError
+from capsule.system.git import Git
 from capsule.system.umask import of_the_user
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from capsule.tui.admission import Keys
-
 
 LOOPBACK = "127.0.0.1"
 _TAB = "from capsule.tui import tab; tab.begin(); from capsule.cli import main; raise SystemExit(main())"
@@ -28,8 +24,6 @@ class CannotServe(CapsuleError):
 
 
 def serve(args: argparse.Namespace) -> int:
-    from capsule.system.git import Git
-
     root = Git.find(Path(args.project_dir or ".").absolute()).root
     return serve_command(dashboard_in_a_tab(root), title=root.name, host=args.host or LOOPBACK, port=args.port or 0)
 
@@ -41,7 +35,7 @@ def dashboard_in_a_tab(root: Path) -> list[str]:
 def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -> int:
     """Any Textual app that ends with its standard input; for each tab it is started once."""
     try:
-        from capsule.tui import admission, web
+        from capsule.tui import admission, web  # noqa: PLC0415 - an installation may lack what it needs
     except ImportError as fault:
         raise CannotServe(f"The dashboard cannot be served: {fault}.", "Install Capsule again.") from fault
     if of_the_user() != -1:
@@ -50,21 +44,19 @@ def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -
         address, port = listening.getsockname()[:2]
         keys = admission.Keys()
         served = admission.names_of(address, host, socket.gethostname(), port)
-        _announce(address, port, keys)
+        _announce(address, port, keys.token)
         web.serve(listening, keys=keys, served=served, command=command, title=title, say=_say)
     return 0
 
 
-def _announce(address: str, port: int, keys: Keys) -> None:
-    from ipaddress import ip_address
-
+def _announce(address: str, port: int, token: str) -> None:
     where = ip_address(address)
     name = socket.gethostname() if where.is_unspecified else f"[{address}]" if where.version == 6 else address
     _say("Press Ctrl-C to stop serving; missions keep running.")
     if not where.is_loopback:
         _say(f"WARNING: served beyond this machine ({address}), unencrypted.")
         _say("  Anyone with the address can start agents here: keep it secret, or use an SSH tunnel.")
-    print(f"Dashboard: http://{name}:{port}/?token={keys.token}", flush=True)  # last: whoever waits for it has all
+    print(f"Dashboard: http://{name}:{port}/?token={token}", flush=True)  # last: whoever waits for it has all
 
 
 def _say(words: str) -> None:
