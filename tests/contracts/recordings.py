@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from capsule.agents._cli import Connection
-from capsule.agents._stream import Event, StreamAgent
+from capsule.agents._stream import StreamAgent
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import SupervisorClient
@@ -60,7 +60,7 @@ class Bench:
         self.does(f"cat {events}; printf %s {shlex.quote(stderr)} >&2; {then or ':'}; exit {code}")
         return self.agent().run(self.briefing(**more))
 
-    def prints(self, *events: Event, code: int = 0) -> Transcript:
+    def prints(self, *events: dict[str, Any], code: int = 0) -> Transcript:
         lines = " ".join(shlex.quote(json.dumps(event)) for event in events)
         self.does(f"printf '%s\\n' {lines}; exit {code}")
         return self.agent().run(self.briefing())

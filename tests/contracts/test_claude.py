@@ -9,12 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from capsule.agents._cli import AgentPhaseOptions
-from capsule.agents._stream import Event, decoded
+from capsule.agents._stream import decoded
 from capsule.core.briefing import SandboxPaths
 from capsule.core.failure import Kind, Reaction
 from capsule.system.process import SupervisorClient
@@ -171,7 +172,7 @@ OVERLOADED = {"type": "result", "is_error": True, "result": "529", "api_error_ty
 
 
 @pytest.mark.parametrize("results", [(DENIED, FORGED), (FORGED, DENIED), (DENIED, OVERLOADED), (OVERLOADED, DENIED)])
-def test_of_several_results_the_worst_counts(bench: Bench, results: tuple[Event, ...]) -> None:
+def test_of_several_results_the_worst_counts(bench: Bench, results: tuple[dict[str, Any], ...]) -> None:
     failure = bench.prints(*results).failure
     assert failure is not None
     assert (failure.kind, "Bash" in failure.reason) == (Kind.PERMISSION, True)
@@ -212,7 +213,7 @@ def test_what_it_used_is_known(bench: Bench) -> None:
     assert usage.seconds == transcript.seconds
 
 
-def said(message: str, tokens_out: int, *, text: str = "at it") -> Event:
+def said(message: str, tokens_out: int, *, text: str = "at it") -> dict[str, Any]:
     usage = {"input_tokens": 100, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 3}
     content = [{"type": "text", "text": text}]
     message_ = {"id": message, "content": content, "usage": {**usage, "output_tokens": tokens_out}}

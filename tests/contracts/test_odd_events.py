@@ -68,7 +68,7 @@ def test_no_odd_value_anywhere_in_a_stream_breaks_its_reading(name: str, recordi
         path.write_text("".join(f"{json.dumps(event)}\n" for event in changed))
         assert said(reader.read(Events(path), chance.choice(ENDS), "")) is not None
         shown = decoded(json.dumps(changed[spot[0]]).encode())
-        assert isinstance(reader.activity(shown or {}), str)
+        assert isinstance(reader.activity(shown or Event()), str)
 
 
 def test_there_are_streams_of_every_agent_that_reports() -> None:

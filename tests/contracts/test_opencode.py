@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from capsule.agents._stream import decoded
 from capsule.core.failure import Kind, Reaction
 from capsule.system.process import SupervisorClient
 from tests.contracts.recordings import RECORDINGS, Bench, Endings, recorded
@@ -56,8 +57,8 @@ def test_what_it_reports_is_summed_over_the_steps_and_no_price_is_unknown(bench:
 
 
 def test_whoever_watches_sees_its_tools_and_its_words(bench: Bench) -> None:
-    lines = (RECORDINGS / "opencode" / "ok.jsonl").read_text().splitlines()
-    shown = [bench.agent().activity(json.loads(line)) for line in lines]
+    lines = (RECORDINGS / "opencode" / "ok.jsonl").read_bytes().splitlines()
+    shown = [bench.agent().activity(event) for line in lines if (event := decoded(line))]
     assert [line for line in shown if line] == ["bash: echo made > made.txt; ls", '{"status":"PASS"}']
 
 

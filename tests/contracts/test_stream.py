@@ -8,6 +8,7 @@ import shlex
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,7 @@ from capsule.agents._stream import (
     Follower,
     StreamAgent,
     StreamResult,
-    amount,
-    count,
     decoded,
-    name_of,
     shortened,
 )
 from capsule.core.briefing import Briefing, Transcript
@@ -38,7 +36,7 @@ Stream = Callable[..., Events]
 def stream(tmp_path: Path) -> Stream:
     """Lines, given as events or as raw bytes."""
 
-    def write(*lines: Event | bytes, end: bytes = b"\n") -> Events:
+    def write(*lines: dict[str, Any] | bytes, end: bytes = b"\n") -> Events:
         raw = [line if isinstance(line, bytes) else json.dumps(line).encode() for line in lines]
         (tmp_path / "log.events").write_bytes(b"\n".join(raw) + end)
         return Events(tmp_path / "log.events")
@@ -200,7 +198,7 @@ class Stage:
     def _hear(self, _mission: str, text: str) -> None:
         self.told.append(text)
 
-    def prints(self, *events: Event, then: str = "true", **more: float) -> Transcript:
+    def prints(self, *events: dict[str, Any], then: str = "true", **more: float) -> Transcript:
         script = "".join(f"printf '%s\\n' {shlex.quote(json.dumps(event))};" for event in events)
         about = {"mission": "m", "item": "m", "phase": "p", "run": 1, "timeout": 30.0, "idle_timeout": 0.0, **more}
         log = str(self.folder / ".capsule" / "p.log")
@@ -234,7 +232,7 @@ def test_a_good_end_is_no_failure(stage: Stage) -> None:
     ],
 )
 def test_a_bad_end_is_a_failure_even_if_the_events_do_not_say_so(
-    stage: Stage, event: Event, then: str, kind: Kind
+    stage: Stage, event: dict[str, Any], then: str, kind: Kind
 ) -> None:
     assert kind_of(stage.prints(event, then=then)) is kind
 
@@ -257,24 +255,37 @@ def test_what_it_is_about_is_told_in_one_short_line(stage: Stage) -> None:
 
 
 def test_numbers_that_are_none_are_unknown() -> None:
-    assert [count(value) for value in (7, 0, -1, True, "7", 7.0, None)] == [7, 0, None, None, None, None, None]
+    assert [Event(x=value).count("x") for value in (7, 0, -1, True, "7", 7.0, None)] == [
+        7,
+        0,
+        None,
+        None,
+        None,
+        None,
+        None,
+    ]
     odd = (0.5, 2, -1, True, "1", None, float("inf"), float("nan"))
-    assert [amount(value) for value in odd] == [0.5, 2.0, None, None, None, None, None, None]
+    assert [Event(x=value).amount("x") for value in odd] == [0.5, 2.0, None, None, None, None, None, None]
 
 
 def test_a_number_beyond_all_reason_is_unknown() -> None:
-    assert [count(10**15), amount(1e15), amount(10**400)] == [None, None, None]
-    assert [count(10**15 - 1), amount(10**14)] == [10**15 - 1, 1e14]
+    assert [Event(x=10**15).count("x"), Event(x=1e15).amount("x"), Event(x=10**400).amount("x")] == [None, None, None]
+    assert [Event(x=10**15 - 1).count("x"), Event(x=10**14).amount("x")] == [10**15 - 1, 1e14]
 
 
 def test_a_name_is_fit_for_the_journal() -> None:
-    assert [name_of("opus"), name_of("half \ud800 a\nname"), name_of([]), name_of(None)] == [
+    assert [
+        Event(x="opus").name("x"),
+        Event(x="half \ud800 a\nname").name("x"),
+        Event(x=[]).name("x"),
+        Event(x=None).name("x"),
+    ] == [
         "opus",
         "half a name",
         "",
         "",
     ]
-    assert len(name_of("x" * 1000)) == 200
+    assert len(Event(x="x" * 1000).name("x")) == 200
 
 
 def test_a_type_that_is_no_word_makes_no_event() -> None:

@@ -18,7 +18,7 @@ import json
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -45,7 +45,42 @@ _STDERR_READ = 16 * 1024
 
 _IN_A_WORKTREE = re.compile(r"/\S*/\.capsule/worktrees/[^/\s]+/")
 
-Event = dict[str, Any]
+
+class Event(dict[str, Any]):
+    """A JSON object that a CLI printed; a part that is not of the kind that is asked for counts as missing."""
+
+    def text(self, part: str) -> str:
+        value = self.get(part)
+        return value if isinstance(value, str) else ""
+
+    def name(self, part: str) -> str:
+        """Return the name of a model, session or tool, fit for the journal: printable, and of sane length."""
+        return one_line(self.text(part)[:_LONGEST_NAME])
+
+    def table(self, part: str) -> Event:
+        value = self.get(part)
+        return value if isinstance(value, Event) else Event()
+
+    def tables(self, part: str) -> list[Event]:
+        value = self.get(part)
+        return [each for each in value if isinstance(each, Event)] if isinstance(value, list) else []
+
+    def count(self, part: str) -> int | None:
+        """Return a number of tokens."""
+        value = self.get(part)
+        return value if type(value) is int and 0 <= value < _ENDLESS else None
+
+    def amount(self, part: str) -> float | None:
+        """Return money or seconds."""
+        value = self.get(part)
+        known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _ENDLESS
+        return float(value) if known else None  # type: ignore[arg-type]
+
+    def tool(self, name: str, given: str, telling: Sequence[str]) -> str:
+        """Return a tool's name and the first telling part of its input, such as `Bash: pytest -q`."""
+        table = self.table(given)
+        about = next((table.text(part) for part in telling if part in table), "")
+        return f"{self.name(name)}: {about}" if about else self.name(name)
 
 
 class StreamResult(Struct, frozen=True):
@@ -121,10 +156,10 @@ def decoded(line: bytes) -> Event | None:
     if not line.startswith(b"{") or len(line) > LONGEST_EVENT:
         return None
     try:
-        event = json.loads(line)
+        event = json.loads(line, object_hook=Event)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("type", ""), str) else None
+    return event if isinstance(event, Event) and isinstance(event.get("type", ""), str) else None
 
 
 def _decoded_with(mark: bytes, lines: bytes) -> Iterator[Event]:
@@ -228,51 +263,13 @@ class StreamAgent(CliAgent):
         return self.transcript(ended, files, text, failure, reading.usage)
 
 
-def table(value: object) -> dict[str, Any]:
-    """Return a part of an event that should be a JSON object; an empty one where it is not."""
-    return value if isinstance(value, dict) else {}
-
-
-def tables(value: object) -> list[dict[str, Any]]:
-    """Return the JSON objects in a part of an event that should be a list of them."""
-    return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
-
-
-def text_of(value: object) -> str:
-    """Return a part of an event that should be text; empty where it is not."""
-    return value if isinstance(value, str) else ""
-
-
-def name_of(value: object) -> str:
-    """Return the name of a model, session or tool, fit for the journal: printable, and of sane length."""
-    return one_line(text_of(value)[:_LONGEST_NAME])
-
-
-def tool_line(name: object, given: object, telling: Sequence[str]) -> str:
-    """Return a tool and the first telling part of its input, such as `Bash: pytest -q`."""
-    about = next((text_of(table(given)[part]) for part in telling if part in table(given)), "")
-    return f"{name_of(name)}: {about}" if about else name_of(name)
-
-
-def count(value: object) -> int | None:
-    """Return a number of tokens as a CLI reports it; None for anything else."""
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _ENDLESS
-    return value if known else None  # type: ignore[return-value]
-
-
-def amount(value: object) -> float | None:
-    """Return money or seconds as a CLI reports them; None for anything else."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _ENDLESS
-    return float(value) if known else None  # type: ignore[arg-type]
-
-
-def added_up(usages: Iterable[Usage]) -> Usage:
-    """Add up the tokens of several messages; unknown where none of them says."""
-    each = list(usages)
-    read, written = (
-        [known for usage in each if (known := getattr(usage, name)) is not None] for name in ("tokens_in", "tokens_out")
-    )
-    return Usage(tokens_in=count(sum(read)) if read else None, tokens_out=count(sum(written)) if written else None)
+def usage_of(tables: Collection[Event], read: Sequence[str], written: Sequence[str]) -> Usage:
+    """Add up the tokens that these tables have under these names; unknown where none of them says."""
+    sums = []
+    for parts in (read, written):
+        known = [tokens for table in tables for part in parts if (tokens := table.count(part)) is not None]
+        sums.append(sum(known) if known and sum(known) < _ENDLESS else None)
+    return Usage(tokens_in=sums[0], tokens_out=sums[1])
 
 
 def shortened(text: str) -> str:

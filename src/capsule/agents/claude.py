@@ -10,26 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
 from capsule.agents._cli import Invocation, by_argument_or_stdin
-from capsule.agents._stream import (
-    Event,
-    Events,
-    StreamAgent,
-    StreamResult,
-    added_up,
-    amount,
-    count,
-    name_of,
-    shortened,
-    table,
-    tables,
-    text_of,
-    tool_line,
-)
+from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, shortened, usage_of
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind, Reaction
@@ -43,6 +28,7 @@ _LONGEST_OWN_PAUSE = 2.0
 _WORST_FIRST = (Reaction.STOP, Reaction.JUDGE, Reaction.WAIT)
 _MOST_DENIALS_NAMED = 5
 _READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_WRITTEN = ("output_tokens",)
 
 _LOGIN = "Run `claude` once and log in, or set ANTHROPIC_API_KEY."
 _BILLING = "Add credit, or use another key or agent, then run the same command again."
@@ -144,38 +130,37 @@ class ClaudeAgent(StreamAgent):
         if result is None:
             # Ended in the middle: its last words.
             said = (
-                "\n".join(text_of(block.get("text")) for block in _content(event) if block.get("type") == "text")
+                "\n".join(block.text("text") for block in _content(event) if block.get("type") == "text")
                 for event in events.backwards(b'"assistant"')
                 if event.get("type") == "assistant"
             )
-            usage = _identified(_used_so_far(events), events, {})
+            usage = _identified(_used_so_far(events), events, Event())
             return StreamResult(next(filter(None, said), ""), _still_waiting(events), usage)
         # A process that the CLI started may print a `result` too, to make another end of it: the worst one counts,
         # and the largest usage.
         results = [event for event in events.backwards(b'"result"') if event.get("type") == "result"]
-        brought = text_of(next(events.backwards(b'"is_api_error_message"'), {}).get("error"))
+        brought = next(events.backwards(b'"is_api_error_message"'), Event()).text("error")
         resets_in = _resets_in(events)
         failures = filter(None, (_failure(each, brought, resets_in) for each in results))
         worst = min(failures, key=lambda failure: _WORST_FIRST.index(failure.reaction), default=None)
-        usages = [_spent(each) for each in results]
+        usages = [usage_of([each.table("usage")], _READ, _WRITTEN) for each in results]
+        prices = [each.amount("total_cost_usd") for each in results]
         largest = Usage(
             tokens_in=max((used.tokens_in for used in usages if used.tokens_in is not None), default=None),
             tokens_out=max((used.tokens_out for used in usages if used.tokens_out is not None), default=None),
-            usd=max((used.usd for used in usages if used.usd is not None), default=None),
+            usd=max((price for price in prices if price is not None), default=None),
         )
-        return StreamResult(text_of(result.get("result")), worst, _identified(largest, events, result))
+        return StreamResult(result.text("result"), worst, _identified(largest, events, result))
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("subtype") == "api_retry":
-            return f"{name_of(event.get('error'))}: it tries again in {_retry_pause(event) or 0:.0f} s"
+            return f"{event.name('error')}: it tries again in {_retry_pause(event) or 0:.0f} s"
         blocks = reversed(_content(event)) if event.get("type") == "assistant" else ()
         lines = (
-            tool_line(block.get("name"), block.get("input"), _TELLING)
-            if block.get("type") == "tool_use"
-            else text_of(block.get("text"))
+            block.tool("name", "input", _TELLING) if block.get("type") == "tool_use" else block.text("text")
             for block in blocks
         )
         return next(filter(None, lines), "")
@@ -184,10 +169,9 @@ class ClaudeAgent(StreamAgent):
 def _failure(result: Event, brought: str, resets_in: float | None) -> Failure | None:
     """Read what went wrong from a result and from the message that brought it."""
     if not result.get("is_error"):
-        denials = result.get("permission_denials")
-        if not isinstance(denials, list) or not denials:
+        if not isinstance(result.get("permission_denials"), list) or not result["permission_denials"]:
             return None
-        tools = dict.fromkeys(name_of(denial.get("tool_name")) for denial in tables(denials))
+        tools = dict.fromkeys(denial.name("tool_name") for denial in result.tables("permission_denials"))
         named = ", ".join(list(filter(None, tools))[:_MOST_DENIALS_NAMED]) or "a tool"
         return Failure(
             Kind.PERMISSION,
@@ -196,11 +180,11 @@ def _failure(result: Event, brought: str, resets_in: float | None) -> Failure | 
         )
     fields = ("subtype", "api_error", "terminal_reason", "stop_reason", "api_error_type")
     errors, status = result.get("errors"), result.get("api_error_status")
-    said = "; ".join(map(text_of, errors)) if isinstance(errors, list) else ""
-    words = {brought, *(text_of(result.get(name)) for name in fields)}
+    said = "; ".join(each for each in errors if isinstance(each, str)) if isinstance(errors, list) else ""
+    words = {brought, *(result.text(name) for name in fields)}
     if isinstance(status, int):  # for errors that have no other word
         words.add("overloaded" if status >= _SERVERS_FAULT else _STATUSES.get(status, ""))
-    return _failed(words, text_of(result.get("result")) or said or text_of(result.get("subtype")), resets_in)
+    return _failed(words, result.text("result") or said or result.text("subtype"), resets_in)
 
 
 def _failed(words: set[str], said: str, resets_in: float | None = None) -> Failure:
@@ -219,22 +203,22 @@ def _false_start(stderr: str) -> Failure | None:
 
 def _still_waiting(events: Events) -> Failure | None:
     """Blame the provider where the CLI was ended while it waited to retry."""
-    last = next(events.backwards(), {})
+    last = next(events.backwards(), Event())
     if last.get("subtype") != "api_retry":
         return None
-    why = (text_of(last.get("error")) or "unknown") if last.get("error_status") else "connection_failed"
+    why = (last.text("error") or "unknown") if last.get("error_status") else "connection_failed"
     return _failed({why}, f"ended while it waited for its provider ({why})", _pause_asked_for(last))
 
 
 def _resets_in(events: Events) -> float | None:
     """Return seconds until a subscription's limit is lifted, or else the pause its provider asked for."""
-    info = table((events.last("rate_limit_event") or {}).get("rate_limit_info"))
-    resets_at = amount(info.get("resetsAt")) if info.get("status") == "rejected" else None  # others are not reached yet
+    info = (events.last("rate_limit_event") or Event()).table("rate_limit_info")
+    resets_at = info.amount("resetsAt") if info.get("status") == "rejected" else None  # others are not reached yet
     left = (resets_at or 0.0) - time.time()
     if left > 0:
         return left
     retries = (event for event in events.backwards(b'"api_retry"') if event.get("subtype") == "api_retry")
-    return _pause_asked_for(next(retries, {}))
+    return _pause_asked_for(next(retries, Event()))
 
 
 def _pause_asked_for(event: Event) -> float | None:
@@ -243,7 +227,7 @@ def _pause_asked_for(event: Event) -> float | None:
 
 
 def _retry_pause(event: Event) -> float | None:
-    delay = amount(event.get("retry_delay_ms"))
+    delay = event.amount("retry_delay_ms")
     return delay / 1000 if delay is not None else None
 
 
@@ -254,32 +238,19 @@ def _used_so_far(events: Events) -> Usage:
     is counted low, because that usage stems from when the answer began.
     """
     said = (event for event in events.marked(b'"assistant"') if event.get("type") == "assistant")
-    last: dict[tuple[str, str], Usage] = {}
-    for event in said:
-        message = table(event.get("message"))
-        last[text_of(message.get("id")), text_of(event.get("request_id"))] = _spent({"usage": message.get("usage")})
-    return added_up(last.values())
-
-
-def _spent(result: Event) -> Usage:
-    used = table(result.get("usage"))
-    read = [tokens for name in _READ if (tokens := count(used.get(name))) is not None]
-    return Usage(
-        tokens_in=count(sum(read)) if read else None,
-        tokens_out=count(used.get("output_tokens")),
-        usd=amount(result.get("total_cost_usd")),
-    )
+    last = {(event.table("message").text("id"), event.text("request_id")): event.table("message") for event in said}
+    return usage_of([message.table("usage") for message in last.values()], _READ, _WRITTEN)
 
 
 def _identified(usage: Usage, events: Events, result: Event) -> Usage:
-    started = next((event for event in events.head if event.get("subtype") == "init"), {})
-    session = name_of(result.get("session_id")) or name_of(started.get("session_id"))
-    model = name_of(started.get("model")) or name_of(next(iter(table(result.get("modelUsage"))), ""))
+    started = next((event for event in events.head if event.get("subtype") == "init"), Event())
+    session = result.name("session_id") or started.name("session_id")
+    model = started.name("model") or Event(model=next(iter(result.table("modelUsage")), "")).name("model")
     return replace(usage, model=model, session=session)
 
 
-def _content(event: Event) -> list[dict[str, Any]]:
-    return tables(table(event.get("message")).get("content"))
+def _content(event: Event) -> list[Event]:
+    return event.table("message").tables("content")
 
 
 connect = ClaudeAgent

@@ -23,21 +23,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from capsule.agents._cli import Invocation, by_argument_or_stdin
 from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
-from capsule.agents._stream import (
-    Event,
-    Events,
-    StreamAgent,
-    StreamResult,
-    added_up,
-    count,
-    name_of,
-    table,
-    tables,
-    text_of,
-)
+from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, usage_of
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Kind
@@ -61,6 +52,8 @@ _HINTS = {
     Kind.CONFIGURATION: "Check the model, agents.codex.args and ~/.codex/config.toml.",
 }
 _WAITING = "waiting for network"
+_TOKENS = (("input_tokens",), ("output_tokens",))
+"""Tokens read include cached ones, tokens written include thoughts."""
 
 
 class CodexAgent(StreamAgent):
@@ -107,36 +100,35 @@ class CodexAgent(StreamAgent):
         if thread is None:
             false_start = startup_failure("codex", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
-        usage = _usage(events.last("turn.completed") or {}, name_of(thread.get("thread_id")))
+        used = (events.last("turn.completed") or Event()).table("usage")
+        usage = replace(usage_of([used], *_TOKENS), session=thread.name("thread_id"))
         completed = (e for e in events.backwards(b'"agent_message"') if e.get("type") == "item.completed")
-        messages = (_item(event) for event in completed if _item(event).get("type") == "agent_message")
-        failed, last = events.last("turn.failed"), next(events.backwards(), {})
-        failure, said = None, text_of(last.get("message"))
+        messages = (item for event in completed if (item := event.table("item")).get("type") == "agent_message")
+        failed, last = events.last("turn.failed"), next(events.backwards(), Event())
+        failure, said = None, last.text("message")
         if failed is not None:
-            error = failed.get("error")
-            failure = classify("codex", text_of(error) or text_of(table(error).get("message")), _HINTS)
+            failure = classify("codex", failed.text("error") or failed.table("error").text("message"), _HINTS)
         elif last.get("type") == "error" and _WAITING in said:
             failure = classify("codex", said, _HINTS)
-        return StreamResult(text_of(next(messages, {}).get("text")), failure, usage)
+        return StreamResult(next(messages, Event()).text("text"), failure, usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
         """Add up the last count in the record of each thread, which is that of the whole thread."""
         records = islice((scratch / _OWN_HOME).glob("sessions/*/*/*/rollout-*.jsonl"), _MOST_RECORDS)
-        found = []
+        found: list[Event] = []
         for record in records:
-            payloads = (table(event.get("payload")) for event in Events(record).backwards(b'"token_count"'))
-            counts = (table(each.get("info")) for each in payloads if each.get("type") == "token_count")
-            used = next((total for each in counts if (total := table(each.get("total_token_usage")))), {})
-            found.append(_usage({"usage": used}, ""))
-        return added_up(found)
+            payloads = (event.table("payload") for event in Events(record).backwards(b'"token_count"'))
+            counts = (each.table("info") for each in payloads if each.get("type") == "token_count")
+            found += islice((total for each in counts if (total := each.table("total_token_usage"))), 1)
+        return usage_of(found, *_TOKENS)
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") in ("turn.completed", "turn.failed")
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "error":
-            return text_of(event.get("message"))
-        return _shown(_item(event)) if text_of(event.get("type")).startswith("item.") else ""
+            return event.text("message")
+        return _shown(event.table("item")) if event.text("type").startswith("item.") else ""
 
     def _home(self) -> Path:
         env = {**self.connection.base_env, **self.connection.env}
@@ -159,30 +151,18 @@ def _untrusted(*paths: str) -> str:
     return f"projects={{{','.join(entries)}}}"
 
 
-def _usage(completed: Event, session: str) -> Usage:
-    """Read token counts; tokens read include cached ones, tokens written include thoughts."""
-    used = table(completed.get("usage"))
-    return Usage(
-        tokens_in=count(used.get("input_tokens")), tokens_out=count(used.get("output_tokens")), session=session
-    )
-
-
-def _item(event: Event) -> dict[str, Any]:
-    return table(event.get("item"))
-
-
-def _shown(item: dict[str, Any]) -> str:
+def _shown(item: Event) -> str:
     match item.get("type"):
         case "command_execution":
-            return "Bash: " + _SHELL.sub(r"\2", text_of(item.get("command")))
+            return "Bash: " + _SHELL.sub(r"\2", item.text("command"))
         case "file_change":
-            return f"Edit {', '.join(text_of(change.get('path')) for change in tables(item.get('changes')))}"
+            return f"Edit {', '.join(change.text('path') for change in item.tables('changes'))}"
         case "mcp_tool_call":
-            return f"{name_of(item.get('server'))}: {name_of(item.get('tool'))}"
+            return f"{item.name('server')}: {item.name('tool')}"
         case "web_search":
-            return f"Search: {text_of(item.get('query'))}"
+            return f"Search: {item.text('query')}"
         case "agent_message":
-            return text_of(item.get("text"))
+            return item.text("text")
     return ""
 
 

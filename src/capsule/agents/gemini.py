@@ -23,21 +23,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from capsule.agents._cli import Invocation, by_argument_or_stdin, exit_code
 from capsule.agents._provider_errors import classify, startup_failure
 from capsule.agents._scratch import borrowed
-from capsule.agents._stream import (
-    Event,
-    Events,
-    StreamAgent,
-    StreamResult,
-    added_up,
-    count,
-    name_of,
-    table,
-    text_of,
-    tool_line,
-)
+from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, usage_of
 from capsule.core.briefing import Briefing
 from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
@@ -113,51 +104,43 @@ class GeminiAgent(StreamAgent):
             yield {"GEMINI_CLI_HOME": str(ours), **keys}
 
     def read(self, events: Events, ended: Ended, stderr: str) -> StreamResult | None:
-        result = events.last("result")
-        if result is None and not self.prints_events(events):
+        result = events.last("result") or Event()
+        if not result and not self.prints_events(events):
             false_start = startup_failure("gemini", stderr, ended, _HINTS)
             return StreamResult("", false_start) if false_start else None
         # It counts from zero: a run that never reached a model reports nothing.
-        started = next((event for event in events.head if event.get("type") == "init"), {})
-        stats = table((result or {}).get("stats"))
-        used = stats if stats.get("total_tokens") else {}
-        usage = Usage(
-            tokens_in=count(used.get("input_tokens")),
-            tokens_out=count(used.get("output_tokens")),
-            model=name_of(started.get("model")),
-            session=name_of(started.get("session_id")),
+        started = next((event for event in events.head if event.get("type") == "init"), Event())
+        used = [stats] if (stats := result.table("stats")).get("total_tokens") else []
+        usage = replace(
+            usage_of(used, ("input_tokens",), ("output_tokens",)),
+            model=started.name("model"),
+            session=started.name("session_id"),
         )
         pieces: list[str] = []  # what it said after its last tool
         for event in events.backwards():
             if event.get("type") in ("tool_use", "tool_result"):
                 break
             if event.get("type") == "message" and event.get("role") == "assistant":
-                pieces.append(text_of(event.get("content")))
-        return StreamResult("".join(reversed(pieces)), _failure(events, result or {}, ended), usage)
+                pieces.append(event.text("content"))
+        return StreamResult("".join(reversed(pieces)), _failure(events, result, ended), usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
         """Add up tokens from the record of each chat; a message that grew stands there again, the last one counts."""
         chats = islice((scratch / _OWN_HOME / _FOLDER).glob("tmp/*/chats/session-*.jsonl"), _MOST_RECORDS)
         said = (event for chat in chats for event in Events(chat).marked(b'"tokens"') if event.get("type") == "gemini")
-        last: dict[str, Usage] = {}
-        for event in said:
-            used = table(event.get("tokens"))
-            # Thoughts are paid for like output.
-            written = [tokens for name in ("output", "thoughts") if (tokens := count(used.get(name))) is not None]
-            tokens_out = count(sum(written)) if written else None
-            last[text_of(event.get("id"))] = Usage(tokens_in=count(used.get("input")), tokens_out=tokens_out)
-        return added_up(last.values())
+        last = {event.text("id"): event.table("tokens") for event in said}
+        return usage_of(last.values(), ("input",), ("output", "thoughts"))  # thoughts are paid for like output
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "result"
 
     def activity(self, event: Event) -> str:
         if event.get("type") == "message":
-            return text_of(event.get("content")) if event.get("role") == "assistant" else ""
+            return event.text("content") if event.get("role") == "assistant" else ""
         if event.get("type") == "error":
-            return text_of(event.get("message"))
+            return event.text("message")
         if event.get("type") == "tool_use":
-            return tool_line(event.get("tool_name"), event.get("parameters"), _TELLING)
+            return event.tool("tool_name", "parameters", _TELLING)
         return ""
 
 
@@ -184,14 +167,14 @@ def _failure(events: Events, result: Event, ended: Ended) -> Failure | None:
         return Failure(Kind.CRASH, "gemini broke off before it was done.")
     if result.get("status") != "error":
         return None
-    error = result.get("error")
-    said = text_of((error if isinstance(error, dict) else events.last("error") or {}).get("message"))
+    error = result.table("error") if isinstance(result.get("error"), Event) else events.last("error") or Event()
+    said = error.text("message")
     if "empty response" in said:
         return Failure(Kind.SILENT, "gemini: the model gave an empty answer.")
     if found := _API_ERROR.search(said):  # a provider's error as it came, or its message alone
         said = found[1]
         with suppress(ValueError, LookupError, TypeError, RecursionError):
-            said = text_of(json.loads(said)["error"]["message"]) or said
+            said = Event(json.loads(said)["error"]).text("message") or said
     return classify("gemini", said, _HINTS, status=_HTTP_ERRORS.get(exit_code(ended) or 0))
 
 

@@ -20,24 +20,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace
 
 from capsule.agents._cli import Invocation, not_started
 from capsule.agents._provider_errors import classify
-from capsule.agents._stream import (
-    Event,
-    Events,
-    StreamAgent,
-    StreamResult,
-    amount,
-    count,
-    name_of,
-    table,
-    text_of,
-    tool_line,
-)
+from capsule.agents._stream import Event, Events, StreamAgent, StreamResult, usage_of
 from capsule.core.briefing import Briefing, Transcript
-from capsule.core.event import Usage
 from capsule.core.failure import Failure, Kind
 from capsule.system.files import read_regular
 from capsule.system.process import Ended
@@ -96,10 +85,10 @@ class OpencodeAgent(StreamAgent):
     def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:  # noqa: ARG002
         """Set permissions for an unattended run; keep the rest of the user's settings."""
         try:
-            given = table(json.loads(env.get(_CONTENT, "")))
+            given = json.loads(env.get(_CONTENT, ""))
         except ValueError:
             given = {}
-        yield {_CONTENT: json.dumps({**given, **_UNATTENDED})}
+        yield {_CONTENT: json.dumps({**(given if isinstance(given, dict) else {}), **_UNATTENDED})}
 
     def run(self, briefing: Briefing) -> Transcript:
         """Refuse to start where it would run the repository's own code inside itself, keys and all."""
@@ -119,25 +108,18 @@ class OpencodeAgent(StreamAgent):
             return None
         # It reports step by step. A price of zero means that it knows none.
         steps = [_part(event) for event in events.marked(b'"step_finish"') if event.get("type") == "step_finish"]
-        used = [tokens for step in steps if isinstance(tokens := step.get("tokens"), dict)]
-        session = next((name_of(event["sessionID"]) for event in events.head if "sessionID" in event), "")
-        caches = [table(tokens.get("cache")) for tokens in used]
-        read = [tokens.get("input") for tokens in used] + [
-            cache.get(part) for cache in caches for part in ("read", "write")
-        ]
-        written = [tokens.get(part) for tokens in used for part in ("output", "reasoning")]
-        usage = Usage(
-            tokens_in=count(sum(count(part) or 0 for part in read)) if used else None,
-            tokens_out=count(sum(count(part) or 0 for part in written)) if used else None,
-            usd=amount(sum(amount(step.get("cost")) or 0.0 for step in steps)) or None,
-            session=session,
+        used = [tokens for step in steps for tokens in (step.table("tokens"), step.table("tokens").table("cache"))]
+        usage = replace(
+            usage_of(used, ("input", "read", "write"), ("output", "reasoning")),
+            usd=Event(usd=sum(step.amount("cost") or 0.0 for step in steps)).amount("usd") or None,
+            session=next((event.name("sessionID") for event in events.head if "sessionID" in event), ""),
         )
         parts: list[str] = []  # what it said after its last tool
         for event in events.backwards():
             if event.get("type") in ("tool_use", "step_start"):
                 break
             if event.get("type") == "text":
-                parts.append(text_of(_part(event).get("text")))
+                parts.append(_part(event).text("text"))
         return StreamResult("\n".join(reversed(parts)), failure, usage)
 
     def is_final(self, event: Event) -> bool:
@@ -147,9 +129,9 @@ class OpencodeAgent(StreamAgent):
         match event.get("type"):
             case "tool_use":
                 part = _part(event)
-                return tool_line(part.get("tool"), table(part.get("state")).get("input"), _TELLING)
+                return Event(part.table("state"), tool=part.get("tool")).tool("tool", "input", _TELLING)
             case "text":
-                return text_of(_part(event).get("text"))
+                return _part(event).text("text")
             case "error":
                 return _said(event)
         return ""
@@ -172,12 +154,12 @@ def _plugin_of_the_project(cwd: Path) -> str | None:
 
 
 def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
-    last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), {})
+    last = next((event for event in events.backwards() if event.get("type") in ("error", "step_finish")), Event())
     if last.get("type") == "error":
-        code, message = count(table(table(last.get("error")).get("data")).get("statusCode")), _said(last)
+        code, message = last.table("error").table("data").count("statusCode"), _said(last)
         whole = f"{message} {logged}" if "server logs" in message else message  # some say only: see the log
         return classify("opencode", whole, _HINTS, status=code)
-    kind, said = _ENDINGS.get(text_of(_part(last).get("reason")), (None, ""))
+    kind, said = _ENDINGS.get(_part(last).text("reason"), (None, ""))
     if kind:
         return classify("opencode", said, _HINTS) if kind is Kind.REFUSAL else Failure(kind, f"opencode: {said}.")
     if ended.why in ("timeout", "idle") and logged:
@@ -190,20 +172,20 @@ def _failure(events: Events, ended: Ended, logged: str) -> Failure | None:
     # Nobody was there to grant a tool permission; the run itself ends as if all were well.
     for asked in events.backwards(b"permission"):
         part = _part(asked)
-        if _REJECTED.search(text_of(table(part.get("state")).get("error"))):
+        if _REJECTED.search(part.table("state").text("error")):
             return Failure(
                 Kind.PERMISSION,
-                f"opencode was not allowed to use {name_of(part.get('tool'))}, and went on without.",
+                f"opencode was not allowed to use {part.name('tool')}, and went on without.",
                 "Look at `permission` in its settings, and at OPENCODE_PERMISSION.",
             )
     return None
 
 
 def _said(event: Event) -> str:
-    error = event.get("error")
-    if not isinstance(error, dict):
-        return text_of(error)
-    name, message = text_of(error.get("name")), text_of(table(error.get("data")).get("message"))
+    error = event.table("error")
+    if not error:
+        return event.text("error")
+    name, message = error.text("name"), error.table("data").text("message")
     return message or name if name in ("APIError", "UnknownError") else f"{name}: {message}"
 
 
@@ -216,8 +198,8 @@ def _last_logged(stderr: str) -> str:
     return ""
 
 
-def _part(event: Event) -> dict[str, Any]:
-    return table(event.get("part"))
+def _part(event: Event) -> Event:
+    return event.table("part")
 
 
 connect = OpencodeAgent
