@@ -17,7 +17,7 @@ from capsule.adapters import Candidate, Published, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
 from capsule.system import git_locks
 from capsule.system.git import Git
-from capsule.workspaces.checkouts import bring_along, places_on
+from capsule.workspaces.checkouts import bring_all_along
 from capsule.workspaces.trees import with_files
 from capsule.workspaces.trunk import GitTrunk
 from tests.costs import LONG
@@ -201,14 +201,13 @@ def test_main_moves_and_its_checkout_follows(busy_merge: Merge) -> None:
     repo.fsck()
 
 
-@pytest.mark.parametrize("saved", (False, True))
-def test_a_checkout_follows_whatever_is_expected_of_its_files(a_repo: Repo, git: Git, saved: bool) -> None:
+def test_a_checkout_follows_whatever_is_expected_of_its_files(a_repo: Repo, git: Git) -> None:
     first = a_repo.commit("one", old="one\n", new="one\n", edited="one\n")
     second = a_repo.commit("two", old="two\n", new="two\n", edited="two\n")
     a_repo.git("checkout", "-q", first, "--", ".")
     a_repo.write("new", "two\n")
     a_repo.write("edited", "mine\n")
-    assert bring_along(git, places_on(git, "main")[0], first, second, saved=saved) == ["edited"]
+    assert bring_all_along(git, "main", first, second) == ["edited"]
     assert [(a_repo.path / name).read_text() for name in ("old", "new", "edited")] == ["two\n", "two\n", "mine\n"]
     assert a_repo.status() == "M edited"
 

@@ -10,7 +10,7 @@ from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import sweep_temps, temp_path, write_atomically
 from capsule.system.git import Git
 from capsule.system.git_objects import GITLINK, shown
-from capsule.workspaces.checkouts import UNDER_WAY
+from capsule.workspaces import checkouts
 from capsule.workspaces.trees import is_artefact
 
 AUTO = "auto"
@@ -99,14 +99,14 @@ def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase:
 
 
 def under_way(git: Git) -> str:
-    """The merge, rebase or the like that the main checkout is in the middle of; '' if there is none."""
-    return next((what for name, (what, _) in UNDER_WAY.items() if (git.git_dir / name).exists()), "")
+    """Name the merge, rebase or the like that the main checkout is in the middle of; '' if there is none."""
+    found = checkouts.under_way(git.git_dir, bisect=True)
+    return found[0] if found else ""
 
 
 def refuse_if_under_way(git: Git) -> None:
-    for name, (what, way_out) in UNDER_WAY.items():
-        if (git.git_dir / name).exists():
-            raise CapsuleError(f"{what.capitalize()} is under way in {git.root}.", f"Finish it first: {way_out}")
+    if found := checkouts.under_way(git.git_dir, bisect=True):
+        raise CapsuleError(f"{found[0].capitalize()} is under way in {git.root}.", f"Finish it first: {found[1]}")
 
 
 def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> list[str]:

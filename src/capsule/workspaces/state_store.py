@@ -32,17 +32,13 @@ from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
-from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import RefMove
-from capsule.system.lock import FileLock
+from capsule.system.git import Git
 from capsule.workspaces.checkouts import (
-    bring_along,
+    bring_all_along,
     leads_astray,
+    locked,
     make_folder,
-    places_on,
-    refuse_if_edited,
-    refuse_if_locked,
-    refuse_if_under_way,
+    move_branch,
     settle_index,
     under_way,
 )
@@ -57,7 +53,6 @@ Understand = Callable[[bytes], tuple[Mapping[str, Item], int]]
 """The items that a tracker's file holds, and the last number it gave."""
 
 LARGEST = 64 * 1024 * 1024
-_LOCK_WAIT = 60.0
 _MOST_ROUNDS = 8
 """How often the branch, or a file on disk, may change under us before we say that it is too busy."""
 
@@ -70,10 +65,6 @@ class _Branch(NamedTuple):
     """'' where there is no commit yet."""
     here: bool
     """It is the one checked out in the project's own checkout."""
-
-    @property
-    def ref(self) -> str:
-        return f"refs/heads/{self.name}"
 
     @property
     def parents(self) -> list[str]:
@@ -183,7 +174,7 @@ class GitStateStore(StateStore):
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
         """Under the lock, with nothing left to be saved."""
-        with self._locked("backlog"):
+        with locked(self._git, "backlog"):
             if self._note.exists():
                 self._finish()
                 self._sweep()
@@ -284,20 +275,9 @@ class GitStateStore(StateStore):
         return {path: content for path, content in found.items() if content is not None}
 
     def _swap(self, branch: _Branch, commit: str) -> bool:
-        """False where somebody was quicker."""
-        with self._locked("main"):
-            places = places_on(self._git, branch.name)
-            refuse_if_under_way(places)
-            refuse_if_locked(self._git, places)
-            if branch.tip:
-                refuse_if_edited(self._git, places, branch.tip, commit, apart=self._own)
-            try:
-                self._git.move_refs(RefMove(branch.ref, commit, branch.tip), why="capsule: a step")
-            except GitFailed:
-                if self._git.ref(branch.ref) == branch.tip:
-                    raise
-                return False
-            return True
+        """Move the branch to the commit; False where somebody was quicker."""
+        with locked(self._git, "main"):
+            return move_branch(self._git, branch.name, branch.tip, commit, apart=self._own, why="capsule: a step")
 
     # Save
 
@@ -347,12 +327,10 @@ class GitStateStore(StateStore):
     def _bring_along(self, branch: str, onto: str) -> tuple[str, ...]:
         """To the tip, not to our commit: what somebody put on top since belongs to the same checkouts."""
         git = self._git
-        with self._locked("main"):
+        with locked(git, "main"):
             tip = git.ref(f"refs/heads/{branch}")
-            old = onto or git.make_tree(())
-            places = [place for place in places_on(git, branch) if not under_way(place)]
-            left = dict.fromkeys(path for place in places for path in bring_along(git, place, old, tip, saved=True))
-            if any(place.path == git.root for place in places):
+            left = dict.fromkeys(bring_all_along(git, branch, onto or git.make_tree(()), tip))
+            if git.checked_out() == branch and not under_way(git.git_dir):
                 settle_index(git, tip, self._own)
         others = [path for path in left if not is_artefact(os.fsencode(path), self._artefacts)]
         words = "your own edits were kept, so these files are not as committed: "
@@ -377,13 +355,6 @@ class GitStateStore(StateStore):
         file = self._git.root / path
         make_folder(file.parent)
         write_atomically(file, content)
-
-    @contextlib.contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
-        lock = FileLock(self._git.capsule_dir / "locks" / f"{name}.lock")
-        lock.acquire(_LOCK_WAIT)
-        with lock:
-            yield
 
 
 def _behind_a_link(path: str) -> Refused:

@@ -13,19 +13,8 @@ from collections.abc import Sequence
 from capsule.adapters import Candidate, Draft, Published
 from capsule.core.errors import Refused
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import RefMove
-from capsule.system.lock import FileLock
-from capsule.workspaces.checkouts import (
-    bring_along,
-    places_on,
-    refuse_if_edited,
-    refuse_if_locked,
-    refuse_if_under_way,
-    under_way,
-)
+from capsule.workspaces.checkouts import bring_all_along, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
-
-_LOCK_WAIT = 60.0
 
 
 class GitTrunk:
@@ -75,36 +64,17 @@ class GitTrunk:
     def publish(self, candidate: Candidate) -> Published:
         if candidate.conflicts:
             raise Refused(f"The merge into {self.branch} has conflicts.", "Rebuild the work on it: run with --rebase")
-        lock = FileLock(self._git.capsule_dir / "locks" / "main.lock")
-        lock.acquire(_LOCK_WAIT)
-        with lock:
-            return self._publish(candidate)
-
-    def _publish(self, candidate: Candidate) -> Published:
-        places = places_on(self._git, self.branch)
-        tip = self.tip()
-        if tip == candidate.onto:
-            refuse_if_under_way(places)
-            refuse_if_locked(self._git, places)
-            refuse_if_edited(self._git, places, candidate.onto, candidate.commit, apart=self._artefacts)
-            tip = self._swap(candidate)
-        if tip != candidate.commit and not self._git.is_ancestor(candidate.commit, tip):
-            return Published(moved=False)
-        # Not to the candidate but to the tip: what somebody put on top since belongs to the same checkouts.
-        still = [place for place in places if not under_way(place)]
-        left = [path for place in still for path in bring_along(self._git, place, candidate.onto, tip)]
-        return Published(moved=True, left_alone=tuple(dict.fromkeys(left)))
-
-    def _swap(self, candidate: Candidate) -> str:
-        """From the one commit the candidate was built on. Returns where the branch is now: somebody may be quicker."""
-        try:
-            self._git.move_refs(RefMove(self._ref, candidate.commit, candidate.onto), why="capsule: merge")
-        except GitFailed:
+        git, onto, commit = self._git, candidate.onto, candidate.commit
+        with locked(git, "main"):
             tip = self.tip()
-            if tip == candidate.onto:
-                raise
-            return tip
-        return candidate.commit
+            if tip == onto:
+                moved = move_branch(git, self.branch, onto, commit, apart=self._artefacts, why="capsule: merge")
+                tip = commit if moved else self.tip()
+            if tip != commit and not git.is_ancestor(commit, tip):
+                return Published(moved=False)
+            # Not to the candidate but to the tip: what somebody put on top since belongs to the same checkouts.
+            left = bring_all_along(git, self.branch, onto, tip)
+            return Published(moved=True, left_alone=tuple(dict.fromkeys(left)))
 
     def _without_artefacts(self, tip: str, base: str) -> str:
         """The branch's tip, or one clean commit in its place where its history ever held an artefact."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from capsule.system.git import Git
 from capsule.system.git_objects import ABSENT, CAPSULE, Difference
-from capsule.workspaces.checkouts import bring_files, unstage
+from capsule.workspaces.checkouts import bring_files, settle_index
 from capsule.workspaces.repository import dirty_paths
 from capsule.workspaces.salvage import keep_commit
 from capsule.workspaces.trees import with_changes
@@ -26,7 +26,7 @@ def put_away_old_work(git: Git) -> list[str]:
         dirty = dirty_paths(git, head=head)
         if dirty:
             kept.append(_put_away(git, note.parent.name, head, dirty))
-            unstage(git, head, (".capsule",))
+            settle_index(git, head)
         note.unlink()
     return kept
 
