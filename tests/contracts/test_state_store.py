@@ -23,6 +23,7 @@ from capsule.system.git import Git
 from capsule.system.lock import FileLock
 from capsule.trackers.backlog import BacklogTracker
 from capsule.trackers.memory import MemoryTracker
+from capsule.workspaces import checkouts
 from capsule.workspaces import state_store as store_module
 from capsule.workspaces.repository import exclude_artefacts
 from capsule.workspaces.state_store import GitStateStore, Read
@@ -219,7 +220,7 @@ def test_a_merge_under_way_is_not_disturbed(office: Office) -> None:
 
 
 def test_somebody_who_has_the_store_is_waited_for(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "_LOCK_WAIT", 0.1)
+    monkeypatch.setattr(checkouts, "_LOCK_WAIT", 0.1)
     with FileLock(office.repo.path / ".git/capsule/locks/backlog.lock"), pytest.raises(CapsuleError, match="locked"):
         office.state_store.write(entry())
     assert office.items() == FIRST
@@ -776,7 +777,7 @@ def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: S
             put = GitStateStore._put
             patch.setattr(GitStateStore, "_put", lambda *args: (put(*args), crash()))
         elif where == "before the index":
-            patch.setattr(store_module, "bring_along", crash)
+            patch.setattr(store_module, "bring_all_along", crash)
         elif where == "before the note is gone":
             patch.setattr(GitStateStore, "_bring_along", lambda *_: crash())
         office.state_store.write(what)

@@ -21,7 +21,6 @@ from capsule.workspaces.repository import (
     base_of,
     dirty_paths,
     exclude_artefacts,
-    is_detached,
     main_branch,
     refuse_if_ahead,
     refuse_if_under_way,
@@ -342,7 +341,7 @@ def test_a_repository_without_commits_is_refused(tmp_path: Path) -> None:
 def test_a_head_ahead_of_main_is_noticed(a_repo: Repo, git: Git) -> None:
     assert not ahead_of(git, base_of(git), "main")
     a_repo.git("switch", "-q", "--detach")
-    assert is_detached(git)
+    assert not git.checked_out()
     refuse_if_ahead(git, base_of(git), "main")
     a_repo.commit("ahead", other="x")
     with pytest.raises(CapsuleError, match="commits that main lacks") as error:

@@ -132,7 +132,7 @@ def why_not_committed(git: Git, own_files: Sequence[str]) -> str:
     going_on = repository.under_way(git)
     if going_on:
         return f"{going_on} is under way"
-    if repository.is_detached(git):
+    if not git.checked_out():
         return "HEAD is on no branch"
     dirty = len(repository.dirty_paths(git, own_files))
     return f"{dirty} other change{'s' if dirty > 1 else ''} in the tree" if dirty else ""

@@ -239,11 +239,15 @@ class Git:
         lines = b"".join(as_instruction(move) for move in moves)
         self.repository("update-ref", "-m", why, "--stdin", "-z", input=lines)
 
-    def checked_out(self) -> str:
-        """The branch that the main checkout is on, also where it has no commit yet; '' where HEAD is detached."""
-        at = git_refs.read_head(self.git_dir)
+    def checked_out(self, git_dir: Path | None = None) -> str:
+        """The branch that the main checkout is on, or the one whose git directory is given; '' where HEAD is detached.
+
+        It may have no commit yet.
+        """
+        at = git_refs.read_head(git_dir or self.git_dir)
         if at is None:
-            at = self.repository("symbolic-ref", "--quiet", "HEAD", ok=(0, 1)).out.decode(errors="replace").strip()
+            answer = self.repository("symbolic-ref", "--quiet", "HEAD", git_dir=git_dir, ok=(0, 1))
+            at = answer.out.decode(errors="replace").strip()
         return at.removeprefix("refs/heads/") if at.startswith("refs/") else ""
 
     def checkouts(self) -> list[Checkout]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from capsule.core.errors import SettingsError
@@ -20,9 +20,6 @@ from capsule.system.clones import mirror
 from capsule.system.environment import for_agents, for_commands
 from capsule.system.git import Git
 from capsule.workspaces.python_environment import MARKER, folders_installed_from, lay_over
-
-Ignored = Callable[[Sequence[str]], set[str]]
-"""Which of these paths of the checkout git ignores."""
 
 ENVIRONMENTS = (".venv", "venv", "env")
 """Folders of a Python environment, where they hold a `pyvenv.cfg`."""
@@ -74,8 +71,11 @@ class Dependencies:
     def paths(self, tree: str) -> tuple[str, ...]:
         """Return where they lie, relative to the checkout and to every place. Snapshots leave them out."""
         if tree not in self._found:
-            wanted = (*(_expected(self._files(tree)) if self._detect else ()), *self._named)
-            self._found[tree] = installed(self._git.root, self._files(tree), self._ignored, wanted)
+            files = self._files(tree)
+            held = _folders(files)
+            wanted = dict.fromkeys((*(_expected(files) if self._detect else ()), *self._named))
+            there = [path for path in wanted if path not in held and _is_there(self._git.root / path)]
+            self._found[tree] = self._ignored(there)
         return self._found[tree]
 
     def layers(self, tree: str, at: Path) -> tuple[tuple[str, str], ...]:
@@ -137,17 +137,14 @@ class Dependencies:
         First in PYTHONPATH, they win over what an editable install names in the checkout.
         """
         if tree not in self._imported:
-            self._imported[tree] = self._import_folders(self._files(tree), self.paths(tree))
+            files, root = self._files(tree), self._git.root
+            environments = [root / path for path in self.paths(tree)]
+            if active := self._env.get("VIRTUAL_ENV"):
+                environments.append(Path(active))
+            folders, python = _folders(files), any(_PYTHON.fullmatch(path.rpartition("/")[2]) for path in files)
+            found = [path for path in (*folders_installed_from(root, environments), "src") if path in folders]
+            self._imported[tree] = [*dict.fromkeys(found), "."] if python else []
         return self._imported[tree]
-
-    def _import_folders(self, files: Sequence[str], shared: Sequence[str]) -> list[str]:
-        if not any(_PYTHON.fullmatch(path.rpartition("/")[2]) for path in files):
-            return []
-        active = [Path(self._env["VIRTUAL_ENV"])] if self._env.get("VIRTUAL_ENV") else []
-        environments = [*(self._git.root / path for path in shared), *active]
-        folders = _folders(files)
-        editable = (path for path in folders_installed_from(self._git.root, environments) if path in folders)
-        return [*dict.fromkeys((*editable, *(path for path in ("src",) if path in folders))), "."]
 
     def _moved(self, value: str, at: Path, *, there: bool = False) -> str:
         """Replace paths in the checkout, in a list of paths, by the same in the place; `there`: if it has them."""
@@ -169,23 +166,18 @@ class Dependencies:
     def _files(self, tree: str) -> list[str]:
         return [os.fsdecode(entry.path) for entry in self._git.list_tree(tree, recursive=True)]
 
-    def _ignored(self, paths: Sequence[str]) -> set[str]:
-        """Ask for something inside: environments bring a `.gitignore` of their own that ignores all but themselves."""
-        root = self._git.root
-        asked = {f"{path}/x" if not (root / path).is_symlink() else path: path for path in paths}
+    def _ignored(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Return those of these folders that git ignores.
+
+        Ask for something inside: environments bring a `.gitignore` of their own that ignores all but themselves.
+        """
+        asked = {path if (self._git.root / path).is_symlink() else f"{path}/x": path for path in paths}
         if not asked:
-            return set()
+            return ()
         command = ("check-ignore", "-z", "--stdin", "--no-index")
         answer = self._git.content(*command, input=b"\0".join(map(os.fsencode, asked)), ok=(0, 1))
-        return {asked[os.fsdecode(path)] for path in answer.out.split(b"\0") if path}
-
-
-def installed(root: Path, files: Sequence[str], ignored: Ignored, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Return those of the `wanted` folders of a checkout that are there, ignored, and hold nothing that is tracked."""
-    held = _folders(files)
-    there = [path for path in dict.fromkeys(wanted) if path not in held and _is_there(root, path)]
-    hidden = ignored(there)
-    return tuple(path for path in there if path in hidden)
+        told = {os.fsdecode(path) for path in answer.out.split(b"\0")}
+        return tuple(path for question, path in asked.items() if question in told)
 
 
 def _expected(files: Iterable[str]) -> Iterator[str]:
@@ -197,20 +189,19 @@ def _expected(files: Iterable[str]) -> Iterator[str]:
                 yield from (f"{folder}/{each}" if folder else each for each in names)
 
 
-def _is_there(root: Path, path: str) -> bool:
-    """A folder; those that may be something else need to look like an environment."""
-    place = root / path
-    return (place / MARKER).is_file() if place.name in ENVIRONMENTS else place.is_dir()
+def _is_there(folder: Path) -> bool:
+    """Tell whether there is such a folder; one that may be something else needs to look like an environment."""
+    return (folder / MARKER).is_file() if folder.name in ENVIRONMENTS else folder.is_dir()
 
 
 def is_inside(place: Path, target: Path) -> bool:
-    """The tree may hold links that lead elsewhere, and files in the way."""
+    """Tell whether a target lies in a place: the tree may hold links that lead elsewhere, and files in the way."""
     around = target.parent
     return around.resolve().is_relative_to(place.resolve()) and (around.is_dir() or not os.path.lexists(around))
 
 
 def _folders(files: Iterable[str]) -> set[str]:
-    """Every folder that holds tracked files, and the files."""
+    """Return every folder that holds tracked files, and the files."""
     found: set[str] = set()
     for file in files:
         while file and file not in found:
@@ -220,12 +211,11 @@ def _folders(files: Iterable[str]) -> set[str]:
 
 
 def _checked(path: str) -> str:
-    """A folder by the settings, or SettingsError."""
+    """Return a folder of the settings, or raise SettingsError."""
     plain = PurePosixPath(path)
     if plain.is_absolute() or ".." in plain.parts or not plain.parts or plain.parts[0] in (".git", ".capsule"):
-        raise SettingsError(
-            f"workspace.dependencies: {path!r} is no folder of the project.", "Give paths relative to its root."
-        )
+        hint = "Give paths relative to its root."
+        raise SettingsError(f"workspace.dependencies: {path!r} is no folder of the project.", hint)
     if plain.name in BUILD_OUTPUT:
         hint = "Let workspace.setup build what the tests need; take it out of workspace.dependencies."
         raise SettingsError(f"workspace.dependencies: {path} is build output, which is never shared.", hint)

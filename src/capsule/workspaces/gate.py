@@ -23,7 +23,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -118,7 +118,9 @@ class Gate:
         dependencies = self._provisions.dependencies
         if not new:
             of_setup = [] if due or not inputs else recall_paths(self._kept)
-            self._clean([*of_setup, *map(os.fsencode, dependencies.paths(base))])
+            kept = [*of_setup, *map(os.fsencode, dependencies.paths(base))]
+            exceptions = [word for path in kept for word in ("-e", _exactly(path))]
+            self._git.content("clean", "-ffdxq", *exceptions, index=self._index, worktree=self.path)
             self._put_back(of_setup)
         if not self._confined:
             dependencies.provide(base, self.path, self._cloned)
@@ -188,29 +190,17 @@ class Gate:
     def _reset(self, tree: str) -> None:
         self._git.content("read-tree", "--reset", "-u", tree, index=self._index, worktree=self.path)
 
-    def _clean(self, kept: Iterable[bytes]) -> None:
-        exceptions = [word for path in kept for word in ("-e", _exactly(path))]
-        self._git.content("clean", "-ffdxq", *exceptions, index=self._index, worktree=self.path)
-
 
 def gates_folder(git: Git, env: Mapping[str, str]) -> Path:
     """Return the folder for the gates of this repository: never in its checkout, in the temporary folder if need be."""
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", git.root.name).strip("-")[:40] or "project"
     key = hashlib.sha256(os.fsencode(os.path.realpath(git.common_dir))).hexdigest()[:12]
     root = Path(os.path.realpath(git.root))
-    for cache in _caches(env):
-        gates = cache / "capsule" / "gates"
-        if not Path(os.path.realpath(cache)).is_relative_to(root) and _can_be_made(gates):
+    for cache in (Path(env.get("XDG_CACHE_HOME", "")), Path(env.get("HOME", ""), ".cache")):
+        gates, outside = cache / "capsule" / "gates", not Path(os.path.realpath(cache)).is_relative_to(root)
+        if cache.is_absolute() and outside and _can_be_made(gates):
             return gates / f"{readable}-{key}"
     return _temporary() / "gates" / f"{readable}-{key}"
-
-
-def _caches(env: Mapping[str, str]) -> Iterator[Path]:
-    chosen, home = env.get("XDG_CACHE_HOME", ""), env.get("HOME", "")
-    if Path(chosen).is_absolute():
-        yield Path(chosen)
-    if Path(home).is_absolute():
-        yield Path(home, ".cache")
 
 
 def _can_be_made(folder: Path) -> bool:
@@ -219,7 +209,7 @@ def _can_be_made(folder: Path) -> bool:
 
 
 def _temporary() -> Path:
-    """A folder of ours in one that everybody writes to."""
+    """Make a folder of ours in one that everybody writes to."""
     folder = Path(tempfile.gettempdir(), f"capsule-{os.getuid()}")
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -229,5 +219,5 @@ def _temporary() -> Path:
 
 
 def _exactly(path: bytes) -> str:
-    """An ignore pattern that means this one path."""
+    """Write an ignore pattern that means this one path."""
     return "/" + re.sub(r"([\\*?\[\] !#])", r"\\\1", path.decode(errors="surrogateescape"))

@@ -17,18 +17,19 @@ import re
 import shlex
 import stat
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
-from capsule.system.files import read_regular, write_atomically
+from capsule.system.files import head_bytes, write_atomically
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git
 from capsule.workspaces.salvage import put_away_repository
 
-_LONGEST = 64 * 1024
 _READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
 _LARGEST_READ_BY_GIT = 100 * 1024 * 1024
 """Git itself does not read attributes that are larger."""
+_read = partial(head_bytes, limit=64 * 1024)
 _HEAD = re.compile(rb"(ref: refs/[^\n]+|[0-9a-f]{40,64})\n")
 
 
@@ -43,7 +44,7 @@ class LinkedWorktree:
         self._leaving = git.capsule_dir / "leaving" / "-".join(path.parts[-3:])
 
     def entry(self) -> Path | None:
-        """Git's own folder for this worktree, if it is registered."""
+        """Return git's own folder for this worktree, if it is registered."""
         wanted = self.path / ".git"
         return next((entry for entry, told in self._entries() if told == wanted), None)
 
@@ -59,7 +60,9 @@ class LinkedWorktree:
         if self.entry() is not None:
             return
         for entry, told in self._entries():
-            if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not self._leads_here(told):
+            ours = _named_by(told)
+            leads_here = ours is not None and ours.is_relative_to(self._git.common_dir)
+            if told.parts[-4:] == (*self.path.parts[-3:], ".git") and not leads_here:
                 write_atomically(entry / "gitdir", os.fsencode(self.path / ".git") + b"\n")
                 if self.path.is_dir():
                     self.point_at(entry)
@@ -73,16 +76,16 @@ class LinkedWorktree:
         write_atomically(link, pointer_to(git_dir), flush=False)
 
     def whole(self) -> Path | None:
-        """The entry, provided that nothing is missing or bent, and the worktree points back to it."""
+        """Return the entry, provided that nothing is missing or bent, and the worktree points back to it."""
         entry = self.entry()
         if entry is None or not _HEAD.fullmatch(_read(entry / "HEAD")) or _read(entry / "commondir") != b"../..\n":
             return None
-        if _read(entry / "locked").strip() == b"initializing":
+        if _read(entry / "locked").strip() == b"initializing" or self.path.is_symlink():
             return None
-        return entry if self._points_to(entry) else None
+        return entry if _named_by(self.path / ".git") == entry else None
 
     def ensure(self, commit: str) -> tuple[Path, bool]:
-        """The entry of a whole worktree, and whether it had to be made. Files that were there are still there."""
+        """Return the entry of a whole worktree, and whether it had to be made. Files that were there stay."""
         self.follow_a_moved_repository()
         entry = self.whole()
         made = entry is None
@@ -90,7 +93,8 @@ class LinkedWorktree:
             self._refuse_if_begun_elsewhere()
             self._put_aside()
             self._forget()
-            self._register(commit)
+            what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
+            self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
             entry = self.whole()
         self._put_back()
         if entry is None:
@@ -98,7 +102,7 @@ class LinkedWorktree:
         return entry, made
 
     def remove(self) -> None:
-        """The folder, what was put aside, and the entry. Safe to repeat."""
+        """Remove the folder, what was put aside, and the entry. Safe to repeat."""
         remove_tree(self.path)
         remove_tree(self._aside)
         self._forget()
@@ -112,24 +116,8 @@ class LinkedWorktree:
                 home = other.path.parents[2]
                 raise Refused(f"{self.path.name} was begun in {home}.", f"Go on there: cd {shlex.quote(str(home))}")
 
-    def _points_to(self, entry: Path) -> bool:
-        link = self.path / ".git"
-        if self.path.is_symlink() or link.is_symlink() or not link.is_file():
-            return False
-        told = os.fsdecode(_read(link).rstrip(b"\n")).removeprefix("gitdir: ")
-        return os.path.normpath(self.path / told) == str(entry)
-
-    def _leads_here(self, dot_git: Path) -> bool:
-        """Whether a worktree's `.git` file names a git directory within this repository."""
-        told = os.fsdecode(_read(dot_git).rstrip(b"\n")).removeprefix("gitdir: ")
-        return Path(os.path.normpath(dot_git.parent / told)).is_relative_to(self._git.common_dir)
-
-    def _register(self, commit: str) -> None:
-        what = (str(self.path), self._branch) if self._branch else ("--detach", str(self.path), commit)
-        self._git.repository("worktree", "add", "--force", "--no-checkout", *what, umask=-1)
-
     def _forget(self) -> None:
-        """Out of git's sight in one step: an entry that is half removed would be known by nothing any more."""
+        """Take the entry out of git's sight in one step: nothing would know one that is half removed."""
         remove_tree(self._leaving)
         entry = self.entry()
         if entry is not None:
@@ -171,6 +159,12 @@ def pointer_to(git_dir: Path) -> bytes:
     return b"gitdir: " + os.fsencode(git_dir) + b"\n"
 
 
+def _named_by(dot_git: Path) -> Path | None:
+    """Return the git directory that a `.git` file names; None where it is no file, or an empty one."""
+    told = os.fsdecode(_read(dot_git).rstrip(b"\n")).removeprefix("gitdir: ")
+    return Path(os.path.normpath(dot_git.parent / told)) if told else None
+
+
 def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
     """Take away the `.git` file of each submodule whose git directory is gone; its files stay.
 
@@ -179,9 +173,8 @@ def detach_submodules(worktree: Path, submodules: Iterable[bytes]) -> None:
     """
     for path in submodules:
         link = worktree / os.fsdecode(path) / ".git"
-        told = os.fsdecode(_read(link).rstrip(b"\n")).removeprefix("gitdir: ") if link.is_file() else ""
-        inside = link.parent.resolve().is_relative_to(worktree.resolve())
-        if told and inside and not link.is_symlink() and not (link.parent / told).is_dir():
+        named = _named_by(link)
+        if named and not named.is_dir() and link.parent.resolve().is_relative_to(worktree.resolve()):
             link.unlink()
 
 
@@ -197,9 +190,3 @@ def remove_what_stops_git(top: Path) -> None:
                     found = entry.stat(follow_symlinks=False)
                     if stat.S_ISFIFO(found.st_mode) or found.st_size > _LARGEST_READ_BY_GIT:
                         Path(entry.path).unlink()
-
-
-def _read(file: Path) -> bytes:
-    with contextlib.suppress(OSError):
-        return read_regular(file, _LONGEST)
-    return b""

@@ -18,18 +18,18 @@ else.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import WorkspaceBroken
 from capsule.system import git_environment
-from capsule.system.files import read_regular
+from capsule.system.files import head_bytes
 from capsule.system.folders import make_own_folder, make_writable, remove_tree
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
 from capsule.system.git_layout import as_alternate
@@ -50,7 +50,7 @@ _OID = r"[0-9a-f]{40}|[0-9a-f]{64}"
 _LOOSE = re.compile(r"[0-9a-f]{2}/[0-9a-f]{38,62}")
 _PACK = re.compile(r"pack/pack-[0-9a-f]{40,64}\.pack")
 _LONGEST_REF = 4096
-_LARGEST_LIST = 64 * 1024 * 1024
+_content = partial(head_bytes, limit=64 * 1024 * 1024)
 _MOST_STEPS = 5
 """From one symbolic ref to the next."""
 _OBJECTS = f"{Path(INSIDE_A_SANDBOX).parent}/objects"
@@ -101,12 +101,10 @@ class PrivateGit:
     def left(self) -> Left:
         """Read as text where the agent left its branch and HEAD; no git of ours runs in there."""
         head = self._read("HEAD")
-        name = head.removeprefix("ref:").strip()
-        home = head.startswith("ref:") and name == self._ref
+        home = head.startswith("ref:") and head.removeprefix("ref:").strip() == self._ref
         was = _content(self._was).decode()
-        return Left(
-            was if re.fullmatch(_OID, was) else "", self._follow(self._ref), "" if home else self._follow("HEAD")
-        )
+        was = was if re.fullmatch(_OID, was) else ""
+        return Left(was, self._follow(self._ref), "" if home else self._follow("HEAD"))
 
     def import_commits(self, left: Left) -> None:
         """Bring the commits of branch and HEAD into the repository, checked; no ref moves."""
@@ -117,9 +115,8 @@ class PrivateGit:
                 self._git.content("index-pack", str(pack), env=self._theirs)
             self._fetch(left)
         except (GitFailed, OSError, RecursionError) as fault:
-            raise WorkspaceBroken(
-                f"What the agent committed is refused: {fault}.", "Its files are still there."
-            ) from fault
+            words = f"What the agent committed is refused: {fault}."
+            raise WorkspaceBroken(words, "Its files are still there.") from fault
 
     def move_branch(self, left: Left) -> None:
         """Move the mission's branch to where the agent left it; commits that it cannot take are kept under a ref."""
@@ -137,17 +134,14 @@ class PrivateGit:
     def remove(self) -> None:
         """Rename it out of the way in one step, then remove it."""
         if self.exists() and not self._home.is_symlink():
-            self.path.rename(self._spare("gone"))
+            remove_tree(self._home / "gone")
+            self.path.rename(self._home / "gone")
         remove_tree(self._home)
 
     def put_on_the_shelf(self) -> None:
         """Keep a refused directory, for a person to look into."""
         shelve(self._git, self.path, f"{self._mission}-{os.urandom(4).hex()}.git")
         self.remove()
-
-    def _spare(self, name: str) -> Path:
-        remove_tree(self._home / name)
-        return self._home / name
 
     # What it says
 
@@ -158,23 +152,16 @@ class PrivateGit:
             if re.fullmatch(_OID, told):
                 return told
             if not told.startswith("ref:"):
-                return self._packed(name)
+                packed = _content(self.path / "packed-refs").decode(errors="replace")
+                found = re.search(rf"(?m)^({_OID}) {re.escape(name)}$", packed)
+                return found[1] if found else ""
             name = told.removeprefix("ref:").strip()
         return ""
 
     def _read(self, name: str) -> str:
         if name != "HEAD" and (not name.startswith("refs/") or ".." in name or "\0" in name):
             return ""
-        with contextlib.suppress(OSError):
-            return read_regular(self.path / name, _LONGEST_REF).decode(errors="replace").strip()
-        return ""
-
-    def _packed(self, name: str) -> str:
-        with contextlib.suppress(OSError):
-            listed = read_regular(self.path / "packed-refs", _LARGEST_LIST).decode(errors="replace")
-            found = re.search(rf"(?m)^({_OID}) {re.escape(name)}$", listed)
-            return found[1] if found else ""
-        return ""
+        return head_bytes(self.path / name, _LONGEST_REF).decode(errors="replace").strip()
 
     # What it holds
 
@@ -254,12 +241,8 @@ def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, st
     dot_git.write_text(f"gitdir: {INSIDE_A_SANDBOX}\n")
     alternates.write_text("".join(f"{path}\n" for path in inside))
     nothing.touch()
-    objects = [(path, str(folder)) for path, folder in zip(inside, folders, strict=True)]
-    chained = [
-        (f"{path}/info/alternates", str(nothing))
-        for path, folder in objects
-        if Path(folder, "info/alternates").exists()
-    ]
+    objects = list(zip(inside, map(str, folders), strict=True))
+    borrowing = [path for path, folder in objects if Path(folder, "info/alternates").exists()]
     return SandboxPaths(
         place=str(place),
         at=str(git.root),
@@ -267,7 +250,7 @@ def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, st
         shown=(
             (str(git.root / ".git"), str(dot_git)),
             *objects,
-            *chained,
+            *((f"{path}/info/alternates", str(nothing)) for path in borrowing),
             (f"{INSIDE_A_SANDBOX}/objects/info/alternates", str(alternates)),
         ),
         layers=tuple(layers),
@@ -275,7 +258,7 @@ def mounted(git: Git, place: Path, private: Path, layers: Sequence[tuple[str, st
 
 
 def object_folders(git: Git) -> list[Path]:
-    """The repository's objects, and those of every repository that it borrows from."""
+    """List the repository's objects, and those of every repository that it borrows from."""
     found = [git.common_dir / "objects"]
     for folder in found:
         lines = _content(folder / "info/alternates").splitlines()
@@ -285,7 +268,7 @@ def object_folders(git: Git) -> list[Path]:
 
 
 def _settings(git: Git) -> bytes:
-    """Whose commits they are, and what decides how files are stored; no remote, no hook, no key to sign with."""
+    """Say whose commits they are, and what decides how files are stored; no remote, no hook, no key to sign with."""
     person, ours = git.identity, git.capsule_dir / "git"
     kept = git_environment.about_content(_content(ours / "settings"))
     settings = (*kept, *_SETTINGS, ("user.name", person.name), ("user.email", person.email))
@@ -293,7 +276,7 @@ def _settings(git: Git) -> bytes:
 
 
 def _as_lines(setting: git_environment.Setting) -> bytes:
-    """As git's settings are written in a file; what stands between the first dot and the last may hold anything."""
+    """Write a setting as in a file of git's; what stands between the first dot and the last may hold anything."""
     name, value = setting
     section, _, rest = name.partition(".")
     inner, _, key = rest.rpartition(".")
@@ -307,13 +290,7 @@ def _quoted(text: str) -> str:
 
 
 def _everything_in(top: Path) -> Iterator[Path]:
-    """All that is no folder; links are not followed."""
+    """Yield all that is no folder; links are not followed."""
     for folder, folders, files in os.walk(top):
         links = (name for name in folders if Path(folder, name).is_symlink())
         yield from (Path(folder, name) for name in (*files, *links))
-
-
-def _content(file: Path) -> bytes:
-    with contextlib.suppress(OSError):
-        return read_regular(file, _LARGEST_LIST)
-    return b""

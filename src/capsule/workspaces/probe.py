@@ -44,7 +44,10 @@ def strays(
     """
     modules = list(dict.fromkeys(_modules(files, folders)))[:_MOST]
     inside, own = os.path.realpath(checkout), os.path.realpath(gate)
-    found = [*(_answers(ask(_command(test, modules))) if modules else ()), *_packages(gate, files)]
+    command = f"{interpreter_of(test)} -c {shlex.quote(_QUESTION)} {shlex.join(modules)}"
+    printed = ask(command).splitlines() if modules else []
+    told = [json.loads(line.removeprefix(_SIGN)) for line in printed if line.startswith(_SIGN)]
+    found = [*((name, path) for name, path in told), *_packages(gate, files)]
     if ("", inside) in found:
         return []  # a sandbox shows the gate at the checkout's own path
     return [(name, path) for name, path in found if name and _below(path, inside) and not _below(path, own)]
@@ -59,17 +62,6 @@ def _modules(files: Iterable[str], folders: Sequence[str]) -> Iterator[str]:
                 name = first if rest == "__init__.py" else "" if rest else first.removesuffix(".py")
                 if name.isidentifier():
                     yield name
-
-
-def _command(test: str, modules: Sequence[str]) -> str:
-    return f"{interpreter_of(test)} -c {shlex.quote(_QUESTION)} {shlex.join(modules)}"
-
-
-def _answers(printed: str) -> Iterator[tuple[str, str]]:
-    for line in printed.splitlines():
-        if line.startswith(_SIGN):
-            name, where = json.loads(line.removeprefix(_SIGN))
-            yield name, where
 
 
 def _packages(gate: Path, files: Iterable[str]) -> Iterator[tuple[str, str]]:

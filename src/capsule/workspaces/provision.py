@@ -40,7 +40,7 @@ class Provisions(NamedTuple):
     run_setup: RunSetup | None = None
 
     def inputs(self, files: Iterable[TreeEntry]) -> str:
-        """What the set-up's result depends on, in one word; '' where there is no set-up."""
+        """Return what the set-up's result depends on, in one word; '' where there is no set-up."""
         if not self.setup:
             return ""
         told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if is_manifest(os.fsdecode(e.path)))]
@@ -53,11 +53,11 @@ class Provisions(NamedTuple):
             self.run_setup(self.setup, place, log, sandbox_paths)
 
     def needs_listing(self, root: Path) -> bool:
-        """Whether there is anything to copy or to set up, for which the files of the tree have to be known."""
-        return bool(self.setup) or any(True for pattern in self.copy for _ in _matches(root, pattern))
+        """Tell whether there is anything to copy or to set up, for which the files of the tree have to be known."""
+        return bool(self.setup) or any(next(_matches(root, pattern), None) for pattern in self.copy)
 
     def copy_into(self, place: Path, root: Path, tracked: frozenset[bytes]) -> list[bytes]:
-        """Copies what the patterns name and the place lacks; returns every path that is there by copying."""
+        """Copy what the patterns name and the place lacks; return every path that is there by copying."""
         chosen = {path for pattern in self.copy for path in _matches(root, pattern)}
         paths = sorted(path for path in chosen if os.fsencode(path) not in tracked)
         return [os.fsencode(path) for path in paths if _copy(root / path, place / path, place)]
@@ -72,18 +72,19 @@ def recall_paths(file: Path) -> list[bytes]:
 
 
 def _matches(root: Path, pattern: str) -> Iterator[PurePath]:
-    """Files the pattern names, those in folders it names included."""
+    """Yield the files the pattern names, those in folders it names included."""
     if PurePath(pattern).is_absolute() or ".." in PurePath(pattern).parts or not pattern.strip("./"):
         raise SettingsError(f"workspace.copy: {pattern!r} leaves the project.", "Give paths relative to its root.")
     for found in root.glob(pattern):
         for file in _files_below(found) if found.is_dir() and not found.is_symlink() else (found,):
             inside = file.relative_to(root)
-            if inside.parts[0] not in _NEVER_COPIED and _is_file_of(root, file):
+            real = file.is_file() and file.resolve().is_relative_to(root.resolve())  # no link that leads outside
+            if real and inside.parts[0] not in _NEVER_COPIED:
                 yield inside
 
 
 def _files_below(top: Path) -> Iterator[Path]:
-    """Repositories and worktrees that lie in there, such as `.claude/worktrees/…`, are left where they are."""
+    """Leave out repositories and worktrees that lie in there, such as `.claude/worktrees/…`."""
     for folder, folders, files in os.walk(top):
         if ".git" in (*folders, *files):
             folders.clear()
@@ -91,13 +92,8 @@ def _files_below(top: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in files)
 
 
-def _is_file_of(root: Path, file: Path) -> bool:
-    """A regular file that really lies in the project; what a link outside points to is not ours to spread."""
-    return file.is_file() and file.resolve().is_relative_to(root.resolve())
-
-
 def _copy(source: Path, target: Path, place: Path) -> bool:
-    """Never through a link that the tree holds, never over something that is there."""
+    """Copy a file, never through a link that the tree holds, never over something that is there."""
     if not target.parent.resolve().is_relative_to(place.resolve()):
         return False
     if not os.path.lexists(target):

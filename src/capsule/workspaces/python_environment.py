@@ -12,6 +12,7 @@ environment, of which Capsule makes no second one, the place's folders come firs
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -89,15 +90,16 @@ def _lay_over_programs(folder: Path, target: Path, source: Path, environment: Pa
         own = target / program.name
         if program.is_symlink():
             own.symlink_to(_link(program, source))
-        elif (
-            program.is_file() and program.stat().st_size < _LARGEST_SCRIPT and _is_text(content := program.read_bytes())
-        ):
-            for spelled in {os.fsencode(source), os.fsencode(os.path.realpath(source))}:
-                content = content.replace(spelled, os.fsencode(environment))
-            own.write_bytes(content)
-            own.chmod(program.stat().st_mode & 0o777)
-        else:
+            continue
+        small = program.is_file() and program.stat().st_size < _LARGEST_SCRIPT
+        content = program.read_bytes() if small else b"\0"
+        if b"\0" in content:  # no script
             own.symlink_to(program)
+            continue
+        for spelled in {os.fsencode(source), os.fsencode(os.path.realpath(source))}:
+            content = content.replace(spelled, os.fsencode(environment))
+        own.write_bytes(content)
+        own.chmod(program.stat().st_mode & 0o777)
 
 
 def _link(program: Path, source: Path) -> str:
@@ -106,10 +108,6 @@ def _link(program: Path, source: Path) -> str:
     if not Path(absolute).is_relative_to(source):
         return absolute
     return os.path.relpath(absolute, program.parent)
-
-
-def _is_text(content: bytes) -> bool:
-    return b"\0" not in content
 
 
 def site_packages(environment: Path) -> list[Path]:
@@ -135,7 +133,6 @@ def _named_in(site: Path) -> Iterator[str]:
 
 
 def _text(file: Path) -> str:
-    try:
+    with contextlib.suppress(OSError):
         return file.read_text(errors="surrogateescape") if file.is_file() else ""
-    except OSError:
-        return ""
+    return ""

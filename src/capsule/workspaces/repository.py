@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from capsule.core.errors import CapsuleError, Refused
 from capsule.system.files import sweep_temps, temp_path, write_atomically
@@ -13,7 +13,6 @@ from capsule.system.git_objects import GITLINK, shown
 from capsule.workspaces import checkouts
 from capsule.workspaces.trees import is_artefact
 
-AUTO = "auto"
 _USUAL = ("main", "master")
 _ORIGIN = "refs/remotes/origin"
 _STATUS = ("status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
@@ -26,10 +25,10 @@ EXCLUDED = (
 )
 
 
-def main_branch(git: Git, configured: str = AUTO) -> str:
-    """The branch work is merged into: as configured, else as the remote has it, else by its usual names."""
+def main_branch(git: Git, configured: str = "auto") -> str:
+    """Return the branch work is merged into: as configured, else as the remote has it, else by its usual names."""
     branches = [name.removeprefix("refs/heads/") for name in git.refs("refs/heads")]
-    if configured not in ("", AUTO):
+    if configured not in ("", "auto"):
         if configured in branches:
             return configured
         raise CapsuleError(f"project.main is {configured}, and there is no such branch.", _choices(branches))
@@ -40,7 +39,7 @@ def main_branch(git: Git, configured: str = AUTO) -> str:
 
 
 def _head_of_origin(git: Git) -> str:
-    """Git is asked only where there may be an answer: a ref that points to another one is always a file of its own."""
+    """Ask git only where there may be an answer: a ref that points to another one is always a file of its own."""
     if not (git.common_dir / _ORIGIN / "HEAD").exists() and not (git.common_dir / "reftable").exists():
         return ""
     answer = git.repository("symbolic-ref", "--quiet", f"{_ORIGIN}/HEAD", ok=(0, 1, 128))
@@ -56,7 +55,7 @@ def refuse_if_gone(git: Git) -> None:
 
 
 def base_of(git: Git, ref: str = "HEAD") -> str:
-    """The commit a mission starts from."""
+    """Return the commit a mission starts from."""
     found = git.resolve(ref)
     if found:
         return found
@@ -66,12 +65,8 @@ def base_of(git: Git, ref: str = "HEAD") -> str:
     raise CapsuleError(f"There is no commit called {ref}.", "List the branches there are: git branch --all")
 
 
-def is_detached(git: Git) -> bool:
-    return not git.checked_out()
-
-
 def ahead_of(git: Git, base: str, into: str) -> bool:
-    """Whether the base holds commits that the branch merged into lacks."""
+    """Tell whether the base holds commits that the branch merged into lacks."""
     tip = git.resolve(f"refs/heads/{into}")
     return tip != base and not git.is_ancestor(base, tip)
 
@@ -83,7 +78,7 @@ def refuse_if_ahead(git: Git, base: str, into: str) -> None:
 
 
 def refuse_if_rewritten(git: Git, mission: str, base: str, into: str, *, rebase: bool = False) -> None:
-    """A mission goes on only while the branch it is merged into is there, and holds what the mission started from."""
+    """Refuse unless the branch it is merged into is there, and holds what the mission started from."""
     tip = git.ref(f"refs/heads/{into}")
     if not tip:
         others = f"or start over into another one: capsule run {mission} --fresh --into BRANCH"
@@ -110,11 +105,13 @@ def refuse_if_under_way(git: Git) -> None:
 
 
 def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> list[str]:
-    """What is changed, staged or new in the main checkout; the tracker's files and ours never count."""
-    index = temp_path(git.capsule_dir / "git")
-    head = head or git.resolve("HEAD")
+    """List what is changed, staged or new in the main checkout; the tracker's files and ours never count."""
+    head, index = head or git.resolve("HEAD"), temp_path(git.capsule_dir / "git")
+    index.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _copy_index(git, index)
+        # On a copy: looking must not wait for, or get in the way of, a git of the user's.
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copyfile(git.git_dir / "index", index)
         listed = git.content(*_STATUS, index=index).out
     finally:
         index.unlink(missing_ok=True)
@@ -127,7 +124,7 @@ def dirty_paths(git: Git, own_files: Sequence[str] = (), *, head: str = "") -> l
 
 
 def exclude_artefacts(git: Git, base: str, *, worklog: bool = True) -> None:
-    """Has git ignore what Capsule puts into a project, by a file that belongs to this clone alone."""
+    """Have git ignore what Capsule puts into a project, by a file that belongs to this clone alone."""
     if worklog and any(entry.path == b"worklog.md" for entry in git.list_tree(base)):
         hint = "Rename it (git mv worklog.md docs/worklog.md), commit, and start again."
         raise Refused("This project tracks a worklog.md of its own, and missions keep theirs there.", hint)
@@ -147,17 +144,8 @@ def _choices(branches: Sequence[str]) -> str:
     return f"Say it in .capsule/config.yaml as project.main. Branches: {listed}"
 
 
-def _copy_index(git: Git, copy: Path) -> None:
-    """Looking must not wait for, or get in the way of, a git of the user's: so it is done on a copy."""
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    copy.unlink(missing_ok=True)
-    index = git.git_dir / "index"
-    if index.exists():
-        shutil.copyfile(index, copy)
-
-
 def _read_status(listing: bytes) -> tuple[set[bytes], dict[bytes, tuple[str, str]]]:
-    """What is changed on disk, in conflict or new; and what the index holds, by path.
+    """Return what is changed on disk, in conflict or new; and what the index holds, by path.
 
     The git directory of our own has no commit: all that the index holds counts as added, and its mode and id are told.
     """
@@ -169,6 +157,8 @@ def _read_status(listing: bytes) -> tuple[set[bytes], dict[bytes, tuple[str, str
             continue
         _, states, _, _, mode, _, _, oid, path = row.split(b" ", 8)
         if mode.decode() != GITLINK:
-            staged |= {path: (mode.decode(), oid.decode())} if states[:1] != b"." else {}
-            differing |= {path} if states[1:] != b"." else set()
+            if states[:1] != b".":
+                staged[path] = (mode.decode(), oid.decode())
+            if states[1:] != b".":
+                differing.add(path)
     return differing, staged

@@ -57,24 +57,19 @@ class SupervisedShell:
     ) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
-        environment = {**self._env, **env}
-        with self._confined(("sh", "-c", command), cwd, environment, sandbox_paths) as argv:
-            ended = self._supervisor.run(
-                Command(argv=argv, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout), stop=self._stop
-            )
+        environment, argv = {**self._env, **env}, ("sh", "-c", command)
+        if sandbox_paths is None:
+            sandbox_paths = SandboxPaths(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
+        elif not self._at_checkout_path:
+            sandbox_paths = at_its_own_path(sandbox_paths)
+        confined: AbstractContextManager[tuple[str, ...]] = nullcontext(argv)
+        if self._sandbox:
+            confined = self._sandbox.around(argv, cwd=cwd, env=environment, sandbox_paths=sandbox_paths)
+        with confined as words:
+            asked = Command(argv=words, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout)
+            ended = self._supervisor.run(asked, stop=self._stop)
         tail = tail_bytes(log, _TAIL).decode(errors="replace") if log.exists() else ""
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
         return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=fault or tail or ended.detail, log=log)
-
-    def _confined(
-        self, argv: tuple[str, ...], cwd: Path, env: Mapping[str, str], sandbox_paths: SandboxPaths | None
-    ) -> AbstractContextManager[tuple[str, ...]]:
-        if self._sandbox is None:
-            return nullcontext(argv)
-        if sandbox_paths is None:
-            sandbox_paths = SandboxPaths(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
-        elif not self._at_checkout_path:
-            sandbox_paths = at_its_own_path(sandbox_paths)
-        return self._sandbox.around(argv, cwd=cwd, env=env, sandbox_paths=sandbox_paths)

@@ -23,7 +23,7 @@ from capsule.core.errors import WorkspaceBroken
 from capsule.system.files import NotRegular, read_regular, write_atomically
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import ABSENT, GITLINK, Difference, TreeEntry, shown
+from capsule.system.git_objects import ABSENT, GITLINK, Difference, shown
 from capsule.workspaces.provision import recall_paths
 from capsule.workspaces.salvage import put_aside, put_away_repository
 from capsule.workspaces.trees import FILE, with_changes
@@ -40,27 +40,12 @@ _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular file
 
 
 class CannotSnapshot(Exception):
-    """There is something in the worktree that a tree cannot say."""
+    """There is something in the worktree that a tree cannot say: a repository, or what git does not store."""
 
-    what = "The agent left something that git stores in no tree"
-
-    def __init__(self, paths: Sequence[bytes]) -> None:
+    def __init__(self, paths: Sequence[bytes], *, nested: bool) -> None:
         super().__init__(", ".join(map(shown, paths)))
         self.paths = paths
-
-    def clear_away(self, git: Git, worktree: Path) -> None:
-        for path in self.paths:
-            put_aside(git, worktree / os.fsdecode(path))
-
-
-class NestedRepository(CannotSnapshot):
-    """There is a repository inside the worktree."""
-
-    what = "The agent made a git repository inside the worktree"
-
-    def clear_away(self, git: Git, worktree: Path) -> None:
-        for path in self.paths:
-            put_away_repository(git, worktree / os.fsdecode(path) / ".git")
+        self.nested = nested
 
 
 class Snapshots:
@@ -75,35 +60,38 @@ class Snapshots:
         """The tree that our index holds, and the stamp of the index that holds it."""
         self._taken = ""
         """The last snapshot, without the worklog."""
-        self._sound: set[str] = set()
         self._submodules: dict[str, list[bytes]] = {}
 
     def to_judge(self, base: str) -> str:
-        """The tree as it is; WorkspaceBroken where a tree cannot say it."""
+        """Return the tree as it is; raise WorkspaceBroken where a tree cannot say it."""
         with _judging():
             return self._take(base)
 
     def to_save(self, base: str) -> str:
-        """The tree, with the files of inner repositories as plain files, and without what git does not store."""
+        """Return the tree, with the files of inner repositories as plain files, and without what git does not store."""
         while True:
             try:
                 return self._take(base)
             except CannotSnapshot as found:
-                found.clear_away(self._git, self._worktree)
+                for path in (self._worktree / os.fsdecode(path) for path in found.paths):
+                    if found.nested:
+                        put_away_repository(self._git, path / ".git")
+                    else:
+                        put_aside(self._git, path)
 
     def with_worklog(self, base: str) -> str:
-        """The last snapshot, with the worklog as it is now."""
+        """Return the last snapshot, with the worklog as it is now."""
         with _judging():
             return self._add_worklog(self._taken, base)
 
     def forget(self) -> None:
-        """No index: whatever is in the worktree counts as unknown."""
+        """Drop the index: whatever is in the worktree counts as unknown."""
         self._held = ("", _NOTHING)
         self.index.parent.mkdir(parents=True, exist_ok=True)
         self.index.unlink(missing_ok=True)
 
     def start_from(self, tree: str) -> None:
-        """An index that holds this tree; files are not touched."""
+        """Make an index that holds this tree; files are not touched."""
         self.forget()
         self._git.content("read-tree", tree, index=self.index, worktree=self._worktree)
 
@@ -115,21 +103,19 @@ class Snapshots:
         self._held = ("", _NOTHING)
         self._git.content("read-tree", "--reset", "-u", tree, index=self.index, worktree=self._worktree)
         self._held = (self._git.tree_in(tree), _stamp(self.index))
-        if not self._tracks_worklog(base):
-            self._put_worklog(worklog)
-
-    def _put_worklog(self, entry: TreeEntry | None) -> None:
-        """Not by git, which did not store it either: no filter has a say, and it may be ignored."""
+        if self._tracks_worklog(base):
+            return
+        # Not by git, which did not store it either: no filter has a say, and it may be ignored.
         file = self._worktree / WORKLOG
-        if entry is None or entry.mode == _LINK:
+        if worklog is None or worklog.mode == _LINK:
             remove_tree(file)
-        if entry and entry.mode == _LINK:
-            file.symlink_to(os.fsdecode(self._git.read_blob(entry.oid)))
-        elif entry and entry.kind == "blob":
-            write_atomically(file, self._git.read_blob(entry.oid))
+        if worklog and worklog.mode == _LINK:
+            file.symlink_to(os.fsdecode(self._git.read_blob(worklog.oid)))
+        elif worklog and worklog.kind == "blob":
+            write_atomically(file, self._git.read_blob(worklog.oid))
 
     def copy_index(self, target: Path) -> None:
-        """What we know about the files, for somebody else's index."""
+        """Hand what we know about the files to somebody else's index."""
         half = target.with_name(f"{target.name}.capsule")
         shutil.copy2(self.index, half)  # with its age: a younger one would hide edits made in the same second
         half.replace(target)
@@ -140,7 +126,10 @@ class Snapshots:
         left_out = [*self._not_ignored(recall_paths(self._copied)), *self.submodules_of(base)]
         self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
         self._taken = self._written()
-        self._refuse_nested(base, self._taken)
+        nested = [found.path for found in self._git.differences(base, self._taken) if found.new[0] == GITLINK]
+        if nested:
+            self.start_from(base)  # with the pointer in our index, the next look would run git in there
+            raise CannotSnapshot(nested, nested=True)
         return self._add_worklog(self._taken, base)
 
     def _written(self) -> str:
@@ -154,7 +143,7 @@ class Snapshots:
         return tree if stamp == _stamp(self.index) else ""
 
     def _not_ignored(self, paths: Sequence[bytes]) -> list[bytes]:
-        """git refuses to be told to leave out what it leaves out anyway."""
+        """Leave out ignored paths: git refuses to be told to leave out what it leaves out anyway."""
         if not paths:
             return []
         command = ("check-ignore", "-z", "--stdin", "--no-index")
@@ -162,7 +151,7 @@ class Snapshots:
         return [path for path in paths if path not in answer.out.split(b"\0")]
 
     def _add_worklog(self, tree: str, base: str) -> str:
-        """The tree with the worklog, which is ignored; where the project has one, that is a file like any other."""
+        """Add the worklog, which is ignored; where the project tracks one, that is a file like any other."""
         file = self._worktree / WORKLOG
         if self._tracks_worklog(base):
             return tree
@@ -175,7 +164,7 @@ class Snapshots:
                 side = (FILE, self._git.write_blob(read_regular(file, LARGEST_WORKLOG)))
             except OSError as error:  # a folder, or more than anybody writes: git says what it is
                 if isinstance(error, NotRegular) and not file.is_dir():
-                    raise CannotSnapshot([WORKLOG.encode()]) from error
+                    raise CannotSnapshot([WORKLOG.encode()], nested=False) from error
                 self._add([WORKLOG.encode()], "-f")
                 return self._written()
         return with_changes(self._git, tree, [Difference(WORKLOG.encode(), "M", _ABSENT, side)])
@@ -192,27 +181,18 @@ class Snapshots:
             self._held = ("" if said.out else held, _stamp(self.index))
         except GitFailed as error:
             if unborn := _UNBORN.search(error.said):
-                raise NestedRepository([os.fsencode(unborn[1])]) from error
+                raise CannotSnapshot([os.fsencode(unborn[1])], nested=True) from error
             if refused := self._refused(error.said):
-                raise CannotSnapshot(refused) from error
+                raise CannotSnapshot(refused, nested=False) from error
             raise
 
     def _refused(self, said: str) -> list[bytes]:
-        """The paths git complains about. It garbles names, so each file there is asked for by its garbled one."""
+        """Return the paths git complains about. It garbles names, so each file is looked for by its garbled one."""
         command = ("ls-files", "-z", "--others", "--modified", "--exclude-standard")
         listed = self._git.content(*command, index=self.index, worktree=self._worktree).out.split(b"\0")
         paths = dict.fromkeys((*filter(None, listed), WORKLOG.encode()))
         there = (path for path in paths if os.path.lexists(self._worktree / os.fsdecode(path)))
         return [path for path in there if any(words.format(_as_git_says(path)) in said for words in _REFUSALS)]
-
-    def _refuse_nested(self, base: str, tree: str) -> None:
-        if tree in self._sound:
-            return
-        nested = [found.path for found in self._git.differences(base, tree) if found.new[0] == GITLINK]
-        if nested:
-            self.start_from(base)  # with the pointer in our index, the next look would run git in there
-            raise NestedRepository(nested)
-        self._sound.add(tree)
 
     def submodules_of(self, base: str) -> list[bytes]:
         """Return the paths of a commit's submodules."""
@@ -237,9 +217,12 @@ def _judging() -> Iterator[None]:
         yield
     except CannotSnapshot as found:
         hint = "Nothing is lost: it is kept when the phase is run again."
-        raise WorkspaceBroken(f"{found.what}: {found}", hint) from found
+        what = (
+            "made a git repository inside the worktree" if found.nested else "left something that git stores in no tree"
+        )
+        raise WorkspaceBroken(f"The agent {what}: {found}", hint) from found
 
 
 def _as_git_says(path: bytes) -> str:
-    """In its messages, control characters are question marks; bytes that are no UTF-8 we could not read."""
+    """Spell a path as git's messages do: control characters are question marks, and what is no UTF-8 is replaced."""
     return re.sub(rb"[\x00-\x08\x0b-\x1f\x7f]", b"?", path).decode(errors="replace")

@@ -128,15 +128,14 @@ class GitStateStore(StateStore):
             return self._commit_and_save(entry)
 
     def finish(self) -> None:
-        """Saves what a crash left unsaved, and sweeps up after it: for whoever is about to read the files."""
+        """Save what a crash left unsaved, and sweep up after it: for whoever is about to read the files."""
         with self._open():
             self._sweep()
 
     def _sweep(self) -> None:
-        """Files that somebody was killed over while they wrote them lie beside the ones they were to become."""
+        """Remove half-written files, which lie beside the ones they were to become."""
         ours = self._git.capsule_dir
-        folders = (self._git.root, ours, *ours.glob("places/*"), *(self._git.root / path for path in self._own))
-        for folder in folders:
+        for folder in (self._git.root, ours, *ours.glob("places/*"), *(self._git.root / path for path in self._own)):
             if folder.is_dir() and not folder.is_symlink():
                 sweep_temps(folder)
 
@@ -153,7 +152,7 @@ class GitStateStore(StateStore):
         return self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
-        """Writes exactly these files and commits exactly them; '' where the branch has them all as they are."""
+        """Write exactly these files and commit exactly them; '' where the branch has them all as they are."""
         with self._open():
             by = self._git.identity
             for path, content in files.items():
@@ -173,7 +172,7 @@ class GitStateStore(StateStore):
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[None]:
-        """Under the lock, with nothing left to be saved."""
+        """Work under the lock, with nothing left to be saved."""
         with locked(self._git, "backlog"):
             if self._note.exists():
                 self._finish()
@@ -188,9 +187,8 @@ class GitStateStore(StateStore):
     def _commit_and_save(self, entry: StateCommit) -> StateWritten:
         for _ in range(_MOST_ROUNDS):
             branch = self._branch(entry.branch)
-            found = find_step(self._git, entry.key, branch.tip, entry.since)
-            if found:
-                return StateWritten(found.commit, found.added)
+            if found := find_step(self._git, entry.key, branch.tip, entry.since):
+                return StateWritten(*found)
             read = self._on_disk if branch.here else partial(self._git.read_file, self._tree(branch))
             draft = self._draft(read, entry.assignments, ())
             commit = self._build(entry, branch, draft)
@@ -202,18 +200,13 @@ class GitStateStore(StateStore):
                 return StateWritten(commit, draft.added, self._settle(pending, draft))
         raise _too_busy(branch.name)
 
-    def _is_elsewhere(self) -> bool:
-        """Whether the user has switched to another branch: its files are none of ours."""
-        return self._git.checked_out() != self._home
-
     def _branch(self, wanted: str) -> _Branch:
         here = self._git.checked_out()
         name = wanted or here
         if not name:
             hint = "Choose a branch: git switch NAME, or git switch -c NAME for a new one"
             raise Refused("HEAD is detached, so there is no branch to commit to.", hint)
-        ref = f"refs/heads/{name}"
-        tip = self._git.ref(ref)
+        tip = self._git.ref(f"refs/heads/{name}")
         if not tip and name != here:
             raise Refused(f"There is no branch {name}.", "List what there is: git branch")
         return _Branch(name, tip, name == here)
@@ -229,7 +222,7 @@ class GitStateStore(StateStore):
         return _Draft(seen, contents, added)
 
     def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
-        """By the branch: a file that somebody edited may know of less."""
+        """Ask the branch for the last number: a file that somebody edited may know of less."""
         tip = self._git.resolve("HEAD") if any(isinstance(each, Exists) for each in assignments) else ""
         held = self._git.read_file(tip, self._items) if tip else None
         if held is None or held == read(self._items):
@@ -239,7 +232,7 @@ class GitStateStore(StateStore):
         return 0
 
     def _build(self, entry: StateCommit, branch: _Branch, draft: _Draft) -> str:
-        """The commit, seen by nobody yet; '' where nothing differs."""
+        """Make the commit, seen by nobody yet; '' where nothing differs."""
         git = self._git
         held = self._tree(branch)
         worked = self.combined(entry.work, branch.tip) if entry.work else held
@@ -252,7 +245,7 @@ class GitStateStore(StateStore):
         return git.commit_tree(tree, branch.parents, message, by=git.identity, date=self._now())
 
     def combined(self, work: Checkpoint, tip: str) -> str:
-        """The tree of the branch with a step's work; Conflicts where both changed the same lines."""
+        """Return the tree of the branch with a step's work; Conflicts where both changed the same lines."""
         git, held = self._git, self._git.tree_in(tip)
         changes = [d for d in git.differences(work.head, work.tree) if not is_artefact(d.path, self._artefacts)]
         moved = {d.path: d.new for d in git.differences(git.tree_in(work.head), held)} if tip != work.head else {}
@@ -268,7 +261,7 @@ class GitStateStore(StateStore):
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
 
     def _typed(self, branch: _Branch) -> dict[str, bytes]:
-        """Own files as they are on disk: what somebody typed there and did not commit goes along."""
+        """Read own files as they are on disk: what somebody typed there and did not commit goes along."""
         if not branch.here:
             return {}
         found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
@@ -282,37 +275,35 @@ class GitStateStore(StateStore):
     # Save
 
     def _finish(self) -> None:
-        """What is noted to be saved, if its commit is on the branch at all."""
-        pending = self._pending()
+        """Save what is noted, if it is a note of ours and its commit is on the branch."""
+        pending: _Pending | None = None
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            pending = msgspec.json.decode(read_regular(self._note, LARGEST), type=_Pending)
         if pending and self._is_made(pending):
             self._home = pending.home or self._home
             self._settle(pending)
         else:
             self._note.unlink()
 
+    def _is_made(self, pending: _Pending) -> bool:
+        tip, commit = self._git.resolve(f"refs/heads/{pending.branch}"), self._git.resolve(pending.commit)
+        return bool(tip and commit) and self._git.is_ancestor(commit, tip)
+
     def _settle(self, pending: _Pending, draft: _Draft | None = None) -> tuple[str, ...]:
-        """The files and the index follow a commit that is on its branch. Returns warnings."""
+        """Have the files and the index follow a commit that is on its branch; return warnings."""
         self._save(pending.assignments, pending.added, draft)
         warnings = self._bring_along(pending.branch, pending.onto)
         self._note.unlink()
         return warnings
 
-    def _pending(self) -> _Pending | None:
-        """None where the note is not one that we wrote."""
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(read_regular(self._note, LARGEST), type=_Pending)
-        return None
-
-    def _is_made(self, pending: _Pending) -> bool:
-        tip, commit = self._git.resolve(f"refs/heads/{pending.branch}"), self._git.resolve(pending.commit)
-        return bool(tip and commit) and self._git.is_ancestor(commit, tip)
-
     def _save(
         self, assignments: Sequence[Assignment], ids: Sequence[str], draft: _Draft | None = None
     ) -> tuple[str, ...]:
-        """The own files on disk, as the assignments leave them. A draft holds as long as the disk reads as it did when
-        it was made; a file that changed since is read again."""
-        if self._is_elsewhere():
+        """Write the own files as the assignments leave them; return the ids of new items.
+
+        A draft holds as long as the disk reads as it did when it was made; a file that changed since is read again.
+        """
+        if self._git.checked_out() != self._home:  # on another branch: its files are none of ours
             return tuple(ids) or (draft.added if draft else ())
         for _ in range(_MOST_ROUNDS):
             draft = draft or self._draft(self._on_disk, assignments, ids)
@@ -325,7 +316,7 @@ class GitStateStore(StateStore):
         raise Refused("The tracker's files change all the time.", "Let whoever writes them finish, then run it again.")
 
     def _bring_along(self, branch: str, onto: str) -> tuple[str, ...]:
-        """To the tip, not to our commit: what somebody put on top since belongs to the same checkouts."""
+        """Bring checkouts to the tip, not to our commit: what somebody put on top since belongs to them too."""
         git = self._git
         with locked(git, "main"):
             tip = git.ref(f"refs/heads/{branch}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from capsule.system.git import Git
 
@@ -12,42 +11,32 @@ _FEW = 50
 """How far back is looked where nobody says since when."""
 
 
-class StepCommit(NamedTuple):
-    commit: str
-    key: str
-    added: tuple[str, ...]
-
-
 def message_of(words: str, key: str, added: Sequence[str] = ()) -> str:
-    """The trailers stand in a last paragraph of their own: whatever the words hold, git reads no others."""
+    """Put the trailers in a last paragraph of their own: whatever the words hold, git reads no others."""
     rows = [f"{STEP}: {key}", *([f"{ADDED}: {' '.join(added)}"] if added else [])]
     return f"{words.rstrip()}\n\n" + "\n".join(rows) + "\n"
 
 
-def find_step(git: Git, key: str, tip: str, since: str = "") -> StepCommit | None:
-    """The newest commit of a step in what came after `since`."""
+def find_step(git: Git, key: str, tip: str, since: str = "") -> tuple[str, tuple[str, ...]] | None:
+    """Find the newest commit of a step in what came after `since`, and the ids of the items it added.
+
+    An agent can write trailers too, but only into commits that a merge brings along.
+    """
     if not _may_hold(git, key, tip, since):
         return None
-    return next((found for found in step_commits(git, tip, since) if found.key == key), None)
-
-
-def step_commits(git: Git, tip: str, since: str = "") -> list[StepCommit]:
-    """Newest first. An agent can write trailers too, but only into commits that a merge brings along."""
-    if not tip:
-        return []
-    fields = "%x00".join(f"%(trailers:key={key},valueonly,separator=%x20)" for key in (STEP, ADDED))
+    fields = "%x00".join(f"%(trailers:key={each},valueonly,separator=%x20)" for each in (STEP, ADDED))
     reach = (tip, f"^{since}") if since else (f"--max-count={_FEW}", tip)
-    said = git.content("log", "--first-parent", "-z", f"--format=%H%x00{fields}", *reach, "--").out.decode(
-        errors="replace"
-    )
-    words = said.rstrip("\n").split("\0")
-    rows = zip(words[0::3], words[1::3], words[2::3], strict=False)
-    return [StepCommit(commit, key.strip(), tuple(added.split())) for commit, key, added in rows if key.strip()]
+    said = git.content("log", "--first-parent", "-z", f"--format=%H%x00{fields}", *reach, "--").out
+    words = said.decode(errors="replace").rstrip("\n").split("\0")
+    for commit, found, added in zip(words[0::3], words[1::3], words[2::3], strict=False):
+        if found.strip() == key:
+            return commit, tuple(added.split())
+    return None
 
 
 def _may_hold(git: Git, key: str, tip: str, since: str) -> bool:
-    """Whether one of these commits names the step at all, or not all of them can be looked at."""
-    if (git.common_dir / "shallow").exists():
+    """Tell whether one of these commits names the step at all, or not all of them can be looked at."""
+    if tip and (git.common_dir / "shallow").exists():
         return True
     for _ in range(_FEW):
         if not tip or tip == since:

@@ -1,4 +1,4 @@
-"""Work that an agent of an earlier version left in the user's checkout, where missions of a backlog used to work."""
+"""Put away what an earlier version left in the checkout: missions of a backlog used to work there."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ def _on_disk(git: Git, path: str) -> Difference:
     except OSError:
         return Difference(name, "D", (ABSENT, ""), (ABSENT, "0" * 40))
     if stat.S_ISLNK(mode):
-        blob = git.content("hash-object", "-w", "--stdin", "--no-filters", input=os.fsencode(file.readlink()))
-        return Difference(name, "M", (ABSENT, ""), ("120000", blob.out.decode().strip()))
+        return Difference(name, "M", (ABSENT, ""), ("120000", git.write_blob(os.fsencode(file.readlink()))))
     blob = git.content("hash-object", "-w", "--", str(file))
     return Difference(name, "M", (ABSENT, ""), ("100755" if mode & 0o100 else "100644", blob.out.decode().strip()))
