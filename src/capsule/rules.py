@@ -27,16 +27,15 @@ _LARGEST_FILE = 4 * 1024 * 1024
 
 def words_at(project: Project, base: str) -> Catalog:
     """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
-    return Catalog(base_reader(project, base), lambda: _words_of(project, base))
+
+    def paths() -> set[str]:
+        held = project.git.list_tree(base, recursive=True) if base else []
+        return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
+
+    return Catalog(_base_reader(project, base), paths)
 
 
-def _words_of(project: Project, base: str) -> set[str]:
-    """Paths of the project that may hold words, in the base or on disk."""
-    held = project.git.list_tree(base, recursive=True) if base else []
-    return {*listing(project.root), *(entry.path.decode(errors="replace") for entry in held)}
-
-
-def base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
+def _base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
     """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
     tracked = {entry.path for entry in project.git.list_tree(base, recursive=True)} if base else set()
 
@@ -56,18 +55,12 @@ def _from_disk(path: Path) -> bytes | None:
         return None
 
 
-def settings_at(project: Project, base: str) -> tuple[Settings, tuple[str, ...]]:
-    """The settings that evidence depends on, as the base has them, and what differs on disk."""
-    read = base_reader(project, base)
+def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
+    """Return how missions that start from this base are judged, and a warning where the disk says otherwise."""
+    read = _base_reader(project, base)
     judging = load_settings(project.root, env=project.env, flags=project.flags, read_project=read).settings
     differs = (judging.evidence, judging.verify) != (project.settings.evidence, project.settings.verify)
     note = f"{PROJECT_YAML} on disk differs from the base in what is checked; the base's version is used. Commit it."
-    return judging, (note,) if differs else ()
-
-
-def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
-    """How missions that start from this base are judged."""
-    judging, warnings = settings_at(project, base)
     test, globs, in_sources = _tests(project, base, judging)
     policy = Policy(
         verify=judging.verify,
@@ -80,7 +73,7 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         hooks=judging.git.hooks,
         file_discovered=judging.campaign.file_discovered,
     )
-    return policy, warnings
+    return policy, (note,) if differs else ()
 
 
 def guardrails_of(settings: Settings) -> Guardrails:

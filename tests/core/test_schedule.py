@@ -8,7 +8,7 @@ import pytest
 
 from capsule.core.decide import Decision, Guardrails, Move
 from capsule.core.item import HELD, Assessment, Blocked, Item, Status, as_shown
-from capsule.core.schedule import Line, Tally, choose, in_order, queue
+from capsule.core.schedule import ItemQueue, Tally, choose, in_order, queue
 from capsule.core.signal import Verdict
 
 
@@ -203,7 +203,7 @@ def test_a_long_queue_of_families_is_looked_at_once() -> None:
         chain = [item(f"t{n}", parent=f"f{n // 10}", dependencies=(f"t{n - 1}",)) for n in range(number)]
         features = [item(f"f{n}", type="feature", parent="e") for n in range(number // 10)]
         known = Counted({each.id: each for each in [item("e", type="epic"), *features, *chain]})
-        line = Line(known, {}, Guardrails(), by_priority=True)
+        line = ItemQueue(known, by_priority=True)
         assert all(line.place(each) for each in known.values())
         return known.looks
 

@@ -19,7 +19,7 @@ _LONGEST_LINE = 600
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How much of what an item holds is done, at any depth, counting work items and not their containers."""
+    """Progress of a container: how many work items below it are done, at any depth, of how many."""
 
     item: Item
     done: int
@@ -58,15 +58,25 @@ def to_do(members: Iterable[Item]) -> list[Item]:
 
 def progress(root: Item, members: Sequence[Item]) -> list[Progress]:
     """Return the progress of each container, the outermost first."""
-    done: dict[str, int] = {}
-    of: dict[str, int] = {}
-    known = {item.id: item for item in (root, *members)}
-    for item in members:
+    whole = (root, *members)
+    counts = counts_below(whole)
+    return [Progress(item, *counts[item.id]) for item in whole if is_container(item)]
+
+
+def counts_below(in_order: Sequence[Item]) -> dict[str, tuple[int, int]]:
+    """Count the work items below each, at any depth: how many are done, and how many there are.
+
+    A parent stands before what it holds.
+    """
+    counts: dict[str, tuple[int, int]] = {}
+    for item in reversed(in_order):
+        done, of = counts.get(item.id, (0, 0))
         if not is_container(item):
-            for above in ancestors(item, known):
-                of[above.id] = of.get(above.id, 0) + 1
-                done[above.id] = done.get(above.id, 0) + (item.status is Status.DONE)
-    return [Progress(item, done.get(item.id, 0), of.get(item.id, 0)) for item in (root, *members) if is_container(item)]
+            done, of = done + (item.status is Status.DONE), of + 1
+        counts[item.id] = done, of
+        above = counts.get(item.parent, (0, 0))
+        counts[item.parent] = above[0] + done, above[1] + of
+    return counts
 
 
 def to_close(root: Item, members: Sequence[Item]) -> list[Item]:

@@ -81,13 +81,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Values that a later step needs from an action: a commit, a path, a reference."""
 
 
-class EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
+class _EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
     """Fields of all events. `at` is RFC 3339, UTC."""
 
     at: str
 
 
-class MissionStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="mission_started"):
+class MissionStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="mission_started"):
     """A mission begins. Item, workflow and rules are fixed here."""
 
     mission: str
@@ -105,7 +105,7 @@ class MissionStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, t
     """Summary of what was done before in the same campaign."""
 
 
-class StepBegun(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
+class StepBegun(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_begun"):
     """A phase begins. Its key is unique in the mission."""
 
     key: str
@@ -119,7 +119,7 @@ class StepBegun(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="s
     """Whether an agent is started."""
 
 
-class StepEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
+class StepEnded(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="step_ended"):
     """A phase has ended, and its decision is recorded before it is acted on."""
 
     key: str
@@ -133,7 +133,7 @@ class StepEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="s
     """The first line of the commit for this step."""
 
 
-class Recorded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
+class Recorded(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="recorded"):
     """The step is committed, with its work, the new state of the item, the worklog and the follow-ups."""
 
     key: str
@@ -144,7 +144,7 @@ class Recorded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """Ids of the new items."""
 
 
-class Observed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
+class Observed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="observed"):
     """The test command ran on a tree; the same tree is not tested twice."""
 
     key: str
@@ -152,7 +152,7 @@ class Observed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ob
     observation: Observation
 
 
-class Proposed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
+class Proposed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
     """The merge result, recorded before main moves, so that a later run can find out whether it did."""
 
     commit: str
@@ -161,7 +161,7 @@ class Proposed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="pr
     """The commit of main it was built on."""
 
 
-class Reopened(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
+class Reopened(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reopened"):
     """A stopped mission is resumed. `checkpoint` and `item` are set if a person changed the work or the item."""
 
     checkpoint: Checkpoint | None = None
@@ -173,7 +173,7 @@ class Reopened(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="re
     """Notes of the person who resumed it."""
 
 
-class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
+class Rebased(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
     """The work was moved onto a newer base."""
 
     base: str
@@ -190,7 +190,7 @@ class Rebased(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="reb
     """The reason given to the phase."""
 
 
-class MovedByHand(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
+class MovedByHand(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="moved_by_hand"):
     """A person moved a branch or an item. If the item has another status, the mission continues from there."""
 
     what: str
@@ -203,20 +203,20 @@ class MovedByHand(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag=
     approved: dict[str, Checkpoint] = {}
 
 
-class Salvaged(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):
+class Salvaged(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="salvaged"):
     """Work that would have been lost is kept under a ref."""
 
     ref: str
     why: str
 
 
-class Warned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="warned"):
+class Warned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="warned"):
     """A warning for people."""
 
     text: str
 
 
-class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
+class Waiting(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="waiting"):
     """The provider refused the agent; it starts again after a pause, without using a retry."""
 
     key: str
@@ -224,7 +224,7 @@ class Waiting(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="wai
     seconds: float
 
 
-class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
+class Spent(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent"):
     """Usage of an agent that did not finish its phase, because the provider refused it or it was stopped."""
 
     key: str
@@ -232,14 +232,14 @@ class Spent(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spent
     usage: Usage
 
 
-class Stopped(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
+class Stopped(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="stopped"):
     """The run ended without a verdict (a signal, an agent that could not run); the mission stays where it was."""
 
     cause: str
     exit_code: int
 
 
-class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
+class RunStarted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_started"):
     """A run of the queue begins, in the stream of the queue."""
 
     cap: int
@@ -248,14 +248,14 @@ class RunStarted(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="
     """How many agents the killed run that this one continues had started."""
 
 
-class Spawned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
+class Spawned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="spawned"):
     """An agent was started for the run; written in the same transaction as the beginning of its step."""
 
     mission: str
     key: str
 
 
-class RunEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
+class RunEnded(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="run_ended"):
     """A run of the queue has ended."""
 
     why: str
@@ -274,7 +274,7 @@ class RunEnded(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="ru
     """What its agents used; null is unknown."""
 
 
-class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
+class ParentClosed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="parent_closed"):
     """An item whose children are all done was closed in the tracker; in the stream of the campaign."""
 
     item: str
@@ -282,7 +282,7 @@ class ParentClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag
     reason: str
 
 
-class Advanced(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
+class Advanced(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="progress"):
     """Progress of a campaign: how many items below this one are done, at any depth."""
 
     item: str
@@ -291,13 +291,13 @@ class Advanced(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="pr
     of: int
 
 
-class Discovered(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
+class Discovered(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="discovered"):
     """Unrelated work that agents noticed was filed in the tracker: titles by id."""
 
     items: dict[str, str]
 
 
-class Abandoned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
+class Abandoned(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="abandoned"):
     """A mission was given up."""
 
     how: str
@@ -306,7 +306,7 @@ class Abandoned(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="a
     """The ref that holds its work."""
 
 
-class ItemClosed(EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="item_closed"):
+class ItemClosed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="item_closed"):
     """The item was closed in its tracker."""
 
     reason: str = ""

@@ -13,7 +13,7 @@ from itertools import takewhile
 import msgspec
 
 from capsule.core.board import Board
-from capsule.core.campaign import is_container
+from capsule.core.campaign import counts_below, is_container
 from capsule.core.event import CAMPAIGN, RUN
 from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import HELD, Item, Status, as_shown, below
@@ -77,7 +77,7 @@ def unfolded(entries: Iterable[OutlineEntry], folded: Container[str]) -> list[Ou
 
 
 def matching(entries: Sequence[OutlineEntry], words: str) -> list[OutlineEntry]:
-    """Those in which every word occurs, each below whatever holds it."""
+    """Keep the entries in which every word occurs, each below whatever holds it."""
     wanted = words.lower().split()
     above: list[OutlineEntry] = []
     kept: set[str] = set()
@@ -109,7 +109,7 @@ def _by_status(items: Sequence[Item], missions: Mapping[str, MissionSummary]) ->
 def _by_family(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
     in_order = below("", _rooted(known))
-    counts = _progress(in_order)
+    counts = counts_below(in_order)
     depths: dict[str, int] = {}
     shown = []
     for item in in_order:
@@ -153,16 +153,3 @@ def _item_status(item: Item, waits_for: Sequence[str]) -> MissionStatus:
     if item.blocked and item.blocked.kind != HELD:
         return MissionStatus.NEEDS_YOU
     return MissionStatus.WAITING if item.blocked or waits_for or item.taken_by else MissionStatus.READY
-
-
-def _progress(in_order: Sequence[Item]) -> dict[str, tuple[int, int]]:
-    """Of what is worked on below each, at any depth: how much is done, and how much there is."""
-    counts: dict[str, tuple[int, int]] = {}
-    for item in reversed(in_order):  # a parent stands before what it holds
-        done, of = counts.get(item.id, (0, 0))
-        if not is_container(item):
-            done, of = done + (item.status is Status.DONE), of + 1
-        counts[item.id] = done, of
-        above = counts.get(item.parent, (0, 0))
-        counts[item.parent] = above[0] + done, above[1] + of
-    return counts

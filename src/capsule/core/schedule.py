@@ -8,6 +8,9 @@ the cap are counted here too: from what a run has started, and how that ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
@@ -53,15 +56,15 @@ def queue(
         lane = Status.IN_PROGRESS if item.id in under_way and item.status is not Status.BLOCKED else item.status
         return LANES.index(lane), -LEVELS.get(item.assessment.impact, 0), item.priority, item.created
 
-    line = Line(
+    everything = ItemQueue(
         {item.id: item for item in items},
-        {**(halted or {}), **(left_alone or {})},
-        guardrails or Guardrails(),
+        objections={**(halted or {}), **(left_alone or {})},
+        guardrails=guardrails or Guardrails(),
         by_priority=by_priority,
         ours=ours,
         standing=standing or {},
     )
-    return [line.place(item) for item in sorted(items, key=rank)]
+    return [everything.place(item) for item in sorted(items, key=rank)]
 
 
 def choose(places: Iterable[QueuePosition], only: Container[str] | None = None) -> Item | None:
@@ -92,26 +95,34 @@ def in_order(
     return taken
 
 
-class Line:
+class ItemQueue(msgspec.Struct, frozen=True, dict=True):
     """All items in the queue, and what each of them waits for."""
 
-    def __init__(
-        self,
-        known: Mapping[str, Item],
-        objections: Mapping[str, str],
-        guardrails: Guardrails,
-        *,
-        by_priority: bool,
-        ours: Container[str] | None = None,
-        standing: Mapping[str, str] | None = None,
-    ) -> None:
-        self._known, self._objections, self._guardrails, self._by_priority = known, objections, guardrails, by_priority
-        self._ours, self._standing = ours, standing or {}
-        # All that has to be done before an item is: what it waits for, and what it holds.
-        waits = {name: [other for other, _ in self._unfinished(item)] for name, item in known.items()}
-        self._stuck = _deadlocked(
-            {name: [*waits[name], *(held for held in item.holds if held in known)] for name, item in known.items()}
-        )
+    known: Mapping[str, Item]
+    objections: Mapping[str, str] = {}
+    guardrails: Guardrails = Guardrails()
+    by_priority: bool = False
+    ours: Container[str] | None = None
+    standing: Mapping[str, str] = {}
+
+    @cached_property
+    def _stuck(self) -> dict[str, list[str]]:
+        """Items that wait in a cycle, or for one, each with what has to be done before: what it waits for and holds."""
+        before = {}
+        for name, item in self.known.items():
+            held = (other for other in item.holds if other in self.known)
+            before[name] = [*(other for other, _ in self._unfinished(item)), *held]
+        sorter, finished = TopologicalSorter(before), set[str]()
+        with suppress(CycleError):  # it then hands out everything that waits for no cycle
+            sorter.prepare()
+        while ready := sorter.get_ready():
+            finished.update(ready)
+            sorter.done(*ready)
+        return {
+            name: [other for other in others if other not in finished]
+            for name, others in before.items()
+            if name not in finished
+        }
 
     def place(self, item: Item) -> QueuePosition:
         objection = self._objection(item)
@@ -120,7 +131,7 @@ class Line:
         waits = dict(self._unfinished(item))
         if waits:
             named = (
-                f"{other} ({self._known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
+                f"{other} ({self.known[other].status.value})" + (f", as {holder} does" if holder != item.id else "")
                 for other, holder in waits.items()
             )
             circle = _shortest_cycle(item.id, self._stuck)
@@ -135,12 +146,12 @@ class Line:
             return f"{'held back' if block.kind == HELD else kind}: {block.reason}"
         if is_container(item):
             return f"it is {'an' if item.type[:1] in 'aeiou' else 'a'} {item.type}: what it holds is worked on"
-        objection = self._objections.get(item.id, "")
-        if objection or (self._ours is not None and item.id in self._ours):
+        objection = self.objections.get(item.id, "")
+        if objection or (self.ours is not None and item.id in self.ours):
             return objection  # a mission of ours was allowed to start, and goes on
         if item.taken_by:
             return f"claimed by {item.taken_by}"
-        by_hand = self._ours is not None and item.status is Status.IN_PROGRESS
+        by_hand = self.ours is not None and item.status is Status.IN_PROGRESS
         return f"in progress, and no mission has it: `capsule run {item.id}` takes it up" if by_hand else ""
 
     def _unfinished(self, item: Item) -> Iterator[tuple[str, str]]:
@@ -149,23 +160,23 @@ class Line:
         A holder's dependency on something it holds itself says only when the holder is done.
         """
         for other in item.dependencies:
-            if other in self._known:
+            if other in self.known:
                 yield other, item.id
-        for holder in ancestors(item, self._known):
+        for holder in ancestors(item, self.known):
             for other in holder.dependencies:
-                if other in self._known and other != holder.id:
-                    family = {above.id for above in ancestors(self._known[other], self._known)}
+                if other in self.known and other != holder.id:
+                    family = {above.id for above in ancestors(self.known[other], self.known)}
                     if holder.id not in family:
                         yield other, holder.id
 
     def _reason(self, item: Item) -> str:
-        trips = objections(item, self._guardrails) if item.status is Status.SCOPED else ()
+        trips = objections(item, self.guardrails) if item.status is Status.SCOPED else ()
         if trips:
             return f"scoped, and a human will be asked: {'; '.join(trips)}"
-        if item.id in self._standing:
-            return self._standing[item.id]
+        if item.id in self.standing:
+            return self.standing[item.id]
         impact = item.assessment.impact
-        worth = f"priority P{item.priority}" if self._by_priority and not impact else f"impact {impact or 'unknown'}"
+        worth = f"priority P{item.priority}" if self.by_priority and not impact else f"impact {impact or 'unknown'}"
         return _NEXT[item.status].format(phase=item.phase or "its first phase", worth=worth)
 
 
@@ -177,27 +188,6 @@ _NEXT = {
     Status.RESEARCHING: "needs research",
     Status.NEW: "needs triage",
 }
-
-
-def _deadlocked(before: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Return items that wait in a cycle, or for one, each with what it waits for."""
-    missing = {name: len(others) for name, others in before.items()}
-    after: dict[str, list[str]] = {}
-    for name, others in before.items():
-        for other in others:
-            after.setdefault(other, []).append(name)
-    done = [name for name, number in missing.items() if not number]
-    for name in done:
-        for later in after.get(name, ()):
-            missing[later] -= 1
-            if not missing[later]:
-                done.append(later)
-    finished = set(done)
-    return {
-        name: tuple(other for other in others if other not in finished)
-        for name, others in before.items()
-        if name not in finished
-    }
 
 
 def _shortest_cycle(start: str, stuck: Mapping[str, Sequence[str]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Stamps are data: read in one place, whoever sets them beside each other."""
+"""Read and compare stamps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WEEK = 7
 
 
 def moment(stamp: str) -> float:
-    """As seconds since the epoch; one that cannot be read is the beginning of time."""
+    """Return a stamp as seconds since the epoch; one that cannot be read counts as the epoch."""
     try:
         read = datetime.fromisoformat(stamp)
     except ValueError:
@@ -18,7 +18,7 @@ def moment(stamp: str) -> float:
 
 
 def clock_time(stamp: str, later: float = 0.0) -> str:
-    """The local time of day so many seconds after the stamp, with the day where that is another one."""
+    """Return the local time of day so many seconds after the stamp, with the day where that is another one."""
     begin, end = (datetime.fromtimestamp(moment(stamp) + seconds) for seconds in (0.0, later))
     days = (end.date() - begin.date()).days
     day = "" if not days else f"{end:%a} " if days < _WEEK else f"{end:%-d %b}, "
@@ -26,5 +26,5 @@ def clock_time(stamp: str, later: float = 0.0) -> str:
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """None at all where one of the two is missing; clocks that went backwards make nothing negative."""
+    """Return the seconds from one stamp to another; 0 if one is missing, or the clock went backwards."""
     return max(0.0, moment(later) - moment(earlier)) if earlier and later else 0.0

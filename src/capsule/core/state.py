@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from capsule.core.budget import Spending, total
-from capsule.core.decide import HALTS, SETBACKS, Decision, Move, refutation_key
+from capsule.core.decide import HALTS, SETBACKS, Move, refutation_key
 from capsule.core.event import (
     Abandoned,
     Discovered,
@@ -22,7 +22,6 @@ from capsule.core.event import (
     MissionStarted,
     MovedByHand,
     Observed,
-    Outcome,
     Policy,
     Proposed,
     Rebased,
@@ -206,12 +205,12 @@ def _paid(state: MissionState, phase: str, usage: Usage | None) -> dict[str, Spe
 
 def _ended(state: MissionState, event: StepEnded) -> MissionState:
     outcome, decision = event.outcome, event.decision
-    another = 0 if event.decision.move is Move.REPEAT else 1
-    counts = dict(state.refutations)
-    if event.decision.verdict is Verdict.REFUTED:
-        for piece in refuted(event.outcome.evidence):
+    another = 0 if decision.move is Move.REPEAT else 1
+    refutations = dict(state.refutations)
+    if decision.verdict is Verdict.REFUTED:
+        for piece in refuted(outcome.evidence):
             key = refutation_key(event.phase, piece.check)
-            counts[key] = counts.get(key, 0) + 1
+            refutations[key] = refutations.get(key, 0) + 1
     state = replace(
         state,
         begun=None,
@@ -224,53 +223,47 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         facts={**state.facts, **outcome.facts},
         item=after(state.item, event.assignments),
         unrecorded=event if event.message else None,
-        refutations=counts,
+        refutations=refutations,
     )
-    return _MOVES[decision.move](state, event.phase, outcome, decision)
+    return _MOVES[decision.move](state, event)
 
 
-def _advance(state: MissionState, phase: str, outcome: Outcome, _: Decision) -> MissionState:
-    approved = {**state.approved, phase: state.checkpoint} if state.checkpoint else state.approved
-    feedback = {name: text for name, text in state.feedback.items() if name != phase}
+def _advance(state: MissionState, event: StepEnded) -> MissionState:
     return replace(
-        state,
+        _repeat(state, event),
         to_do=state.to_do[1:],
-        approved=approved,
-        feedback=feedback,
-        summary=outcome.signal.summary or state.summary,
+        approved={**state.approved, event.phase: state.checkpoint} if state.checkpoint else state.approved,
+        feedback={name: text for name, text in state.feedback.items() if name != event.phase},
     )
 
 
-def _repeat(state: MissionState, _phase: str, outcome: Outcome, _: Decision) -> MissionState:
-    return replace(state, summary=outcome.signal.summary or state.summary)
+def _repeat(state: MissionState, event: StepEnded) -> MissionState:
+    return replace(state, summary=event.outcome.signal.summary or state.summary)
 
 
-def _set_back(state: MissionState, phase: str, _outcome: Outcome, decision: Decision) -> MissionState:
-    target = decision.back_to
-    again = state.workflow.sent_back(phase, target)
+def _set_back(state: MissionState, event: StepEnded) -> MissionState:
+    decision, target = event.decision, event.decision.back_to
     return replace(
         state,
-        to_do=again + state.to_do[1:],
+        to_do=state.workflow.sent_back(event.phase, target) + state.to_do[1:],
         used={**state.used, decision.counter: state.used.get(decision.counter, 0) + 1},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         feedback={**state.feedback, target: decision.feedback},
     )
 
 
-def _halted(state: MissionState, phase: str, outcome: Outcome, decision: Decision) -> MissionState:
-    halt = Halt(phase, decision.move, decision.reason, decision.feedback, decision.exit_code, decision.vetoed)
-    if decision.vetoed:
-        state = (_repeat if decision.verdict is Verdict.MORE else _advance)(state, phase, outcome, decision)
-    return replace(state, halt=halt)
+def _halted(state: MissionState, event: StepEnded) -> MissionState:
+    made = event.decision
+    if made.vetoed:
+        state = (_repeat if made.verdict is Verdict.MORE else _advance)(state, event)
+    return replace(state, halt=Halt(event.phase, made.move, made.reason, made.feedback, made.exit_code, made.vetoed))
 
 
-_MOVES: dict[Move, Callable[[MissionState, str, Outcome, Decision], MissionState]] = {
+_MOVES: dict[Move, Callable[[MissionState, StepEnded], MissionState]] = {
     Move.ADVANCE: _advance,
     Move.REPEAT: _repeat,
-    Move.SKIP: lambda state, *_: replace(state, to_do=state.to_do[1:]),
-    Move.CLOSE: lambda state, _phase, _outcome, decision: replace(
-        state, to_do=state.workflow.closing(), closed_as=decision.reason
-    ),
+    Move.SKIP: lambda state, _: replace(state, to_do=state.to_do[1:]),
+    Move.CLOSE: lambda state, event: replace(state, to_do=state.workflow.closing(), closed_as=event.decision.reason),
     **dict.fromkeys(SETBACKS, _set_back),
     **dict.fromkeys(HALTS, _halted),
 }
@@ -295,15 +288,14 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     target = phase.rework if phase.role is Role.REVIEW else phase.name
     counter = state.workflow.counter(phase.name)
     answer = f"Notes from the person who let it go on; build on them:\n\n{event.notes}" if event.notes else ""
+    words = "\n\n".join(filter(None, (halt.feedback, answer)))
     return replace(
         state,
         to_do=state.workflow.sent_back(phase.name, target) + state.to_do[1:],
         used={**state.used, counter: 0},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
-        feedback={**state.feedback, target: words}
-        if (words := "\n\n".join(filter(None, (halt.feedback, answer))))
-        else state.feedback,
+        feedback={**state.feedback, target: words} if words else state.feedback,
     )
 
 

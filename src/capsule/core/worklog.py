@@ -15,7 +15,6 @@ from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, comparable_claim, read_mission
 from capsule.core.item import Item, Lineage, acceptance_criteria
-from capsule.core.state import MissionState
 from capsule.core.text import shortened
 from capsule.core.workflow import Workflow
 
@@ -105,10 +104,10 @@ def signed_off(worklog: str, section: str) -> bool:
     return bool(verdicts) and verdicts[-1] == "PASS"
 
 
-def summary(events: Sequence[Event], state: MissionState | None = None) -> str:
+def summary(events: Sequence[Event]) -> str:
     """Write the summary for the archive: the item, how it went, what it cost, where it is."""
     history = read_mission(events)
-    state = state or history.state
+    state = history.state
     ended = [(attempt, attempt.ended) for attempt in history.attempts if attempt.ended]
     lines = [
         f"# {state.item.id}: {_one_line(state.item.title)}",
