@@ -47,7 +47,7 @@ ENVIRONMENT = {
 RECORDER = """\
 import json, sys
 from pathlib import Path
-import capsule.system.git as git, capsule.system.git_store as store, capsule.system.process as process
+import capsule.system.git as git, capsule.system.git_objects as store, capsule.system.process as process
 from capsule.cli import main
 out, spawn, start, answers = [], git._spawn, git._start_reader, store.ObjectReader._answers
 run = process.SupervisorClient.run

@@ -25,9 +25,9 @@ from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
 from capsule.journals.logs import LogFolders
-from capsule.journals.memory import MemoryJournal
 from capsule.journals.sqlite import SqliteJournal
 from capsule.system import lock
+from tests.memory_journal import MemoryJournal
 
 AT = "2026-01-01T00:00:00Z"
 STEP = Step("m", "code", 1)

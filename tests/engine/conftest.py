@@ -26,13 +26,13 @@ from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow, parse_workflow
 from capsule.engine.job import Order
 from capsule.engine.run_mission import run_until_halt
-from capsule.journals.memory import MemoryJournal
 from capsule.project import Project
 from capsule.services import Services
 from capsule.system.git import Git
 from capsule.trackers.memory import MemoryTracker
 from capsule.wiring import open_services
 from capsule.workspaces.repository import exclude_artefacts
+from tests.memory_journal import MemoryJournal
 from tests.memory_place import MemoryPlace, MemoryRepository, MemoryTrunk
 
 PASS = {"status": "PASS", "feedback": "", "files_changed": [], "summary": "done"}

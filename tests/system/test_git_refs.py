@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from capsule.system.git import Git
-from capsule.system.git_refs import read_head, read_ref
+from capsule.system.git_directory import read_head, read_ref
 
 from ..conftest import Repo
 

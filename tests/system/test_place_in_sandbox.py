@@ -20,8 +20,8 @@ from capsule.agents.command import connect
 from capsule.core.briefing import Briefing, SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.git import Git
-from capsule.system.mounted_place import MountedPlace, at_its_own_path
 from capsule.system.process import SupervisorClient
+from capsule.system.sandbox import MountedPlace, at_its_own_path
 from capsule.workspaces.private_git import fill_git_directory
 from capsule.workspaces.shell import SupervisedShell
 

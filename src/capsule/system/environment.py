@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 
-from capsule.system import git_environment, git_settings
+from capsule.system import git_environment
 from capsule.system.secrets import is_secret
 
 OURS = "CAPSULE_"
@@ -48,7 +48,7 @@ def for_agents(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, 
         for name, value in _for_others(env).items()
         if _named(name, asked) or (_named(name, _KNOWN) and not _withheld(name, value))
     }
-    return found | git_settings.given(env, lambda name: _named(name, asked))
+    return found | git_environment.given(env, lambda name: _named(name, asked))
 
 
 def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str, str]:
@@ -57,7 +57,7 @@ def for_commands(env: Mapping[str, str], passes: Iterable[str] = ()) -> dict[str
     found = {
         name: value for name, value in _for_others(env).items() if _named(name, asked) or not _withheld(name, value)
     }
-    return found | git_settings.given(env, lambda name: _named(name, asked))
+    return found | git_environment.given(env, lambda name: _named(name, asked))
 
 
 def _for_others(env: Mapping[str, str]) -> dict[str, str]:
@@ -67,13 +67,13 @@ def _for_others(env: Mapping[str, str]) -> dict[str, str]:
     """
     theirs = git_environment.for_others(env)
     path = {"PATH": git_environment.absolute_entries(theirs["PATH"])} if "PATH" in theirs else {}
-    chosen = (name for name in theirs if not name.startswith(OURS) and not git_settings.is_numbered(name))
+    chosen = (name for name in theirs if not name.startswith(OURS) and not git_environment.is_numbered(name))
     return {name: theirs[name] for name in chosen} | path
 
 
 def _withheld(name: str, value: str) -> bool:
     """Tell whether a variable is secret; a proxy's password is passed on, for without the proxy there is no network."""
-    secret = is_secret(name, value) or git_settings.may_hold_a_credential(name)
+    secret = is_secret(name, value) or git_environment.may_hold_a_credential(name)
     return secret and not name.lower().endswith("_proxy")
 
 

@@ -1,14 +1,29 @@
-"""Open and remove folders that strangers filled, whatever permissions they set and however deep they nest."""
+"""Open, remove and copy large folders, whatever permissions strangers set in them and however deep they nest.
+
+Copies are made by reference where the file system can do that, never by hard link: that would let whoever writes into
+the copy write into the original. Symbolic links are copied as they are, so the relative ones, by which workspaces name
+their packages, lead to what lies beside the copy.
+
+`mirror` brings a copy up to date. It keeps a note of how each entry stood on both sides, and makes anew what differs on
+either: what was installed since, and what a test wrote into the copy. The copy's side is compared down to the change
+time of every file, which no ordinary program can set.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import json
 import os
 import shutil
 import stat
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from capsule.system.files import write_atomically
 
 
 def remove_tree(path: Path) -> None:
@@ -48,3 +63,84 @@ def make_writable(path: Path) -> None:
         with contextlib.suppress(OSError):  # the next command that needs it open says so
             folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
             folders += [child for child in folder.iterdir() if child.is_dir() and not child.is_symlink()]
+
+
+# ── copies ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_WAYS = (("-c", "-pPR"), ("-pPR",)) if sys.platform == "darwin" else (("-a", "--reflink=auto"), ("-pPR",))
+_PATIENCE = 1800
+
+
+def mirror(source: Path, target: Path, note: Path) -> None:
+    """Make the folder `target` a copy of the folder `source`; cheap where nothing changed since the last time."""
+    known: dict[str, list[str]] = {}
+    if target.is_dir() and not target.is_symlink():
+        with contextlib.suppress(OSError, ValueError):
+            noted = json.loads(note.read_text())
+            known = noted if isinstance(noted, dict) else {}
+    note.unlink(missing_ok=True)  # an interrupted copy counts as none
+    if not known:
+        remove_tree(target)
+        clone(source, target)
+        adopt(source, target, note)
+        return
+    wanted = _entries(source)
+    for name in _entries(target) - wanted:
+        remove_tree(target / name)
+    for name in wanted:
+        if known.get(name) != _fingerprints(source / name, target / name):
+            remove_tree(target / name)
+            clone(source / name, target / name)
+            known[name] = _fingerprints(source / name, target / name)
+    write_atomically(note, json.dumps({name: known[name] for name in wanted}))
+
+
+def adopt(source: Path, target: Path, note: Path) -> None:
+    """Take the folder `target` for a copy of `source`, made just now."""
+    write_atomically(note, json.dumps({name: _fingerprints(source / name, target / name) for name in _entries(source)}))
+
+
+def clone(source: Path, target: Path) -> None:
+    """Copy a file, link or folder to where nothing is."""
+    program = shutil.which("cp", path=os.defpath)
+    for way in _WAYS if program else ():
+        argv = [program or "", *way, str(source), str(target)]
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=_PATIENCE)
+        if done.returncode == 0:
+            return
+        remove_tree(target)
+    if source.is_dir() and not source.is_symlink():
+        shutil.copytree(source, target, symlinks=True)
+    else:
+        shutil.copy2(source, target, follow_symlinks=False)
+
+
+def _entries(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def _fingerprints(source: Path, target: Path) -> list[str]:
+    return [
+        _hash(source, 2 if source.name.startswith(("@", ".")) else 1, deep=False),
+        _hash(target, sys.maxsize, deep=True),
+    ]
+
+
+def _hash(entry: Path, depth: int, *, deep: bool) -> str:
+    digest = hashlib.sha256()
+    for part in _fingerprint_lines(str(entry), depth, deep=deep):
+        digest.update(part.encode(errors="surrogateescape"))
+    return digest.hexdigest()[:24]
+
+
+def _fingerprint_lines(path: str, depth: int, *, deep: bool) -> Iterator[str]:
+    """Yield a line per file, one system call each: there may be a hundred thousand."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return
+    own = (found.st_ctime_ns, found.st_ino) if deep else ()
+    yield f"{path}\0{found.st_mode}\0{found.st_size}\0{found.st_mtime_ns}\0{own}\0"
+    if stat.S_ISDIR(found.st_mode) and depth:
+        for name in sorted(os.listdir(path)):  # noqa: PTH208 (see above)
+            yield from _fingerprint_lines(f"{path}/{name}", depth - 1, deep=deep)

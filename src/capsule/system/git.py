@@ -12,8 +12,8 @@ An agent works inside the repository whose git we use, and can change nearly all
 
 Both run without hooks, pager, editor, prompts, network or replaced objects, and give up after a time-out.
 
-Most questions need no process: objects are read and written by `git_store`, refs are read by `git_refs`, trees are
-compared here. Whatever is odd, large or goes wrong there is asked of a git of its own, and told in its words.
+Most questions need no process: objects are read and written by `git_objects`, refs are read by `git_directory`, trees
+are compared here. Whatever is odd, large or goes wrong there is asked of a git of its own, and told in its words.
 """
 
 from __future__ import annotations
@@ -30,32 +30,28 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from capsule.core.errors import CapsuleError, ObjectLost, PrerequisiteMissing, Refused
-from capsule.system import git_environment, git_layout, git_locks, git_refs
+from capsule.system import git_directory, git_environment, git_locks
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.git_objects import (
     ABSENT,
-    GITLINK,
     Checkout,
     Commit,
     Difference,
     Identity,
+    Object,
+    ObjectReader,
+    ObjectWriter,
     RefMove,
     TreeEntry,
     as_instruction,
+    commit_content,
     read_checkout,
     read_commit,
     read_differences,
     read_entry,
     read_person,
-    shown,
-)
-from capsule.system.git_store import (
-    Object,
-    ObjectReader,
-    ObjectWriter,
-    TreeRow,
-    commit_content,
     read_tree,
+    shown,
     tree_content,
 )
 from capsule.system.umask import of_the_user
@@ -75,8 +71,6 @@ _LONGEST_PATH = 8192
 _MANY_FOLDERS = 300
 """To look into more of them, a process of its own is quicker."""
 _MANY_COMMITS = 100
-_SUBTREE = "040000"
-_KINDS = {_SUBTREE: "tree", GITLINK: "commit"}
 _WHOLE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FALSE = ("false", "no", "off", "0", "")
 _NO_NAMES = {b"", b".", b"..", b".git"}
@@ -140,16 +134,16 @@ class Git:
             raise Refused("The repository cannot be reached from inside a phase: nothing was changed.", hint)
         if private := _PRIVATE.fullmatch(told[0]):
             return cls.find(_checkout_of(start, Path(private[1])))
-        top = git_layout.checkout_around(start, git_dir)
+        top = git_directory.checkout_around(start, git_dir)
         bare = _is_bare(common_dir)
         if top is None or (bare and git_dir == common_dir):
             raise _bare(start, common_dir)
         if git_dir == common_dir:
             return cls(top, common_dir, object_format)
         if bare:
-            root = git_layout.project_worktree(common_dir, top)
-            return cls(root, common_dir, object_format, git_dir=git_layout.entry_of(root, common_dir) or git_dir)
-        root_found = git_layout.main_worktree(common_dir, top, _guesses(common_dir))
+            root = git_directory.project_worktree(common_dir, top)
+            return cls(root, common_dir, object_format, git_dir=git_directory.entry_of(root, common_dir) or git_dir)
+        root_found = git_directory.main_worktree(common_dir, top, _guesses(common_dir))
         if root_found is None:
             hint = "Name it with --project-dir; missions are kept there."
             raise NotARepository(f"Git does not know where the main worktree of {common_dir} is.", hint)
@@ -219,12 +213,12 @@ class Git:
         """The id that a name stands for by a look at a file; '' where git is to say."""
         if _WHOLE.fullmatch(name):
             return name
-        at = git_refs.read_head(git_dir or self.git_dir) if name == "HEAD" else name
-        return (at if _WHOLE.fullmatch(at) else git_refs.read_ref(self.common_dir, at) or "") if at else ""
+        at = git_directory.read_head(git_dir or self.git_dir) if name == "HEAD" else name
+        return (at if _WHOLE.fullmatch(at) else git_directory.read_ref(self.common_dir, at) or "") if at else ""
 
     def refs(self, *patterns: str) -> dict[str, str]:
         """Each ref that is one of these or lies below one, and what it points to."""
-        read = git_refs.read_refs(self.common_dir, patterns)
+        read = git_directory.read_refs(self.common_dir, patterns)
         if read is not None:
             return read
         rows = self.repository("for-each-ref", "--format=%(objectname) %(refname)", *patterns).out.decode().splitlines()
@@ -244,7 +238,7 @@ class Git:
 
         It may have no commit yet.
         """
-        at = git_refs.read_head(git_dir or self.git_dir)
+        at = git_directory.read_head(git_dir or self.git_dir)
         if at is None:
             answer = self.repository("symbolic-ref", "--quiet", "HEAD", git_dir=git_dir, ok=(0, 1))
             at = answer.out.decode(errors="replace").strip()
@@ -252,7 +246,7 @@ class Git:
 
     def checkouts(self) -> list[Checkout]:
         """The main worktree first, unless the repository is bare, then the linked ones."""
-        read = git_refs.read_checkouts(self.common_dir, self._main)
+        read = git_directory.read_checkouts(self.common_dir, self._main)
         return self._list_worktrees() if read is None else read
 
     @property
@@ -396,8 +390,7 @@ class Git:
     def _rows_of(tree: str, found: Object | None) -> list[TreeEntry]:
         """Nothing where it is no tree, or a damaged one: git says what is wrong with it."""
         with contextlib.suppress(ValueError):
-            rows = read_tree(found.content, len(tree) // 2) if found and found.kind == "tree" else ()
-            return [TreeEntry(mode, _KINDS.get(mode, "blob"), oid, name) for mode, oid, name in rows]
+            return [*read_tree(found.content, len(tree) // 2)] if found and found.kind == "tree" else []
         return []
 
     def _list_tree(self, *args: str) -> list[TreeEntry]:
@@ -419,8 +412,7 @@ class Git:
         kinds = self._reader.kinds([entry.oid for entry in rows])
         whole = all(entry.kind in (kind, "commit") for entry, kind in zip(rows, kinds, strict=True))
         plain = not any(entry.path in _NO_NAMES or b"/" in entry.path for entry in rows)
-        content = tree_content([TreeRow(entry.mode, entry.oid, entry.path) for entry in rows])
-        tree = self._written("tree", content) if whole and plain else ""
+        tree = self._written("tree", tree_content(rows)) if whole and plain else ""
         if not tree:
             given = b"".join(f"{e.mode} {e.kind} {e.oid}\t".encode() + e.path + b"\0" for e in rows)
             tree = self.content("mktree", "-z", input=given).out.decode().strip()
@@ -754,18 +746,16 @@ def _readable(given: bytes | None) -> Iterator[int | IO[bytes]]:
     if given is None:
         yield subprocess.DEVNULL
         return
-    with _nameless_file() as file:
+    if hasattr(os, "memfd_create"):
+        nameless: IO[bytes] = os.fdopen(os.memfd_create("given"), "w+b")
+    else:
+        import tempfile  # noqa: PLC0415 (it costs at every start)
+
+        nameless = tempfile.TemporaryFile()  # noqa: SIM115 (closed below)
+    with nameless as file:
         file.write(given)
         file.seek(0)
         yield file
-
-
-def _nameless_file() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("given"), "w+b")
-    import tempfile  # noqa: PLC0415 (it costs at every start)
-
-    return tempfile.TemporaryFile()
 
 
 @cache

@@ -87,7 +87,7 @@ def _stands_in(cwd: Path, folders: tuple[Path, ...]) -> bool:
 
 
 def _any_git_at_all() -> bool:
-    """The readers of our own, which stay (`git_store`), hold no lock."""
+    """The readers of our own, which stay (`git_objects`), hold no lock."""
     listed = subprocess.run(["ps", "-axo", "args="], capture_output=True, check=False, timeout=10).stdout.splitlines()
     programs = (line.split()[0] for line in listed if line.strip() and b"--batch-command" not in line)
     return any(os.path.basename(program).startswith(b"git") for program in programs)  # noqa: PTH119 (bytes)

@@ -40,8 +40,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from capsule.core.errors import CapsuleError
-from capsule.system.clones import clone
-from capsule.system.folders import remove_tree
+from capsule.system.folders import clone, remove_tree
 
 _TRY_SECONDS = 10
 _ON_DISK = "/var/tmp"  # noqa: S108 (/tmp is often in memory, and an `npm install` may fill that)

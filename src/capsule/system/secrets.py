@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from urllib.parse import quote, unquote
 
-from capsule.system import git_settings
+from capsule.system import git_environment
 
 SHORTEST = 8
 SHORTEST_NAMED = 4
@@ -63,7 +63,7 @@ def values_of(env: Mapping[str, str], named: Iterable[str] = ()) -> tuple[str, .
             password = _WITH_PASSWORD.match(value)
             candidate = password[1] if password else value if _looks_secret(name) else ""
             secrets += [candidate] if _worth_hiding(candidate) else []
-    for secret in (*secrets, *filter(_worth_hiding, git_settings.secrets_in(env))):
+    for secret in (*secrets, *filter(_worth_hiding, git_environment.secrets_in(env))):
         # A private key is secret line by line too, as `grep` shows it; but all keys share their first and last line.
         lines = [line.strip() for line in secret.splitlines()]
         long = [line for line in lines if len(line) >= _SHORTEST_LINE and not line.startswith("-----")]

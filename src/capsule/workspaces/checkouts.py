@@ -27,7 +27,7 @@ from capsule.system import git_locks, umask
 from capsule.system.files import temp_path
 from capsule.system.folders import remove_tree
 from capsule.system.git import Git, GitFailed
-from capsule.system.git_objects import ABSENT, GITLINK, Difference, RefMove, read_difference, shown
+from capsule.system.git_objects import ABSENT, GITLINK, Difference, RefMove, read_differences, shown
 from capsule.system.lock import FileLock
 from capsule.workspaces.linked import LinkedWorktree
 from capsule.workspaces.trees import index_row, is_artefact
@@ -353,8 +353,7 @@ def settle_index(git: Git, head: str, paths: Sequence[str] = ()) -> None:
     flags = ("--cached", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--ignore-submodules=all")
     command = ("diff-index", *flags, head, "--", *paths)
     answer = git.content(*command, index=git.git_dir / "index", env={"GIT_LITERAL_PATHSPECS": "1"})
-    fields = answer.out.split(b"\0")
-    staged = [read_difference(row, path) for row, path in zip(fields[0:-1:2], fields[1::2], strict=True)]
+    staged, _ = read_differences(answer.out)
     unlike = _unlike(git, git.root, {found.path: found.old for found in staged}, _stamps(git.root, staged))
     due = [found for found in staged if found.path not in unlike]
     gone = b"".join(index_row(found.path, _nothing(found)) for found in due)  # all stages of a conflict too

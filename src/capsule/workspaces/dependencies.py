@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from capsule.core.errors import SettingsError
-from capsule.system.clones import mirror
 from capsule.system.environment import for_agents, for_commands
+from capsule.system.folders import mirror
 from capsule.system.git import Git
 from capsule.workspaces.python_environment import MARKER, folders_installed_from, lay_over
 

@@ -29,9 +29,8 @@ from pathlib import Path
 
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
-from capsule.system.clones import adopt, clone, mirror
 from capsule.system.files import write_atomically
-from capsule.system.folders import make_own_folder, remove_tree
+from capsule.system.folders import adopt, clone, make_own_folder, mirror, remove_tree
 from capsule.system.git import Git, GitFailed
 from capsule.workspaces.dependencies import is_inside
 from capsule.workspaces.linked import LinkedWorktree, pointer_to, remove_what_stops_git

@@ -32,7 +32,7 @@ from capsule.system import git_environment
 from capsule.system.files import head_bytes
 from capsule.system.folders import make_own_folder, make_writable, remove_tree
 from capsule.system.git import INSIDE_A_SANDBOX, Git, GitFailed
-from capsule.system.git_layout import as_alternate
+from capsule.system.git_directory import as_alternate
 from capsule.system.git_objects import RefMove
 from capsule.workspaces.linked import pointer_to
 from capsule.workspaces.salvage import keep_commit, shelve

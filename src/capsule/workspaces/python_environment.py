@@ -18,8 +18,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from capsule.system.clones import clone
-from capsule.system.folders import remove_tree
+from capsule.system.folders import clone, remove_tree
 
 MARKER = "pyvenv.cfg"
 PATH_FILE = "zz_checkout.pth"

@@ -15,9 +15,8 @@ from capsule.adapters import Ran
 from capsule.core.briefing import SandboxPaths
 from capsule.system.environment import for_commands
 from capsule.system.files import head_bytes, tail_bytes
-from capsule.system.mounted_place import at_its_own_path
 from capsule.system.process import Command, SupervisorClient
-from capsule.system.sandbox import Sandbox, fault_of_its_own
+from capsule.system.sandbox import Sandbox, at_its_own_path, fault_of_its_own
 from capsule.system.stop import Stop
 
 _TAIL = 64 * 1024

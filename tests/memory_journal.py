@@ -1,4 +1,4 @@
-"""A journal that forgets when the process ends: a citizen, for tests and for looking without touching."""
+"""The Journal adapter for tests: it forgets when the process ends."""
 
 from __future__ import annotations
 

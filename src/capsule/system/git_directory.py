@@ -1,22 +1,27 @@
-"""Refs and worktrees read where git keeps them: a small file each, which git replaces in one step.
+"""Refs, worktrees and the checkout of a git directory, read where git keeps them: a small file each.
 
 A git that starts only to read 41 bytes costs a hundred times what reading them costs. Nothing is remembered, so an
 answer is as fresh as git's own. Loose refs are read before packed ones: git writes the pack first, and removes the
 files then. Whatever is no plain file with an id or the name of such a ref in it is for git to explain (None): a link, a
 ref that leads nowhere, refs that are stored in some other way.
+
+Most checkouts have a folder `.git`. It may also be a file or a link that names the git directory (a linked worktree, a
+submodule, `git init --separate-git-dir`, a git directory on another disk), and a git directory does not say where its
+checkout is. So the checkout is looked for from where we were started, upwards, and any other guess counts only if its
+own `.git` leads back. `core.worktree` and `core.bare` are never believed alone: an agent can set them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from capsule.system.files import NotRegular, read_regular
 from capsule.system.git_objects import Checkout
 
-_LONGEST = 4096
+_LONGEST = 8192
 _LARGEST_PACK = 64 * 1024 * 1024
 _HEADS = "refs/heads/"
 _SHARED = (_HEADS, "refs/capsule/", "refs/tags/", "refs/remotes/")
@@ -122,3 +127,63 @@ def _read_checkout(common_dir: Path, path: Path, git_dir: Path) -> Checkout | No
         return Checkout(path, at, "") if at else None
     head = read_ref(common_dir, at)
     return Checkout(path, head, at.removeprefix(_HEADS)) if head else None
+
+
+# ── the checkout of a git directory ────────────────────────────────────────────────────────────────────────────────
+
+_POINTER = b"gitdir: "
+
+
+def leads_to(folder: Path, git_dir: Path) -> bool:
+    """Whether the folder's `.git` is this git directory, or a link to it, or a file that names it."""
+    return _named_by(folder) == os.path.realpath(git_dir)
+
+
+def checkout_around(start: Path, git_dir: Path) -> Path | None:
+    """The nearest folder from `start` upwards whose `.git` leads to the git directory."""
+    place = Path(os.path.realpath(start))
+    return next((folder for folder in (place, *place.parents) if leads_to(folder, git_dir)), None)
+
+
+def main_worktree(common_dir: Path, inside: Path, guesses: Iterable[Path]) -> Path | None:
+    """The repository's main worktree, seen from a linked one: around it, as guessed, or beside the git directory."""
+    found = checkout_around(inside, common_dir)
+    beside = (common_dir.parent,) if common_dir.name == ".git" else ()
+    return found or next((guess for guess in (*guesses, *beside) if leads_to(guess, common_dir)), None)
+
+
+def project_worktree(common_dir: Path, inside: Path) -> Path:
+    """The linked worktree whose project a place below its `.capsule` belongs to; else the worktree itself."""
+    for folder in inside.parents:
+        ours = inside.is_relative_to(folder / ".capsule")
+        if ours and entry_of(folder, common_dir):
+            return folder
+    return inside
+
+
+def entry_of(worktree: Path, common_dir: Path) -> Path | None:
+    """The git directory of a linked worktree of this repository, if it is one."""
+    named = Path(_named_by(worktree))
+    return named if named.parent == Path(os.path.realpath(common_dir), "worktrees") else None
+
+
+def as_alternate(objects: Path) -> bytes:
+    """A line of `objects/info/alternates`: quoted as in C, where it would be read as two or as a comment."""
+    path = os.fsencode(objects)
+    if b"\n" not in path and not path.startswith((b'"', b"#")):
+        return path + b"\n"
+    escaped = path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
+    return b'"' + escaped + b'"\n'
+
+
+def _named_by(folder: Path) -> str:
+    """The real path of the git directory that a folder's `.git` is or names; '' where there is none."""
+    dot_git = folder / ".git"
+    if dot_git.is_dir():
+        return os.path.realpath(dot_git)
+    try:
+        content = read_regular(dot_git, _LONGEST)
+    except OSError:
+        return ""
+    told = os.fsdecode(content.removeprefix(_POINTER).rstrip(b"\r\n"))
+    return os.path.realpath(folder / told) if content.startswith(_POINTER) and told else ""
