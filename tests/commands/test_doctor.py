@@ -256,7 +256,7 @@ def test_lines_fit_the_terminal_and_commands_stay_whole(healthy: Path, path: str
         ("$MAILER me", "ok", "$MAILER"),
         ("call-me", "warning", "`call-me` is not installed"),
         ("/nowhere/call-me now", "warning", "`/nowhere/call-me` is not installed"),
-        ("if true", "warning", "is no shell command"),
+        ("if true", "warning", "is not a valid shell command"),
     ],
 )
 def test_whether_somebody_could_be_called(

@@ -29,8 +29,8 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 
 from capsule.adapters import Tracker
@@ -46,7 +46,7 @@ from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 from capsule.engine.steps import check_names
 from capsule.presets import presets
-from capsule.project import Project, open_tracker
+from capsule.project import GET_BD, Project, open_tracker
 from capsule.reports.style import Style, clean
 from capsule.rules import policy_at, words_at
 from capsule.settings import Loaded, Settings, load_settings
@@ -67,7 +67,7 @@ SLOW = 2.0
 PATIENCE = 10.0
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.\d+)?")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-_MEND_NOTIFY = "Mend `notify` in the settings; docs/how-to/notifications.md has examples."
+_MEND_NOTIFY = "Fix `notify` in the settings; docs/how-to/notifications.md has examples."
 _UNCONFINED = "agents and tests run as you do; hooks and settings of the repository are checked after each phase"
 
 
@@ -164,7 +164,7 @@ def _safely(check: Check, context: DoctorContext, about: str) -> Iterator[Findin
     """A check that cannot be made is a finding, and the next one is made all the same."""
     try:
         for finding in check(context):
-            yield Finding(finding.name, finding.state, finding.found, finding.hint, about)
+            yield replace(finding, about=about)
     except CapsuleError as fault:
         yield Finding(check.__name__.strip("_"), "wrong", fault.message, fault.hint, about)
 
@@ -184,24 +184,12 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
     """Name, state and a sentence, which is wrapped and never cut; below it what to do."""
     name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
-    first, *more = textwrap.wrap(
-        clean(finding.found),
-        width,
-        initial_indent=plain,
-        subsequent_indent=indent,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    wrap = partial(textwrap.wrap, width=width, break_on_hyphens=False, break_long_words=False)
+    first, *more = wrap(clean(finding.found), initial_indent=plain, subsequent_indent=indent)
     yield name + style.paint(COLOURS[finding.state], f"{finding.state:<8}") + first[len(plain) - 2 :]
     yield from more
-    yield from textwrap.wrap(
-        f"→ {clean(finding.hint)}" if finding.hint else "",
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    if finding.hint:
+        yield from wrap(f"→ {clean(finding.hint)}", initial_indent=indent, subsequent_indent=indent + "  ")
 
 
 # ---- the machine
@@ -216,7 +204,7 @@ def _python(_: DoctorContext) -> Iterator[Finding]:
 def _git(_: DoctorContext) -> Iterator[Finding]:
     wanted = ".".join(map(str, OLDEST))
     get_it = f"Install git {wanted} or newer: https://git-scm.com/downloads"
-    said = _first_line("git", "version")
+    said = _answer("git", "version").stdout.strip()
     found = re.search(r"(\d+)\.(\d+)", said)
     if not found:
         yield Finding("git", "missing", "git is not installed", get_it)
@@ -231,11 +219,11 @@ def _identity(context: DoctorContext) -> Iterator[Finding]:
     if context.git:
         person = context.git.identity
         yield Finding("identity", "ok", f"commits are by {person.name} <{person.email}>")
-    elif name := _first_line("git", "config", "user.name"):
+    elif name := _answer("git", "config", "user.name").stdout.strip():
         yield Finding("identity", "ok", f"commits are by {name}")
     elif shutil.which("git"):
         hint = 'git config --global user.name "Your Name"; git config --global user.email you@example.org'
-        yield Finding("identity", "warning", "git does not know who you are", hint)
+        yield Finding("identity", "warning", "git has no user.name", hint)
 
 
 def _agents(context: DoctorContext) -> Iterator[Finding]:
@@ -254,6 +242,7 @@ def _agents(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _agent(context: DoctorContext, name: str) -> str:
+    """Return the path of an agent's program; refuse where it cannot be used."""
     root = context.git.root if context.git else Path.cwd()
     agent = agent_maker(context.loaded.settings, root, SupervisorClient(), None)(name, "")
     agent.check()
@@ -270,58 +259,37 @@ def _adapters(_: DoctorContext) -> Iterator[Finding]:
     yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
 
-_TOOLS = {
-    "bd": ("beads, for projects that keep their items in it", "https://github.com/steveyegge/beads"),
-    "uv": ("installs Capsule and makes environments quickly", "https://docs.astral.sh/uv/"),
-}
-
-
 def _tools(_: DoctorContext) -> Iterator[Finding]:
-    for name, (purpose, get_it) in _TOOLS.items():
-        path = shutil.which(name)
-        if path and name == "bd":
-            yield bd_finding(path, get_it)
-        elif path:
-            yield Finding(name, "ok", path)
+    if path := shutil.which("bd"):
+        version = bd_version()
+        hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}"
+        if complaint := too_old(version):
+            yield Finding("bd", "warning", f"{complaint} It is {path}", hint)
         else:
-            yield Finding(name, "optional", f"not installed: {purpose}", f"To get it: {get_it}")
+            yield Finding("bd", "ok", f"{version or 'unknown version'} at {path}")
+    else:
+        about = "not installed: beads, for projects that keep their items in it"
+        yield Finding("bd", "optional", about, f"To get it: {GET_BD}")
+    if path := shutil.which("uv"):
+        yield Finding("uv", "ok", path)
+    else:
+        about = "not installed: installs Capsule and makes environments quickly"
+        yield Finding("uv", "optional", about, "To get it: https://docs.astral.sh/uv/")
 
 
 def bd_version() -> str:
     """Ask the bd on the PATH for its version; '' where it does not say."""
     quiet = {**os.environ, "BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}
-    try:
-        done = subprocess.run(
-            ["bd", "version"],
-            cwd=tempfile.gettempdir(),
-            env=quiet,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=PATIENCE,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    found = _VERSION.search(done.stdout)
+    found = _VERSION.search(_answer("bd", "version", cwd=tempfile.gettempdir(), env=quiet).stdout)
     return found.group() if found else ""
 
 
 def too_old(version: str) -> str:
-    """The complaint; '' where there is none, or nobody knows."""
+    """Return the complaint; '' where there is none, or the version is unknown."""
     found = _VERSION.match(version)
     if not found or (int(found[1]), int(found[2])) >= OLDEST_BD:
         return ""
     return f"bd {version} is too old: it cannot do what is needed of it."
-
-
-def bd_finding(path: str, get_it: str) -> Finding:
-    version = bd_version()
-    complaint = too_old(version)
-    if complaint:
-        return Finding("bd", "warning", f"{complaint} It is {path}", f"Get 0.47.1, or 1.0.5 and newer: {get_it}")
-    return Finding("bd", "ok", f"{version or 'a version that it does not say'} at {path}")
 
 
 def _sandbox(context: DoctorContext) -> Iterator[Finding]:
@@ -359,10 +327,10 @@ def notify_findings(setting: str | Sequence[str], root: Path | None) -> Iterator
 
 def _notify_finding(command: str, root: Path | None) -> Finding:
     if fault := _sh_complaint("-n", "-c", command):
-        return Finding("notify", "warning", f"`{command}` is no shell command: {fault}", _MEND_NOTIFY)
+        return Finding("notify", "warning", f"`{command}` is not a valid shell command: {fault}", _MEND_NOTIFY)
     program = _program_of(command)
     if program and not _is_there(program):
-        return Finding("notify", "warning", f"`{program}` is not installed, so nobody would be told", _MEND_NOTIFY)
+        return Finding("notify", "warning", f"`{program}` is not installed, so nobody is notified", _MEND_NOTIFY)
     if root and Path(program).is_absolute() and Path(program).is_relative_to(root):
         hint = "Keep it elsewhere: the command runs outside of every sandbox."
         return Finding("notify", "warning", f"{program} lies in the project, where agents can change it", hint)
@@ -389,24 +357,26 @@ def _is_there(program: str) -> bool:
 
 def _sh_complaint(*words: str) -> str:
     """Return the complaint of `sh` about these words; '' where there is none."""
-    try:
-        done = subprocess.run(
-            ["sh", *words], capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False, cwd="/"
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
+    done = _answer("sh", *words, cwd="/")
     return (done.stderr.strip().partition("\n")[0] or f"exit code {done.returncode}") if done.returncode else ""
 
 
-def _first_line(*argv: str) -> str:
-    """Return the first line that a program prints; '' where it cannot be run."""
+def _answer(*argv: str, cwd: str | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a program to its end. One that cannot be run, or takes too long, has said nothing."""
     try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, errors="replace", timeout=10, check=False, stdin=subprocess.DEVNULL
+        return subprocess.run(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip().partition("\n")[0] if done.returncode == 0 else ""
+        return subprocess.CompletedProcess(argv, 0, "", "")
 
 
 # ---- the project
@@ -426,7 +396,7 @@ def _settings(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("settings", "wrong", context.settings.message, context.settings.hint)
         return
     by = sorted(set(context.settings.layers.values()))
-    said = f"{len(context.settings.layers)} set by {' and '.join(by)}" if by else "all as by default"
+    said = f"{len(context.settings.layers)} set by {' and '.join(by)}" if by else "all at their defaults"
     yield Finding("settings", "ok", f"{said}; `capsule config` lists them")
     for warning in context.settings.warnings:
         yield Finding("settings", "warning", warning)
@@ -502,24 +472,19 @@ def _tests(context: DoctorContext) -> Iterator[Finding]:
 
 def _leftovers(context: DoctorContext) -> Iterator[Finding]:
     """List missions that are not finished, and worktrees that belong to no mission."""
-    under_way = {name for name, (state, _) in context.missions.items() if state.under_way}
-    for name in sorted(under_way):
-        state, running = context.missions[name]
-        yield from _mission(name, state, running=running)
+    under_way = {name: found for name, found in context.missions.items() if found[0].under_way}
+    for name, (state, running) in sorted(under_way.items()):
+        if running:
+            yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
+        elif state.halt:
+            found = f"{name} {'needs you' if state.halt.move is Move.PARK else 'failed'} at {state.halt.phase}"
+            yield Finding("mission", "warning", found, f"See why: `capsule show {name}`")
+        else:
+            yield Finding("mission", "warning", f"{name} was interrupted", f"Resume it: `capsule run {name}`")
     for folder in sorted((context.project.root / ".capsule" / "worktrees").glob("*")):
         if folder.is_dir() and folder.name not in under_way:
             hint = f"`capsule run {folder.name}` adopts it, `capsule clean {folder.name}` salvages and removes it."
             yield Finding("worktree", "warning", f"{folder.name} has a worktree and no mission", hint)
-
-
-def _mission(name: str, state: MissionState, *, running: bool) -> Iterator[Finding]:
-    if running:
-        yield Finding("mission", "ok", f"{name} is running", f"Watch it: `capsule logs {name} -f`")
-    elif state.halt:
-        word = "needs you" if state.halt.move is Move.PARK else "failed"
-        yield Finding("mission", "warning", f"{name} {word} at {state.halt.phase}", f"See why: `capsule show {name}`")
-    else:
-        yield Finding("mission", "warning", f"{name} was interrupted", f"Go on with `capsule run {name}`")
 
 
 MACHINE: tuple[Check, ...] = (_python, _git, _identity, _agents, _adapters, _tools, _sandbox, _notify)

@@ -27,7 +27,6 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from capsule.commands.arguments import ITEM_ID, project_option
@@ -69,11 +68,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    wanted = Wanted(tuple(check_id(name) for name in args.items), args.run or "", args.since or "")
+    items = [check_id(name) for name in args.items]
     file = Path(args.html) if args.html not in (None, "-") else None
     if file:
         _refuse_what_is_no_file(file)
-    report = gather(open_project(args.project_dir), wanted)
+    report = gather(open_project(args.project_dir), items, args.run or "", args.since or "")
     text = _rendered(report, "json" if args.json else "html" if args.html else args.format)
     if file is None:
         sys.stdout.write(text)
@@ -106,22 +105,16 @@ def _rendered(report: Report, form: str) -> str:
 # ---- which missions
 
 
-class Wanted(Struct, frozen=True):
-    items: tuple[str, ...] = ()
-    run: str = ""
-    since: str = ""
-
-
-def gather(project: Project, wanted: Wanted) -> Report:
+def gather(project: Project, items: Sequence[str], named_run: str, since: str) -> Report:
     """Read the journal, choose missions, and count their changed lines. Nothing is changed."""
     as_of = SystemClock().now()
-    since = _since(wanted.since, as_of)
+    earliest = _seconds(since, as_of)
     with MissionReader(project) as reader:
-        run = _find_run(reader, wanted.run, as_of) if wanted.run else None
-        names = _choose(project, reader, wanted.items, run, as_of)
-        kept = [name for name in names if not since or moment(reader.history(name).last) >= since]
+        run = _find_run(reader, named_run, as_of) if named_run else None
+        names = _choose(project, reader, items, run, as_of)
+        kept = [name for name in names if moment(reader.history(name).last) >= earliest]
         summaries = [reader.summary(name, as_of) for name in kept]
-        title = _title(reader, wanted, run, names)
+        title = _title(reader, items, since, run, names)
     missions = with_diffs(project.git, summaries)
     return Report(project=project.root.name, title=title, as_of=as_of, missions=nested(missions), run=run)
 
@@ -175,8 +168,8 @@ def _ancestors(state: MissionState) -> set[str]:
     return {state.item.parent, *(above.id for above in (state.lineage.feature, state.lineage.epic) if above)}
 
 
-def _since(text: str, now: str) -> float:
-    """Return seconds since the epoch; 0 where nothing was asked for."""
+def _seconds(text: str, now: str) -> float:
+    """Return the seconds since the epoch that `--since` means; 0 without it."""
     if not text:
         return 0.0
     ago = re.fullmatch(r"(\d{1,6})([mhdw])", text.strip().lower())
@@ -190,18 +183,20 @@ def _since(text: str, now: str) -> float:
     return (day if day.tzinfo else day.replace(tzinfo=UTC)).timestamp()
 
 
-def _title(reader: MissionReader, wanted: Wanted, run: RunSummary | None, names: Sequence[str]) -> str:
+def _title(
+    reader: MissionReader, items: Sequence[str], since: str, run: RunSummary | None, names: Sequence[str]
+) -> str:
     if run:
         name = run.stream.removeprefix(RUN)
         return "The last run of the queue" if name == "queue" else f"The last run: {name}"
-    if len(wanted.items) == 1:
-        [item] = wanted.items
+    if len(items) == 1:
+        [item] = items
         lineages = [reader.history(name).state.lineage for name in names]
         above = [each for lineage in lineages for each in (lineage.feature, lineage.epic) if each and each.id == item]
         return f"{item}: {above[0].title}" if above else item
-    if wanted.items:
-        return ", ".join(wanted.items[:_NAMED]) + (", ..." if len(wanted.items) > _NAMED else "")
-    return f"All missions since {wanted.since}" if wanted.since else "All missions"
+    if items:
+        return ", ".join(items[:_NAMED]) + (", ..." if len(items) > _NAMED else "")
+    return f"All missions since {since}" if since else "All missions"
 
 
 # ---- changed lines: two or three questions to git, however many missions there are

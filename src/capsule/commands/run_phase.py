@@ -26,7 +26,7 @@ from capsule.engine.work import signal_of
 from capsule.project import redactor_of
 from capsule.settings import Loaded, load_settings
 from capsule.system.clock import SystemClock
-from capsule.system.git import Git, NotARepository
+from capsule.system.git import Git
 from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from capsule.wiring import agent_maker, find_sandbox
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     except Interrupted:
         raise
     except (CapsuleError, OSError) as trouble:
-        fault = _as_ours(trouble)
+        fault = trouble if isinstance(trouble, CapsuleError) else _cannot_be_used(trouble)
         print(signal_json(error_signal(fault.message)))
         print(f"capsule: {fault.message}\n  {fault.hint}".rstrip(), file=sys.stderr)
         return 2
@@ -61,15 +61,13 @@ def run(args: argparse.Namespace) -> int:
     return EXIT.get(signal.verdict.value, 2)
 
 
-def _as_ours(fault: CapsuleError | OSError) -> CapsuleError:
-    if isinstance(fault, CapsuleError):
-        return fault
+def _cannot_be_used(fault: OSError) -> CapsuleError:
     what = fault.filename or "The directory"
     return CapsuleError(f"{what} cannot be used: {fault.strerror or fault}.", "Name a directory you may write to.")
 
 
 def _run(args: argparse.Namespace) -> Signal | None:
-    """None: a dry run."""
+    """Run the agent and return its signal; None after a dry run."""
     place = Path(args.worktree).absolute()
     if not place.is_dir():
         raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent is to work in.")
@@ -95,14 +93,14 @@ def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
     start = Path(args.project_dir).absolute() if args.project_dir else place
     try:
         root = Git.find(start).root
-    except (NotARepository, CapsuleError):
+    except CapsuleError:
         root = start
     flags = {"agent": args.agent, "verify": args.verify}
     return load_settings(root, env=os.environ, flags=flags), Catalog.on_disk(root)
 
 
 def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded) -> Briefing:
-    execution = loaded.settings.execution
+    execution, item = loaded.settings.execution, os.environ.get("CAPSULE_ITEM", place.name)
     stamp = re.sub(r"\D", "", SystemClock().now())
     values = {"SIGNAL_CONTRACT": words.part("signal").strip(), "EARLIER_WORK": ""}
     prompt = compose(
@@ -110,7 +108,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
     )
     return Briefing(
         mission="",
-        item=os.environ.get("CAPSULE_ITEM", place.name),
+        item=item,
         phase=args.phase,
         run=1,
         prompt=prompt,
@@ -118,11 +116,7 @@ def _brief(args: argparse.Namespace, place: Path, words: Catalog, loaded: Loaded
         log=str(place / ".capsule" / "output" / f"{Path(args.phase).name}-{stamp}-{os.getpid()}.log"),
         timeout=execution.phase_timeout_minutes * 60,
         idle_timeout=execution.idle_timeout_minutes * 60,
-        env={
-            "CAPSULE_ITEM": os.environ.get("CAPSULE_ITEM", place.name),
-            "CAPSULE_PHASE": args.phase,
-            "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1"),
-        },
+        env={"CAPSULE_ITEM": item, "CAPSULE_PHASE": args.phase, "CAPSULE_RUN": os.environ.get("CAPSULE_RUN", "1")},
         sandbox_paths=SandboxPaths(writable=(str(place), *_repository_of(place))),
     )
 

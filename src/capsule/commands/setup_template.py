@@ -27,6 +27,7 @@ from pathlib import Path
 from capsule.commands.doctor import bd_version, too_old
 from capsule.core.errors import CapsuleError, PrerequisiteMissing, Refused
 from capsule.core.text import one_line
+from capsule.project import GET_BD
 from capsule.system.git_environment import hardened
 from capsule.system.umask import of_the_user
 
@@ -107,10 +108,10 @@ def _check_prerequisites(tracker: str, files: Sequence[Path]) -> None:
     if tracker == "bd" and not shutil.which("bd"):
         raise PrerequisiteMissing(
             "`bd` (beads) is not installed.",
-            "Do without it: `capsule setup-template --tracker=file`. Or get it: https://github.com/steveyegge/beads",
+            f"Do without it: `capsule setup-template --tracker=file`. Or get it: {GET_BD}",
         )
     if tracker == "bd" and (complaint := too_old(bd_version())):  # Capsule could not work with it later either
-        raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: https://github.com/steveyegge/beads")
+        raise PrerequisiteMissing(complaint, f"{WITHOUT_BD} Or get a newer one: {GET_BD}")
     if missing := [file.name for file in (*files, FIXTURES) if not file.exists()]:
         raise PrerequisiteMissing(f"The template lacks {', '.join(missing)}.", "Install Capsule again.")
 

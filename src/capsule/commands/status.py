@@ -109,27 +109,20 @@ def _conditions(text: str) -> dict[str, set[str]]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         before, equals, value = part.rpartition("=")
         name = before.strip().lower() if equals else name
-        _check_field(name, part)
-        found.setdefault(name, set()).add(_checked(name, value.strip()))
+        value = value.strip() if name == "tag" else value.strip().lower()
+        takes = f"It takes {', '.join(FIELDS)}, such as --only status=new."
+        _check_known(name, FIELDS, f"--only has no field for {part!a}.", takes)
+        if name == "status":
+            known = [status.value for status in Status]
+            _check_known(value, known, f"There is no status {value!a}.", ", ".join(known))
+        found.setdefault(name, set()).add(value)
     return found
 
 
-def _check_field(name: str, part: str) -> None:
-    if name in FIELDS:
-        return
-    near = nearest(name, FIELDS)
-    hint = f"Did you mean `{near[0]}`?" if near else f"It takes {', '.join(FIELDS)}, such as --only status=new."
-    raise UsageError(f"--only has no field for {part!a}.", hint)
-
-
-def _checked(name: str, value: str) -> str:
-    if name == "tag":
-        return value
-    known = [status.value for status in Status]
-    if name == "status" and value.lower() not in known:
-        near = nearest(value.lower(), known)
-        raise UsageError(f"There is no status {value!a}.", f"Did you mean `{near[0]}`?" if near else ", ".join(known))
-    return value.lower()
+def _check_known(word: str, known: Sequence[str], message: str, hint: str) -> None:
+    if word not in known:
+        near = nearest(word, known)
+        raise UsageError(message, f"Did you mean `{near[0]}`?" if near else hint)
 
 
 def _values(item: Item, name: str) -> set[str]:
@@ -148,16 +141,14 @@ def _listed(items: Sequence[Item]) -> list[Row]:
     return [
         Row(
             item,
-            (item.id, item.status.value, clean(item.phase) or "-", clean(item.title), *_levels(item)),
+            (
+                *(item.id, item.status.value, clean(item.phase) or "-", clean(item.title)),
+                *(level or "-" for level in (item.assessment.impact, item.assessment.size, item.assessment.risk)),
+            ),
             ": ".join(filter(None, (item.blocked.kind, clean(item.blocked.reason)))) if item.blocked else "",
         )
         for item in items
     ]
-
-
-def _levels(item: Item) -> tuple[str, str, str]:
-    levels = item.assessment
-    return levels.impact or "-", levels.size or "-", levels.risk or "-"
 
 
 def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
