@@ -54,7 +54,7 @@ from capsule.core.campaign import closing_words as closing_words_of_group
 from capsule.core.errors import UsageError
 from capsule.core.item import Item
 from capsule.project import Project, open_project, open_tracker
-from capsule.reports.queue_lines import QueueReport
+from capsule.reports.plain import QueueReport
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

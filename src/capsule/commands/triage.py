@@ -23,7 +23,7 @@ from capsule.commands.arguments import agent_options, dirty_option, project_opti
 from capsule.commands.running import flags_of, output_for, request_of, summed_up
 from capsule.commands.summary import queue_summary
 from capsule.project import open_project, open_tracker
-from capsule.reports.queue_lines import QueueReport
+from capsule.reports.plain import QueueReport
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, MissionSummary
 from capsule.reports import words
 from capsule.reports.facts import places
-from capsule.reports.style import TONES, Style, clean, printable
+from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
 _PROOF_LINES = 6
 _FEEDBACK_LINES = 20
@@ -31,7 +31,7 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
     yield from _phases(summary, style, width)
     for phase, text in summary.feedback.items():
         yield ""
-        for line in _wrapped(f"Feedback for the next attempt of {phase}:", width, ""):
+        for line in wrapped(f"Feedback for the next attempt of {phase}:", width):
             yield style.paint("bold", line)
         told = printable(text).strip().splitlines()
         for line in told[:_FEEDBACK_LINES]:
@@ -45,7 +45,7 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
         for number, text in enumerate(texts):
             if number == 0:
                 yield ""
-            yield from _wrapped(f"{label}: {text}", width, "")
+            yield from wrapped(f"{label}: {text}", width)
     yield ""
     for what, path in places(summary.mission, root).items():
         yield f"{_PLACES.get(what, f'{what}:'):<12}{path}"
@@ -53,16 +53,16 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
 
 
 def _header(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
-    for line in _wrapped(f"{summary.mission}: {summary.title}", width, ""):
+    for line in wrapped(f"{summary.mission}: {summary.title}", width):
         yield style.paint("bold", line)
-    yield from _wrapped(f"workflow {summary.workflow}, base {summary.base[:12]}, into {summary.into}", width, "  ")
+    yield from wrapped(f"workflow {summary.workflow}, base {summary.base[:12]}, into {summary.into}", width, "  ")
     colour = TONES[words.tone_of(summary)]
-    for line in _wrapped(f"{summary.status.sign} {summary.sentence}", width, "  "):
+    for line in wrapped(f"{summary.status.sign} {summary.sentence}", width, "  "):
         yield style.paint(colour, line)
     if summary.spent_with_parts.runs:
         waited = summary.waited_seconds
         paused = f"; {duration(waited)} waiting for the provider" if waited else ""
-        yield from _wrapped(f"{words.agents_used(summary.spent_with_parts)}{paused}", width, "  ")
+        yield from wrapped(f"{words.agents_used(summary.spent_with_parts)}{paused}", width, "  ")
     if summary.unverified:
         yield style.paint("yellow", f"  {summary.unverified}")
 
@@ -80,12 +80,12 @@ def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
         yield style.paint(TONES[words.look_of(attempt).tone], _row(row, widths))
         failure = attempt.ended.outcome.failure if attempt.ended else None
         if failure:
-            yield from _wrapped(f"{failure.kind.value}: {failure.reason} {failure.hint}", width, "  ")
+            yield from wrapped(f"{failure.kind.value}: {failure.reason} {failure.hint}", width, "  ")
         for piece in attempt.evidence:
             yield from _evidence(piece, style, width)
     to_do = summary.state.to_do[1:] if summary.state.begun else summary.state.to_do
     if to_do and not summary.state.abandoned:
-        yield from _wrapped(f"still to do: {', '.join(to_do)}", width, "")
+        yield from wrapped(f"still to do: {', '.join(to_do)}", width)
 
 
 def _cells(attempt: Attempt) -> Cells:
@@ -120,21 +120,7 @@ def _row(row: Cells, widths: dict[str, int]) -> str:
 
 def _evidence(piece: Evidence, style: Style, width: int) -> Iterator[str]:
     """The claim beside what was seen; the proof only where the two disagree."""
-    look = words.EVIDENCE[piece.standing]
-    first, *rest = _wrapped(words.claim_and_evidence(piece), width - 2, "  ")
-    yield f"  {style.paint(TONES[look.tone], look.sign)} {first.lstrip()}"
-    yield from (f"  {line}" for line in rest)
+    yield from words.evidence_lines(piece, style, width, "  ")
     if piece.standing is EvidenceStatus.REFUTED:
         for line in printable(piece.detail).strip().splitlines()[-_PROOF_LINES:]:
             yield style.paint("dim", f"    | {line.expandtabs(4)[: width - 6]}".rstrip())
-
-
-def _wrapped(text: str, width: int, indent: str) -> list[str]:
-    wrapped = textwrap.wrap(
-        clean(printable(text)),
-        width,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_on_hyphens=False,
-    )
-    return wrapped or [""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from typing import TextIO
 
 from capsule.core.status import Tone
@@ -43,6 +44,14 @@ def clean(text: str) -> str:
     """Text of agents, items and repositories on one line, unable to move the cursor or repaint the screen."""
     printable = text if text.isprintable() else _CONTROL.sub("", text)
     return " ".join(printable.split())
+
+
+def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[str]:
+    """Text of a stranger's on as many lines as it needs; those after the first hang further in."""
+    lines = textwrap.wrap(
+        clean(text), width, initial_indent=indent, subsequent_indent=indent + hang, break_on_hyphens=False
+    )
+    return lines or [""]
 
 
 def printable(text: str) -> str:

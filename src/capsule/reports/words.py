@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -24,7 +24,7 @@ from capsule.core.report import Totals
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.status import Tone, count_statuses
-from capsule.reports.style import clean
+from capsule.reports.style import TONES, Style, clean, wrapped
 
 Row = TypeVar("Row")
 Shown = TypeVar("Shown")
@@ -130,8 +130,12 @@ def origin(each: Round) -> str:
     return f"{clean(each.by)}, attempt {each.attempt}{agent}: {source}"
 
 
-def claim_and_evidence(piece: Evidence) -> str:
-    return f"claimed: {comparable_claim(piece)}; seen: {piece.observed}"
+def evidence_lines(piece: Evidence, style: Style, width: int, indent: str) -> Iterator[str]:
+    """Set the claim beside what was seen, behind the sign of how they agree."""
+    look, said = EVIDENCE[piece.standing], f"claimed: {comparable_claim(piece)}; seen: {piece.observed}"
+    first, *rest = wrapped(said, width, f"{indent}  ", "")
+    yield f"{indent}{style.paint(TONES[look.tone], look.sign)} {first.lstrip()}"
+    yield from rest
 
 
 def proof(piece: Evidence, most: int = 12) -> str:

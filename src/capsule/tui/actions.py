@@ -111,7 +111,7 @@ class Question(msgspec.Struct, frozen=True):
     required: bool = False
 
 
-class Verb(msgspec.Struct, frozen=True, kw_only=True):
+class Verb(msgspec.Struct, frozen=True):
     key: str
     word: str
     """The command."""
@@ -161,10 +161,6 @@ class Verb(msgspec.Struct, frozen=True, kw_only=True):
         return shlex.join(["capsule", *self.words(target, answer)])
 
 
-def _unless(fits: Callable[[Target], bool], words: str) -> Callable[[Target], str]:
-    return lambda target: "" if fits(target) else f"{target.id} {words}"
-
-
 def _run(target: Target) -> str:
     if target.running:
         return f"{target.id} is running."
@@ -197,83 +193,28 @@ def _approve(target: Target) -> str:
     return "" if target.by_status and kind == DECISION else f"{target.id} is not waiting for a decision."
 
 
-def _nothing(_target: Target) -> str:
-    return ""
+def _abort(target: Target) -> str:
+    return "" if target.under_way else f"{target.id} has no mission to abort."
 
+
+def _close(target: Target) -> str:
+    return "" if target.is_open and not target.running else f"{target.id} is running, or not open."
+
+
+_NOTES = Question("Notes for the next agent (optional)", "--notes")
+_PHASE = Question("Phase (empty: the next)", "--to")
+_REASON = Question("Reason", "--reason", required=True)
 
 VERBS = (
-    Verb(
-        key="r",
-        word="run",
-        says="run it; an epic or feature: everything in it",
-        question="Run {}",
-        refuses=_run,
-        how=How.START,
-    ),
-    Verb(
-        key="R",
-        word="run",
-        label="queue",
-        says="run the queue",
-        question="Run the queue",
-        refuses=_nothing,
-        how=How.START,
-        alone=True,
-    ),
-    Verb(
-        key="s",
-        word="stop",
-        says="stop and keep progress",
-        question="Stop {}",
-        refuses=_stop,
-        how=How.STOP,
-    ),
-    Verb(
-        key="x",
-        word="abort",
-        says="abort its mission; the branch stays",
-        question="Abort mission {}",
-        refuses=_unless(lambda target: target.under_way, "has no mission to abort."),
-    ),
-    Verb(
-        key="u",
-        word="unblock",
-        says="answer a question; notes go to the next agent",
-        question="Answer {}",
-        refuses=_unblock,
-        asks=Question("Notes for the next agent (optional)", "--notes"),
-    ),
-    Verb(
-        key="a",
-        word="advance",
-        says="move it to the next phase, or to a named one",
-        question="Advance {}",
-        refuses=_advance,
-        asks=Question("Phase (empty: the next)", "--to"),
-    ),
-    Verb(
-        key="c",
-        word="complete",
-        says="mark it done",
-        question="Mark {} done",
-        refuses=_unless(lambda target: target.is_open and not target.running, "is running, or not open."),
-    ),
-    Verb(
-        key="C",
-        word="close",
-        says="close it without doing it",
-        question="Close {} without doing it",
-        refuses=_unless(lambda target: target.is_open and not target.running, "is running, or not open."),
-        asks=Question("Reason", "--reason", required=True),
-    ),
-    Verb(
-        key="A",
-        word="approve",
-        says="approve it where a decision is asked",
-        question="Approve {}",
-        refuses=_approve,
-        asks=Question("Notes for the next agent (optional)", "--notes"),
-    ),
+    Verb("r", "run", "run it; an epic or feature: everything in it", "Run {}", _run, how=How.START),
+    Verb("R", "run", "run the queue", "Run the queue", lambda _: "", how=How.START, alone=True, label="queue"),
+    Verb("s", "stop", "stop and keep progress", "Stop {}", _stop, how=How.STOP),
+    Verb("x", "abort", "abort its mission; the branch stays", "Abort mission {}", _abort),
+    Verb("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", _unblock, _NOTES),
+    Verb("a", "advance", "move it to the next phase, or to a named one", "Advance {}", _advance, _PHASE),
+    Verb("c", "complete", "mark it done", "Mark {} done", _close),
+    Verb("C", "close", "close it without doing it", "Close {} without doing it", _close, _REASON),
+    Verb("A", "approve", "approve it where a decision is asked", "Approve {}", _approve, _NOTES),
 )
 BY_KEY = {verb.key: verb for verb in VERBS}
 

@@ -151,7 +151,7 @@ class Dashboard(CapsuleApp[None]):
         if not self.is_running or not self.screen_stack:
             return
         main, width = self.screen_stack[0], max(20, self.size.width - 2)
-        rows = main.query_one(f"#{self.model.view}", Rows)
+        rows = self._rows
         rows.show(*self.model.lines(max(20, rows.room)))
         about = main.query_one("#about", Page)
         if about.display:
@@ -296,9 +296,6 @@ class Dashboard(CapsuleApp[None]):
 
     def action_light_or_dark(self) -> None:
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"
-
-    async def action_quit(self) -> None:
-        self.exit()
 
     # ---- doing
 

@@ -112,7 +112,7 @@ def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
 
 def _wrapped(told: str, width: int) -> Iterator[Content]:
     for line in told[:_LONGEST_TEXT].splitlines():
-        yield from drawing.paragraph(line, width) if line.strip() else [Content("")]
+        yield from drawing.paragraph(line, width)
     if len(told) > _LONGEST_TEXT:
         yield text("…", FAINT)
 

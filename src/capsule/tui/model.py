@@ -17,26 +17,9 @@ from capsule.core.history import MissionSummary
 from capsule.core.outline import OutlineEntry, matching, outline, run_of, unfolded
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
-from capsule.tui import drawing
+from capsule.tui import drawing, lines
 from capsule.tui.actions import Listing, Target, available
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
-from capsule.tui.lines import (
-    about_item,
-    doable,
-    entry_line,
-    find_run,
-    history,
-    mission_line,
-    name_width,
-    past_line,
-    run_line,
-    run_page,
-    short_phases,
-    strip_lines,
-    totals_line,
-    under_way,
-    words_of,
-)
 from capsule.tui.mission import finding_lines, head_lines, now_lines
 from capsule.tui.rows import Draw
 
@@ -82,7 +65,7 @@ class DashboardModel:
             return False
         self._trouble.pop("journal", None)
         self.board = got
-        before, self._standing = self._standing, words_of(got)
+        before, self._standing = self._standing, lines.words_of(got)
         if self._standing == before:
             return False
         self._outline()
@@ -116,7 +99,7 @@ class DashboardModel:
         self._shown = shown
 
         def draw(number: int, width: int) -> Content:
-            return entry_line(shown[number], width, folded=shown[number].key in folded)
+            return lines.entry_line(shown[number], width, folded=shown[number].key in folded)
 
         return Lines([entry.key for entry in shown], draw, self._no_items())
 
@@ -128,18 +111,18 @@ class DashboardModel:
         )
 
     def _missions(self, *, past: bool) -> Lines:
-        board, names = self.board, name_width(self.board)
+        board, names = self.board, lines.name_width(self.board)
         views = {view.mission: view for view in board.missions}
         wanted = self.words.lower().split()
-        keys = history(board) if past else under_way(board)
+        keys = lines.history(board) if past else lines.under_way(board)
         keys = [key for key in keys if all(word in _text(key, views.get(key)) for word in wanted)] if wanted else keys
 
         def draw(number: int, width: int) -> Content:
             view = views.get(keys[number])
             if view is not None:
                 return self._mission_line(view, width, names, past=past)
-            run = find_run(board, keys[number])
-            return run_line(run, width, past=past) if run else Content("")
+            run = lines.find_run(board, keys[number])
+            return lines.run_line(run, width, past=past) if run else Content("")
 
         return Lines(keys, draw, self._no_missions(past=past))
 
@@ -149,7 +132,7 @@ class DashboardModel:
         known = self._lines.get(view.mission)
         if known and known[0] == how and known[1] == view:
             return known[2]
-        line = past_line(view, width, names) if past else mission_line(view, width, names)
+        line = lines.past_line(view, width, names) if past else lines.mission_line(view, width, names)
         self._lines[view.mission] = how, view, line
         return line
 
@@ -181,7 +164,7 @@ class DashboardModel:
     # ---- what the cursor is on
 
     def target(self, key: str) -> Target:
-        run = find_run(self.board, key)
+        run = lines.find_run(self.board, key)
         if run:
             return Target(stream=run.stream, pid=run.pid)
         view, listing = self.board.mission(key), self._listing or Listing()
@@ -197,20 +180,22 @@ class DashboardModel:
         return Target(id=key, item=item, mission=view, by_status=listing.by_status, stream=stream, pid=pid)
 
     def about(self, key: str, width: int) -> list[Content]:
-        entry, view, run = self.entry(key), self.board.mission(key), find_run(self.board, key)
+        entry, view, run = self.entry(key), self.board.mission(key), lines.find_run(self.board, key)
         if entry:
-            return about_item(entry, view, self.target(key), width)
+            return lines.about_item(entry, view, self.target(key), width)
         if run:
-            return [text(clean(run.name), STRONG), *run_page(run, width)]
+            return [text(clean(run.name), STRONG), *lines.run_page(run, width)]
         if view is None:
             return []
-        lines = [*head_lines(view, width), *short_phases(view, width), Content(""), *now_lines(view, width)]
-        return [*lines, *doable(self.target(key), width), Content(""), *finding_lines(view, width, whole=False)]
+        return [
+            *(*head_lines(view, width), *lines.short_phases(view, width), Content(""), *now_lines(view, width)),
+            *(*lines.doable(self.target(key), width), Content(""), *finding_lines(view, width, whole=False)),
+        ]
 
     def run_page(self, key: str, width: int) -> list[Content]:
         """As it stands now: whoever reads it may do so for hours."""
-        run = find_run(self.board, key)
-        return run_page(run, width) if run else [text("This run is not in the journal any more.", FAINT)]
+        run = lines.find_run(self.board, key)
+        return lines.run_page(run, width) if run else [text("This run is not in the journal any more.", FAINT)]
 
     # ---- above and below
 
@@ -219,8 +204,8 @@ class DashboardModel:
         if self.view == "missions":
             return []
         if self.view == "history":
-            return [totals_line(self.board, width)]
-        return strip_lines(self.board, width, 3 if height < _LOW else 6)
+            return [lines.totals_line(self.board, width)]
+        return lines.strip_lines(self.board, width, 3 if height < _LOW else 6)
 
     def top(self, width: int) -> Content:
         parts = []

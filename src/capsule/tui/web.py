@@ -150,7 +150,7 @@ class _Server:
         self._tabs.add(browser)
         dashboard = _Dashboard(self._command, browser, self._say)
         try:
-            await dashboard.start(_columns(request.query.get("width")), _rows(request.query.get("height")))
+            await dashboard.start(*_size(request.query.get("width"), request.query.get("height")))
             await _listen(browser, dashboard)
         finally:
             await dashboard.stop()
@@ -168,7 +168,7 @@ async def _listen(browser: web.WebSocketResponse, dashboard: AppService) -> None
             case ["stdin", str(typed)]:
                 await dashboard.send_bytes(typed.encode(errors="replace"))
             case ["resize", {"width": width, "height": height}]:
-                await dashboard.set_terminal_size(_columns(width), _rows(height))
+                await dashboard.set_terminal_size(*_size(width, height))
             case ["ping", str(when)]:
                 await browser.send_json(["pong", when])
             case ["focus"]:
@@ -188,12 +188,8 @@ def _envelope(text: str) -> object:
         return None
 
 
-def _columns(asked: object) -> int:
-    return _within(asked, 20, 80, 500)
-
-
-def _rows(asked: object) -> int:
-    return _within(asked, 5, 24, 200)
+def _size(width: object, height: object) -> tuple[int, int]:
+    return _within(width, 20, 80, 500), _within(height, 5, 24, 200)
 
 
 def _within(asked: object, least: int, usual: int, most: int) -> int:
