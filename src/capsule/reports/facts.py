@@ -9,7 +9,7 @@ import msgspec
 
 from capsule.core.budget import as_facts
 from capsule.core.decide import HALTS, SETBACKS
-from capsule.core.history import Attempt, MissionSummary, RunSummary
+from capsule.core.history import Attempt, MissionSummary
 from capsule.core.report import Report
 
 VERSION = 1
@@ -78,32 +78,30 @@ def places(mission: str, root: Path) -> dict[str, str]:
 
 
 def report_facts(report: Report) -> dict[str, Any]:
-    totals = report.totals
+    totals, run = report.totals, report.run
     rate = totals.first_pass_rate
     return {
         "v": VERSION,
         "project": report.project,
         "title": report.title,
         "as_of": report.as_of,
-        "run": _run(report.run) if report.run else None,
+        "run": {
+            "name": run.stream.lstrip("_"),
+            "began": run.began,
+            "ended": run.ended.at if run.ended else "",
+            "why": run.ended.why if run.ended else "",
+            "exit_code": run.ended.exit_code if run.ended else None,
+            "spawns": run.spawns,
+            "missions": run.all_missions,
+        }
+        if run
+        else None,
         "totals": {
             **msgspec.structs.asdict(totals),
             "first_pass_rate": None if rate is None else round(rate, 4),
             "spending": as_facts(totals.spending),
         },
         "missions": [_mission(each) for each in report.missions],
-    }
-
-
-def _run(run: RunSummary) -> dict[str, Any]:
-    return {
-        "name": run.stream.lstrip("_"),
-        "began": run.began,
-        "ended": run.ended.at if run.ended else "",
-        "why": run.ended.why if run.ended else "",
-        "exit_code": run.ended.exit_code if run.ended else None,
-        "spawns": run.spawns,
-        "missions": run.all_missions,
     }
 
 

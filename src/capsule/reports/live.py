@@ -38,15 +38,9 @@ class LiveFile:
         path = folder / "live.jsonl"
         with contextlib.suppress(OSError, CannotWrite):
             if folder.is_dir():
-                _start_afresh_if_large(path)
+                if path.exists() and path.stat().st_size >= LARGEST:
+                    path.unlink()  # readers want what is new, and begin at the top of the next one
                 append_line(path, json.dumps(line, ensure_ascii=False))
-
-
-def _start_afresh_if_large(path: Path) -> None:
-    """Drop a file that grew too large: readers want what is new, and begin at the top of the next one."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.stat().st_size >= LARGEST:
-            path.unlink()
 
 
 class FanOut:

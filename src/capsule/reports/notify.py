@@ -7,7 +7,6 @@ goes wrong with a command is said in one line, once; the mission does not hear o
 
 from __future__ import annotations
 
-import contextlib
 import json
 import queue
 import sys
@@ -68,9 +67,7 @@ class Post:
 
     def fault(self) -> str:
         """Return what went wrong since the last call; '' where nothing did."""
-        with contextlib.suppress(queue.Empty):
-            return self._faults.get_nowait()
-        return ""
+        return "" if self._faults.empty() else self._faults.get()
 
     def close(self, *, wait: bool = True) -> None:
         """Deliver what was sent, as far as the time limit allows. Safe to repeat.
@@ -97,26 +94,23 @@ class Post:
             return "was not run: earlier ones took too long"
         try:
             with tempfile.TemporaryDirectory(prefix="capsule-notify-") as folder:
-                return self._run(command, letter, env, Path(folder), left)
+                stdin, output = Path(folder) / "event.json", Path(folder) / "output"
+                stdin.write_bytes(letter)
+                with SupervisorClient(grace=GRACE, secrets=self._secrets, registry=self._roll) as supervisor:
+                    ended = supervisor.run(
+                        Command(
+                            argv=("sh", "-c", command),
+                            cwd=self._cwd,
+                            env={**self._env, **env},
+                            stdout=output,
+                            stderr=output,
+                            stdin=stdin,
+                            timeout=left,
+                        )
+                    )
+                return "" if ended.ok else _what_went_wrong(ended, output)
         except OSError as fault:
             return f"could not be run: {fault.strerror}"
-
-    def _run(self, command: str, letter: bytes, env: Mapping[str, str], folder: Path, limit: float) -> str:
-        stdin, output = folder / "event.json", folder / "output"
-        stdin.write_bytes(letter)
-        with SupervisorClient(grace=GRACE, secrets=self._secrets, registry=self._roll) as supervisor:
-            ended = supervisor.run(
-                Command(
-                    argv=("sh", "-c", command),
-                    cwd=self._cwd,
-                    env={**self._env, **env},
-                    stdout=output,
-                    stderr=output,
-                    stdin=stdin,
-                    timeout=limit,
-                )
-            )
-        return "" if ended.ok else _what_went_wrong(ended, output)
 
 
 def _what_went_wrong(ended: Ended, output: Path) -> str:

@@ -69,17 +69,15 @@ def laid_out(attempts: Sequence[Attempt]) -> list[Span]:
     free = 0.0
     for attempt in attempts:
         start = max(moment(attempt.began), free)
-        free = max(start, moment(attempt.until)) if attempt.under_way else start + _length(attempt)
+        stamped = moment(attempt.until) - moment(attempt.began)
+        if attempt.under_way:
+            free = max(start, moment(attempt.until))
+        elif attempt.seconds is None:  # nobody saw the end
+            free = start
+        else:  # as measured, unless the stamps say that it took longer
+            free = start + (attempt.seconds if stamped <= attempt.seconds + 1 else stamped)
         spans.append(Span(start, free))
     return spans
-
-
-def _length(attempt: Attempt) -> float:
-    """As measured, unless the stamps say that it took longer; nothing where nobody saw the end."""
-    if attempt.seconds is None:
-        return 0.0
-    stamped = moment(attempt.until) - moment(attempt.began)
-    return attempt.seconds if stamped <= attempt.seconds + 1 else stamped
 
 
 def pauses(attempt: Attempt, span: Span) -> list[Span]:
@@ -124,7 +122,10 @@ class Scale:
         found: list[Tick] = []
         day = ""
         for piece in self._pieces:
-            for time in _marks(piece, step):
+            first = ceil(piece.start / step)
+            count = int((piece.end - first * step) // step) + 1
+            marks: list[float] = [(first + number) * step for number in range(count)]
+            for time in marks or [piece.start]:
                 date = _date(time, step)
                 place = self.at(time)
                 if found and place - found[-1].at < _ROOM_FOR_A_LABEL:
@@ -154,12 +155,6 @@ def _pieces(spans: Sequence[Span]) -> list[Span]:
     return pieces
 
 
-def _marks(piece: Span, step: int) -> list[float]:
-    first = ceil(piece.start / step)
-    count = int((piece.end - first * step) // step) + 1
-    return [piece.start] if count < 1 else [(first + number) * step for number in range(count)]
-
-
 def _clock(time: float, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
 
@@ -179,9 +174,14 @@ def drawn(scale: Scale, bars: Iterable[Bar], words: str) -> str:
     """One row: bars on the line, in the order given, with what they say in words."""
     rects = "".join(_rect(scale, bar) for bar in _merged(scale, bars))
     grid = "".join(f'<rect class="grid" x="{tick.at:.2f}%" width="1" height="18"/>' for tick in scale.ticks)
+    breaks = "".join(
+        f'<rect class="break" x="{gap.left + gap.width * 0.2:.2f}%" y="0" width="{gap.width * 0.6:.2f}%" height="18">'
+        f"<title>{duration(gap.seconds)} in which nothing happened</title></rect>"
+        for gap in scale.breaks
+    )
     return (
         f'<svg class="lane" role="img" width="100%" height="18"><title>{escape(clean(words))}</title>'
-        f"{grid}{_break_marks(scale)}{rects}</svg>"
+        f"{grid}{breaks}{rects}</svg>"
     )
 
 
@@ -205,24 +205,17 @@ def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:
     return found
 
 
-def _break_marks(scale: Scale) -> str:
-    return "".join(
-        f'<rect class="break" x="{gap.left + gap.width * 0.2:.2f}%" y="0" width="{gap.width * 0.6:.2f}%" height="18">'
-        f"<title>{duration(gap.seconds)} in which nothing happened</title></rect>"
-        for gap in scale.breaks
-    )
-
-
 def axis(scale: Scale) -> str:
     """The line's own row: times of day, and how long each break is."""
-    ticks = "".join(_tick(tick) for tick in scale.ticks)
-    breaks = "".join(
-        f'<text class="left-out" x="{gap.left + gap.width / 2:.2f}%" y="30" text-anchor="middle">'
-        f"⋯ {escape(duration(gap.seconds))}</text>"
-        for gap in _labelled(scale.breaks)
-    )
-    height = 34 if breaks else 18
-    return f'<svg class="axis" aria-hidden="true" width="100%" height="{height}">{ticks}{breaks}</svg>'
+    texts = []
+    for tick in scale.ticks:
+        anchor = "start" if tick.at < 8 else "end" if tick.at > 92 else "middle"
+        texts.append(f'<text x="{tick.at:.2f}%" y="13" text-anchor="{anchor}">{escape(tick.label)}</text>')
+    for gap in _labelled(scale.breaks):
+        middle = f'x="{gap.left + gap.width / 2:.2f}%" y="30" text-anchor="middle"'
+        texts.append(f'<text class="left-out" {middle}>⋯ {escape(duration(gap.seconds))}</text>')
+    height = 34 if scale.breaks else 18
+    return f'<svg class="axis" aria-hidden="true" width="100%" height="{height}">{"".join(texts)}</svg>'
 
 
 def _labelled(breaks: Sequence[Break]) -> list[Break]:
@@ -232,8 +225,3 @@ def _labelled(breaks: Sequence[Break]) -> list[Break]:
         if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):
             found.append(gap)
     return found
-
-
-def _tick(tick: Tick) -> str:
-    anchor = "start" if tick.at < 8 else "end" if tick.at > 92 else "middle"
-    return f'<text x="{tick.at:.2f}%" y="13" text-anchor="{anchor}">{escape(tick.label)}</text>'

@@ -17,7 +17,6 @@ from typing import ClassVar, Literal
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.events import Key, Resize
 from textual.screen import Screen
 from textual.widgets import Input, Static
@@ -194,8 +193,7 @@ class Dashboard(CapsuleApp[None]):
         self._open(message.key)
 
     def action_open(self) -> None:
-        if self._rows.key and len(self.screen_stack) == 1:
-            self._open(self._rows.key)
+        self._open(self._rows.key)
 
     def _put_above(self, screen: Screen[Result], then: Callable[[Result | None], None] | None = None) -> None:
         """Open a screen without the toasts that would cover it."""
@@ -204,18 +202,17 @@ class Dashboard(CapsuleApp[None]):
 
     def _open(self, key: str) -> None:
         run, entry = find_run(self.model.board, key), self.model.entry(key)
+        if len(self.screen_stack) > 1:  # a second key came before the first one's screen
+            return
         if run:
-            self._read(run.name, lambda width: self.model.run_page(key, width))
+            self._put_above(Reading(run.name, lambda width: self.model.run_page(key, width)))
         elif self.model.board.mission(key):
-            self._open_mission(key)
+            self._put_above(MissionScreen(key, self._want_details), lambda _: self._draw())
+            self.call_after_refresh(self._draw)
         elif entry and entry.holds:
             self._fold(key, away=not self.model.folded(key))
         elif entry:
             self.notify(f"{printable(key)} has no mission yet (r runs it).", timeout=_REFUSAL, markup=False)
-
-    def _open_mission(self, mission: str) -> None:
-        self._put_above(MissionScreen(mission, self._want_details), lambda _: self._draw())
-        self.call_after_refresh(self._draw)
 
     def _want_details(self, mission: str) -> None:
         def came(got: Details | CapsuleError) -> None:
@@ -289,10 +286,6 @@ class Dashboard(CapsuleApp[None]):
 
     def action_explain(self) -> None:
         self._put_above(Help())
-
-    def _read(self, title: str, lines: Callable[[int], Sequence[Content]]) -> None:
-        if not isinstance(self.screen, Reading):
-            self._put_above(Reading(title, lines))
 
     def action_light_or_dark(self) -> None:
         self.theme = "textual-light" if self.current_theme.dark else "textual-dark"

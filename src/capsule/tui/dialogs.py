@@ -102,7 +102,7 @@ class Confirm(Dialog[str | None]):
         if self.focused is not None and self.focused.id == "no":
             self.action_no()
             return
-        answer = self._answer()
+        answer = self.query_one(Input).value.strip() if self.verb.asks else ""
         if self.verb.asks and self.verb.asks.required and not answer:
             asked = row(text(self.verb.asks.label, FAINT), text("  required", UNSURE))
             self.query_one("#asks", Static).update(asked)
@@ -111,9 +111,6 @@ class Confirm(Dialog[str | None]):
 
     def action_no(self) -> None:
         self.dismiss(None)
-
-    def _answer(self) -> str:
-        return self.query_one(Input).value.strip() if self.verb.asks else ""
 
     def _command(self, answer: str) -> Content:
         on = {How.START: "  Runs in the background.", How.STOP: "  Progress is kept."}.get(self.verb.how, "")
@@ -155,16 +152,14 @@ class Answer(Dialog[None]):
 def answer_lines(line: str, said: CommandResult, width: int) -> list[Content]:
     """Sentences are wrapped; what stands in columns keeps them."""
     words = "\n".join(filter(None, (printable(said.err).strip(), printable(said.out).strip())))
-    if not words:
-        return _silence(line, said, width)
-    return [shown for each in words[:_LONGEST_ANSWER].splitlines() for shown in _answer_line(each, width)]
-
-
-def _answer_line(words: str, width: int) -> list[Content]:
-    style, indent = BAD if words.startswith("capsule:") else "", " " * (len(words) - len(words.lstrip()))
-    if _COLUMNS.search(words):
-        return drawing.passage(words, width, indent=indent, style=style)
-    return drawing.paragraph(words, width, style, first=indent)
+    lines: list[Content] = [] if words else _silence(line, said, width)
+    for each in words[:_LONGEST_ANSWER].splitlines():
+        style, indent = BAD if each.startswith("capsule:") else "", " " * (len(each) - len(each.lstrip()))
+        if _COLUMNS.search(each):
+            lines += drawing.passage(each, width, indent=indent, style=style)
+        else:
+            lines += drawing.paragraph(each, width, style, first=indent)
+    return lines
 
 
 def _silence(line: str, said: CommandResult, width: int) -> list[Content]:

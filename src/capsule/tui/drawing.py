@@ -98,7 +98,9 @@ def paragraph(words: str, width: int, style: str = "", *, first: Content | str =
     """A stranger's words on as many lines as they need, hanging from what stands before them on the first."""
     start = Content(first) if isinstance(first, str) else first
     room = max(10, width - start.cell_length)
-    lines = _cut(Content(clean(printable(words))).wrap(room), most)
+    lines = Content(clean(words)).wrap(room)
+    if most and len(lines) > most:
+        lines = [*lines[: most - 1], row(lines[most - 1].rstrip(), " …")]
     hang = " " * start.cell_length
     return [
         row(hang if number else start, line.rstrip().stylize(style) if style else line.rstrip())
@@ -111,12 +113,6 @@ def passage(words: str, width: int, *, indent: str = "  ", style: str = "", most
     lines = [line.expandtabs(4).rstrip() for line in printable(words).strip().splitlines()]
     shown = lines[-most:] if most else lines
     return [row(indent, text(fit(line, max(1, width - width_of(indent))), style)) for line in shown]
-
-
-def _cut(lines: list[Content], most: int) -> list[Content]:
-    if not most or len(lines) <= most:
-        return lines
-    return [*lines[: most - 1], row(lines[most - 1].rstrip(), " …")]
 
 
 def marked(mark: Mark, *, doubted: bool = False) -> Content:

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from capsule.core.board import Board
 from capsule.core.budget import total
-from capsule.core.history import Mark, MissionSummary, PhaseLine, RunSummary
+from capsule.core.history import Mark, MissionSummary, RunSummary
 from capsule.core.item import Item, Status, stands_at
 from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
@@ -72,16 +72,15 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
 def short_phases(view: MissionSummary, width: int) -> list[Content]:
     """Draw phases in little room: the verdict, and the time if it fits."""
     names = min(18, max([width_of(line.phase) for line in view.lines], default=0))
-    return [_phase(line, names, width) for line in view.lines]
-
-
-def _phase(line: PhaseLine, names: int, width: int) -> Content:
-    now, mark = line.mark is Mark.NOW, drawing.marked(line.mark, doubted=line.attempt.let_pass)
-    tries = f"#{line.attempt.number}" if line.attempt.number > 1 else ""
-    name = drawing.cell(line.phase, names, STRONG if now else "")
-    time = f" {drawing.elapsed(line.seconds):>10}" if width >= _ROOM_FOR_TIME else ""
-    head = row(mark, " ", name, f" {tries:<3}", time, " ")
-    return row(head, drawing.phase_verdict(line, max(0, width - head.cell_length)))
+    shown = []
+    for line in view.lines:
+        tries = f"#{line.attempt.number}" if line.attempt.number > 1 else ""
+        name = drawing.cell(line.phase, names, STRONG if line.mark is Mark.NOW else "")
+        time = f" {drawing.elapsed(line.seconds):>10}" if width >= _ROOM_FOR_TIME else ""
+        mark = drawing.marked(line.mark, doubted=line.attempt.let_pass)
+        head = row(mark, " ", name, f" {tries:<3}", time, " ")
+        shown.append(row(head, drawing.phase_verdict(line, max(0, width - head.cell_length))))
+    return shown
 
 
 def doable(target: Target, width: int) -> list[Content]:

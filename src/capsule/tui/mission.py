@@ -90,7 +90,8 @@ def phase_lines(view: MissionSummary, width: int, *, folded: bool) -> list[Conte
     to_come = [line for line in view.lines if line.mark is Mark.TO_DO]
     shown = [line for line in view.lines if not folded or line not in to_come[1:]]
     columns = _fitting(shown, width)
-    lines = [_headings(columns, width)]
+    words = (f"{name:>{cells}}" if name in _TO_THE_RIGHT else f"{name:<{cells}}" for name, cells in columns.items())
+    lines = [text(f"  {' '.join(words)}"[:width], f"{FAINT} underline")]
     lines += [_phase(line, columns).truncate(width, ellipsis=True) for line in shown]
     if len(shown) < len(view.lines):
         rest = ", ".join(line.phase for line in to_come[1:])
@@ -116,11 +117,6 @@ def _fitting(lines: Sequence[PhaseLine], width: int) -> dict[str, int]:
     return {**columns, "verdict": max(10, room)}
 
 
-def _headings(columns: dict[str, int], width: int) -> Content:
-    words = (f"{name:>{cells}}" if name in _TO_THE_RIGHT else f"{name:<{cells}}" for name, cells in columns.items())
-    return text(f"  {' '.join(words)}"[:width], f"{FAINT} underline")
-
-
 def _phase(line: PhaseLine, columns: dict[str, int]) -> Content:
     now, attempt = line.mark is Mark.NOW, line.attempt
     cells = {
@@ -142,21 +138,16 @@ def now_lines(view: MissionSummary, width: int) -> list[Content]:
         return [*lines, *drawing.paragraph(view.next, width, first=text("next: ", FAINT)), Content("")]
     lines = [_title("Now", f"{view.phase} by {view.agent}" if view.agent else view.phase, width)]
     if view.waiting:
-        lines += drawing.paragraph(_waiting(view), width, UNSURE, first="  ")
+        waited = view.seconds - seconds_between(view.began, view.waiting.at)
+        left = drawing.elapsed(max(0, int(view.waiting.seconds - waited)))
+        at, why = clock_time(view.waiting.at, view.waiting.seconds), sentence(clean(view.waiting.failure.reason))
+        lines += drawing.paragraph(f"{why} Next try at {at}, in {left}.", width, UNSURE, first="  ")
     lines += [row("  ", drawing.said(doing, width - 2)) for doing in view.doing[-_MOST_DOING:]]
     if view.quiet_for is not None and view.quiet_for >= QUIET and not view.waiting:
         lines.append(text(f"  quiet for {drawing.elapsed(view.quiet_for)}", UNSURE if view.quiet_for > 300 else FAINT))
     elif not view.doing and not view.waiting:
         lines.append(text("  no activity yet", FAINT))
     return [*lines, Content("")]
-
-
-def _waiting(view: MissionSummary) -> str:
-    assert view.waiting
-    waited = view.seconds - seconds_between(view.began, view.waiting.at)
-    left = max(0, int(view.waiting.seconds - waited))
-    at = clock_time(view.waiting.at, view.waiting.seconds)
-    return f"{sentence(clean(view.waiting.failure.reason))} Next try at {at}, in {drawing.elapsed(left)}."
 
 
 def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
@@ -166,8 +157,9 @@ def tail_lines(tail: Sequence[str], width: int) -> list[Content]:
 
 def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Content]:
     """Draw claims against evidence, feedback, the last test run and warnings."""
-    ended = [attempt for attempt in view.attempts if attempt.ended]
-    shown = ended if whole else _last_judged(ended)
+    shown = [attempt for attempt in view.attempts if attempt.ended]
+    if not whole:  # the last that is worth a look: it failed, or a claim was set beside what was seen
+        shown = [each for each in shown if each.evidence or each.verdict not in ("PASS", "MORE", "SKIPPED")][-1:]
     lines: list[Content] = []
     if whole and view.forgotten:
         lines.append(drawing.earlier(view))
@@ -175,16 +167,13 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
         lines += [*_attempt(attempt, width, whole=whole), Content("")]
     lines += _told(view, width, whole=whole)
     if view.tests:
-        lines += [*_tests(view, width), Content("")]
+        colour, when = view.tests.colour, f" on {view.tests.tree[:12]} ({drawing.elapsed(view.tests.seconds)}) by "
+        head = row("tests ", text(colour.value, GOOD if colour is Colour.GREEN else BAD), text(when, FAINT))
+        command = drawing.said(view.tests.command, max(8, width - head.cell_length), FAINT)
+        lines += [row(head, command).truncate(width), Content("")]
     for warning in view.warnings:
         lines += drawing.paragraph(warning, width, UNSURE, first=text("! ", UNSURE), most=0 if whole else 3)
     return lines
-
-
-def _last_judged(ended: Sequence[Attempt]) -> list[Attempt]:
-    """The last that is worth a look: it failed, or a claim was set beside what was seen."""
-    worth_it = [attempt for attempt in ended if attempt.evidence or attempt.verdict not in ("PASS", "MORE", "SKIPPED")]
-    return worth_it[-1:]
 
 
 def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
@@ -227,14 +216,6 @@ def _told(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]
             if not whole and len(lines) > _TOLD_LINES:
                 yield text(f"  … {len(lines) - _TOLD_LINES} more lines", FAINT)
             yield Content("")
-
-
-def _tests(view: MissionSummary, width: int) -> list[Content]:
-    assert view.tests
-    style = GOOD if view.tests.colour is Colour.GREEN else BAD
-    when = f" on {view.tests.tree[:12]} ({drawing.elapsed(view.tests.seconds)}) by "
-    head = row(text("tests "), text(view.tests.colour.value, style), text(when, FAINT))
-    return [row(head, drawing.said(view.tests.command, max(8, width - head.cell_length), FAINT)).truncate(width)]
 
 
 def _title(what: str, about: str, width: int) -> Content:

@@ -101,14 +101,12 @@ class DashboardModel:
         def draw(number: int, width: int) -> Content:
             return lines.entry_line(shown[number], width, folded=shown[number].key in folded)
 
-        return Lines([entry.key for entry in shown], draw, self._no_items())
+        empty = self._nothing('No open items. Add one: capsule add "Describe the change in one line"')
+        return Lines([entry.key for entry in shown], draw, empty if self._listing else "Loading items ...")
 
-    def _no_items(self) -> str:
-        if self._listing is None:
-            return "Loading items ..."
-        return (
-            self._no_match() if self.words else 'No open items. Add one: capsule add "Describe the change in one line"'
-        )
+    def _nothing(self, words: str) -> str:
+        """Say why a list is empty."""
+        return f'No matches for "{clean(self.words)}" (Esc clears)' if self.words else words
 
     def _missions(self, *, past: bool) -> Lines:
         board, names = self.board, lines.name_width(self.board)
@@ -124,7 +122,8 @@ class DashboardModel:
             run = lines.find_run(board, keys[number])
             return lines.run_line(run, width, past=past) if run else Content("")
 
-        return Lines(keys, draw, self._no_missions(past=past))
+        empty = "No finished missions yet." if past else "No missions yet. r runs an item, R the queue."
+        return Lines(keys, draw, self._nothing(empty))
 
     def _mission_line(self, view: MissionSummary, width: int, names: int, *, past: bool) -> Content:
         """Made anew when something of it is different: most of many missions look as they did a quarter second ago."""
@@ -135,14 +134,6 @@ class DashboardModel:
         line = lines.past_line(view, width, names) if past else lines.mission_line(view, width, names)
         self._lines[view.mission] = how, view, line
         return line
-
-    def _no_missions(self, *, past: bool) -> str:
-        if self.words:
-            return self._no_match()
-        return "No finished missions yet." if past else "No missions yet. r runs an item, R the queue."
-
-    def _no_match(self) -> str:
-        return f'No matches for "{clean(self.words)}" (Esc clears)'
 
     # ---- folding
 

@@ -297,19 +297,12 @@ def run_lines(run: RunSummary, width: int) -> list[Content]:
     head = drawing.both_ends(text(run.name, STRONG), text(f"{agents}  {drawing.elapsed(run.seconds)}"), width)
     rows = [progress for progress in run.progress.values() if progress.of]
     names = max([len(one.item) for one in rows], default=0)
-    return [
-        head,
-        *(
-            row(
-                drawing.cell(one.item, names),
-                " ",
-                text(bar(one.done, one.of), BUSY),
-                f" {one.done} of {one.of}  ",
-                drawing.said(one.title, max(8, width - names - 24)),
-            )
-            for one in rows[:_MOST_PROGRESS]
-        ),
-    ]
+    lines = [head]
+    for one in rows[:_MOST_PROGRESS]:
+        name, done = drawing.cell(one.item, names), text(bar(one.done, one.of), BUSY)
+        title = drawing.said(one.title, max(8, width - names - 24))
+        lines.append(row(name, " ", done, f" {one.done} of {one.of}  ", title))
+    return lines
 
 
 def bar(done: int, of: int, cells: int = 10) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from capsule.core.board import Board
 from capsule.core.budget import UNLIMITED, Spending, in_words, total
-from capsule.core.history import Attempt, MissionSummary
+from capsule.core.history import MissionSummary
 from capsule.core.status import MissionStatus
 from capsule.reports.style import printable
 from capsule.reports.table import fit
@@ -39,12 +39,11 @@ def diff_page(_view: MissionSummary, details: Details | None, width: int) -> lis
         return [_READING]
     if not details.diff and not details.changes:
         return [text("No changes yet.", FAINT)]
-    styled = [text(fit(line, width), _diff_style(line)) for line in _lines(details.diff)]
-    return [*(text(fit(line, width)) for line in _lines(details.changes)), Content(""), *styled]
-
-
-def _diff_style(line: str) -> str:
-    return next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
+    shown = [*(text(fit(line, width)) for line in _lines(details.changes)), Content("")]
+    for line in _lines(details.diff):
+        style = next((style for start, style in _DIFF_STYLES.items() if line.startswith(start)), "")
+        shown.append(text(fit(line, width), style))
+    return shown
 
 
 def _text_page(words: str | None, width: int, nothing: str) -> list[Content]:
@@ -71,20 +70,15 @@ def cost_page(view: MissionSummary, _details: Details | None, width: int) -> lis
     lines += [*drawing.paragraph(limits, width, FAINT), Content("")]
     ours = [attempt for attempt in view.attempts if attempt.ended and attempt.agent]
     for phase in dict.fromkeys(attempt.phase for attempt in ours):
-        lines += _cost_of(phase, [attempt for attempt in ours if attempt.phase == phase], width)
+        attempts = [attempt for attempt in ours if attempt.phase == phase]
+        spent = total(Spending().plus(attempt.ended.outcome.usage) for attempt in attempts if attempt.ended)
+        lines.append(row(drawing.cell(phase, 20, STRONG), " ", drawing.said(in_words(spent), max(1, width - 21))))
+        for attempt in attempts if len(attempts) > 1 else ():
+            words = f"#{attempt.number} {attempt.agent}: {cost_of(attempt)}"
+            lines.append(row("  ", drawing.said(words, max(1, width - 2), FAINT)))
     if view.forgotten:
         lines.append(drawing.earlier(view))
     return lines
-
-
-def _cost_of(phase: str, attempts: Sequence[Attempt], width: int) -> Iterator[Content]:
-    usages = [attempt.ended.outcome.usage for attempt in attempts if attempt.ended]
-    spent = total(Spending().plus(usage) for usage in usages)
-    yield row(drawing.cell(phase, 20, STRONG), " ", drawing.said(in_words(spent), max(1, width - 21)))
-    if len(attempts) > 1:
-        for attempt in attempts:
-            words = f"#{attempt.number} {attempt.agent}: {cost_of(attempt)}"
-            yield row("  ", drawing.said(words, max(1, width - 2), FAINT))
 
 
 _READING = text("Loading ...", FAINT)

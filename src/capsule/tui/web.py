@@ -110,15 +110,7 @@ class _Server:
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        answer = judge(self._asked(request), self._keys, self._served)
-        if answer is Answer.COME_IN:
-            return await handler(request)
-        if answer is Answer.GIVE_COOKIE:
-            return self._welcome()
-        return web.Response(status=_STATUS.get(answer, 403), text=f"{answer.value}\n")
-
-    def _asked(self, request: web.Request) -> Asked:
-        return Asked(
+        asked = Asked(
             method=request.method,
             path=request.path,
             host=request.headers.get("Host", ""),
@@ -127,6 +119,12 @@ class _Server:
             cookie=request.cookies.get(self._keys.room),
             opens_a_socket="Upgrade" in request.headers or request.path.endswith("/ws"),
         )
+        answer = judge(asked, self._keys, self._served)
+        if answer is Answer.COME_IN:
+            return await handler(request)
+        if answer is Answer.GIVE_COOKIE:
+            return self._welcome()
+        return web.Response(status=_STATUS.get(answer, 403), text=f"{answer.value}\n")
 
     def _welcome(self) -> web.Response:
         """Its name is the room's, so that nobody who is on another port of this host can put another in its place."""
