@@ -18,7 +18,7 @@ from capsule.core.event import Advanced
 from capsule.core.history import MissionSummary, RunSummary
 from capsule.tui.app import PULSE
 from capsule.tui.rows import Page
-from capsule.tui.run_view import Ending, LiveView, RunControls, Scope, followed, missions_of
+from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of
 
 from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
@@ -105,7 +105,7 @@ class Played:
         return RunControls(self.look, lambda: self.over, self.stop, self.tail)
 
 
-Act = Callable[[LiveView, Pilot[Ending]], Awaitable[None]]
+Act = Callable[[LiveView, Pilot[bool]], Awaitable[None]]
 
 
 def view(
@@ -142,7 +142,7 @@ def test_pictures(size: tuple[int, int], local_time_is: Callable[[str], None]) -
     local_time_is("UTC0")
     played = Played(board())
 
-    async def look(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def look(app: LiveView, pilot: Pilot[bool]) -> None:
         for name, seen in PICTURES.items():
             played.board = seen()
             await until(pilot, lambda: app._board is played.board)
@@ -155,7 +155,7 @@ def test_pictures(size: tuple[int, int], local_time_is: Callable[[str], None]) -
 def test_once_asks_it_to_stop_and_twice_tells_it_to(key: str) -> None:
     played = Played(campaign())
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await pilot.press(key)
         await until(pilot, lambda: "Press again to kill." in screen(app))
         assert played.stops == 1
@@ -168,7 +168,7 @@ def test_once_asks_it_to_stop_and_twice_tells_it_to(key: str) -> None:
 
 
 def test_what_cannot_be_stopped_from_here_is_said() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await pilot.press("q")
         await until(pilot, lambda: "It cannot be reached." in screen(app))
         assert "stop pid 4711" in screen(app)
@@ -180,29 +180,29 @@ def test_what_cannot_be_stopped_from_here_is_said() -> None:
 def test_leaving_asks_nothing_of_the_run(key: str) -> None:
     played = Played(campaign())
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await pilot.press(key)
         await until(pilot, lambda: not app.is_running)
 
     app = view(played, act)
-    assert app.return_value is Ending.LEFT
+    assert app.return_value is False
     assert played.stops == 0
 
 
 def test_it_closes_when_the_run_is_over_and_has_seen_its_end() -> None:
     played = Played(campaign())
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         played.board, played.over = board(shown(merged(), NOW, pid=None)), True
         await until(pilot, lambda: not app.is_running)
 
     app = view(played, act)
-    assert app.return_value is Ending.OVER
+    assert app.return_value is True
     assert app._board == played.board
 
 
 def test_it_scrolls() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await until(pilot, lambda: app.pane.max_scroll_y > 0)
         for there, back in SCROLLS:
             await pilot.press(there)
@@ -214,7 +214,7 @@ def test_it_scrolls() -> None:
 
 
 def test_tab_goes_from_mission_to_mission_and_f_follows_again() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await until(pilot, lambda: app.shown == "demo-1.1")
         for key, name in CHOOSES:
             await pilot.press(key)
@@ -225,7 +225,7 @@ def test_tab_goes_from_mission_to_mission_and_f_follows_again() -> None:
 
 
 def test_the_mouse_chooses_a_mission_and_a_key() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await until(pilot, lambda: "demo-1.0" in screen(app))
         await pilot.click("#missions", offset=(3, 0))
         await until(pilot, lambda: app.shown == "demo-1.0")
@@ -236,7 +236,7 @@ def test_the_mouse_chooses_a_mission_and_a_key() -> None:
 
 
 def test_e_unfolds_the_evidence() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         assert "wrote a test" not in screen(app)
         await pilot.press("e")
         await until(pilot, lambda: "wrote a test" in screen(app))
@@ -249,7 +249,7 @@ def test_e_unfolds_the_evidence() -> None:
 def test_l_shows_what_the_agent_printed_last() -> None:
     played = Played(campaign())
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await pilot.press("l")
         await until(pilot, lambda: "[b]done[/b]" in screen(app))
         assert "thinking hard" in screen(app)
@@ -262,7 +262,7 @@ def test_l_shows_what_the_agent_printed_last() -> None:
 
 
 def test_help_comes_and_goes() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         for comes, goes in HELPS:
             await pilot.press(comes)
             await until(pilot, lambda: "stop and keep progress; press twice to kill" in screen(app))
@@ -273,7 +273,7 @@ def test_help_comes_and_goes() -> None:
 
 
 def test_it_follows_the_size_of_its_terminal() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         for size, wide in (((160, 50), True), ((80, 24), False), ((30, 8), False)):
             await pilot.resize_terminal(*size)
             await until(pilot, lambda size=size: app.size == size)  # type: ignore[misc]
@@ -287,7 +287,7 @@ def test_what_cannot_be_looked_at_is_said_and_tried_again(monkeypatch: pytest.Mo
     monkeypatch.setattr("capsule.tui.app._AFTER_TROUBLE", 0.05)
     played = Played(campaign(), fault="The journal cannot be used.")
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await until(pilot, lambda: "The journal cannot be used." in screen(app))
         played.fault = ""
         await until(pilot, lambda: "demo-1.1" in screen(app) and "The journal cannot be used." not in screen(app))
@@ -298,17 +298,17 @@ def test_what_cannot_be_looked_at_is_said_and_tried_again(monkeypatch: pytest.Mo
 def test_it_closes_when_the_run_is_over_though_it_cannot_be_looked_at_any_more() -> None:
     played = Played(campaign())
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         played.fault, played.over = "The journal cannot be used.", True
         await until(pilot, lambda: not app.is_running)
 
-    assert view(played, act).return_value is Ending.OVER
+    assert view(played, act).return_value is True
 
 
 def test_a_bug_of_ours_closes_the_screen_and_is_handed_on() -> None:
     played = Played(campaign())
 
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         played.bug = ZeroDivisionError("one over none")
         await until(pilot, lambda: not app.is_running)
 
@@ -317,14 +317,14 @@ def test_a_bug_of_ours_closes_the_screen_and_is_handed_on() -> None:
 
 
 def test_before_anything_is_known_it_is_being_started() -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await until(pilot, lambda: "demo-1 is starting" in screen(app))
 
     view(Played(board()), act)
 
 
 def test_without_colours_every_sign_is_still_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def act(app: LiveView, pilot: Pilot[Ending]) -> None:
+    async def act(app: LiveView, pilot: Pilot[bool]) -> None:
         await until(pilot, lambda: "▶ execute" in screen(app))
         colours = set(re.findall(r"#([0-9a-f]{6})\b", picture(app))) - FRAME
         assert {colour for colour in colours if not colour[:2] == colour[2:4] == colour[4:]} == set()

@@ -186,7 +186,7 @@ def _show(project: Project, subject: Subject, over: Callable[[], bool], stop: Ca
         return last_lines(Shelf(project, watcher.journal, mission))
 
     view = run_view.LiveView(scope, run_view.RunControls(watcher.look, over, stop, tail), ours=ours, rings=rings)
-    return view.open() is not run_view.Ending.OVER
+    return not view.open()
 
 
 def _goes_on(subject: Subject, stream: TextIO) -> int:

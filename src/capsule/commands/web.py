@@ -45,7 +45,7 @@ def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -
         keys = admission.Keys()
         served = admission.names_of(address, host, socket.gethostname(), port)
         _announce(address, port, keys.token)
-        web.serve(listening, keys=keys, served=served, command=command, title=title, say=_say)
+        web.Server(keys, served, command, title, _say).serve(listening)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Somebody is called when a mission waits, is done or has stopped: by the terminal's bell, by a command of theirs.
+"""Notify a person when a mission waits, is done or has stopped: by the terminal's bell, or by a command of theirs.
 
 Missions do not wait for that: a thread of its own runs one command after the other, each with a time limit and under a
 supervisor, so that nothing of it is left running. Only the end of a run waits, for what has not been told yet. Whatever
@@ -164,7 +164,7 @@ class Notifier:
             self._tell(event, found, self._count)
 
     def activity(self, mission: str, text: str) -> None:
-        """Nobody is called for that."""
+        """Ignore it: activity notifies nobody."""
 
     def __enter__(self) -> Notifier:
         return self

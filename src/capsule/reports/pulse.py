@@ -33,7 +33,7 @@ class Pulse:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Somebody else is speaking, which is a sign of life too."""
+        """Keep quiet while the report prints, which is a sign of life too."""
         with self._changed:
             yield
             self._said = time.monotonic()

@@ -36,7 +36,7 @@ def column(text: str, width: int) -> str:
 
 
 def _longest(text: str, width: int) -> int:
-    """How many characters from the start take no more than so many cells."""
+    """Count the characters from the start that fit into so many cells."""
     if text.isascii():
         return width
     used = 0

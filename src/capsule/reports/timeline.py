@@ -36,7 +36,7 @@ _STEPS = (
 _MOST_TICKS = 5
 _ROOM_FOR_A_LABEL = 15.0
 _TALL = ("bad", "warn")
-"""What did not go well is taller, too: nobody has to tell red from green."""
+"""Bars of failures are taller, too, so that red need not be told from green."""
 _NARROWEST = 0.7
 """Per cent: what took no time is seen all the same."""
 
@@ -52,13 +52,13 @@ class Bar(NamedTuple):
     """Its class in the style sheet."""
 
 
-class Break(NamedTuple):
+class _Break(NamedTuple):
     left: float
     width: float
     seconds: float
 
 
-class Tick(NamedTuple):
+class _Tick(NamedTuple):
     at: float
     label: str
 
@@ -110,16 +110,16 @@ class Scale:
         return self._lefts[number] + inside * self._per_second
 
     @cached_property
-    def breaks(self) -> list[Break]:
+    def breaks(self) -> list[_Break]:
         return [
-            Break(self.at(before.end), self._gap, after.start - before.end) for before, after in pairwise(self._pieces)
+            _Break(self.at(before.end), self._gap, after.start - before.end) for before, after in pairwise(self._pieces)
         ]
 
     @cached_property
-    def ticks(self) -> list[Tick]:
+    def ticks(self) -> list[_Tick]:
         """Times of day at round numbers, no closer than their labels have room."""
         step = next((step for step in _STEPS if self._seconds / step <= _MOST_TICKS), _STEPS[-1])
-        found: list[Tick] = []
+        found: list[_Tick] = []
         day = ""
         for piece in self._pieces:
             first = ceil(piece.start / step)
@@ -130,7 +130,7 @@ class Scale:
                 place = self.at(time)
                 if found and place - found[-1].at < _ROOM_FOR_A_LABEL:
                     continue
-                found.append(Tick(place, date if date != day and (day or step >= _DAY) else _label(time, step)))
+                found.append(_Tick(place, date if date != day and (day or step >= _DAY) else _label(time, step)))
                 day = date
         return found
 
@@ -218,9 +218,9 @@ def axis(scale: Scale) -> str:
     return f'<svg class="axis" aria-hidden="true" width="100%" height="{height}">{"".join(texts)}</svg>'
 
 
-def _labelled(breaks: Sequence[Break]) -> list[Break]:
+def _labelled(breaks: Sequence[_Break]) -> list[_Break]:
     """The longest ones, as far as there is room to say how long they are."""
-    found: list[Break] = []
+    found: list[_Break] = []
     for gap in sorted(breaks, key=lambda gap: -gap.seconds):
         if all(abs(gap.left - other.left) >= _ROOM_FOR_A_LABEL * 1.2 for other in found):
             found.append(gap)

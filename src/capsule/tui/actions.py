@@ -33,7 +33,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     """The files of one mission, each capped; '' where there is none."""
 
     changes: str = ""
-    """Which files it changes, and how much."""
+    """The changed files, and how much each of them changed."""
     diff: str = ""
     worklog: str = ""
     logs: str = ""
@@ -77,7 +77,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     mission: MissionSummary | None = None
     by_status: bool = False
     stream: str = ""
-    """Whose holder can be asked to stop."""
+    """The mission or run whose process can be asked to stop."""
     pid: int | None = None
 
     @property
@@ -116,9 +116,9 @@ class Verb(msgspec.Struct, frozen=True):
     word: str
     """The command."""
     says: str
-    """What it does, for the help."""
+    """Its line in the help."""
     question: str
-    """What is asked before it is done; `{}` is what it is done to."""
+    """The title of its dialog; `{}` is the item."""
     refuses: Callable[[Target], str]
     """Why it does not fit; '' where it does."""
     asks: Question | None = None
@@ -126,7 +126,7 @@ class Verb(msgspec.Struct, frozen=True):
     alone: bool = False
     """It is about no item."""
     label: str = ""
-    """Where its word says too little."""
+    """Its name on screens, if the command's says too little."""
 
     @property
     def name(self) -> str:

@@ -120,7 +120,7 @@ class Dashboard(CapsuleApp[None]):
         self._draw()
 
     def _read_items(self) -> None:
-        """When a mission has begun or ended, else now and then; never before the first look."""
+        """Read them when a mission has begun or ended, else now and then; never before the first look."""
         since = time.monotonic() - self._read_at
         due = _AT_MOST_EVERY if self._stale else _ITEMS_EVERY
         if self._read_at and since < max(due, self._took * _PATIENCE):

@@ -25,11 +25,11 @@ Result = TypeVar("Result")
 
 _LONGEST_ANSWER = 20_000
 _COLUMNS = re.compile(r"\S(?: {2,}|\t)\S")
-"""What is lined up by somebody who counted blanks."""
+"""Text in columns."""
 
 
 class Dialog(ModalScreen[Result]):
-    """Nobody answers what was not there to be read: a key that was typed before it was drawn is none of its keys."""
+    """Ignore keys that were typed before the dialog was drawn: they were meant for something else."""
 
     _drawn_at = math.inf
 

@@ -28,7 +28,7 @@ _NAMED = (MissionStatus.WAITING, MissionStatus.NEEDS_YOU, MissionStatus.FAILED, 
 """Statuses that a line says in words beside their sign."""
 _LONGEST_TEXT = 4000
 _ROOM_FOR_TIME = 60
-"""Where there are fewer columns, a verdict is worth more than how long it took."""
+"""With fewer columns the time gives way to the verdict."""
 
 
 def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
@@ -117,7 +117,7 @@ def _wrapped(told: str, width: int) -> Iterator[Content]:
 
 
 RUN = "run:"
-"""What the key of a run's line begins with: no mission can be called so."""
+"""The prefix of the key of a run's line: no mission can be called so."""
 _WIDE = 110
 _ROOMY = 90
 _WIDEST_NAME = 24

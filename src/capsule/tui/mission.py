@@ -29,7 +29,7 @@ _GAP = 3
 _VERDICT = 24
 """Cells that most verdicts fit in."""
 _DISPENSABLE = ("by", "time", "try")
-"""What a narrow screen does without, first things first."""
+"""Columns that a narrow screen leaves out, in this order."""
 _TO_THE_RIGHT = ("try", "time")
 
 

@@ -27,7 +27,7 @@ VIEWS = ("items", "missions", "history")
 WIDE = 110
 """From so many columns on there is a text beside every list."""
 FOUND_BY = "words in id, title, status, phase, type or tag"
-"""What a filter looks in."""
+"""The fields that a filter searches."""
 _LOW = 40
 _ALWAYS = (("?", "help", "app.explain"), ("q", "quit", "app.quit"))
 _LISTED = (("Enter", "open", "app.open"), ("/", "filter", "app.filter"), *_ALWAYS)
@@ -47,7 +47,7 @@ class DashboardModel:
         self.board = Board()
         self.view = "items"
         self.words = ""
-        """What the lists are filtered by."""
+        """The filter."""
         self._listing: Listing | None = None
         self._trouble: dict[str, CapsuleError] = {}
         self._folded: set[str] = set()

@@ -10,7 +10,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -42,11 +41,6 @@ A claim is unverified. The verdict is what Capsule verified:
 ✓ the claim holds   ✗ it does not   ? it could not be checked"""
 
 
-class Ending(StrEnum):
-    LEFT = "left"
-    OVER = "over"
-
-
 @dataclass(frozen=True)
 class Scope:
     """The process that is watched, and its mission or run by name."""
@@ -55,7 +49,7 @@ class Scope:
     mission: str = ""
     run: str = ""
     title: str = ""
-    """What it is called before anything of it is known."""
+    """Its name until the journal has one."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +65,7 @@ class RunControls:
 
 
 def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
-    """Those that the process works on or has worked on, in the order in which they began, children after parents."""
+    """Return the missions of the process, in the order in which they began, children after parents."""
     run = run_of(board, scope)
     named = {scope.mission, *(run.missions if run else ())} - {""}
     held = {view.mission for view in board.missions if scope.pid and view.pid == scope.pid}
@@ -104,7 +98,7 @@ def ended_since(before: Board, now: Board, scope: Scope) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class _Snapshot:
     """One look; without a board where it could not be read any more after the run ended."""
 
     board: Board | None
@@ -115,7 +109,9 @@ class Snapshot:
         return self.board and (self.board.missions, self.board.runs), self.tail, self.over
 
 
-class LiveView(CapsuleApp[Ending]):
+class LiveView(CapsuleApp[bool]):
+    """`open` returns whether the run is over; where somebody left before, it is not."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "stop"),
         Binding("ctrl+c", "stop", priority=True),
@@ -147,7 +143,7 @@ class LiveView(CapsuleApp[Ending]):
         self._drawn, self._tail_of = "", ""
         self._tail: Sequence[str] = ()
         self._whole = False
-        self._looking = Poller(self._look, self.call_later, self._looked, Snapshot.compared_by, pulse)
+        self._looking = Poller(self._look, self.call_later, self._looked, _Snapshot.compared_by, pulse)
         self.pane = Page(id="pane")
         self._run, self._notice = Static(markup=False, id="run"), Static(markup=False, id="notice")
         self._missions, self._keys = Static(id="missions"), Static(id="keys", classes="bar")
@@ -168,20 +164,20 @@ class LiveView(CapsuleApp[Ending]):
                 loop.add_signal_handler(number, self.action_leave)
         self._looking.start()
 
-    def _look(self) -> Snapshot:
+    def _look(self) -> _Snapshot:
         """Take a snapshot. Ask first whether the run is over, so that everything up to its end is in it."""
         over, tail_of = self._reins.over(), self._tail_of
         try:
-            return Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else (), over)
+            return _Snapshot(self._reins.look(), self._reins.tail(tail_of) if tail_of else (), over)
         except CapsuleError:
             if over:
-                return Snapshot(None, over=True)
+                return _Snapshot(None, over=True)
             raise
 
     def on_unmount(self) -> None:
         self._looking.end()
 
-    def _looked(self, got: Snapshot | CapsuleError) -> None:
+    def _looked(self, got: _Snapshot | CapsuleError) -> None:
         if isinstance(got, CapsuleError):
             self._say(f"Cannot read the journal: {got.message}")
             self._unseen = True
@@ -194,7 +190,7 @@ class LiveView(CapsuleApp[Ending]):
                 self._unseen = self._notice.display = False
             self._show()
         if got.over:
-            self.exit(Ending.OVER)
+            self.exit(True)
 
     def on_rows_sized(self) -> None:
         self._show()
@@ -209,7 +205,7 @@ class LiveView(CapsuleApp[Ending]):
         self._say("Stopping; progress is kept. Press again to kill." if self._stops == 1 else "Killing the run.")
 
     def action_leave(self) -> None:
-        self.exit(Ending.LEFT)
+        self.exit(False)
 
     def action_turn(self, way: int) -> None:
         names = [view.mission for view in missions_of(self._board, self._scope)]

@@ -195,7 +195,7 @@ class MissionScreen(Reading):
         self._details: Details | None = None
         self._as_of = ""
         self._laid_out: tuple[object, Sequence[Content]] = None, ()
-        """What was on disk as it stands on the page: long, and laid out once."""
+        """The last page from disk, and what it was laid out from: long, and laid out once."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="pages", markup=False, classes="bar")

@@ -15,6 +15,7 @@ import re
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from socket import socket
@@ -60,28 +61,23 @@ _POLICY = (
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def serve(
-    listening: socket,
-    *,
-    keys: Keys,
-    served: Served,
-    command: Sequence[str],
-    title: str,
-    say: Callable[[str], None],
-) -> None:
-    """Until SIGINT, SIGTERM or SIGHUP. `command` is started for each tab; `say` is told what a person should know."""
-    _say_faults_in_one_line(say)
-    asyncio.run(_Server(keys, served, command, title, say).serve(listening))
+@dataclass
+class Server:
+    """`command` is started for each tab; `say` is told what a person should know."""
 
+    keys: Keys
+    served: Served
+    command: Sequence[str]
+    title: str
+    say: Callable[[str], None]
+    _tabs: set[web.WebSocketResponse] = field(default_factory=set)
 
-class _Server:
-    def __init__(
-        self, keys: Keys, served: Served, command: Sequence[str], title: str, say: Callable[[str], None]
-    ) -> None:
-        self._keys, self._served, self._command, self._title, self._say = keys, served, command, title, say
-        self._tabs: set[web.WebSocketResponse] = set()
+    def serve(self, listening: socket) -> None:
+        """Serve until SIGINT, SIGTERM or SIGHUP."""
+        _say_faults_in_one_line(self.say)
+        asyncio.run(self._serve(listening))
 
-    async def serve(self, listening: socket) -> None:
+    async def _serve(self, listening: socket) -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, stop.set)
@@ -95,7 +91,7 @@ class _Server:
 
     def _app(self) -> web.Application:
         app = web.Application(middlewares=[self._admit])
-        room = f"/{self._keys.room}"
+        room = f"/{self.keys.room}"
         app.add_routes(
             [
                 web.get(f"{room}/", self._page, allow_head=False),
@@ -116,10 +112,10 @@ class _Server:
             host=request.headers.get("Host", ""),
             origin=request.headers.get("Origin", ""),
             token=request.query.get("token"),
-            cookie=request.cookies.get(self._keys.room),
+            cookie=request.cookies.get(self.keys.room),
             opens_a_socket="Upgrade" in request.headers or request.path.endswith("/ws"),
         )
-        answer = judge(asked, self._keys, self._served)
+        answer = judge(asked, self.keys, self.served)
         if answer is Answer.COME_IN:
             return await handler(request)
         if answer is Answer.GIVE_COOKIE:
@@ -128,14 +124,14 @@ class _Server:
 
     def _welcome(self) -> web.Response:
         """Its name is the room's, so that nobody who is on another port of this host can put another in its place."""
-        room = self._keys.room
+        room = self.keys.room
         response = web.Response(text=_filled("welcome.html", room=room), content_type="text/html")
-        response.set_cookie(room, self._keys.cookie, path=f"/{room}/", httponly=True, samesite="Strict")
+        response.set_cookie(room, self.keys.cookie, path=f"/{room}/", httponly=True, samesite="Strict")
         return response
 
     async def _page(self, request: web.Request) -> web.Response:
-        address = f"ws://{request.headers['Host']}/{self._keys.room}/ws"
-        page = _filled("dashboard.html", title=self._title, socket=address, size=_FONT_SIZE)
+        address = f"ws://{request.headers['Host']}/{self.keys.room}/ws"
+        page = _filled("dashboard.html", title=self.title, socket=address, size=_FONT_SIZE)
         return web.Response(text=page, content_type="text/html")
 
     async def _tab(self, request: web.Request) -> web.WebSocketResponse:
@@ -146,7 +142,7 @@ class _Server:
             await browser.close(code=WSCloseCode.TRY_AGAIN_LATER)
             return browser
         self._tabs.add(browser)
-        dashboard = _Dashboard(self._command, browser, self._say)
+        dashboard = _Dashboard(self.command, browser, self.say)
         try:
             await dashboard.start(*_size(request.query.get("width"), request.query.get("height")))
             await _listen(browser, dashboard)
