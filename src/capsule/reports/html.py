@@ -13,14 +13,14 @@ from pathlib import Path
 from string import Template
 
 from capsule import __version__
-from capsule.core.budget import duration
+from capsule.core.budget import Spending, duration
 from capsule.core.event import cut
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Diff, FileChange, MissionSummary, Round, comparable_claim, evidence_counts
-from capsule.core.report import Report
+from capsule.core.report import Report, Totals
 from capsule.core.status import Tone, count_statuses
 from capsule.reports import words
-from capsule.reports.style import clean, printable
+from capsule.reports.style import printable, shortened
 from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -63,33 +63,34 @@ def _body(report: Report) -> str:
 
 def _totals(report: Report) -> str:
     totals = report.totals
-    share = totals.first_pass_rate
+    share, claims = totals.first_pass_rate, words.claims(totals)
     arc = _ring(share, f"first-pass rate {words.rate(totals)}") if share is not None else ""
     parts = (
         (Tone.GOOD, totals.claims_confirmed),
         (Tone.BAD, totals.claims_refuted),
         (Tone.WARN, totals.claims_unverified),
     )
-    claims = words.claims(totals)
-    active = words.active(totals.busy_seconds, totals.waited_seconds)
     return _tiles(
+        ("missions", f"{totals.missions:,}", escape(count_statuses(report.statuses))),
         (
-            ("missions", f"{totals.missions:,}", escape(count_statuses(report.statuses))),
-            (
-                "first-pass rate",
-                f'<span class="with-ring">{arc}<span>{words.rate(totals)}</span></span>',
-                f"{totals.first_pass} of {totals.judged} that ended had nothing sent back",
-            ),
-            (
-                "retries",
-                f"{totals.sent_back:,}",
-                f"of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted",
-            ),
-            ("claims checked", f"{totals.claims:,}", f"{_shares(parts, totals.claims, claims)}{claims}"),
-            ("agents cost", escape(words.money(totals.spending)), escape(words.more_than_money(totals.spending))),
-            ("time", f"{escape(duration(totals.wall_seconds))} wall clock", escape(active)),
-        )
+            "first-pass rate",
+            f'<span class="with-ring">{arc}<span>{words.rate(totals)}</span></span>',
+            f"{totals.first_pass} of {totals.judged} that ended had nothing sent back",
+        ),
+        ("retries", f"{totals.sent_back:,}", f"of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
+        ("claims checked", f"{totals.claims:,}", f"{_shares(parts, totals.claims, claims)}{claims}"),
+        _cost(totals.spending),
+        _time(totals),
     )
+
+
+def _cost(spent: Spending) -> tuple[str, str, str]:
+    return "agents cost", escape(words.money(spent)), escape(words.more_than_money(spent))
+
+
+def _time(of: Totals | MissionSummary) -> tuple[str, str, str]:
+    active = words.active(of.busy_seconds, of.waited_seconds)
+    return "time", f"{escape(duration(of.wall_seconds))} wall clock", escape(active)
 
 
 def _missions(report: Report) -> str:
@@ -175,23 +176,16 @@ def _told(summary: MissionSummary) -> str:
 
 
 def _figures(summary: MissionSummary) -> str:
-    spent = summary.spent_with_parts
     counts = evidence_counts(piece for attempt in summary.attempts for piece in attempt.evidence)
-    unsure = counts[EvidenceStatus.UNVERIFIED]
-    active = words.active(summary.busy_seconds, summary.waited_seconds)
+    held, unsure = counts[EvidenceStatus.CONFIRMED], counts[EvidenceStatus.UNVERIFIED]
+    not_held = f"{counts[EvidenceStatus.REFUTED]} refuted{f', {unsure} could not be checked' if unsure else ''}"
     sent_back = words.count(summary.sent_back, "time")
     return _tiles(
-        (
-            ("time", f"{escape(duration(summary.wall_seconds))} wall clock", escape(active)),
-            ("attempts", f"{len(summary.attempts):,}", f"sent back {sent_back}; {summary.refuted} refuted"),
-            (
-                "claims checked",
-                f"{counts[EvidenceStatus.CONFIRMED]} of {sum(counts.values())} held",
-                f"{counts[EvidenceStatus.REFUTED]} refuted{f', {unsure} could not be checked' if unsure else ''}",
-            ),
-            ("agents cost", escape(words.money(spent)), escape(words.more_than_money(spent))),
-            ("change", escape(words.change_words(summary.diff)) or "–", line(summary.diff.note)),
-        )
+        _time(summary),
+        ("attempts", f"{len(summary.attempts):,}", f"sent back {sent_back}; {summary.refuted} refuted"),
+        ("claims checked", f"{held} of {sum(counts.values())} held", not_held),
+        _cost(summary.spent_with_parts),
+        ("change", escape(words.change_words(summary.diff)) or "–", line(summary.diff.note)),
     )
 
 
@@ -350,8 +344,7 @@ def _notes(summary: MissionSummary) -> str:
 
 def line(text: str, most: int = LONGEST_LINE) -> str:
     """Return a stranger's words on one line: no markup, no control character, and not the whole of a novel."""
-    shown = clean(printable(text))
-    return escape(shown if len(shown) <= most else f"{shown[: most - 1]}…")
+    return escape(shortened(text, most))
 
 
 def block(text: str) -> str:
@@ -363,7 +356,7 @@ def _chip(tone: Tone, sign: str, word: str) -> str:
     return f'<span class="chip {tone}">{sign} {line(word)}</span>'
 
 
-def _tiles(rows: Iterable[tuple[str, str, str]]) -> str:
+def _tiles(*rows: tuple[str, str, str]) -> str:
     """Figures to be taken in at a glance: name, figure and a remark, all escaped already."""
     shown = "".join(
         f'<div class="tile"><dt>{name}</dt><dd>{figure}</dd>{f"<dd>{more}</dd>" if more else ""}</div>'

@@ -12,7 +12,7 @@ from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparabl
 from capsule.core.report import Report
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.reports import words
-from capsule.reports.style import clean, printable
+from capsule.reports.style import printable, shortened
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
 _LONGEST_LINE = 300
@@ -27,9 +27,7 @@ def markdown(report: Report) -> str:
 
 def plain(text: str, longest: int = _LONGEST_LINE) -> str:
     """Return a stranger's words on one line, with nothing in them that Markdown or HTML would act on."""
-    shown = clean(printable(text))
-    shown = shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
-    return _MARKUP.sub(r"\\\1", shown)
+    return _MARKUP.sub(r"\\\1", shortened(text, longest))
 
 
 def _blocks(report: Report) -> Iterator[str]:

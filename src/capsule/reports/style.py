@@ -46,6 +46,12 @@ def clean(text: str) -> str:
     return " ".join(printable.split())
 
 
+def shortened(text: str, most: int) -> str:
+    """Text of a stranger's on one line of at most so many characters."""
+    shown = clean(text)
+    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
 def wrapped(text: str, width: int, indent: str = "", hang: str = "  ") -> list[str]:
     """Text of a stranger's on as many lines as it needs; those after the first hang further in."""
     lines = textwrap.wrap(

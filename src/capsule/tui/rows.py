@@ -49,8 +49,8 @@ class Rows(ScrollView, can_focus=True):
     class Sized(Message):
         """There is another width to draw for."""
 
-    def __init__(self, *, id: str | None = None, empty: str = "", classes: str = "") -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None, empty: str = "") -> None:
+        super().__init__(id=id)
         self._keys: Sequence[str] = ()
         self._draw: Draw = lambda _number, _width: Content(empty)
         self._empty = empty
