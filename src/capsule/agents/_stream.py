@@ -20,6 +20,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -109,6 +110,10 @@ class Events:
         for line in self._lines_backwards():
             if mark in line and (event := decoded(line)) is not None:
                 yield event
+
+    def back_to(self, *kinds: str) -> Iterator[Event]:
+        """Yield events from the last one on, up to the first of these types."""
+        return takewhile(lambda event: event.get("type") not in kinds, self.backwards())
 
     def last(self, kind: str) -> Event | None:
         """Return the last event with this top-level `type`."""

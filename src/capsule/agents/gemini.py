@@ -116,13 +116,10 @@ class GeminiAgent(StreamAgent):
             model=started.name("model"),
             session=started.name("session_id"),
         )
-        pieces: list[str] = []  # what it said after its last tool
-        for event in events.backwards():
-            if event.get("type") in ("tool_use", "tool_result"):
-                break
-            if event.get("type") == "message" and event.get("role") == "assistant":
-                pieces.append(event.text("content"))
-        return StreamResult("".join(reversed(pieces)), _failure(events, result, ended), usage)
+        after_tools = events.back_to("tool_use", "tool_result")
+        said = [e for e in after_tools if e.get("type") == "message" and e.get("role") == "assistant"]
+        words = "".join(event.text("content") for event in reversed(said))
+        return StreamResult(words, _failure(events, result, ended), usage)
 
     def recorded_usage(self, scratch: Path) -> Usage:
         """Add up tokens from the record of each chat; a message that grew stands there again, the last one counts."""

@@ -114,13 +114,8 @@ class OpencodeAgent(StreamAgent):
             usd=Event(usd=sum(step.amount("cost") or 0.0 for step in steps)).amount("usd") or None,
             session=next((event.name("sessionID") for event in events.head if "sessionID" in event), ""),
         )
-        parts: list[str] = []  # what it said after its last tool
-        for event in events.backwards():
-            if event.get("type") in ("tool_use", "step_start"):
-                break
-            if event.get("type") == "text":
-                parts.append(_part(event).text("text"))
-        return StreamResult("\n".join(reversed(parts)), failure, usage)
+        said = [_part(event) for event in events.back_to("tool_use", "step_start") if event.get("type") == "text"]
+        return StreamResult("\n".join(part.text("text") for part in reversed(said)), failure, usage)
 
     def is_final(self, event: Event) -> bool:
         return event.get("type") == "step_finish" and _part(event).get("reason") in _LAST_REASONS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ class Rewrite(msgspec.Struct, frozen=True):
 
 
 def new_backlog() -> bytes:
-    """The file as `init` makes it."""
+    """Return the file as `init` makes it."""
     return _EMPTY.encode()
 
 
@@ -58,8 +58,11 @@ def rewritten(
     ids: Sequence[str] = (),
     above: Callable[[], int] = lambda: 0,
 ) -> Rewrite:
-    """The file as these assignments leave it. `ids` are those that an earlier application of the same list gave; new
-    ones are above `above`, which is asked only where one is given."""
+    """Return the file as these assignments leave it.
+
+    `ids` are those that an earlier application of the same list gave; new ones are above `above`, which is asked only
+    where one is given.
+    """
     page = opened(data, where)
     plan = _Plan(page, prefix, archived, above, list(ids))
     plan.include(assignments)
@@ -72,7 +75,7 @@ def rewritten(
 
 
 def with_entry(worklog: bytes, entry: LogEntry) -> bytes:
-    """The month's worklog with this entry on top. One that is there already is not repeated."""
+    """Return the month's worklog with this entry on top. One that is there already is not repeated."""
     eol = b"\r\n" if b"\r\n" in worklog else b"\n"
     text = entry.text.strip("\n").encode("utf-8", "replace")
     if b"\n" + text + b"\n" in b"\n" + worklog.replace(b"\r\n", b"\n") + b"\n":
@@ -87,7 +90,7 @@ def with_entry(worklog: bytes, entry: LogEntry) -> bytes:
 
 
 class _Plan:
-    """What a list of assignments means for one file. Items of the file are meant by their number in it."""
+    """Collect the changes that a list of assignments makes to one file, with its items named by their numbers."""
 
     def __init__(
         self,
@@ -97,7 +100,8 @@ class _Plan:
         above: Callable[[], int],
         ids: list[str],
     ) -> None:
-        self._page, self._prefix, self._ask_archive, self._ask_above, self._ids = page, prefix, archived, above, ids
+        self._page, self._prefix, self._ids = page, prefix, ids
+        self._archived, self._above = cache(archived), cache(above)
         self.last_id = page.last_id
         self.changed: dict[int, dict[str, Any]] = {}
         self.gone: set[int] = set()
@@ -116,7 +120,7 @@ class _Plan:
         self.changed = {number: values for number, values in changed if values and number not in self.gone}
 
     def _differing(self, number: int, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What really changes: an empty value and no value are the same."""
+        """Leave out values that are so already: an empty value and no value are the same."""
         old = self._page.items[number]
         wanted = {name: value for name, value in values.items() if name != "id" and value != old.get(name)}
         return {name: value for name, value in wanted.items() if value or old.get(name)}
@@ -126,13 +130,13 @@ class _Plan:
         if self._ids and self._title_of(self._ids[0]) == title:
             self._ids.pop(0)
             return
-        if wanted.unless_known and (title in self._titles or title in self._archived):
+        if wanted.unless_known and (title in self._titles or title in self._archived()):
             return
         earlier = self._ids.pop(0) if self._ids else ""
         if earlier and (self._title_of(earlier) is not None or (number_of(earlier) or 0) <= self.last_id):
             return
         if not earlier:
-            self.last_id = max(self.last_id, self._above)
+            self.last_id = max(self.last_id, self._above())
         item_id = earlier or f"{self._prefix}-{self.last_id + 1:03}"
         self.last_id = max(self.last_id + 1, number_of(item_id) or 0)
         values = {name: value for name, value in _meant(wanted.values).items() if value is not None}
@@ -141,7 +145,7 @@ class _Plan:
         self._titles.add(title)
 
     def _title_of(self, item_id: str) -> str | None:
-        """None where there is no such item."""
+        """Return the title by which an item is known; None where there is no such item."""
         if item_id in self.added:
             return _told_apart(self.added[item_id]["title"])
         number = self._page.numbers.get(item_id)
@@ -151,19 +155,9 @@ class _Plan:
     def _titles(self) -> set[str]:
         return {_told_apart(self._page.text_of(number, "title")) for number in range(len(self._page.items))}
 
-    @cached_property
-    def _archived(self) -> Container[str]:
-        """Titles of what is no longer in the file, asked for only where the file does not know one."""
-        return self._ask_archive()
-
-    @cached_property
-    def _above(self) -> int:
-        """The highest number that is known elsewhere to be taken."""
-        return self._ask_above()
-
     @property
     def raises_last_id(self) -> bool:
-        """The number up to which ids were given is kept in the file, because items leave it."""
+        """Tell whether the file must note the last id anew: an item that leaves it takes its number along."""
         left = [number_of(self._page.ids[number]) or 0 for number in self.gone]
         return bool(self.added) or max(left, default=0) > self._page.stated_last_id
 
@@ -173,7 +167,7 @@ def _told_apart(title: str) -> str:
 
 
 def _meant(value: Any) -> Any:
-    """The value as it reads back: half a character, which no file can hold, becomes a replacement."""
+    """Return the value as it reads back: half a character, which no file can hold, becomes a replacement."""
     if isinstance(value, str):
         return re.sub("[\ud800-\udfff]", "\ufffd", value)
     if isinstance(value, Mapping):
@@ -226,7 +220,7 @@ def _item_cuts(page: BacklogPage, plan: _Plan) -> Iterator[Cut]:
 
 
 def _new_list(page: BacklogPage, plan: _Plan, new: list[str], eol: str) -> Cut:
-    """All items anew, under `items:`, where they are in brackets, or are none, or there is no such line."""
+    """Write all items anew under `items:`, where they are in brackets, or are none, or there is no such line."""
     kept = [number for number in range(len(page.items)) if number not in plan.gone]
     blocks = "".join([*(_restated(page, number, plan.changed.get(number, {}), eol) for number in kept), *new])
     items = page.top.get("items")
@@ -240,7 +234,7 @@ def _new_list(page: BacklogPage, plan: _Plan, new: list[str], eol: str) -> Cut:
 
 
 def _surroundings(page: BacklogPage, number: int) -> tuple[int, int]:
-    """Where the comments right above an item start, and where the blank lines above these do."""
+    """Find where the comments right above an item start, and the blank lines above these."""
     lead = _above(page.text, page.spans[number][0], _COMMENT)
     return lead, _above(page.text, lead, _BLANK)
 
@@ -273,7 +267,7 @@ def _edited(page: BacklogPage, number: int, values: Mapping[str, Any], eol: str)
 
 
 def _restated(page: BacklogPage, number: int, values: Mapping[str, Any], eol: str) -> str:
-    """An item written anew with one key a line, numbers as they were written; a remark behind it stays."""
+    """Write an item anew with one key a line, numbers as they were written; keep a remark behind it."""
     item, own = page.items[number], page.text[slice(*page.own_lines(number))] if page.spans else ""
     texts = {name: written(value, page.written(number, name)) for name, value in item.items()}
     texts |= _texts(values, page.indent, eol)
@@ -283,7 +277,7 @@ def _restated(page: BacklogPage, number: int, values: Mapping[str, Any], eol: st
 
 
 def _texts(values: Mapping[str, Any], indent: int, eol: str) -> dict[str, str]:
-    """Each value as text, in an item whose dash has this indent."""
+    """Return each value as text, for an item whose dash has this indent."""
     return {
         name: (_literal(value, indent + 4, eol) if name in _IN_BLOCKS else "") or written(value)
         for name, value in values.items()
@@ -296,13 +290,13 @@ def _block(texts: Mapping[str, str], indent: int, eol: str) -> str:
 
 
 def _replacement(text: str, field: Field, new: str, old: object, eol: str) -> Cut:
-    """Another value for a field; a remark behind the old one stays."""
+    """Put another value into a field; keep a remark behind the old one."""
     remark = _remark(text[field.colon : field.end], old) if eol not in new else ""
     return field.colon, field.end, f" {new}{remark}{eol if text[: field.end].endswith(chr(10)) else ''}"
 
 
 def _remark(text: str, value: object) -> str:
-    """The comment behind a value: the first one without which the text still means the value."""
+    """Return the comment behind a value: the first one without which the text still means the value."""
     for found in re.finditer(r"[ \t]+#", text):
         before = text[: found.start()]
         try:
@@ -314,7 +308,7 @@ def _remark(text: str, value: object) -> str:
 
 
 def _appended(before: str, lines: str, eol: str, *, within: bool = False) -> str:
-    """Lines as they come after a text; where its last line has no end, the new last line has none either."""
+    """Return lines to put after a text; where its last line has no end, the new last line has none either."""
     if not lines or before.endswith("\n") or not before:
         return lines
     return eol + lines if within else eol + lines.removesuffix(eol)
@@ -349,7 +343,7 @@ def _check(page: BacklogPage, plan: _Plan, data: bytes) -> None:
 
 
 def _filled(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A field that is null and one that is not there are the same."""
+    """Leave out fields that are null: they mean the same as fields that are not there."""
     return {name: value for name, value in item.items() if value is not None}
 
 
@@ -381,7 +375,7 @@ _MEANS_SOMETHING_ELSE = re.compile(
 
 
 def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
-    """The value on one line. What is no text is taken from the source, if there is one."""
+    """Return the value on one line; take what is no text from the source, if there is one."""
     if isinstance(value, str):
         return scalar(value, listed=listed)
     if isinstance(value, list):
@@ -395,7 +389,7 @@ def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
 
 
 def scalar(text: str, *, listed: bool = False) -> str:
-    """The text as it is where that is safe, else quoted; in a list in brackets a little less is safe."""
+    """Return the text as it is where that is safe, else quoted; in a list in brackets a little less is safe."""
     unsafe = (
         not text
         or text[0] in _INDICATORS
@@ -411,7 +405,7 @@ def scalar(text: str, *, listed: bool = False) -> str:
 
 
 def _literal(text: object, indent: int, eol: str) -> str:
-    """A text of several lines as a block of lines; '' where only quotes can hold it.
+    """Return a text of several lines as a block of lines; '' where only quotes can hold it.
 
     A line end at its very end is such a case: in a file without one, parsers disagree whether it is part of the text.
     """

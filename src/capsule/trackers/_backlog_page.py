@@ -53,7 +53,7 @@ _NOT_TEXT = r"(?m)^%[^\n]*|\\(?:x..|u.{4}|U.{8}|.)|[|>][-+]?\d|(\d|(?i:true|fals
 
 
 class Field(NamedTuple):
-    """A field in a text: its lines are `text[start:end]`, its value follows the colon that ends at `colon`."""
+    """Place a field in a text: its lines are `text[start:end]`, its value follows the colon that ends at `colon`."""
 
     name: str
     start: int
@@ -62,7 +62,7 @@ class Field(NamedTuple):
 
 
 class BacklogPage(msgspec.Struct, frozen=True, dict=True):
-    """The file, read but not judged: its items are mappings, whatever they hold."""
+    """Hold the file, read but not judged: its items are mappings, whatever they hold."""
 
     where: str
     text: str
@@ -71,7 +71,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def top(self) -> dict[str, Field]:
-        """The fields of the file itself."""
+        """Find the fields of the file itself."""
         fields: dict[str, Field] = {}
         found = [key for key in _TOP_KEY.finditer("\n" + self.text) if _name(key) in self.document]
         lines = pairwise([*(key.start() for key in found), len(self.text)])
@@ -86,7 +86,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
-        """Where the lines of each item start and end; nothing where the list is not written with dashes."""
+        """Find where the lines of each item start and end; nothing if the list is not written with dashes."""
         first = _FIRST_DASH.match(self.text, self.top["items"].colon) if "items" in self.top else None
         if first is None:
             return []
@@ -100,7 +100,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def indent(self) -> int:
-        """How far the dashes of the list are indented."""
+        """Count the spaces before the dashes of the list."""
         start = self.spans[0][0] if self.spans else 0
         return self.text.index("-", start) - start if self.spans else 2
 
@@ -109,7 +109,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         return self.text[start:end]
 
     def own_lines(self, number: int) -> tuple[int, int]:
-        """Where an item's own lines are, comments at its fields' indent included; the rest belongs to what follows."""
+        """Find an item's own lines, comments at its fields' indent included; the rest belongs to what follows."""
         start, end = self.spans[number]
         fields = fields_of(self.text[start:end])
         return start, _trimmed(self.text, start + (fields[-1].start if fields else 0), end, self.indent)
@@ -122,7 +122,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         return bisect.bisect_left(self._line_ends, place) + 1
 
     def place(self, number: int | None, name: str = "") -> str:
-        """`BACKLOG.yaml, line 12`: of an item's field, of the item, or of a field of the file."""
+        """Return `BACKLOG.yaml, line 12`, for an item's field, an item, or a field of the file."""
         if number is None:
             return f"{self.where}, line {self.line_at(self.top[name].start)}" if name in self.top else self.where
         if not self.spans:
@@ -132,7 +132,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _marked_items(self) -> list[dict[str, Any]]:
-        """The items, parsed once more from a text in which no value looks like anything but a text."""
+        """Parse the items once more, from a text in which no value looks like anything but a text."""
         text = re.sub(_NOT_TEXT, lambda found: (_MARK if found[1] else "") + found[0], self.text)
         try:
             items: list[dict[str, Any]] = documents_in(text)[0]["items"]
@@ -141,27 +141,27 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         return items
 
     def written(self, number: int, name: str) -> Any:
-        """A field's value with texts in place of numbers and truth values, as they were written: `0123`, `yes`."""
+        """Return a field's value with texts in place of numbers and truth values, as they were written: `0123`."""
         return _as_texts(self.items[number], self._marked_items[number]).get(name)
 
     def text_of(self, number: int, name: str) -> str:
-        """A field's text, or whatever it is, as it was written; '' where there is none."""
+        """Return a field's text, or whatever it is, as it was written; '' where there is none."""
         value = self.items[number].get(name)
         return value if isinstance(value, str) else "" if value is None else str(self.written(number, name))
 
     @cached_property
     def ids(self) -> list[str]:
-        """Of each item, as it was written: `007` is a text like any other. '' where there is none."""
+        """List the id of each item as it was written: `007` is a text like any other. '' where there is none."""
         return [self.text_of(number, "id") for number in range(len(self.items))]
 
     @cached_property
     def numbers(self) -> dict[str, int]:
-        """Which item of the file has this id."""
+        """Map each id to the number of its item."""
         return {name: number for number, name in enumerate(self.ids)}
 
     @cached_property
     def stated_last_id(self) -> int:
-        """What the file itself says was the last number given."""
+        """Return the last number given, as the file itself says."""
         stated = self.document.get("last_id") or 0
         if type(stated) is not int or stated < 0:
             words = f"{self.place(None, 'last_id')}: last_id is {shown(stated)}; it must be a number."
@@ -170,12 +170,12 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def last_id(self) -> int:
-        """The last number given: as the file says, or as its items say where somebody numbered them by hand."""
+        """Return the last number given: as the file says, or as its items say where somebody numbered them by hand."""
         return max([self.stated_last_id, *(number_of(each) or 0 for each in self.ids)])
 
 
 def number_of(item_id: str) -> int | None:
-    """14 for WRK-014; None where an id has no number of that form."""
+    """Return 14 for WRK-014; None where an id has no number of that form."""
     found = _NUMBERED.fullmatch(item_id)
     return int(found.group(1)) if found else None
 
@@ -193,7 +193,7 @@ def documents_in(text: str) -> list[Any]:
 
 @lru_cache(maxsize=2)
 def opened(data: bytes, where: str) -> BacklogPage:
-    """The file's meaning, where it is one document of ours; raises TrackerError that says where it is not.
+    """Return the file's meaning if it is one document of ours; raise a TrackerError that says where it is not.
 
     One command reads the same bytes several times: to judge them, to change them, to save them after the commit. So
     the last meanings are kept, by content; nobody may change a page.
@@ -227,7 +227,7 @@ def opened(data: bytes, where: str) -> BacklogPage:
 
 
 def fields_of(block: str) -> list[Field]:
-    """The fields of an item that is written with one key a line; none where it is not."""
+    """Find the fields of an item that is written with one key a line; none where it is not."""
     starts = _key_starts(block)
     keys = [found for start in starts if (found := _FIELD_KEY.match(block, start))]
     if not keys or len(keys) < len(starts):
@@ -241,7 +241,7 @@ def fields_of(block: str) -> list[Field]:
 
 
 def _key_starts(block: str) -> list[int]:
-    """Where the keys of an item start."""
+    """Find where the keys of an item start."""
     dash = re.match(_DASH_BEFORE_KEY, block)
     if dash is None:
         return []
@@ -254,7 +254,7 @@ def _name(key: re.Match[str]) -> str:
 
 
 def _trimmed(text: str, start: int, end: int, indent: int) -> int:
-    """Where a field ends that has its lines in here: comments and blank lines after it belong to what follows."""
+    """Find the end of a field that has its lines in here: comments and blank lines after it belong to what follows."""
     below = text.find("\n", start, end) + 1
     if below and re.compile(_KEEPS_BLANKS).search(text, start, below):
         outside = re.compile(rf"\n {{0,{indent}}}\S").search(text, below - 1, end)
@@ -339,7 +339,7 @@ def _refuse_equal_ids(page: BacklogPage) -> None:
 
 
 def _refuse_equal_keys(page: BacklogPage) -> None:
-    """The parser keeps the last of two equal keys: then fewer of them are left than there are lines."""
+    """Refuse equal keys: the parser keeps the last of them, so that fewer are left than there are lines."""
     for start, text in _doubtful(page):
         for key, first, second in duplicate_keys(text):
             lines = page.line_at(start) - 1
@@ -348,7 +348,7 @@ def _refuse_equal_keys(page: BacklogPage) -> None:
 
 
 def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
-    """Places and texts of what may hold a key twice: items with mappings inside, or not written key by key."""
+    """Yield places and texts that may hold a key twice: items with mappings inside, or not written key by key."""
     if not page.spans:
         yield 0, page.text
     for number, (start, _) in enumerate(page.spans):

@@ -30,7 +30,7 @@ _BLOCK = ("blocked_from_status", "blocked_reason", "blocked_type")
 
 
 class _Row(msgspec.Struct):
-    """An item as the file has it."""
+    """Hold an item as the file has it."""
 
     id: str
     title: str
@@ -62,7 +62,7 @@ _SCALARS = (str, bool, int, float)
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """What the file says: its items in its own order."""
+    """Hold what the file says: its items in its own order."""
 
     items: dict[str, Item]
     last_id: int
@@ -71,7 +71,7 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 def read_backlog(data: bytes, where: str) -> Backlog:
-    """The items, or a TrackerError that names line, item and field."""
+    """Return the items, or raise a TrackerError that names line, item and field."""
     page = opened(data, where)
     reader = _Reader(page)
     items = reader.without_what_is_done(reader.items())
@@ -80,7 +80,7 @@ def read_backlog(data: bytes, where: str) -> Backlog:
 
 
 class _Reader:
-    """One reading of one file, with what it noticed on the way."""
+    """Read one file once, and note what is odd on the way."""
 
     def __init__(self, page: BacklogPage) -> None:
         self._page = page
@@ -105,7 +105,7 @@ class _Reader:
             return msgspec.convert({name: self._as_meant(number, name, item.get(name)) for name in FIELDS}, _Row)
 
     def _as_meant(self, number: int, name: str, value: object) -> object:
-        """The value as its field takes it: a text is what was written, also where YAML sees a number."""
+        """Return the value as its field takes it: a text is what was written, also where YAML sees a number."""
         if value is None and name in _REQUIRED:
             hint = f'Give it one; if it is a word of YAML\'s, quote it: {name}: "null".'
             raise self._fault(number, name, f"there is no {name}", hint)
@@ -208,7 +208,7 @@ class _Reader:
         return f"{self._page.place(number, name)}: {self._ids[number] or f'item {number + 1}'}"
 
     def without_what_is_done(self, items: dict[str, Item]) -> dict[str, Item]:
-        """An item waits only for what is still to be done."""
+        """Drop dependencies on what is done: an item waits only for the rest."""
         for number, item in enumerate(items.values()):
             if item.dependencies:
                 waits = [each for each in item.dependencies if self._is_open(number, each, items)]
@@ -230,7 +230,7 @@ class _Reader:
         yield from self._unknown_fields()
 
     def _unknown_fields(self) -> Iterator[str]:
-        """Each name once, where it is first, so that a habit of the project's is not a page of warnings."""
+        """Name each unknown field once, where it is first: a habit of the project's is not a page of warnings."""
         for name in (each for each in self._page.document if each not in FIELDS_OF_THE_FILE):
             yield f"{self._page.place(None, name)}: {shown(name)} is no field of the file; it is kept."
         found: dict[str, list[int]] = {}

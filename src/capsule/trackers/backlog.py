@@ -34,7 +34,7 @@ _NAMED = r"(?m)^## [^|\n]{1,40}\| ([^|\s]{1,64}) \|"
 
 
 def find(root: Path) -> Path | None:
-    """The file that holds a project's backlog, if there is one."""
+    """Return the file that holds a project's backlog, if there is one."""
     path = root / FILE
     return path if path.exists() or path.is_symlink() else None
 
@@ -79,12 +79,12 @@ class BacklogTracker(BaseTracker):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """What was odd about the file when it was read last."""
+        """Say what was odd about the file when it was read last."""
         return self._known.warnings
 
     @property
     def last_id(self) -> int:
-        """The highest number that was ever given."""
+        """Return the highest number that was ever given."""
         return self._backlog().last_id
 
     def all_items(self) -> Mapping[str, Item]:
@@ -175,12 +175,12 @@ class BacklogTracker(BaseTracker):
         return {path: data for path, data in new.items() if data != old[path]}, after.added
 
     def understood(self, data: bytes) -> tuple[dict[str, Item], int]:
-        """The items that a file of ours holds, and the last number that was given."""
+        """Return the items that a file of ours holds, and the last number that was given."""
         backlog = read_backlog(data, FILE)
         return backlog.items, backlog.last_id
 
     def _archived(self) -> set[str]:
-        """Titles of everything that ever left the backlog, as the worklogs on the disk have them."""
+        """Collect the titles of everything that ever left the backlog, as the worklogs on the disk have them."""
         from capsule.core.ledger import archived_titles, same_title  # noqa: PLC0415
 
         titles: set[str] = set()
@@ -189,7 +189,7 @@ class BacklogTracker(BaseTracker):
         return titles
 
     def _highest_archived(self) -> int:
-        """The highest number that the worklogs name: an id is never given twice, whatever became of `last_id`."""
+        """Return the highest number in the worklogs: an id is never given twice, whatever became of `last_id`."""
         found = (name for text in self._worklogs() for name in re.findall(_NAMED, text))
         return max((number_of(name) or 0 for name in found), default=0)
 
@@ -207,7 +207,7 @@ class BacklogTracker(BaseTracker):
         return self._was_archived(item_id) or self.item(item_id).status is Status.DONE
 
     def _backlog(self) -> Backlog:
-        """What the file says now. Reading is cheap; it is understood again only when it is not what it was."""
+        """Return what the file says now. Reading is cheap; it is parsed again only when it has changed."""
         try:
             data = self._elsewhere(FILE) or read_regular(self._path, LARGEST)
         except OSError as fault:

@@ -118,7 +118,11 @@ class BeadsFileTracker(BaseTracker):
         known = [bead["id"] for bead in beads if new.reference and bead.get("external_ref") == new.reference]
         if known:
             return str(known[0])
-        name = self._unused_id(new, table)
+        if new.parent:
+            name = child_id(new.parent, table.taken)
+        else:  # a short name that no row has, deleted ones included
+            seed = f"{new.title}\n{self._now()}"
+            name = short_id(table.items, table.taken, self._path.parent.parent.name, seed)
         row = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
         self._write(with_line(table.data, row))
         return name
@@ -144,12 +148,6 @@ class BeadsFileTracker(BaseTracker):
         if data != self._known.data:
             self._known = _read_table(data, self._path, self._us)
         return self._known
-
-    def _unused_id(self, new: NewItem, table: _Table) -> str:
-        """Below a parent the next number, else a short name that no row has, deleted ones included."""
-        if new.parent:
-            return child_id(new.parent, table.taken)
-        return short_id(table.items, table.taken, self._path.parent.parent.name, f"{new.title}\n{self._now()}")
 
     def _edit(self, item_id: str, changed: Callable[[str], str]) -> None:
         table = self._known
