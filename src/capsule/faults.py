@@ -34,7 +34,7 @@ def explain(fault: Exception, words: list[str]) -> int:
 
 
 def _full_disk(fault: OSError) -> CapsuleError:
-    """A disk that takes no more is the user's to mend, wherever we noticed it."""
+    """Return the error for a full or read-only disk, which the user can fix."""
     try:
         sys.stdout.flush()
     except OSError:

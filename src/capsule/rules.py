@@ -26,7 +26,7 @@ _LARGEST_FILE = 4 * 1024 * 1024
 
 
 def words_at(project: Project, base: str) -> Catalog:
-    """Prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
+    """Return prompts, templates and workflows as the base has them; what no commit knows yet is read from disk."""
 
     def paths() -> set[str]:
         held = project.git.list_tree(base, recursive=True) if base else []
@@ -36,7 +36,7 @@ def words_at(project: Project, base: str) -> Catalog:
 
 
 def _base_reader(project: Project, base: str) -> Callable[[str], bytes | None]:
-    """A file as the base has it, never as an agent's worktree has it; from disk only where the base has none."""
+    """Return a reader of files as the base has them, never an agent's worktree; from disk where the base has none."""
     tracked = {entry.path for entry in project.git.list_tree(base, recursive=True)} if base else set()
 
     def read(path: str) -> bytes | None:
@@ -82,7 +82,7 @@ def guardrails_of(settings: Settings) -> Guardrails:
 
 
 def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
-    """The test command, the globs of test files, and whether tests live inside source files."""
+    """Return the test command, the globs of test files, and whether tests live inside source files."""
     files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
 
     def read(path: str) -> str:
@@ -103,7 +103,7 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
 
 
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
-    """By flag, by tag, by type, by default: beads walk through `tdd`, items of a backlog through `change`."""
+    """Choose by flag, by tag, by type, by default: `tdd` for beads, `change` for items of a backlog."""
     choice = project.settings.workflow
     by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
     usual = "change" if tracker_name(project) == "backlog" else "tdd"
@@ -113,7 +113,7 @@ def choose_workflow(project: Project, item: Item, words: Catalog, name: str | No
 
 
 def _as_set(settings: Settings, workflow: Workflow, *, in_backlog: bool) -> Workflow:
-    """The workflow with what the settings say about it: retries, how it publishes, who builds.
+    """Apply the settings to a workflow: retries, how it publishes, who builds.
 
     Steps are committed with the state of their item, so only a tracker that is kept in the project can have them.
     """

@@ -159,7 +159,7 @@ class _BudgetOptions(_Section, frozen=True):
 
 
 class _EnvironmentOptions(_Section, frozen=True):
-    """What agents and the project's commands see of your environment."""
+    """The environment of agents and of the project's commands."""
 
     allow: Texts = ()
     """More variables, or patterns such as `AWS_*`, to pass on to agents and tests."""
@@ -168,7 +168,7 @@ class _EnvironmentOptions(_Section, frozen=True):
 
 
 class _Confinement(_Section, frozen=True):
-    """What the sandbox allows."""
+    """Limits of the sandbox."""
 
     network: bool = True
     """Whether the sandbox has network access."""

@@ -71,7 +71,7 @@ class Briefing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """How an agent run ended; `text` is its last output, enough to hold any signal.
+    """The end of an agent run; `text` is its last output, enough to hold any signal.
 
     No failure means that the CLI reported success, or that it does not report in a form we can read: then the exit
     code and the text are all there is.

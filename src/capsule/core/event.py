@@ -46,7 +46,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What an agent used. null is unknown, never zero."""
+    """Usage of an agent. null is unknown, never zero."""
 
     tokens_in: int | None = None
     """Input tokens, cached ones included."""
@@ -59,7 +59,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a phase ended: the claim, the evidence, and the state of the worktree afterwards."""
+    """The end of a phase: the claim, the evidence, and the state of the worktree afterwards."""
 
     signal: Signal
     """The claim."""

@@ -12,7 +12,7 @@ import msgspec
 
 
 class Colour(StrEnum):
-    """How the test command ended; only green and red are facts about a tree that may be used again."""
+    """Result of the test command; only green and red are facts about a tree that may be used again."""
 
     GREEN = "green"
     RED = "red"

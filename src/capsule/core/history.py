@@ -404,7 +404,7 @@ NOBODY = Presence()
 
 
 class Mark(StrEnum):
-    """How a phase stands; the value is what is drawn where there is room for one character."""
+    """The state of a phase; the value is drawn where there is room for one character."""
 
     DONE = "✓"
     NOW = "▶"

@@ -253,7 +253,7 @@ def below(root: str, items: Mapping[str, Item]) -> list[Item]:
 
 
 def lineage_of(item: Item, find: Mapping[str, Item]) -> Lineage:
-    """Parent feature and grandparent epic; a direct epic parent; anything else is left empty."""
+    """Return the parent feature and its epic, or the parent epic; anything else is left empty."""
     parent = find.get(item.parent)
     if parent is None:
         return Lineage()

@@ -31,7 +31,7 @@ _ARCHIVED = re.compile(rf"^## [^|\n]+\| [^|\n]+ \| [^|\n]+ \| (?:{COMPLETED}|{CL
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How one phase of one item ended; `closed_as` is set where the item ends without being done."""
+    """The end of one phase of one item; `closed_as` is set where the item ends without being done."""
 
     workflow: Workflow
     phase: Phase

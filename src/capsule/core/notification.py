@@ -46,7 +46,7 @@ class Notification(msgspec.Struct, frozen=True):
 
 
 def channels(setting: str | Collection[str]) -> tuple[str, ...]:
-    """The bell, and command lines; none at all is the usual case."""
+    """Return the bell and the command lines that the setting names."""
     asked = (setting,) if isinstance(setting, str) else setting
     return tuple(dict.fromkeys(one for one in asked if one.strip() not in NOBODY))
 
@@ -63,7 +63,7 @@ def notification(stream: str, event: Event, state: MissionState) -> Notification
 
 
 def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
-    """A run of one item ends where that item does: whoever was told of the item is not called again."""
+    """Tell whether a run ended with its one item, and that item was told of."""
     items = {*ended.done, *ended.blocked, *ended.failed}
     return len(items) == 1 and items <= {*told} and stream == f"{RUN}run-{next(iter(items))}"
 
@@ -89,13 +89,13 @@ def _end(state: MissionState) -> str:
 
 
 def _at_the_door(stream: str, event: Warned, _: MissionState) -> Told:
-    """An item that a guardrail holds has no mission yet: its run says so, in the words of the commit."""
+    """Tell of an item that a guardrail holds. It has no mission yet: its run says so, in the words of the commit."""
     held = None if is_mission(stream) else _HELD.fullmatch(event.text)
     return (Occasion.BLOCKED, held["item"], f"{held['item']} needs you: {held['why']}") if held else None
 
 
 def _of_a_run(stream: str, event: RunEnded, _: MissionState) -> Told:
-    """A run that found nothing to do is no news, however often it looks."""
+    """Tell of the end of a run, unless it found nothing to do."""
     if not (event.spawns or event.done or event.blocked or event.failed or event.exit_code):
         return None
     not_started = f"{len(event.waiting)} not started" if event.waiting else ""

@@ -65,7 +65,7 @@ def _streams(item: str) -> tuple[str, str]:
 
 
 def unfolded(entries: Iterable[OutlineEntry], folded: Container[str]) -> list[OutlineEntry]:
-    """Without what stands below an entry that is folded."""
+    """Leave out what stands below an entry that is folded."""
     shown: list[OutlineEntry] = []
     hidden_below: int | None = None
     for entry in entries:

@@ -22,7 +22,7 @@ SHOWN_OF_A_BAD_VALUE: Final = 200
 
 
 class Verdict(StrEnum):
-    """How a phase ended. The first six are claims; REFUTED and SKIPPED are ours."""
+    """The verdict on a phase. The first six are claims; REFUTED and SKIPPED are ours."""
 
     PASS = "PASS"  # noqa: S105  (a verdict, not a password)
     MORE = "MORE"
@@ -99,7 +99,7 @@ def read_signal(data: bytes) -> Signal:
 
 
 def _last_object(data: bytes) -> dict[str, object] | None:
-    """Import the scanner only when there is output to scan: reading the journal does without its tables."""
+    """Return the last JSON object; the scanner's tables are loaded only when there is output to scan."""
     from capsule.core.json_scan import last_object  # noqa: PLC0415
 
     return last_object(data)
@@ -186,7 +186,8 @@ def _assessments(value: object) -> dict[str, str]:
 def _follow_ups(found: Mapping[str, object]) -> tuple[FollowUp, ...]:
     """Read follow-ups; drop those without a title."""
     read = []
-    for value in _list(found.get("follow_ups")):
+    listed = found.get("follow_ups")
+    for value in listed if isinstance(listed, list) else ():
         given = value if isinstance(value, dict) else {"title": value}
         title = given.get("title")
         if isinstance(title, str) and _text(title).strip():
@@ -222,10 +223,6 @@ def _word(value: object) -> str:
 
 def _flag(value: object) -> bool:
     return value is True or _word(value) in {"true", "yes"}
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 def _shown(value: object) -> str:

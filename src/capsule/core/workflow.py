@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 
 class Contract(StrEnum):
-    """How agents of a workflow answer."""
+    """The form in which agents of a workflow answer."""
 
     SIGNAL = "signal"
     RESULT = "result"

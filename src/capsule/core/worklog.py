@@ -48,13 +48,13 @@ def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, ea
 
 
 def section_of(workflow: Workflow, phase: str) -> str:
-    """`Phase 3: execute`: agents' phases are numbered as they stand in the workflow."""
+    """Return the heading of a phase, `Phase 3: execute`: agents' phases are numbered in the order of the workflow."""
     numbered = [p.name for p in workflow.phases if p.doer != "do"]
     return f"Phase {numbered.index(phase) + 1}: {phase}"
 
 
 def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str) -> str:
-    """Capsule's own, stamped: what was claimed, what was seen, what follows."""
+    """Write Capsule's own entry: what was claimed, what was seen, what follows."""
     lines = [
         f"{_OURS}{key} -->",
         f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · Verdict: {decision.verdict.value}**"
@@ -70,9 +70,9 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
 
 
 def with_entry(worklog: str, section: str, text: str) -> str:
-    """The worklog with the entry at the end of its section; a section that is missing is added at the end.
+    """Return the worklog with the entry at the end of its section; a section that is missing is added at the end.
 
-    Where the place is not put back after a crash, the same step's entry may be there already: then it is replaced.
+    After a crash the same step's entry may be there already: then it is replaced.
     """
     lines = worklog.rstrip("\n").split("\n")
     found = _span(lines, section)
@@ -86,7 +86,7 @@ def with_entry(worklog: str, section: str, text: str) -> str:
 
 
 def _without_entry(body: list[str], mark: str) -> list[str]:
-    """An entry is a head and a list: it ends before the second empty line."""
+    """Drop the entry with this mark. It is a head and a list, and ends before the second empty line."""
     if not mark.startswith(_OURS) or mark not in body:
         return body
     start = body.index(mark)
@@ -138,7 +138,7 @@ def summary(events: Sequence[Event]) -> str:
 
 
 def _noticed(event: StepEnded) -> Sequence[object]:
-    """Titles of work that is not this item's, also where nobody files it."""
+    """Return titles of work that is not this item's, filed or not."""
     given = event.outcome.signal.extra.get("follow_ups", [])
     told = given if isinstance(given, list) else []
     titles = [follow_up.title for follow_up in event.outcome.signal.follow_ups]
@@ -154,7 +154,7 @@ def _row(attempt: Attempt, event: StepEnded) -> str:
 
 
 def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
-    """From the last such heading (an item's text stands above the log and may contain anything) to the next one."""
+    """Return where a section begins and ends. The last such heading counts: an item's text above may hold anything."""
     starts = [n for n, line in enumerate(lines) if line.startswith("#") and line.lstrip("#").strip() == section]
     if not starts:
         return None
