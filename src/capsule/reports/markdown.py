@@ -155,7 +155,7 @@ def _changes(diff: Diff, heading: str) -> Iterator[str]:
             for file in diff.files[:_MOST_FILES]
         ]
         more = len(diff.files) - _MOST_FILES
-        rows += [(f"⋯ {more:,} more files", "", "")] if more > 0 else []
+        rows += [(f"⋯ {words.count(more, 'more file')}", "", "")] if more > 0 else []
         yield _table(("file", "added", "removed"), rows)
 
 

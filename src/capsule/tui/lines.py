@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from textual.content import Content
 
@@ -13,7 +13,6 @@ from capsule.core.item import Item, Status, stands_at
 from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus
-from capsule.reports import words
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
 from capsule.reports.table import fit, width_of
@@ -54,7 +53,7 @@ def _about(entry: OutlineEntry) -> Content:
 def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target, width: int) -> list[Content]:
     """All that is known of the item under the cursor, and what can be done with it."""
     if entry.item is None:
-        return [text(f"{words.count(entry.of, 'item')} {entry.title}", FAINT)]
+        return [text(f"{count(entry.of, 'item')} {entry.title}", FAINT)]
     lines = drawing.paragraph(f"{entry.key}  {entry.title}", width, STRONG)
     lines += [*_facts(entry, entry.item, width), Content("")]
     if view:
@@ -90,23 +89,20 @@ def doable(target: Target, width: int) -> list[Content]:
 
 
 def _facts(entry: OutlineEntry, item: Item, width: int) -> Iterator[Content]:
-    kind = ", ".join(filter(None, (item.type, stands_at(item).replace("_", " "), f"P{item.priority}")))
-    yield from drawing.paragraph(kind, width, FAINT)
-    if entry.of:
-        yield text(f"{entry.done} of {entry.of} done")
-    levels = item.assessment
+    levels, blocked = item.assessment, item.blocked
     known = {"size": levels.size, "complexity": levels.complexity, "risk": levels.risk, "impact": levels.impact}
-    if any(known.values()):
-        yield from drawing.paragraph(", ".join(f"{name} {word}" for name, word in known.items() if word), width, FAINT)
-    if item.tags:
-        yield from drawing.paragraph(f"tags: {', '.join(item.tags)}", width, FAINT)
-    if item.taken_by:
-        yield from drawing.paragraph(f"taken by {item.taken_by}", width, UNSURE)
-    if entry.waits_for:
-        yield from drawing.paragraph(f"waiting for {', '.join(entry.waits_for)}", width, UNSURE)
-    if item.blocked:
-        kind = f" ({item.blocked.kind})" if item.blocked.kind else ""
-        yield from drawing.paragraph(f"blocked{kind}: {item.blocked.reason}", width, UNSURE)
+    kind = f" ({blocked.kind})" if blocked and blocked.kind else ""
+    for words, style in (
+        (", ".join(filter(None, (item.type, stands_at(item).replace("_", " "), f"P{item.priority}"))), FAINT),
+        (f"{entry.done} of {entry.of} done" if entry.of else "", ""),
+        (", ".join(f"{name} {word}" for name, word in known.items() if word), FAINT),
+        (f"tags: {', '.join(item.tags)}" if item.tags else "", FAINT),
+        (f"taken by {item.taken_by}" if item.taken_by else "", UNSURE),
+        (f"waiting for {', '.join(entry.waits_for)}" if entry.waits_for else "", UNSURE),
+        (f"blocked{kind}: {blocked.reason}" if blocked else "", UNSURE),
+    ):
+        if words:
+            yield from drawing.paragraph(words, width, style)
 
 
 def _wrapped(told: str, width: int) -> Iterator[Content]:
@@ -214,25 +210,19 @@ def run_page(run: RunSummary, width: int) -> list[Content]:
         lines += drawing.paragraph(f"{progress.item}  {progress.done} of {progress.of} done  {progress.title}", width)
     for closed in run.closed:
         lines += drawing.paragraph(f"closed {closed.item}: {closed.reason}", width, GOOD)
-    if ended:
-        lines += _named("done", dict.fromkeys(ended.done, ""), GOOD, width)
-        lines += _named("needs you", ended.blocked, UNSURE, width)
-        lines += _named("failed", ended.failed, BAD, width)
-        lines += _named("not started", ended.waiting, FAINT, width)
-        lines += _named("follow-ups", dict.fromkeys(ended.follow_ups, ""), "", width)
-    else:
-        lines += drawing.paragraph(f"items: {', '.join(run.missions) or 'none yet'}", width)
+    if not ended:
+        return lines + drawing.paragraph(f"items: {', '.join(run.missions) or 'none yet'}", width)
+    for what, items, style in (
+        ("done", dict.fromkeys(ended.done, ""), GOOD),
+        ("needs you", ended.blocked, UNSURE),
+        ("failed", ended.failed, BAD),
+        ("not started", ended.waiting, FAINT),
+        ("follow-ups", dict.fromkeys(ended.follow_ups, ""), ""),
+    ):
+        for name, why in items.items():
+            named = f"{name}{f': {why}' if why else ''}"
+            lines += drawing.paragraph(named, width, style, first=text(f"{what}  ", FAINT))
     return lines
-
-
-def _named(what: str, items: Mapping[str, str], style: str, width: int) -> list[Content]:
-    return [
-        line
-        for name, why in items.items()
-        for line in drawing.paragraph(
-            f"{name}{f': {why}' if why else ''}", width, style, first=text(f"{what}  ", FAINT)
-        )
-    ]
 
 
 def moment(stamp: str) -> str:

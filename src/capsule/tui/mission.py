@@ -16,6 +16,7 @@ from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.text import sentence
 from capsule.reports.style import clean, printable
 from capsule.reports.table import width_of
+from capsule.reports.words import count
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
 
@@ -182,14 +183,9 @@ def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:
     again = f", attempt {attempt.number}" if attempt.number > 1 else ""
     yield _title("Checked" if attempt.evidence else "Verdict", f"{attempt.phase}{again}", width)
     if attempt.agent:
-        summary = f": {outcome.signal.summary}" if outcome.signal.summary else ""
-        yield from drawing.paragraph(
-            f"{attempt.claimed}{summary}",
-            width,
-            FAINT,
-            first=text(f"  {clean(attempt.agent)} claimed  ", FAINT),
-            most=3,
-        )
+        claim = f"{attempt.claimed}: {outcome.signal.summary}" if outcome.signal.summary else attempt.claimed
+        who = text(f"  {clean(attempt.agent)} claimed  ", FAINT)
+        yield from drawing.paragraph(claim, width, FAINT, first=who, most=3)
     verdict, style = drawing.verdict_of(attempt)
     yield row("  verdict  ", drawing.said(verdict, width - 11, f"{style} bold"))
     for piece in attempt.evidence:
@@ -207,14 +203,12 @@ def _told(view: MissionSummary, width: int, *, whole: bool) -> Iterator[Content]
     for which, told in (("this", under_way), ("the next", to_come)):
         for phase, feedback in told.items():
             yield _title("Feedback", f"for {which} attempt of {phase}", width)
-            lines = [
-                line
-                for each in printable(feedback).strip().splitlines()
-                for line in drawing.paragraph(each, width, first="  ")
-            ]
+            lines: list[Content] = []
+            for each in printable(feedback).strip().splitlines():
+                lines += drawing.paragraph(each, width, first="  ")
             yield from lines if whole else lines[:_TOLD_LINES]
             if not whole and len(lines) > _TOLD_LINES:
-                yield text(f"  … {len(lines) - _TOLD_LINES} more lines", FAINT)
+                yield text(f"  … {count(len(lines) - _TOLD_LINES, 'more line')}", FAINT)
             yield Content("")
 
 

@@ -20,6 +20,7 @@ from textual.widgets import Static
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.core.history import MissionSummary, RunSummary
+from capsule.reports.words import count
 from capsule.tui import drawing
 from capsule.tui.app import PULSE, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text
@@ -289,7 +290,7 @@ class LiveView(CapsuleApp[bool]):
 
 def run_lines(run: RunSummary, width: int) -> list[Content]:
     """Draw a run: its name, its agents, and the progress of each epic and feature."""
-    agents = f"{run.spawns} of {run.cap} agents" if run.cap else f"{run.spawns} agents"
+    agents = f"{run.spawns} of {count(run.cap, 'agent')}" if run.cap else count(run.spawns, "agent")
     head = drawing.both_ends(text(run.name, STRONG), text(f"{agents}  {drawing.elapsed(run.seconds)}"), width)
     rows = [progress for progress in run.progress.values() if progress.of]
     names = max([len(one.item) for one in rows], default=0)
