@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 from capsule.adapters import Journal
 from capsule.core.errors import LockHeld
-from capsule.core.event import Event, StepBegun, StepEnded, decode, encode
+from capsule.core.event import Event, Spawned, StepBegun, StepEnded, decode, encode
+from capsule.core.schedule import refuse_over_cap
 from capsule.core.state import Step
 
 
@@ -30,6 +31,10 @@ class MemoryJournal(Journal):
         finally:
             self._held.remove(stream)
 
+    @contextmanager
+    def join(self, stream: str, epoch: int) -> Iterator[None]:
+        yield
+
     def once(
         self,
         step: Step,
@@ -47,9 +52,11 @@ class MemoryJournal(Journal):
 
     def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
         rows = [(stream, event), *([beside] if beside else [])]
-        for name, _ in rows:
+        for name, each in rows:
             if name not in self._held:
                 raise LockHeld(f"{name} is written to without its claim.", "Claim it first.")
+            if isinstance(each, Spawned):
+                refuse_over_cap(event for _, event in self.events(name))
         for name, each in rows:
             self._streams[name].append(encode(each))
 

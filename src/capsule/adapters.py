@@ -11,14 +11,15 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
-from capsule.core.event import Event, StepBegun, StepEnded, is_mission
+from capsule.core.errors import CapsuleError
+from capsule.core.event import Event, Policy, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import AddedFile
-from capsule.core.item import Item, Lineage, NewItem
+from capsule.core.item import Item, Lineage, NewItem, Status
 from capsule.core.signal import FollowUp
 from capsule.core.state import Step
 from capsule.core.workflow import Workflow
@@ -434,7 +435,13 @@ class Journal(JournalReader, Protocol):
     """Remember what happens (journals/). Only the holder of a stream's claim writes to it."""
 
     def claim(self, stream: str) -> AbstractContextManager[int]:
-        """Hold a stream; raise LockHeld where another process does."""
+        """Hold a stream, and return the number of this claim; raise LockHeld where another process does."""
+
+    def join(self, stream: str, epoch: int) -> AbstractContextManager[None]:
+        """Write to a stream under the claim of that number, which another process holds, until somebody claims it anew.
+
+        This is how runners note in their run's stream which agents they start.
+        """
 
     def once(
         self,
@@ -445,11 +452,52 @@ class Journal(JournalReader, Protocol):
     ) -> StepEnded:
         """Return the recorded outcome of a step, or: write `begun`, perform, write the outcome.
 
-        `beside` is an event of another stream that we hold, written in the same transaction as `begun`.
+        `beside` is an event of another stream that we hold or have joined, written in the same transaction as `begun`.
+        Where it is a `Spawned` over the cap of its run, nothing is written, and Paused is raised.
         """
 
     def note(self, stream: str, event: Event, beside: tuple[str, Event] | None = None) -> None:
         """Remember a fact that is not a step; with another of a second stream, both or neither."""
+
+
+class Order(Struct, frozen=True):
+    """A mission to start, or to go on with."""
+
+    mission: str
+    item: Item
+    workflow: Workflow
+    base: str
+    into: str
+    policy: Policy
+    lineage: Lineage = field(default_factory=Lineage)
+    parent: str = ""
+    retries: int | None = None
+    """How often each review may send back from now on, where a mission goes on."""
+    rebase: bool = False
+    """Rebuild the work on the branch it goes into, and go on from there."""
+    notes: str = ""
+    """What a human had to say when they let it go on."""
+    earlier: str = ""
+    """What was done before it in the same campaign."""
+
+
+class RunLease(Struct, frozen=True):
+    """The run that a mission is part of: its runner writes to the run's stream for as long as this claim lasts."""
+
+    stream: str
+    epoch: int
+    leaves_at: Status | None = None
+    """The item goes back into the queue when it has another status than this."""
+
+
+class Runners(Protocol):
+    """Take missions as far as they go, for a queue: in processes (app/mission_processes.py), or here and now."""
+
+    def start(self, order: Order, lease: RunLease) -> None:
+        """Start a mission, or go on with it."""
+
+    def wait(self) -> tuple[str, CapsuleError | None]:
+        """Wait until one that was started has stopped; return its mission, and the error that stopped it."""
 
 
 class Observer(Protocol):

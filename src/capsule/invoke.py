@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from capsule.commands.arguments import parse
-from capsule.commands.verbs import VERBS
+from capsule.commands.verbs import INTERNAL, VERBS
 from capsule.core.errors import Refused, UsageError
 from capsule.core.text import nearest
 from capsule.system.umask import own_files_closed_to_others
@@ -44,17 +44,17 @@ def invoke(words: list[str]) -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
-    if name not in VERBS:
+    verb = VERBS.get(name) or INTERNAL.get(name)
+    if verb is None:
         near = nearest(name, VERBS)
         hint = f"Did you mean `capsule {near[0]}`?" if near else "`capsule --help` lists the commands."
         raise UsageError(f"There is no command `{name}`.", hint)
     gc.set_threshold(100_000)  # most commands end before there is any garbage
     atexit.register(gc.freeze)  # and look for none when all goes at once: a tenth of what `status` costs
     _load_msgspec()
-    verb = VERBS[name]
     module = import_module(f"capsule.commands.{verb.module}")
     args = parse(name, module, words, usage_error=verb.usage_error)
-    if os.environ.get("CAPSULE_REPOSITORY") and name not in _READING:
+    if os.environ.get("CAPSULE_REPOSITORY") and name in VERBS and name not in _READING:
         _refuse_inside_a_phase(name, getattr(args, "project_dir", None) or ".")
     code = int(module.run(args))
     sys.stdout.flush()  # while a full disk can still be reported

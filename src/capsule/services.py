@@ -14,6 +14,7 @@ from capsule.adapters import (
     Journal,
     Observer,
     Place,
+    Runners,
     Shell,
     StateStore,
     Tracker,
@@ -97,3 +98,5 @@ class Services(Struct, frozen=True):
     skills: bool = False
     """The project has skills of its own for the phases that name one, and they are to be used."""
     recorder: StartRecording = unrecorded
+    runners: Runners | None = None
+    """Who runs the missions of a queue; None: they are run in its own process."""

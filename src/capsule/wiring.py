@@ -21,7 +21,7 @@ from capsule.core.errors import CapsuleError, SettingsError
 from capsule.core.redaction import Redactor
 from capsule.presets import described, presets
 from capsule.project import Project, open_state_store
-from capsule.reports.live import RedactingObserver
+from capsule.reports.live import FanOut, LiveFile, RedactingObserver
 from capsule.services import Limits, Services
 from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
@@ -152,7 +152,7 @@ def open_services(
     """Open every adapter; close them at the end, with everything that runs behind them. A dry one only looks."""
     settings = project.settings
     journal, logs, redactor = project.journal(), project.logs(), project.redactor
-    observer = RedactingObserver(observer, redactor)
+    observer = RedactingObserver(FanOut(observer, LiveFile(logs.folder, SystemClock().now)), redactor)
     if not dry:
         end_leftovers(project.registry)
     with (

@@ -19,8 +19,8 @@ import pytest
 
 from capsule.adapters import Journal, JournalReader
 from capsule.core.decide import Decision, Move
-from capsule.core.errors import CapsuleError, LockHeld
-from capsule.core.event import Event, Outcome, StepBegun, StepEnded, Warned
+from capsule.core.errors import CapsuleError, LockHeld, Paused
+from capsule.core.event import Event, Outcome, RunEnded, RunStarted, Spawned, StepBegun, StepEnded, Warned
 from capsule.core.redaction import Redactor
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import Step
@@ -260,6 +260,38 @@ def test_what_is_claimed_cannot_be_claimed_again(journal: Journal) -> None:
         journal.note("m", warned("free again"))
 
 
+def _begins_beside(journal: Journal, run: int) -> None:
+    step = Step("m", "code", run)
+    begun = StepBegun(at=AT, key=step.key, phase="code", run=run, attempt=1)
+    spawned = Spawned(at=AT, mission="m", key=step.key)
+    journal.once(step, begun, lambda: ended(step=step), ("_run", spawned))
+
+
+def test_an_agent_over_the_cap_of_its_run_is_refused_and_its_step_has_not_begun(journal: Journal) -> None:
+    with journal.claim("m"), journal.claim("_run"):
+        with pytest.raises(Paused):
+            _begins_beside(journal, 1)
+        journal.note("_run", RunStarted(at=AT, cap=1))
+        _begins_beside(journal, 1)
+        before = (told(journal), told(journal, "_run"))
+        with pytest.raises(Paused):
+            _begins_beside(journal, 2)
+        assert (told(journal), told(journal, "_run")) == before
+
+
+def test_a_run_that_is_gone_on_with_keeps_its_count_and_one_that_ended_begins_at_nothing(journal: Journal) -> None:
+    with journal.claim("m"), journal.claim("_run"):
+        journal.note("_run", RunStarted(at=AT, cap=2))
+        _begins_beside(journal, 1)
+        journal.note("_run", RunStarted(at=AT, cap=2, spawns=1))
+        _begins_beside(journal, 2)
+        with pytest.raises(Paused):
+            _begins_beside(journal, 3)
+        journal.note("_run", RunEnded(at=AT, why="cap"))
+        journal.note("_run", RunStarted(at=AT, cap=1))
+        _begins_beside(journal, 3)
+
+
 # ── the file: other processes
 
 WRITER = """\
@@ -324,6 +356,18 @@ def test_kill_9_frees_the_stream_and_loses_nothing_that_was_said_to_be_written(f
     with sqlite3.connect(folder / "journal.db") as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     db.close()
+
+
+def test_a_stream_that_was_joined_is_written_by_both_until_somebody_claims_it_anew(folder: Path) -> None:
+    with _sqlite(folder) as queue, _sqlite(folder) as runner:
+        with queue.claim("_run") as epoch, runner.join("_run", epoch):
+            queue.note("_run", warned("by the queue"))
+            runner.note("_run", warned("by its runner"))
+            with _sqlite(folder) as stranger, pytest.raises(LockHeld):
+                stranger.note("_run", warned("by nobody"))
+        with runner.join("_run", epoch), queue.claim("_run"), pytest.raises(LockHeld):
+            runner.note("_run", warned("too late"))
+        assert told(queue, "_run") == [warned("by the queue"), warned("by its runner")]
 
 
 def test_a_writer_that_lost_its_claim_while_asleep_is_refused_by_the_database(folder: Path) -> None:

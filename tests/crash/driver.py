@@ -14,6 +14,8 @@ journaled event and every call through an adapter, in the order in which the mis
     during effect 42                                the command has run for a moment: what it sees is mounted
 
 A journaled event is called the same in whichever process it is written, so a run can be killed at one after the other.
+A queue starts its runners by this program too. Both count and name their points together, in the file CRASH_SHARED, and
+whichever of them comes to the last point, both die.
 
 CRASH_AT names the point to die at, by a signal nothing can catch. CRASH_RECORD names a file that is told of every point
 passed. Effects are watched only where CRASH_EFFECTS is set.
@@ -21,13 +23,13 @@ passed. Effects are watched only where CRASH_EFFECTS is set.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,8 @@ from msgspec.structs import replace
 
 from capsule import wiring
 from capsule.adapters import ClaimedState
+from capsule.app import mission_processes
+from capsule.app.mission_processes import RUNNER
 from capsule.cli import main
 from capsule.core.event import Event, Observed, Recorded, Salvaged, StepBegun, StepEnded, kind
 from capsule.services import Services
@@ -52,14 +56,17 @@ class Passage:
     def __init__(self, last: str, record: str) -> None:
         self._last = last
         self._record = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600) if record else None
-        self._counts: Counter[str] = Counter()
-        self.step = "outside"
+        shared = os.environ.get("CRASH_SHARED", "")
+        self._shared = os.open(shared, os.O_RDWR | os.O_CREAT, 0o600) if shared else None
+        self._seen: dict[str, Any] = {"step": "outside", "counts": {}}
 
     def point(self, name: str, about: str = "", *, after: float = 0) -> None:
         if self._record is not None:
             os.write(self._record, f"{name}\t{about}\n".encode())
         if name == self._last:
             time.sleep(after)
+            if sys.argv[1:] == [RUNNER]:
+                os.kill(os.getppid(), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
@@ -68,9 +75,29 @@ class Passage:
         yield
         self.point(f"after {name}", about)
 
+    @property
+    def step(self) -> str:
+        """The last step that began, in whichever process."""
+        return str(self._read()["step"])
+
+    def begins(self, step: str) -> None:
+        self._write({**self._read(), "step": step})
+
     def numbered(self, name: str) -> str:
-        self._counts[name] += 1
-        return f"{name} {self._counts[name]}"
+        seen = self._read()
+        number = seen["counts"].get(name, 0) + 1
+        self._write({**seen, "counts": {**seen["counts"], name: number}})
+        return f"{name} {number}"
+
+    def _read(self) -> dict[str, Any]:
+        data = os.pread(self._shared, 1 << 24, 0) if self._shared is not None else b""
+        return json.loads(data) if data else self._seen
+
+    def _write(self, seen: dict[str, Any]) -> None:
+        self._seen = seen
+        if self._shared is not None:
+            os.ftruncate(self._shared, 0)
+            os.pwrite(self._shared, json.dumps(seen).encode(), 0)
 
 
 class Watched:
@@ -126,7 +153,7 @@ def _watch_events(journal: Any, passage: Passage) -> None:
         with passage.around(event_name(stream, event, earlier)):
             write(stream, event, beside)
         if isinstance(event, StepBegun):
-            passage.step = f"{stream}/{event.key}"
+            passage.begins(f"{stream}/{event.key}")
 
     journal.note = note
 
@@ -226,6 +253,7 @@ def watch() -> None:
     for module in list(sys.modules.values()):  # a warm process has imported everything that opens one
         if getattr(module, "open_services", None) is open_services:
             setattr(module, "open_services", open_watched_services)  # noqa: B010
+    mission_processes.PROGRAM = (sys.executable, __file__)
     if "CRASH_EFFECTS" in os.environ:
         watch_effects(passage)
 

@@ -137,7 +137,12 @@ class Project:
 
     def drive(self, item: str = ITEM, **told: str) -> subprocess.CompletedProcess[str]:
         """The same, watched."""
-        return self._finished(self._start([str(Path(__file__).with_name("driver.py"))], item, told))
+        shared = self.outside / "points-passed"
+        try:
+            told = {**told, "CRASH_SHARED": str(shared)}
+            return self._finished(self._start([str(Path(__file__).with_name("driver.py"))], item, told))
+        finally:
+            shared.unlink(missing_ok=True)
 
     def start(self, item: str = ITEM, **told: str) -> subprocess.Popen[str]:
         """Under way, to be talked to by signals."""

@@ -19,12 +19,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from capsule.adapters import Order
 from capsule.catalog import Catalog
 from capsule.core.event import Event, Policy, StepEnded, kind
 from capsule.core.item import Item
 from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow, parse_workflow
-from capsule.engine.job import Order
 from capsule.engine.run_mission import run_until_halt
 from capsule.project import Project
 from capsule.services import Services

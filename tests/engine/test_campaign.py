@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from capsule.adapters import ClaimedState
+from capsule.adapters import ClaimedState, Order
 from capsule.core.decide import Guardrails
 from capsule.core.errors import Refused
 from capsule.core.event import Advanced, Discovered, ParentClosed, Policy, RunEnded, Warned
@@ -22,7 +22,6 @@ from capsule.core.schedule import QueuePosition, queue
 from capsule.core.workflow import Contract, Workflow
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import RunPlan, RunReport, work_through
-from capsule.engine.job import Order
 from capsule.services import Services
 from capsule.trackers.memory import MemoryTracker
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from capsule.adapters import Order
 from capsule.core.state import MissionState
-from capsule.engine.job import Order
 from capsule.engine.run_mission import move_to, run_until_halt
 
 from .conftest import PASS, Scene

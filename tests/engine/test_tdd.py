@@ -184,7 +184,7 @@ def test_a_merge_result_that_is_red_never_reaches_main(scene: Scene) -> None:
 @pytest.mark.in_git
 @pytest.mark.promise("merge.conflict")
 def test_a_conflict_leaves_main_alone_and_a_rebase_goes_on_from_the_code(scene: Scene) -> None:
-    from capsule.engine.job import Order
+    from capsule.adapters import Order
     from capsule.engine.run_mission import run_until_halt
 
     clash = f"cd {scene.root} && echo other > hello && git add hello && git commit -q -m Other"

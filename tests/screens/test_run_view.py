@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import pytest
+from msgspec.structs import replace
 from textual.binding import Binding
 from textual.pilot import Pilot
 
@@ -18,7 +19,7 @@ from capsule.core.event import Advanced
 from capsule.core.history import MissionSummary, RunSummary
 from capsule.tui.app import PULSE
 from capsule.tui.rows import Page
-from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of
+from capsule.tui.run_view import LiveView, RunControls, Scope, followed, missions_of, run_of
 
 from .golden import lines_of, picture
 from .missions import BUDGET, DOING, PID, at, at_the_code, halted, merged, sent_back, shown, turned_away
@@ -342,6 +343,16 @@ def test_a_run_shows_its_own_missions_with_their_children_and_nobody_elses() -> 
     assert [view.mission for view in seen] == ["demo-1.1", "demo-1.1.build.1", "demo-1.1.build.2"]
     assert followed(seen) == "demo-1.1.build.2"
     assert followed(()) == ""
+
+
+def test_a_queue_shows_the_missions_that_its_runners_hold_before_they_start_an_agent() -> None:
+    ours = replace(shown(at_the_code(mission="demo-1.1"), NOW, pid=98), started_by=PID)
+    other = replace(shown(at_the_code(mission="demo-2"), NOW, pid=99), started_by=97)
+    seen = missions_of(board(ours, other), Scope(pid=PID, run="_queue"))
+    assert [view.mission for view in seen] == ["demo-1.1"]
+    run = RunSummary(stream="_queue", pid=PID)
+    assert run_of(board(ours, other, runs=(run,)), Scope(pid=98, mission="demo-1.1")) == run
+    assert run_of(board(ours, other, runs=(run,)), Scope(pid=99, mission="demo-2")) is None
 
 
 def test_every_key_there_is_is_pressed_here() -> None:

@@ -12,14 +12,14 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from capsule.adapters import Tracker
+from capsule.adapters import Order, Tracker
 from capsule.app.missions import known_mission, mission_state
 from capsule.core.errors import CapsuleError, InvalidId, LockHeld, UnknownItem
 from capsule.core.event import Abandoned
 from capsule.core.item import Item, check_id
 from capsule.engine.actions import logs_of
 from capsule.engine.bookkeeping import sync_tracker
-from capsule.engine.job import Order, load_state, place_of
+from capsule.engine.job import load_state, place_of
 from capsule.engine.run_mission import reopen
 from capsule.project import Project, tracker_if_there
 from capsule.reports.live import FanOut

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from capsule.adapters import Tracker
+from capsule.adapters import Order, Tracker
 from capsule.app.missions import mission_state
 from capsule.catalog import Catalog
 from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_of
@@ -19,7 +19,7 @@ from capsule.core.state import MissionState, Step, agent_for, apply
 from capsule.core.text import nearest
 from capsule.core.workflow import Workflow
 from capsule.engine.brief import brief
-from capsule.engine.job import Job, Order, only_to_be_closed
+from capsule.engine.job import Job, only_to_be_closed
 from capsule.project import Project
 from capsule.reports.live import FanOut
 from capsule.rules import choose_workflow, policy_at, words_at

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from capsule.adapters import Tracker
+from capsule.adapters import Order, Tracker
 from capsule.app.endings import end_mission
 from capsule.app.items import lock_item, move
 from capsule.app.missions import known_mission, mission_state, states_of
@@ -33,7 +33,6 @@ from capsule.core.state import MissionState
 from capsule.core.workflow import Workflow
 from capsule.engine.campaign import Campaign
 from capsule.engine.dispatch import JobSource, RunPlan, RunReport, work_through
-from capsule.engine.job import Order
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.services import Services

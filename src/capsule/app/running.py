@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from capsule.adapters import Observer, Tracker
 from capsule.app.endings import take_away
+from capsule.app.mission_processes import MissionProcesses
 from capsule.app.missions import mission_state
 from capsule.app.planning import MissionPlan, RunRequest, check_agents, exclude_our_files
 from capsule.catalog import Catalog
@@ -91,9 +93,9 @@ def open_run(run: RunContext, words: Catalog, notes: tuple[str, ...] = ()) -> It
         _notified(project, output.observer) as observer,
         open_services(project, run.tracker, words, observer, stop, model=request.model) as opened,
     ):
-        services, told = opened, ""
+        services, told = replace(opened, runners=MissionProcesses(project, request, observer, stop)), ""
         if request.replay:
-            services, told = replayed(opened, project, Path(request.replay).absolute())
+            services, told = replayed(services, project, Path(request.replay).absolute())
         if told:
             output.tell(f"note: {told}")
         if request.record:

@@ -17,9 +17,8 @@ from capsule.core.item import check_id
 from capsule.engine.dispatch import RunReport
 from capsule.project import Project
 from capsule.reports.json_lines import JsonReport
-from capsule.reports.live import FanOut, LiveFile
+from capsule.reports.live import FanOut
 from capsule.reports.plain import PlainReport
-from capsule.system.clock import SystemClock
 from capsule.wiring import budget_of
 
 _OPTIONS = set(RunRequest.__struct_fields__) - {"items"}
@@ -45,14 +44,12 @@ def flags_of(args: argparse.Namespace) -> dict[str, object]:
 
 
 def output_for(project: Project, how: str, lines: type[PlainReport] = PlainReport) -> RunOutput:
-    """Write events as `--output` says: JSON on stdout, lines on stderr, or only to the live file."""
-    live = LiveFile(project.logs().folder, SystemClock().now)
+    """Write events as `--output` says: JSON on stdout, lines on stderr, or not at all."""
     if how == JSON:
-        return RunOutput(FanOut(JsonReport(), live), tell, JSON)
+        return RunOutput(JsonReport(), tell, JSON)
     if how == NONE:
-        return RunOutput(live, tell, NONE)
-    report = lines(standing=partial(mission_state, project), budget=budget_of(project.settings))
-    return RunOutput(FanOut(report, live), tell, PLAIN)
+        return RunOutput(FanOut(), tell, NONE)
+    return RunOutput(lines(standing=partial(mission_state, project), budget=budget_of(project.settings)), tell, PLAIN)
 
 
 def tell(line: str) -> None:

@@ -54,4 +54,6 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "version": Verb("version", "print the version"),
     },
 }
+INTERNAL = {"_runner": Verb("runner", "run one mission for a queue")}
+"""What Capsule starts itself, and no list names."""
 VERBS = {name: verb for group in GROUPS.values() for name, verb in group.items()}

@@ -218,6 +218,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             unverified=unverified(self.state.policy, on_red=self.on_red),
             ended="" if condition in UNFINISHED else self.last_step or self.last,
             pid=pid,
+            started_by=presence.started_by,
             doing=() if pid is None else presence.doing,
             active_at=presence.at,
             allowed=allowed,
@@ -398,6 +399,8 @@ class Presence(msgspec.Struct, frozen=True):
     doing: tuple[str, ...] = ()
     """The newest last."""
     at: str = ""
+    started_by: int = 0
+    """The parent of its process: the queue, where it runs for one."""
 
 
 NOBODY = Presence()
@@ -481,6 +484,8 @@ class MissionSummary(MissionHistory, frozen=True, kw_only=True, dict=True):
     ended: str = ""
     """'' while it is not at an end or a halt."""
     pid: int | None = None
+    started_by: int = 0
+    """The parent of that process: the queue, where it runs for one."""
     doing: tuple[str, ...] = ()
     active_at: str = ""
     allowed: Allowance = UNLIMITED

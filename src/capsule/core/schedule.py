@@ -11,11 +11,14 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import suppress
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 import msgspec
 
 from capsule.core.campaign import ancestors, is_container
 from capsule.core.decide import PROGRESS, Decision, Guardrails, objections
+from capsule.core.errors import Paused
+from capsule.core.event import Event, RunEnded, RunStarted, Spawned
 from capsule.core.item import HELD, LEVELS, Item, Status
 
 LANES = (Status.DONE, Status.IN_PROGRESS, Status.READY, Status.SCOPED, Status.RESEARCHING, Status.NEW, Status.BLOCKED)
@@ -226,3 +229,34 @@ class Tally(msgspec.Struct, frozen=True):
     @property
     def tripped(self) -> bool:
         return self.failures_in_a_row >= BREAKER
+
+
+class OpenRun(NamedTuple):
+    """A run that has not ended: how many agents it may start, and the mission and step of each that it started."""
+
+    cap: int
+    spawned: tuple[tuple[str, str], ...]
+
+    @property
+    def used_up(self) -> bool:
+        return len(self.spawned) >= self.cap
+
+
+def open_run(events: Iterable[Event]) -> OpenRun:
+    """Read a run's stream. One that was killed and gone on with is one run; one that has ended may start nothing."""
+    cap, spawned = 0, list[tuple[str, str]]()
+    for event in events:
+        if isinstance(event, RunStarted):
+            cap = event.cap
+        elif isinstance(event, Spawned):
+            spawned.append((event.mission, event.key))
+        elif isinstance(event, RunEnded):
+            cap, spawned = 0, []
+    return OpenRun(cap, tuple(spawned))
+
+
+def refuse_over_cap(events: Iterable[Event]) -> None:
+    """Raise Paused where the run with these events may start no further agent."""
+    run = open_run(events)
+    if run.used_up:
+        raise Paused(f"The run has started {len(run.spawned)} of {run.cap} agents.")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from capsule.adapters import Order
 from capsule.core.decide import Move
 from capsule.core.documents import artefact_paths, phases_of, ticked
 from capsule.core.errors import Paused
 from capsule.core.item import Item
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState
-from capsule.engine.job import Job, Order, Report, load_state, passed
+from capsule.engine.job import Job, Report, load_state, passed
 from capsule.engine.work import first_checkpoint
 
 

@@ -1,7 +1,8 @@
 """Many items, one after the other: the queue works itself until nothing is left, the cap is reached or it trips.
 
 A run is a stream of its own in the journal. Every agent that is started is written there in the same transaction as
-the beginning of its step, so cap and breaker are right however the run ends: one that was killed is gone on with.
+the beginning of its step, by whoever runs the mission (`Runners`). So cap and breaker are right however many runners
+there are and however the run ends: one that was killed is gone on with.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from capsule.adapters import StateCommit
+from capsule.adapters import Order, RunLease, Runners, StateCommit
 from capsule.core.assignment import Assign
 from capsule.core.budget import Spending, as_facts
 from capsule.core.decide import Decision, Guardrails, Move
@@ -31,11 +32,11 @@ from capsule.core.event import (
 )
 from capsule.core.item import EARLY, Item, Status, with_values
 from capsule.core.ledger import AT_THE_DOOR, at_the_door, tagged
-from capsule.core.schedule import QueuePosition, Tally, choose
+from capsule.core.schedule import OpenRun, QueuePosition, Tally, choose, open_run
 from capsule.core.state import MissionState, Step
 from capsule.core.workflow import Workflow
 from capsule.engine.bookkeeping import sync_tracker
-from capsule.engine.job import Order, load_state, note, only_to_be_archived, only_to_be_closed
+from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
 from capsule.engine.run_mission import closed_at_last, merged_and_open, run_until_halt
 from capsule.engine.run_mission import run as run_mission
 from capsule.services import Services
@@ -129,70 +130,102 @@ class RunPlan(Struct, frozen=True):
     """The first item that does not come to its end is the last."""
 
 
+class SharedLimits(Struct, frozen=True):
+    """Limit a mission by the run that it is part of: the agents of all its missions are counted in the run's stream."""
+
+    lease: RunLease
+    services: Services
+
+    def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
+        moved_on = self.lease.leaves_at is not None and state.item.status is not self.lease.leaves_at
+        return moved_on or (spawns and self._run().used_up)
+
+    def spawn_event(self, step: Step) -> tuple[str, Event] | None:
+        spawned = Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
+        self.services.observer.event(self.lease.stream, spawned)
+        return self.lease.stream, spawned
+
+    def spending(self) -> Spending:
+        return _spending(self.services, self._run().spawned)
+
+    def _run(self) -> OpenRun:
+        return open_run(event for _, event in self.services.journal.events(self.lease.stream))
+
+
+class InProcessRunners:
+    """Run missions in this process, each as soon as it is started."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._stopped: list[tuple[str, CapsuleError | None]] = []
+
+    def start(self, order: Order, lease: RunLease) -> None:
+        error = None
+        try:
+            run_until_halt(order, replace(self._services, run_limits=SharedLimits(lease, self._services)))
+        except CapsuleError as stop:
+            error = stop
+        self._stopped.append((order.mission, error))
+
+    def wait(self) -> tuple[str, CapsuleError | None]:
+        return self._stopped.pop(0)
+
+
 class SpawnCounter(Struct):
-    """Limit a run: count the agents it starts, and stop before the first one too many."""
+    """Count what a run has started, whoever started it, and how that ended."""
 
     stream: str
     services: Services
     cap: int
-    tally: Tally
-    leaves_at: Status | None = None
-    """The item goes back into the queue when it has another status than this."""
-    unsettled: list[tuple[str, str]] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
     spent: Spending = field(default_factory=Spending)
-    """Used up by the steps that are settled."""
+    seen: int = 0
 
     @property
     def used_up(self) -> bool:
         return self.tally.spawns >= self.cap
 
-    def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
-        moved_on = self.leaves_at is not None and state.item.status is not self.leaves_at
-        return moved_on or (spawns and self.used_up)
-
-    def spawn_event(self, step: Step) -> tuple[str, Event] | None:
-        self.tally = self.tally.spawned()
-        self.unsettled.append((step.mission, step.key))
-        spawned = Spawned(at=self.services.clock.now(), mission=step.mission, key=step.key)
-        self.services.observer.event(self.stream, spawned)
-        return self.stream, spawned
-
-    def spending(self) -> Spending:
-        return self.spent + _spending(self.services, self.unsettled)
-
     def settle(self) -> None:
-        """How what was started has ended."""
-        self.spent = self.spending()
-        for decision in _decisions(self.services, self.unsettled):
+        """Read what was started since the last time, and how it has ended."""
+        events = self.services.journal.events(self.stream, after=self.seen)
+        self.seen = events[-1][0] if events else self.seen
+        self.add([(event.mission, event.key) for _, event in events if isinstance(event, Spawned)])
+
+    def add(self, spawned: Sequence[tuple[str, str]]) -> None:
+        self.tally = replace(self.tally, spawns=self.tally.spawns + len(spawned))
+        for decision in _decisions(self.services, spawned):
             self.tally = self.tally.ended(decision)
-        self.unsettled.clear()
+        self.spent += _spending(self.services, spawned)
 
 
 def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: RunReport) -> None:
     """The loop of a run. The report is the caller's, so that it is there however the run ends."""
     began = services.clock.seconds()
-    with services.journal.claim(plan.stream):
-        spawned = _started_before(plan, services)
-        counter = _counter(plan, services, spawned)
+    with services.journal.claim(plan.stream) as epoch:
+        earlier = open_run(event for _, event in services.journal.events(plan.stream)).spawned
+        note(services, plan.stream, RunStarted(at=services.clock.now(), cap=plan.cap, spawns=len(earlier)))
+        counter = SpawnCounter(plan.stream, services, plan.cap, seen=services.journal.events(plan.stream)[-1][0])
+        counter.add(earlier)  # one that was killed is gone on with, its count and all
+        _wait_for_runners(earlier, services)
         services.state_store.finish()
-        report.done += _recorded_at_last(spawned, services)
+        report.done += _recorded_at_last(earlier, services)
         authoritative = services.state_store.authoritative
-        report.done += [] if authoritative else _archived_at_last(spawned, services)
+        report.done += [] if authoritative else _archived_at_last(earlier, services)
         unclosed = [] if authoritative else merged_and_open(services)
-        run = _Run(plan, jobs, replace(services, run_limits=counter), counter, report, unclosed)
+        run = _Run(plan, jobs, services, counter, RunLease(plan.stream, epoch), report, unclosed)
         try:
             run.settle()
             while item := run.next():
                 run.take(item)
-                counter.settle()
                 run.settle()
             run.conclude()
         except CapsuleError as stop:
             report.ended_because, report.exit_code = stop.message.rstrip("."), stop.exit_code
             raise
         finally:
+            counter.settle()
             report.spawns, report.seconds = counter.tally.spawns, services.clock.seconds() - began
-            report.spent = counter.spending()
+            report.spent = counter.spent
             note(services, plan.stream, _ended(report, services.clock.now()))
 
 
@@ -203,6 +236,7 @@ class _Run(Struct, frozen=True):
     jobs: JobSource
     services: Services
     counter: SpawnCounter
+    lease: RunLease
     report: RunReport
     unclosed: list[str]
     """Merged, and their tracker has not let them be closed: it may, once another is closed."""
@@ -266,11 +300,12 @@ class _Run(Struct, frozen=True):
         """As far as it goes: to its archive, to a halt, to the cap, or back into the queue with what is known now."""
         if self._settled_at_the_door(item):
             return
-        self.counter.leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
         spawns, known = self.counter.tally.spawns, len(self.services.journal.events(item.id))
-        state = self._pursued(item)
-        if state is None:
+        went = self._went(item)
+        self.counter.settle()
+        if not went:
             return
+        state = load_state(self.services, item.id)
         events = [event for _, event in self.services.journal.events(item.id)]
         self.report.states[item.id] = state
         self.report.follow_ups += [new for event in events[known:] for new in _added(event)]
@@ -296,13 +331,19 @@ class _Run(Struct, frozen=True):
         self.services.observer.event(self.plan.stream, Warned(at=at, text=message))
         return True
 
-    def _pursued(self, item: Item) -> MissionState | None:
-        """Run the mission, and return its state; None where it was refused or paused, which the report tells."""
+    def _went(self, item: Item) -> bool:
+        """Run the mission as far as it goes; False where it was refused or paused, which the report tells."""
         try:
             order, services = self.jobs.order(item)
-            return run_until_halt(order, replace(services, run_limits=self.counter))
+            leaves_at = item.status if item.status in EARLY and not self.plan.to_the_end else None
+            needs_agents = item.status is not Status.DONE
+            runners: Runners = (services.runners if needs_agents else None) or InProcessRunners(services)
+            runners.start(order, replace(self.lease, leaves_at=leaves_at))
+            _, error = runners.wait()
+            if error:
+                raise error
         except Paused:
-            return None
+            return False
         except LockHeld as held:
             if self._is_named:
                 raise
@@ -321,7 +362,9 @@ class _Run(Struct, frozen=True):
             self.report.blocked[item.id] = f"{edited.message} {edited.hint}"
         except Refused as refused:
             self.report.failed[item.id] = f"{refused.message} {refused.hint}".strip()
-        return None
+        else:
+            return True
+        return False
 
     @property
     def _is_named(self) -> bool:
@@ -351,21 +394,12 @@ def _added(event: Event) -> tuple[str, ...]:
 # ---- what a run remembers
 
 
-def _started_before(plan: RunPlan, services: Services) -> list[tuple[str, str]]:
-    """Missions and steps that a run of this stream started agents for before it was killed."""
-    events = [event for _, event in services.journal.events(plan.stream)]
-    ends = [n for n, event in enumerate(events) if isinstance(event, RunEnded)]
-    open_run = events[ends[-1] + 1 :] if ends else events
-    return [(event.mission, event.key) for event in open_run if isinstance(event, Spawned)]
-
-
-def _counter(plan: RunPlan, services: Services, spawned: Sequence[tuple[str, str]]) -> SpawnCounter:
-    """A run that was killed is gone on with, its count and all; any other begins at nothing."""
-    tally = Tally(spawns=len(spawned))
-    for decision in _decisions(services, spawned):
-        tally = tally.ended(decision)
-    note(services, plan.stream, RunStarted(at=services.clock.now(), cap=plan.cap, spawns=len(spawned)))
-    return SpawnCounter(plan.stream, services, plan.cap, tally, spent=_spending(services, spawned))
+def _wait_for_runners(spawned: Sequence[tuple[str, str]], services: Services) -> None:
+    """Let the runners of a queue that was killed end: they do so as soon as they notice. One of somebody else stays."""
+    for mission in dict.fromkeys(name for name, _ in spawned):
+        tries = 100
+        while tries and services.journal.holder(mission) is not None and services.clock.wait(0.05):
+            tries -= 1
 
 
 def _recorded_at_last(spawned: Sequence[tuple[str, str]], services: Services) -> list[str]:

@@ -7,39 +7,16 @@ from contextlib import contextmanager
 
 from msgspec import Struct, field
 
-from capsule.adapters import Place, StateStore
+from capsule.adapters import Order, Place, StateStore
 from capsule.core.briefing import SandboxPaths
-from capsule.core.event import Event, Policy, Usage
+from capsule.core.event import Event, Usage
 from capsule.core.evidence import Checkpoint, Evidence
 from capsule.core.failure import Failure
-from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
 from capsule.core.text import one_line
-from capsule.core.workflow import Phase, Workflow
+from capsule.core.workflow import Phase
 from capsule.services import Services
-
-
-class Order(Struct, frozen=True):
-    """A mission to start, or to go on with."""
-
-    mission: str
-    item: Item
-    workflow: Workflow
-    base: str
-    into: str
-    policy: Policy
-    lineage: Lineage = field(default_factory=Lineage)
-    parent: str = ""
-    retries: int | None = None
-    """How often each review may send back from now on, where a mission goes on."""
-    rebase: bool = False
-    """Rebuild the work on the branch it goes into, and go on from there."""
-    notes: str = ""
-    """What a human had to say when they let it go on."""
-    earlier: str = ""
-    """What was done before it in the same campaign."""
-
 
 RunUntilHalt = Callable[[Order, Services], MissionState]
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from capsule.adapters import Order
 from capsule.core.errors import CapsuleError, Paused, lost_objects_of
 from capsule.core.event import (
     MissionStarted,
@@ -24,7 +25,7 @@ from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import approved_with_edits, bare, edited_by_hand, sync_tracker
 from capsule.engine.funds import require_funds
-from capsule.engine.job import Order, load_state, note, only_to_be_closed, place_of, state_store_of
+from capsule.engine.job import load_state, note, only_to_be_closed, place_of, state_store_of
 from capsule.engine.steps import check_names, perform, spawns
 from capsule.services import Services
 

@@ -17,7 +17,8 @@ import msgspec
 
 from capsule.adapters import Journal
 from capsule.core.errors import CapsuleError, LockHeld
-from capsule.core.event import RUN, Event, StepBegun, StepEnded, decode, encode, kind
+from capsule.core.event import RUN, Event, Spawned, StepBegun, StepEnded, decode, encode, kind
+from capsule.core.schedule import refuse_over_cap
 from capsule.core.state import Step
 from capsule.system.lock import FileLock, holder
 
@@ -29,6 +30,10 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_outcome_per_step ON events (stream, key) W
 CREATE TABLE IF NOT EXISTS claims (stream TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
 """
 _NEWEST_SCHEMA = 1
+_OPEN_RUN = """
+SELECT data FROM events WHERE stream = ? AND seq > COALESCE(
+    (SELECT MAX(seq) FROM events WHERE stream = ? AND kind = 'run_ended'), 0) ORDER BY seq
+"""
 
 
 class SqliteJournal(Journal):
@@ -64,6 +69,14 @@ class SqliteJournal(Journal):
         finally:
             self._epochs.pop(stream, None)
             lock.release()
+
+    @contextmanager
+    def join(self, stream: str, epoch: int) -> Iterator[None]:
+        self._epochs[stream] = epoch
+        try:
+            yield
+        finally:
+            self._epochs.pop(stream, None)
 
     def lock_path(self, stream: str) -> Path:
         return self._folder / "locks" / f"mission-{stream}.lock"
@@ -110,6 +123,9 @@ class SqliteJournal(Journal):
         row = db.execute("SELECT epoch FROM claims WHERE stream = ?", (stream,)).fetchone()
         if row is None or row[0] != self._epochs.get(stream):
             raise LockHeld(f"{stream} was taken over by another run.", f"See who runs it: `capsule show {stream}`.")
+        if isinstance(event, Spawned):
+            rows = db.execute(_OPEN_RUN, (stream, stream)).fetchall()
+            refuse_over_cap(_decoded(self._file, data) for (data,) in rows)
         db.execute(
             "INSERT INTO events SELECT ?, COALESCE(MAX(seq), 0) + 1, ?, ?, ? FROM events WHERE stream = ?",
             (stream, kind(event), getattr(event, "key", None), encode(event), stream),

@@ -30,6 +30,7 @@ from capsule.core.history import (
     Presence,
     RunSummary,
 )
+from capsule.system.supervisor import parent_of
 
 MOST_DOINGS = 8
 LONGEST = 500
@@ -46,6 +47,8 @@ class Watch:
         self._seen: dict[str, int] = {}
         self._held: dict[str, int] = {}
         """Who holds a stream, as of the last look; 0 is somebody who cannot be named from here."""
+        self._started_by: dict[int, int] = {}
+        """The parents of those processes."""
         self._read: dict[str, int] = {}
         self._histories: dict[str, MissionHistory | RunSummary] = {}
         self._tails: dict[str, LiveTail] = {}
@@ -78,13 +81,16 @@ class Watch:
             self._tails.pop(stream, None)
         else:
             self._held[stream] = pid
+            if pid not in self._started_by:
+                self._started_by[pid] = parent_of(pid) if pid else 0
 
     def _summary(self, name: str, now: str) -> MissionSummary | RunSummary:
         """What nobody holds looks the same until something happens to it."""
         history = self._histories[name]
         if name in self._held:
+            pid = self._held[name]
             tail = self._tails.setdefault(name, LiveTail(self._folder(name) / "live.jsonl"))
-            return history.summary(tail.look(self._held[name]), now, self._allowed)
+            return history.summary(tail.look(pid, self._started_by[pid]), now, self._allowed)
         if name not in self._at_rest:
             self._at_rest[name] = history.summary(NOBODY, now, self._allowed)
         return self._at_rest[name]
@@ -111,13 +117,13 @@ class LiveTail:
         self._doing: tuple[str, ...] = ()
         self._at = ""
 
-    def look(self, pid: int) -> Presence:
+    def look(self, pid: int, started_by: int = 0) -> Presence:
         for line in self._new_lines():
             try:
                 self._note(_ROW.decode(line))
             except (msgspec.MsgspecError, RecursionError):  # an agent may write there too
                 continue
-        return Presence(pid, self._doing, self._at)
+        return Presence(pid, self._doing, self._at, started_by)
 
     def _note(self, row: _Row) -> None:
         """A phase that begins has done nothing yet."""

@@ -94,6 +94,14 @@ def process_table() -> ProcessTable:
     return table
 
 
+def parent_of(pid: int) -> int:
+    """Return the process that started this one; 0 where it is gone."""
+    if has_proc():
+        stat = _read(f"/proc/{pid}/stat")
+        return int(stat.rpartition(b")")[2].split(None, 2)[1]) if stat else 0
+    return process_table().get(pid, (0, 0, False))[0]
+
+
 def _table_from_ps() -> ProcessTable:
     rows = (line.split() for line in _ps("-A", "-o", "pid=,ppid=,pgid=,stat="))
     return {int(pid): (int(parent), int(group), state.startswith(b"Z")) for pid, parent, group, state in rows}

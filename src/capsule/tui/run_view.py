@@ -69,7 +69,7 @@ def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
     """Return the missions of the process, in the order in which they began, children after parents."""
     run = run_of(board, scope)
     named = {scope.mission, *(run.missions if run else ())} - {""}
-    held = {view.mission for view in board.missions if scope.pid and view.pid == scope.pid}
+    held = {view.mission for view in board.missions if scope.pid in (view.pid, view.started_by) and scope.pid}
     wanted = named | held
     while more := {view.mission for view in board.missions if view.parent in wanted} - wanted:
         wanted |= more
@@ -83,7 +83,9 @@ def missions_of(board: Board, scope: Scope) -> tuple[MissionSummary, ...]:
 
 def run_of(board: Board, scope: Scope) -> RunSummary | None:
     """The queue's, the campaign's, or the backlog item's; one that ended earlier is not this one."""
-    return next((run for run in board.runs if run.stream == scope.run or (run.pid and run.pid == scope.pid)), None)
+    watched = board.mission(scope.mission)
+    pids = {scope.pid, watched.started_by if watched else 0} - {0}
+    return next((run for run in board.runs if run.stream == scope.run or run.pid in pids), None)
 
 
 def followed(missions: Sequence[MissionSummary]) -> str:

@@ -1,0 +1,339 @@
+"""Missions as processes: a queue starts one runner for each mission that it takes, and both sides of that are here.
+
+The queue writes a task to the runner's stdin and keeps that pipe open. A runner whose stdin ends has lost its queue and
+kills itself; its supervisor then ends the agent. The runner tells on its stdout what happens, one JSON object a line,
+and waits for a byte after each: so everything is shown in the order in which it happened, and nothing twice. How it
+stands is in the journal, where it counts its agents too (`RunLease`).
+
+A runner has a session of its own: Ctrl-C reaches only the queue, which passes it on. The first asks, the second orders.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from capsule.adapters import Observer, Order, RunLease
+from capsule.app.planning import RunRequest
+from capsule.core import errors
+from capsule.core.errors import CapsuleError, Interrupted
+from capsule.core.event import Event
+from capsule.engine.dispatch import SharedLimits
+from capsule.engine.run_mission import run_until_halt
+from capsule.project import Project, open_project, open_tracker
+from capsule.rules import words_at
+from capsule.settings import Loaded
+from capsule.system.stop import Stop
+from capsule.system.umask import of_the_user
+from capsule.wiring import open_services, recorded, replayed
+
+RUNNER = "_runner"
+"""The command by which a queue starts a runner; people do not type it."""
+PROGRAM: tuple[str, ...] = (sys.executable, "-P", "-m", "capsule")
+_PATIENCE = 15.0
+"""Seconds in which a runner that was ordered to stop has ended its agent."""
+
+
+class _Task(msgspec.Struct, frozen=True):
+    """Everything that a runner is told. Settings and branch are those that the queue began with."""
+
+    root: str
+    branch: str
+    loaded: Loaded
+    model: str
+    record: str
+    record_anew: bool
+    replay: str
+    order: Order
+    lease: RunLease
+
+
+class _Fault(msgspec.Struct, frozen=True):
+    """An exception, on its way to the queue."""
+
+    kinds: tuple[str, ...]
+    """Its class and those it inherits from, by name."""
+    fields: dict[str, Any]
+    trace: str
+
+
+class _Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One line from a runner to its queue."""
+
+    stream: str = ""
+    event: Event | None = None
+    activity: str = ""
+    listens: bool = False
+    """From now on it hears signals."""
+    ended: bool = False
+    fault: _Fault | None = None
+
+
+class RunnerBug(Exception):
+    """An exception of a runner that is no error of the user's; its traceback is a note."""
+
+
+# ---- the queue's side
+
+
+class MissionProcesses:
+    """Start runners, show what they tell, and pass signals on to them."""
+
+    def __init__(self, project: Project, request: RunRequest, observer: Observer, stop: Stop) -> None:
+        self._project, self._request, self._observer, self._stop = project, request, observer, stop
+        self._runners: list[_Runner] = []
+        self._started: set[str] = set()
+
+    def start(self, order: Order, lease: RunLease) -> None:
+        request, fresh = self._request, order.mission not in self._started
+        self._started.add(order.mission)
+        task = _Task(
+            root=str(self._project.root),
+            branch=self._project.branch,
+            loaded=self._project.loaded,
+            model=request.model,
+            record=request.record and str(Path(request.record).absolute()),
+            record_anew=request.fresh and fresh,
+            replay=request.replay and str(Path(request.replay).absolute()),
+            order=order,
+            lease=lease,
+        )
+        self._runners.append(_Runner(task))
+
+    def wait(self) -> tuple[str, CapsuleError | None]:
+        try:
+            while True:
+                if self._stop.requested:
+                    for runner in self._runners:
+                        runner.ask_to_stop()
+                ready = select.select([*self._runners, *(() if self._stop.requested else (self._stop,))], [], [])[0]
+                for runner in [each for each in self._runners if each in ready]:
+                    for told in runner.hear():
+                        if told.event:
+                            self._observer.event(told.stream, told.event)
+                        elif told.activity:
+                            self._observer.activity(told.stream, told.activity)
+                        runner.go_on()
+                    if runner.over:
+                        self._runners.remove(runner)
+                        return runner.mission, runner.error()
+        except BaseException:
+            for runner in self._runners:
+                runner.end()
+            self._runners.clear()
+            raise
+
+
+class _Runner:
+    """One process, from its start to its end."""
+
+    def __init__(self, task: _Task) -> None:
+        self.mission = task.order.mission
+        self.over = False
+        self._listens = self._asked = False
+        self._fault: _Fault | None = None
+        self._heard = b""
+        try:
+            self._process = subprocess.Popen(
+                [*PROGRAM, RUNNER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                umask=of_the_user(),
+            )
+        except OSError as error:
+            hint = "Free some memory, or end some processes; then run again."
+            raise CapsuleError(f"Cannot start a process for {self.mission}: {error.strerror}.", hint) from error
+        self._write(msgspec.json.encode(task) + b"\n")
+
+    def fileno(self) -> int:
+        assert self._process.stdout
+        return self._process.stdout.fileno()
+
+    def hear(self) -> Iterator[_Told]:
+        """Yield what it has told since; the last is how it ended."""
+        data = os.read(self.fileno(), 1 << 16)
+        self._heard += data
+        self.over = not data
+        while b"\n" in self._heard:
+            line, _, self._heard = self._heard.partition(b"\n")
+            told = msgspec.json.decode(line, type=_Told)
+            self._listens, self._fault = self._listens or told.listens, told.fault
+            self.over = told.ended
+            yield told
+
+    def go_on(self) -> None:
+        if not self.over:
+            self._write(b".")
+
+    def ask_to_stop(self) -> None:
+        """Ask once, and not before it listens: while Python starts, a signal would end it in disorder."""
+        if self._listens and not self._asked:
+            self._asked = True
+            self._process.send_signal(signal.SIGINT)
+
+    def error(self) -> CapsuleError | None:
+        """Wait for its end; return the error that stopped it, and raise what is no error of the user's."""
+        code = self._close()
+        if self._fault:
+            fault = _rebuilt(self._fault)
+            if not isinstance(fault, CapsuleError):
+                raise fault
+            return fault
+        if code == 0:
+            return None
+        go_on = f"Go on with `capsule run {self.mission}`."
+        if code == Interrupted.exit_code:
+            return Interrupted(f"{self.mission} was stopped at once; recorded progress is kept.", go_on)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        message = f"The process of {self.mission} {how}; recorded progress is kept."
+        return CapsuleError(message, go_on, exit_code=128 - code if code < 0 else code)
+
+    def end(self) -> None:
+        """Order it to stop, hear it out without showing anything, and see it gone."""
+        deadline = time.monotonic() + _PATIENCE
+        try:
+            if self._listens:
+                self._process.send_signal(signal.SIGINT)
+                while not self.over and select.select([self], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                    for _ in self.hear():
+                        self.go_on()
+        finally:
+            if not self.over:
+                self._process.kill()
+            self._close()
+
+    def _close(self) -> int:
+        assert self._process.stdin
+        assert self._process.stdout
+        code = self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        return code
+
+    def _write(self, data: bytes) -> None:
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # it has ended, and its stdout says so
+            _write_all(self._process.stdin.fileno(), data)
+
+
+def _rebuilt(fault: _Fault) -> Exception:
+    """The exception as it was raised, as far as this process can tell."""
+    if "CapsuleError" in fault.kinds:
+        kind = next(vars(errors)[name] for name in fault.kinds if name in vars(errors))
+        error: CapsuleError = kind.__new__(kind, fault.fields["message"])
+        vars(error).update(fault.fields)
+        return error
+    if "OSError" in fault.kinds:
+        return OSError(fault.fields["errno"], fault.fields["strerror"], fault.fields["filename"])
+    bug = RunnerBug(f"{fault.kinds[0]}: {fault.fields['message']}")
+    bug.add_note(fault.trace)
+    return bug
+
+
+# ---- the runner's side
+
+
+def run_for_queue() -> int:
+    """Run the mission of the task on stdin, and tell the queue on stdout; return the exit code."""
+    queue = _Queue()
+    task = queue.task()
+    try:
+        _run(task, queue)
+    except Exception as fault:  # noqa: BLE001 - the queue raises it anew
+        queue.tell(_Told(ended=True, fault=_packed(fault)))
+        return fault.exit_code if isinstance(fault, CapsuleError) else 2
+    queue.tell(_Told(ended=True))
+    return 0
+
+
+def _run(task: _Task, queue: _Queue) -> None:
+    project = open_project(task.root)
+    project.loaded, project.branch = task.loaded, task.branch
+    words = words_at(project, task.order.base)
+    with (
+        Stop() as stop,
+        open_services(project, open_tracker(project), words, queue, stop, model=task.model) as opened,
+        opened.journal.join(task.lease.stream, task.lease.epoch),
+    ):
+        queue.tell(_Told(listens=True))
+        services = opened
+        if task.replay:
+            services, _ = replayed(services, project, Path(task.replay))
+        if task.record:
+            services = recorded(services, project, Path(task.record), start_over=task.record_anew)
+        run_until_halt(task.order, replace(services, run_limits=SharedLimits(task.lease, services)))
+
+
+class _Queue:
+    """The queue, as its runner sees it: an observer that is told everything."""
+
+    def __init__(self) -> None:
+        self._out = os.dup(1)
+        os.dup2(2, 1)  # whatever prints, prints to people
+        self._heard = threading.Semaphore(0)
+        self._one_at_a_time = threading.Lock()
+
+    def task(self) -> _Task:
+        data = b""
+        while not data.endswith(b"\n"):
+            data += os.read(0, 1 << 16) or _killed()
+        threading.Thread(target=self._listen, daemon=True).start()
+        return msgspec.json.decode(data, type=_Task)
+
+    def event(self, mission: str, event: Event) -> None:
+        self.tell(_Told(stream=mission, event=event))
+
+    def activity(self, mission: str, text: str) -> None:
+        self.tell(_Told(stream=mission, activity=text))
+
+    def tell(self, told: _Told) -> None:
+        with self._one_at_a_time:
+            try:
+                _write_all(self._out, msgspec.json.encode(told) + b"\n")
+            except BrokenPipeError:
+                _killed()
+            if not told.ended:
+                self._heard.acquire()
+
+    def _listen(self) -> None:
+        while os.read(0, 1):
+            self._heard.release()
+        _killed()
+
+
+def _killed() -> bytes:
+    """The queue is gone: end as it did, so that nothing is done that nobody has asked for any more."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return b""
+
+
+def _packed(fault: Exception) -> _Fault:
+    kinds = tuple(kind.__name__ for kind in type(fault).__mro__)
+    fields: dict[str, Any] = {"message": str(fault)}
+    if isinstance(fault, CapsuleError):
+        fields = {"exit_code": fault.exit_code, **vars(fault)}
+    elif isinstance(fault, OSError):
+        names = ("errno", "strerror", "filename")
+        fields |= {name: str(fault.filename or "") if name == "filename" else getattr(fault, name) for name in names}
+    return _Fault(kinds, msgspec.to_builtins(fields), "".join(traceback.format_exception(fault)))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
