@@ -102,7 +102,7 @@ def test_a_description_can_come_on_stdin(a_backlog: BacklogProject) -> None:
 
 def test_a_whole_book_is_no_description(a_backlog: BacklogProject) -> None:
     answer = a_backlog.say("add", "One", "--description=-", stdin=b"x" * 300_000)
-    assert_clear(answer, 2, "more than 256 KiB of text", "into a file of the project")
+    assert_clear(answer, 2, "larger than 256 KiB", "into a file of the project")
 
 
 def test_any_title_reads_back_as_it_was_typed(a_backlog: BacklogProject) -> None:
@@ -488,7 +488,7 @@ def test_explain_says_how_to_go_on_with_a_mission_that_stopped(a_halted_mission:
 def test_what_a_mission_left_is_salvaged_when_its_item_is_completed(a_halted_mission: Project) -> None:
     answer = a_halted_mission.say("complete", "demo-1.1")
     assert answer.code == 0, answer
-    ref = re.search(r"what was there is kept as (refs/capsule/salvage/demo-1.1/\S+)", answer.out)
+    ref = re.search(r"its work is kept as (refs/capsule/salvage/demo-1.1/\S+)", answer.out)
     assert ref
     assert a_halted_mission.git("show", f"{ref[1]}:tests/test_answer.sh") == "grep -qx 42 answer"
     assert (a_halted_mission.status_of(), a_halted_mission.worktree.exists()) == ("closed", False)

@@ -79,7 +79,7 @@ EMPTY_IDS = {
 def test_an_empty_id_is_refused_and_never_means_the_queue(a_project: Project, words: tuple[str, ...]) -> None:
     with nothing_changes(a_project):
         answer = a_project.capsule(*words)
-    assert_clear(answer, USAGE.get(words[0], 2), "The item id is empty.", "a variable may be unset")
+    assert_clear(answer, USAGE.get(words[0], 2), "The item id is empty.", "A variable may be unset")
 
 
 @pytest.mark.promise("errors.empty-id")

@@ -233,7 +233,7 @@ def test_a_mission_that_halted_goes_on_with_the_notes_of_whoever_let_it(a_halted
     assert last == f"✗ {ITEM} failed at execute: the disk is full (capsule run {ITEM})"
     (project.worktree / "tests" / "mended").write_text("by hand\n")
     answer = project.say("unblock", ITEM, "--notes=Use the other disk.")
-    assert answer.out == f"{ITEM} goes on from execute with your notes: capsule run {ITEM}\n", answer
+    assert answer.out == f"{ITEM} resumes at execute with your notes: capsule run {ITEM}\n", answer
     event = project.events()[-1]
     assert isinstance(event, Reopened)
     assert event.notes == "Use the other disk."

@@ -239,7 +239,7 @@ def test_a_command_is_the_command_itself_with_its_own_answer(a_halted_mission: P
     assert refused.err.startswith("capsule: `capsule advance` is for the items of a backlog")
     done = hands.do(["unblock", ITEM, "--notes", "try again"])
     assert (done.code, done.err) == (0, "")
-    assert "goes on from execute with your notes" in done.out
+    assert "resumes at execute with your notes" in done.out
 
 
 def test_what_is_started_from_a_tab_does_not_take_its_size_for_a_terminals(

@@ -133,7 +133,7 @@ def test_another_prefix_is_refused_and_nothing_is_changed(an_empty_repository: B
     project.say("init")
     before = project.head()
     answer = project.say("init", "--prefix=APP")
-    assert_clear(answer, 1, "The prefix of this project is WRK already.", "Change project.prefix in .capsule/config")
+    assert_clear(answer, 1, "The prefix of this project is already WRK.", "Change project.prefix in .capsule/config")
     assert project.head() == before
 
 

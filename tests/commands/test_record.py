@@ -352,4 +352,4 @@ def test_a_recording_is_no_part_of_a_change_in_the_checkout(a_backlog: BacklogPr
 
 def test_replay_and_agent_do_not_go_together(a_project: Project, tape: Path) -> None:
     answer = a_project.say("run", ITEM, "--replay", str(tape), "--agent", "claude")
-    assert_clear(answer, 2, "--replay takes the place of every agent", "Drop one")
+    assert_clear(answer, 2, "--replay replaces every agent", "Drop one")

@@ -29,11 +29,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     for name, levels in LEVELS.items():
         parser.add_argument(f"--{name}", metavar="LEVEL", help=f"{', '.join(levels)} (backlog)")
     parser.add_argument("--type", metavar="TYPE", help=f"{TYPES} (beads; default: task)")
-    parser.add_argument("--priority", metavar="N", help="0, which is the most urgent, to 4 (beads; default: 2)")
-    of = "the epic or feature that it belongs to (beads)"
+    parser.add_argument("--priority", metavar="N", help="0 (most urgent) to 4 (beads; default: 2)")
+    of = "the epic or feature it belongs to (beads)"
     parser.add_argument("--parent", metavar="ID", type=ITEM_ID, help=of)
     parser.add_argument("--tag", metavar="TAG", action="append", default=[], help="may be given several times")
-    first = "an item that comes first"
+    first = "an item that must be done first"
     parser.add_argument("--depends-on", metavar="ID", type=ITEM_ID, action="append", default=[], help=first)
     commit_option(parser)
     project_option(parser)

@@ -23,7 +23,7 @@ from capsule.project import open_project, open_tracker
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     item_argument(parser)
-    parser.add_argument("--to", metavar="PHASE", help="the phase to go on from")
+    parser.add_argument("--to", metavar="PHASE", help="the phase to continue from")
     commit_option(parser)
     project_option(parser)
 

@@ -1,4 +1,4 @@
-"""How every command reads its arguments: `--name value` or `--name=value`, no abbreviations, faults as our errors."""
+"""Parse the arguments of commands: `--name value` or `--name=value`, no abbreviations, faults as our errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     def _item_id(self, text: str) -> str:
         if text.strip():
             return text
-        hint = "It was given and holds nothing: a variable may be unset. `capsule status` lists the items."
+        hint = "A variable may be unset. `capsule status` lists the items."
         raise UsageError("The item id is empty.", hint, exit_code=self.usage_error)
 
     def error(self, message: str) -> NoReturn:
@@ -61,7 +61,7 @@ def text_of(option: str | None) -> str:
         return plain(option or "")
     data = sys.stdin.buffer.read(LARGEST_TEXT + 1)
     if len(data) > LARGEST_TEXT:
-        raise UsageError(f"That is more than {LARGEST_TEXT // 1024} KiB of text.", "Put it into a file of the project.")
+        raise UsageError(f"The text is larger than {LARGEST_TEXT // 1024} KiB.", "Put it into a file of the project.")
     return plain(data.decode(errors="replace"))
 
 
@@ -76,7 +76,7 @@ def warn(lines: Iterable[str]) -> None:
 
 
 def terminal_width(unknown: int = 80) -> int:
-    """As `shutil` finds it out, which would load every way to unpack an archive: this is asked at each start."""
+    """Return the width as `shutil` does, without loading it: it imports every archive format."""
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given):
         return int(given)
@@ -91,7 +91,7 @@ def project_option(parser: argparse.ArgumentParser) -> None:
 
 
 def item_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
-    parser.add_argument("item", metavar="ID", type=ITEM_ID, nargs=nargs, help="the item, as its tracker calls it")
+    parser.add_argument("item", metavar="ID", type=ITEM_ID, nargs=nargs, help="the id of the item in its tracker")
 
 
 def agent_options(parser: argparse.ArgumentParser) -> None:
@@ -109,5 +109,5 @@ def dirty_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-dirty",
         action="store_true",
-        help="begin although the checkout has uncommitted changes; they are left alone (backlog)",
+        help="start even if the checkout has uncommitted changes; they are left alone (backlog)",
     )

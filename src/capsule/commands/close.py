@@ -24,7 +24,7 @@ from capsule.project import open_project, open_tracker
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     complete.arguments(parser)
-    parser.add_argument("--reason", metavar="TEXT", required=True, help="why not; - reads it from stdin")
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="the reason; - reads it from stdin")
 
 
 def run(args: argparse.Namespace) -> int:

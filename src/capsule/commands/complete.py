@@ -36,5 +36,5 @@ def report(done: Archived, how: str) -> int:
     warn(done.warnings)
     print(f"{done.item.id} is {how}: {clean(done.item.title)}")
     if done.mission_ended:
-        print(f"  its mission has ended{f'; what was there is kept as {done.salvage}' if done.salvage else ''}")
+        print(f"  its mission has ended{f'; its work is kept as {done.salvage}' if done.salvage else ''}")
     return 0

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Every verb with its options: what the lazy command line never builds."""
+    """Build one parser of all commands, which the command line itself never needs."""
     parser = Parser(prog="capsule")
     parser.add_argument("--version", action="store_true", help="the version")
     commands = parser.add_subparsers(metavar="COMMAND")

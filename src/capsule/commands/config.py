@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _chosen(rows: list[Row], key: str | None) -> list[Row]:
-    """All rows, the one of this key, or those of this section; secrets are hidden unless named."""
+    """Return all rows, the one of this key, or those of this section; hide secrets unless named."""
     found = [row for row in rows if not key or row[0] == key or row[0].startswith(f"{key}.")]
     if found:
         return [row if row[0] == key or not _SECRET.match(row[0]) else (row[0], "***", row[2]) for row in found]
@@ -66,7 +66,7 @@ def _chosen(rows: list[Row], key: str | None) -> list[Row]:
 
 
 def _as_table(rows: list[Row]) -> str:
-    """Three columns; a value too long for its column pushes its layer to the right instead of being cut."""
+    """Lay out three columns; a value too long for its column pushes its layer to the right."""
     cells = [("KEY", "VALUE", "LAYER"), *((key, _shown(value), layer) for key, value, layer in rows)]
     key_width = max(len(key) for key, _, _ in cells)
     value_width = max(len(value) for _, value, _ in cells if len(value) <= 40)
@@ -74,7 +74,7 @@ def _as_table(rows: list[Row]) -> str:
 
 
 def _shown(value: object) -> str:
-    """As it would be written in the file, on one line that no terminal takes for a command."""
+    """Write a value as in the settings file, on one line without control characters."""
     if value is None:
         return "unset"
     if isinstance(value, float) and value.is_integer():

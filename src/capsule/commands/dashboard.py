@@ -102,7 +102,7 @@ def show_board(project: Project, *, once: bool) -> int:
 
 
 def _items(project: Project, board: Board) -> Iterator[str]:
-    """A tracker that cannot be read takes nothing away from the missions."""
+    """List the items; a tracker that cannot be read is reported, and the missions are shown all the same."""
     try:
         listing = listing_of(project)
     except CapsuleError as fault:
@@ -177,7 +177,7 @@ def _diff(project: Project, summary: MissionSummary) -> tuple[str, str]:
 
 
 def _worklog(project: Project, mission: str) -> str:
-    """While it is under way it lies beside the work, afterwards with the logs."""
+    """Return the worklog: beside the work while the mission is under way, afterwards with the logs."""
     home = project.root / ".capsule"
     for folder in (home / "worktrees" / mission, home / "missions" / mission, home / "logs" / mission):
         if folder.is_dir() and not folder.is_symlink() and (words := end_of(folder / "worklog.md", _TAIL + 1)):
@@ -186,7 +186,7 @@ def _worklog(project: Project, mission: str) -> str:
 
 
 def _logs(shelf: Shelf) -> Iterator[str]:
-    """The ends of what its last agents printed."""
+    """Yield the end of what each of the last agents printed."""
     outputs = shelf.outputs()
     if len(outputs) > _MOST_OUTPUTS:
         yield f"(earlier output: capsule logs {shelf.mission})"
@@ -199,7 +199,7 @@ def _logs(shelf: Shelf) -> Iterator[str]:
 
 
 def _forget_how_large_a_tab_is() -> None:
-    """A tab's process is told by its environment; whatever it starts would take that for a terminal's size."""
+    """Remove the size of a browser tab from the environment: commands would take it for a terminal's."""
     if in_a_browser():
         for name in ("COLUMNS", "ROWS"):
             os.environ.pop(name, None)

@@ -161,7 +161,7 @@ def examine(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _safely(check: Check, context: DoctorContext, about: str) -> Iterator[Finding]:
-    """A check that cannot be made is a finding, and the next one is made all the same."""
+    """Run a check; if it fails, that is a finding, and the next one runs all the same."""
     try:
         for finding in check(context):
             yield replace(finding, about=about)
@@ -181,7 +181,7 @@ def _lines(findings: list[Finding]) -> Iterator[str]:
 
 
 def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[str]:
-    """Name, state and a sentence, which is wrapped and never cut; below it what to do."""
+    """Lay out name, state and a sentence, which is wrapped and never cut; below it what to do."""
     name, indent = f"  {clean(finding.name):<{longest}}  ", " " * 8
     plain = f"{name}{finding.state:<8}  "
     wrap = partial(textwrap.wrap, width=width, break_on_hyphens=False, break_long_words=False)
@@ -215,7 +215,7 @@ def _git(_: DoctorContext) -> Iterator[Finding]:
 
 
 def _identity(context: DoctorContext) -> Iterator[Finding]:
-    """In a project whoever commits there; elsewhere what git would take for a new one."""
+    """Say who commits in this project; outside of one, who would in a new one."""
     if context.git:
         person = context.git.identity
         yield Finding("identity", "ok", f"commits are by {person.name} <{person.email}>")
@@ -227,7 +227,7 @@ def _identity(context: DoctorContext) -> Iterator[Finding]:
 
 
 def _agents(context: DoctorContext) -> Iterator[Finding]:
-    """The one that does the work is needed; the others are there to be chosen."""
+    """Check every agent; only the selected one is needed."""
     settings = context.loaded.settings
     others = sorted({*adapters("agents"), *settings.agents} - {"command", "scripted", settings.agent})
     for name in (settings.agent, *others):
@@ -293,7 +293,7 @@ def too_old(version: str) -> str:
 
 
 def _sandbox(context: DoctorContext) -> Iterator[Finding]:
-    """Say which level is in force, by the same words and the same try that a run goes by."""
+    """Say which sandbox is in force, by the same trial that a run makes."""
     try:
         found = level(context.loaded.settings.sandbox, os.environ)
     except CapsuleError as fault:
@@ -338,7 +338,7 @@ def _notify_finding(command: str, root: Path | None) -> Finding:
 
 
 def _program_of(command: str) -> str:
-    """The first word that is no assignment; '' where that cannot be told."""
+    """Return the first word that is no assignment; '' if that cannot be told."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -348,7 +348,7 @@ def _program_of(command: str) -> str:
 
 
 def _is_there(program: str) -> bool:
-    """For the shell too: it has words of its own, such as `case`."""
+    """Tell whether a program, or a word of the shell such as `case`, can be run."""
     home = home_for_notifications(os.environ.get("HOME", ""))
     if "/" in program:
         return os.access(home / program, os.X_OK)

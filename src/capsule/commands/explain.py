@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -68,19 +68,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([asdict(each) for each in answers], indent=2, ensure_ascii=False))
         return 0
-    for line in _lines(answers, args.item):
-        print(line)
+    width = max((len(each.id) for each in answers), default=0)
+    for each in answers:
+        print(each.line(width))
+        if args.item:
+            print(f"  next: {each.to_move_it}")
     if not answers:
         print(f"{args.item} is closed." if args.item else nothing_yet(tracker))
     return 0
-
-
-def _lines(answers: Sequence[Answer], one: str | None) -> Iterator[str]:
-    width = max((len(each.id) for each in answers), default=0)
-    for each in answers:
-        yield each.line(width)
-        if one:
-            yield f"  next: {each.to_move_it}"
 
 
 def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
@@ -130,16 +125,12 @@ WAYS: tuple[tuple[Callable[[Case], object], str], ...] = (
     (lambda case: case.runs, "watch it: capsule logs {id} -f"),
     (lambda case: case.mission and case.mission.halt, "see why with capsule show {id}, then capsule run {id}"),
     (lambda case: case.item.taken_by, "wait for {who}, or reassign it in its tracker"),
-    (lambda case: _in_a_circle(case.place), "remove one of these dependencies: they form a cycle"),
+    (lambda case: case.place.why.startswith("waits for itself"), "remove one of these dependencies: they form a cycle"),
     (lambda case: case.place.waits_for, "finish {others} first, or remove the dependency"),
 )
-"""What would make an item move: the first that applies, in the order in which the queue objects."""
+"""The command that helps an item: the first that applies, in the order in which the queue objects."""
 
 
 def _way_on(case: Case) -> str:
     way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
     return way.format(id=case.item.id, who=case.item.taken_by, others=" and ".join(case.place.waits_for))
-
-
-def _in_a_circle(place: QueuePosition) -> bool:
-    return place.why.startswith("waits for itself")

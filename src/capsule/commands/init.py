@@ -46,26 +46,29 @@ _MOST_NAMED = 5
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]{0,15}", re.ASCII)
 
 SETTINGS = """\
-# Settings of this project for Capsule. `capsule config` shows each one that is in force, and where it was said.
+# Settings of this project for Capsule. `capsule config` shows every effective setting and where it comes from.
 project:
-  prefix: {prefix}    # what the ids of new items begin with
+  prefix: {prefix}    # ids of new items begin with it
 {tracker}
-# Above these levels a human is asked before an item goes on.
+# Items above these levels need your approval.
 # guardrails: {{max_size: medium, max_complexity: medium, max_risk: low}}
 
 # How long an agent may take, and how often a phase is tried again.
 # execution: {{phase_timeout_minutes: 30, max_retries: 2}}
 
-# The command that tells whether the work is right. `auto` looks for one.
+# The test command. `auto` looks for one.
 # evidence: {{test: auto}}
 """
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--prefix", metavar="PREFIX", help="what ids begin with (default: WRK)")
+    parser.add_argument("--prefix", metavar="PREFIX", help="ids begin with it (default: WRK)")
     parser.add_argument("--prompts", action="store_true", help="copy the built-in prompts out, for editing")
     parser.add_argument(
-        "--tracker", choices=("auto", "backlog"), default="auto", help="backlog: make one also beside a .beads folder"
+        "--tracker",
+        choices=("auto", "backlog"),
+        default="auto",
+        help="backlog: make one even if there is a .beads folder",
     )
     commit_option(parser)
     project_option(parser)
@@ -106,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_prefix(project: Project, prefix: str | None) -> None:
-    """Ids that were given keep their prefix, so another one is for a human to write down."""
+    """Refuse a prefix that is invalid, or differs from the one that the project has."""
     if prefix and not _PREFIX.fullmatch(prefix):
         raise UsageError(
             f"--prefix is {prefix!a}; it must be 1 to 16 letters and digits, a letter first.",
@@ -117,7 +120,7 @@ def _check_prefix(project: Project, prefix: str | None) -> None:
     now = project.settings.project.prefix
     if prefix and is_set and prefix != now:
         raise Refused(
-            f"The prefix of this project is {now} already.",
+            f"The prefix of this project is already {now}.",
             f"Change project.prefix in {CONFIG}; items keep the ids they have.",
         )
 
@@ -127,14 +130,14 @@ def _check_file(root: Path, name: str) -> None:
     if place.is_file() and name not in (BACKLOG, IGNORE):
         return  # nobody is going to write it, and people link their settings
     if place.is_symlink() or leads_astray(root, place) or (place.exists() and not place.is_file()):
-        raise CapsuleError(f"{name} is not a plain file.", "Put a plain file in its place, or nothing.")
+        raise CapsuleError(f"{name} is not a plain file.", "Replace it with a plain file, or remove it.")
 
 
 # ---- what is to be there
 
 
 def _files(project: Project, args: argparse.Namespace) -> dict[str, bytes]:
-    """Every file of ours, as it would be made now; none of them may be, or lie behind, a link."""
+    """Return every file of ours as it would be made now; refuse links in their place."""
     root, beads = project.root, _has_beads(project.root)
     found: dict[str, bytes] = {}
     if not beads or args.tracker == "backlog":
@@ -158,7 +161,7 @@ def _has_beads(root: Path) -> bool:
 
 
 def _ignoring(file: Path) -> bytes:
-    """The file with the lines that it lacks, in the order in which git has to read them."""
+    """Return .gitignore with the lines that it lacks, in the order in which git has to read them."""
     text = file.read_bytes() if file.exists() else b""
     there = {line.strip() for line in text.splitlines()}
     missing = [line.encode() for line in EXCLUDED if ".capsule" in line and line.encode() not in there]
@@ -168,7 +171,7 @@ def _ignoring(file: Path) -> bytes:
 
 
 def _is_new(root: Path, path: str, content: bytes) -> bool:
-    """Not there at all; or .gitignore, to which lines are added."""
+    """Tell whether a file is missing, or is a .gitignore to which lines are added."""
     place = root / path
     if path == IGNORE:
         return not place.exists() or place.read_bytes() != content
@@ -189,7 +192,7 @@ def _make_folders(root: Path) -> list[str]:
 
 
 def _write(project: Project, files: Mapping[str, bytes], *, commit: bool) -> str:
-    """The commit that holds exactly these, or ''."""
+    """Write these files; return the commit that holds exactly them, or ''."""
     if commit and files:
         nothing: Rewrite = lambda _read, _assignments, _ids, _least: ({}, ())  # noqa: E731
         state_store = GitStateStore(project.git, nothing, lambda _data: ({}, 0), (BACKLOG,), SystemClock().now)
@@ -218,7 +221,7 @@ def _told(wanted: Mapping[str, bytes], new: Mapping[str, bytes], folders: list[s
 
 
 def _maybe_wanted(project: Project) -> list[str]:
-    """Ignored files that look like local settings, and are not copied into a worktree yet."""
+    """List ignored files that look like local settings, and are not copied into a worktree yet."""
     listed = project.git.repository("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
     files = [path.decode(errors="replace") for path in listed.out.split(b"\0") if path and not path.endswith(b"/")]
     copied = project.settings.workspace.copy
@@ -247,7 +250,7 @@ def _complaints(project: Project) -> Iterator[str]:
 
 
 def _missing_skills(project: Project, skills: set[str]) -> Iterator[str]:
-    """`/changes:0-prd:create-prd` is workflows/0-prd/create-prd.md in the folder of the skills."""
+    """Warn of missing skills: `/changes:0-prd:create-prd` is workflows/0-prd/create-prd.md in their folder."""
     folder, how = project.root / SKILLS, project.settings.skills
     if how == "never" or (how == "auto" and not folder.is_dir()):
         return

@@ -1,7 +1,7 @@
-"""`capsule run` on a terminal: a runner is started, or one is found that runs already, and looked at.
+"""Show `capsule run` on a terminal: start a runner, or find one that runs already, and watch it.
 
-The viewer holds nothing: killed, or with its terminal gone, it leaves the run alone. What it shows it reads, as anybody
-could, from the journal, the live files and the locks.
+The viewer holds nothing: killed, or with its terminal gone, it leaves the run alone. It reads the journal, the live
+files and the locks, as any process could.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Subject(Struct, frozen=True):
 
 
 class HeldBack:
-    """Ctrl-C is counted, not obeyed, while the `with` block lasts or until it is let go.
+    """Count Ctrl-C instead of obeying it, while the `with` block lasts or until it is let go.
 
     A handler of Python's, not a mask: what is started meanwhile would inherit a mask, and not hear it either.
     """
@@ -103,7 +103,7 @@ def running_already(project: Project, items: tuple[str, ...]) -> Subject | None:
 
 
 def _streams(items: tuple[str, ...]) -> list[str]:
-    """Every one of which whoever runs them may hold."""
+    """Name every stream that a runner of these items may hold."""
     if not items:
         return [f"{RUN}queue"]
     return [stream for item in items for stream in (item, f"{CAMPAIGN}{item}", f"{RUN}run-{item}")]
@@ -125,10 +125,10 @@ def _watch_ours(project: Project, runner: Runner, subject: Subject, ctrl_c: Held
 
 
 def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
-    """Asked once where it is sure to hear it, and again with each further Ctrl-C.
+    """Ask the runner to stop, and again with each further Ctrl-C; return its exit code.
 
-    While it is being started a signal may be lost, so it is asked until it has ended or was asked at its work: whoever
-    holds a stream listens.
+    While it starts, a signal may be lost. So it is asked until it has ended, or was asked while it held a stream: then
+    it listens.
     """
     with HeldBack() as ctrl_c:
         obeyed, heard = 0, False
@@ -158,7 +158,7 @@ def _watch_another(project: Project, subject: Subject) -> int:
 
 
 def _look(project: Project, subject: Subject, over: Callable[[], bool], stop: Callable[[], str], *, ours: bool) -> bool:
-    """True where somebody left before it was over. Where it is over before there is a screen, there is none."""
+    """Show the run; return True if the view was closed before the run was over."""
     try:
         return _show(project, subject, over, stop, ours=ours)
     except ImportError as fault:
@@ -212,13 +212,13 @@ def last_words(runner: Runner, code: int, subject: Subject) -> int:
 
 
 def _without_tracebacks(lines: Sequence[str]) -> list[str]:
-    """A signal that meets Python while it starts, or ends, makes it say where it was; nobody has asked for that."""
+    """Drop the traceback that Python prints if a signal arrives while it starts or ends."""
     ours = dropwhile(lambda line: not line.startswith("capsule: "), lines)
     return list(takewhile(lambda line: not line.startswith(("Traceback", "Exception ignored")), ours))
 
 
 def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> CapsuleError | None:
-    """Why it ended, where it could not say so itself."""
+    """Return why the runner ended, if it could not say so itself."""
     go_on = f"Resume with `{subject.command}`."
     if code in (-signal.SIGINT, Interrupted.exit_code) or (runner.asked and code > 0 and silent):
         return Interrupted(f"{subject.name} was killed; recorded progress is kept.", go_on)
@@ -232,7 +232,7 @@ def _unsaid(runner: Runner, code: int, subject: Subject, *, silent: bool) -> Cap
 
 
 def how_it_ended(project: Project, subject: Subject) -> int:
-    """Its own words went to whoever started it; how it stands is in the journal."""
+    """Tell from the journal how a run ended that was started elsewhere."""
     with MissionReader(project) as reader:
         events = reader.events(subject.stream)
     if not is_mission(subject.stream):
@@ -256,7 +256,7 @@ def _how_the_run_ended(events: Sequence[Event], subject: Subject) -> int:
 
 
 def _tell(stream: TextIO, words: str) -> None:
-    """To a terminal that may be gone by now; then nobody is told, and that is no fault."""
+    """Write to a terminal that may be gone by now, which is no fault."""
     try:
         stream.write(words)
         stream.flush()

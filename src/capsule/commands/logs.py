@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _wording(project: Project, agent: str) -> Wording:
-    """How an agent's events read, as its adapter puts it for whoever watches."""
+    """Return the function of an agent's adapter that puts its events into words."""
     from capsule.wiring import agent_maker  # noqa: PLC0415 - start-up
 
     try:
@@ -155,7 +155,7 @@ def last_lines(shelf: Shelf) -> list[str]:
 
 
 def _logs(folder: Path) -> set[Path]:
-    """Those that are there, and those that are still to come."""
+    """Return the logs in a folder, and those that are still to come."""
     to_come = (events.with_name(events.name.removesuffix(_EVENTS)) for events in folder.glob(f"*.log{_EVENTS}"))
     return {*folder.glob("*.log"), *to_come}
 
@@ -168,7 +168,7 @@ class Run(NamedTuple):
 
 
 def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
-    """By file name: the run, and how it ended. What began and has not ended stands under the phase's name."""
+    """Map file names to runs and how they ended; a run that has not ended is found by its phase's name."""
     known: dict[str, Run] = {}
     for event in events:
         if isinstance(event, StepBegun):
@@ -181,7 +181,7 @@ def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
 
 
 def _run_of(file: Path, known: Mapping[str, Run]) -> Run | None:
-    """A file that no outcome names is that of the run under way, or of one that was interrupted."""
+    """Find the run of a file; without an outcome it is under way, or was interrupted."""
     named = _AGENT_LOG.fullmatch(file.name)
     if file.name in known or named is None:
         return known.get(file.name)
@@ -196,12 +196,12 @@ def _last_change(file: Path) -> tuple[int, str]:
 
 
 def _is_regular(file: Path) -> bool:
-    """An agent can put a link or a pipe there; neither is its output."""
+    """Tell whether this is a file: an agent can put a link or a pipe there, and neither is its output."""
     return file.is_file() and not file.is_symlink()
 
 
 class Printer:
-    """Prints what files have gained since the last look, in pieces of bounded size."""
+    """Print what files have gained since the last look, in pieces of bounded size."""
 
     def __init__(self, stream: BinaryIO, *, safely: bool, wording: Callable[[str], Wording] | None = None) -> None:
         """`wording` tells how the events of an agent read; it is asked where a person looks."""
@@ -257,14 +257,14 @@ def _copy_as_it_is(source: BinaryIO, target: BinaryIO, size: int) -> None:
 
 
 def _copy_printable(source: BinaryIO, target: BinaryIO, size: int) -> None:
-    """Line by line, so that a sequence or a character is seldom cut in two; a cut one loses its power all the same."""
+    """Copy line by line, so that a sequence or a character is seldom cut in two; even then it is harmless."""
     while size > 0 and (line := source.readline(min(size, CHUNK))):
         target.write(printable(line.decode(errors="replace")).encode())
         size -= len(line)
 
 
 def _copy_in_words(wording: Wording, source: BinaryIO, target: BinaryIO, size: int) -> None:
-    """Whole lines only: half an event is read again once the rest of it is there. One beyond measure is passed over."""
+    """Copy whole events in words; read half an event again once it is complete, and skip one that is too long."""
     end = source.tell() + size
     while (begin := source.tell()) < end and (line := source.readline(min(end - begin, CHUNK))):
         if line.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""How a run tells what happens: on a screen, in plain lines, as JSON, or not at all until it ends."""
+"""Choose how a run is shown: on a screen, in plain lines, as JSON, or not at all until it ends."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def wants_a_screen(args: argparse.Namespace) -> bool:
 
 
 def what_stands_against_a_screen() -> str:
-    """'' where there can be one: it is drawn on stderr, keys come from stdin, and stdout has the last words."""
+    """Say why there can be no screen, or '': it needs stderr to draw on, stdin for keys, stdout for the summary."""
     for name, stream in (("stdin", sys.stdin), ("stdout", sys.stdout), ("stderr", sys.stderr)):
         if stream is None or not stream.isatty():
             return f"{name} is not a terminal"

@@ -24,7 +24,7 @@ CHUNK = 1024 * 1024
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none: everything comes from stdin."""
+    """Add no options: everything comes from stdin."""
 
 
 def run(_args: argparse.Namespace) -> int:
@@ -35,7 +35,7 @@ def run(_args: argparse.Namespace) -> int:
 
 
 def tail(stream: BinaryIO, size: int) -> bytes:
-    """The last `size` bytes of a stream of any length, in memory that does not depend on that length."""
+    """Return the last `size` bytes of a stream of any length, in memory that does not depend on it."""
     kept = bytearray()
     while chunk := stream.read(CHUNK):
         kept += chunk

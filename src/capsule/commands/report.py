@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _refuse_what_is_no_file(file: Path) -> None:
-    """Before any work is done: what is there may be somebody's, and a link leads elsewhere."""
+    """Refuse anything but a regular file before any work is done: it may be precious, and a link leads elsewhere."""
     if file.is_symlink():
         raise Refused(f"{file} is a symbolic link; left alone.", "Name the file itself, or - for stdout.")
     if file.is_dir():
@@ -132,7 +132,7 @@ def _find_run(reader: MissionReader, name: str, now: str) -> RunSummary:
 def _choose(
     project: Project, reader: MissionReader, items: Sequence[str], run: RunSummary | None, now: str
 ) -> list[str]:
-    """Name the missions asked for. Of streams that are not, no more is read than their names."""
+    """Name the missions asked for; read no more of the others than their names."""
     known = reader.missions()
     if not items and run is None:
         return [name for name in known if reader.history(name).starts]
@@ -159,7 +159,7 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
         return found
     start = f"Start it with `capsule run {item}`."
     if below:
-        raise CapsuleError(f"Nothing of what {item} holds has been started yet.", start, exit_code=1)
+        raise CapsuleError(f"Nothing in {item} has been started yet.", start, exit_code=1)
     others = f"There are: {', '.join(known[:_NAMED])}{', ...' if len(known) > _NAMED else ''}."
     raise CapsuleError(f"There is no mission {item}.", others if known else start, exit_code=1)
 

@@ -78,7 +78,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base", metavar="REF", help="start from this commit instead of HEAD")
     parser.add_argument("--into", metavar="BRANCH", help="merge into this branch instead of main")
     parser.add_argument("--fresh", action="store_true", help="start over; what was there is salvaged first")
-    parser.add_argument("--rebase", action="store_true", help="rebuild the work on the new main and go on from there")
+    parser.add_argument(
+        "--rebase", action="store_true", help="rebuild the work on the new main and continue from there"
+    )
     dirty_option(parser)
     output_options(parser)
 

@@ -37,10 +37,12 @@ EXIT = {"PASS": 0, "NEEDS_WORK": 1}
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("phase", metavar="PHASE", help="the name of a prompt, such as test-writer")
     parser.add_argument("worktree", metavar="DIR", help="where the agent works")
-    parser.add_argument("--feedback", metavar="TEXT", default="", help="what the last review said")
+    parser.add_argument("--feedback", metavar="TEXT", default="", help="feedback of the last review")
     project_option(parser)
     agent_options(parser)
-    parser.add_argument("--workflow", metavar="NAME", default="tdd", help="whose prompt it is, where several have one")
+    parser.add_argument(
+        "--workflow", metavar="NAME", default="tdd", help="the workflow whose prompt is used, if several have one"
+    )
     parser.add_argument("--verify", metavar="HOW", help="accepted for symmetry with `run`; there is no evidence here")
     parser.add_argument("--dry-run", action="store_true", help="show the prompt and the command; do nothing")
 
@@ -70,7 +72,7 @@ def _run(args: argparse.Namespace) -> Signal | None:
     """Run the agent and return its signal; None after a dry run."""
     place = Path(args.worktree).absolute()
     if not place.is_dir():
-        raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent is to work in.")
+        raise CapsuleError(f"{place} is not a directory.", "Name the directory the agent should work in.")
     loaded, words = _settings(args, place)
     briefing = _brief(args, place, words, loaded)
     redactor = redactor_of(loaded.settings, os.environ)
@@ -89,7 +91,7 @@ def _run(args: argparse.Namespace) -> Signal | None:
 
 
 def _settings(args: argparse.Namespace, place: Path) -> tuple[Loaded, Catalog]:
-    """The project's, where the directory is in one; prompts are its own first, then ours."""
+    """Load the settings and prompts of the project around the directory; else the defaults."""
     start = Path(args.project_dir).absolute() if args.project_dir else place
     try:
         root = Git.find(start).root

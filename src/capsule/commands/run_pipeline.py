@@ -20,6 +20,6 @@ arguments = run_command.arguments
 
 def run(args: argparse.Namespace) -> int:
     if args.item is None and not args.target:
-        hint = "Say `capsule run-pipeline ID`; `capsule run` works through the queue."
+        hint = "Use `capsule run-pipeline ID`; `capsule run` works through the queue."
         raise UsageError("`capsule run-pipeline` needs the id of an item.", hint)
     return run_command.run(args)

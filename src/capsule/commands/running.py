@@ -38,7 +38,7 @@ def flags_of(args: argparse.Namespace) -> dict[str, object]:
     if getattr(args, "replay", None) is None:
         return flags
     if args.agent:
-        raise UsageError("--replay takes the place of every agent, also of the one that --agent names.", "Drop one.")
+        raise UsageError("--replay replaces every agent, so it cannot be used with --agent.", "Drop one.")
     script = [str(Path(args.replay).absolute())]
     return flags | {"agent": "scripted", "agents.scripted.kind": "scripted", "agents.scripted.args": script}
 

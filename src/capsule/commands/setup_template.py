@@ -129,7 +129,7 @@ def _check_target(place: Path, names: Sequence[str]) -> None:
 
 @contextmanager
 def _all_or_nothing(place: Path, *, fresh: bool) -> Iterator[None]:
-    """The directory exists inside; where that fails, all that was not there before goes again."""
+    """Make the directory; if the block fails, remove everything that was not there before."""
     missing = [folder for folder in (place, *place.parents) if not folder.exists()]
     before = set() if missing else set(place.iterdir())
     try:
@@ -166,11 +166,11 @@ def _start_repository(place: Path) -> None:
 
 
 def _bd_tracker(place: Path) -> None:
-    """Before there is anything else: some versions commit what they find, and change files that have usual names."""
+    """Make beads before anything else is there: some versions commit what they find, and change common files."""
     there = set(place.iterdir())
     _bd_init(place)
     if not (place / ".beads").is_dir():
-        raise CapsuleError("`bd init` ended well, and made no .beads folder.", WITHOUT_BD)
+        raise CapsuleError("`bd init` succeeded, but made no .beads folder.", WITHOUT_BD)
     _bd_import(place)
     _write_down(place)
     for path in set(place.iterdir()) - there - {place / ".beads"}:
@@ -200,14 +200,14 @@ def _bd_import(place: Path) -> None:
 
 
 def _write_down(place: Path) -> None:
-    """Newer versions keep a database and nothing else, which git does not get: a clone would have no beads."""
+    """Export the beads: newer versions only keep a database, which git does not get, so a clone would have none."""
     file = place / ".beads" / FIXTURES.name
     if not (file.is_file() and file.stat().st_size) and not _is_ignored(place, file):
         _bd(place, "export", "-o", str(file))
 
 
 def _is_ignored(place: Path, file: Path) -> bool:
-    """By what bd has put into its folder, or into the project."""
+    """Tell whether a .gitignore that bd wrote ignores this file."""
     try:
         _git(place, "check-ignore", "--quiet", str(file))
     except CapsuleError:
@@ -216,26 +216,26 @@ def _is_ignored(place: Path, file: Path) -> bool:
 
 
 def _take_back_commits(place: Path) -> None:
-    """Some versions of bd commit what they made. Here everything is in one commit, which is ours."""
+    """Undo commits that some versions of bd make: the project has one commit, which is ours."""
     _git(place, "symbolic-ref", "HEAD", "refs/heads/main")
     _git(place, "update-ref", "-d", "refs/heads/main")
     _git(place, "read-tree", "--empty")
 
 
 def _git(place: Path, *args: str) -> None:
-    """There is no repository yet that `system.git` could open, so its environment is used by itself."""
+    """Run git with the environment of `system.git`, which cannot open a repository that does not exist yet."""
     places = {"GIT_DIR": str(place / ".git"), "GIT_WORK_TREE": str(place)}
     _call(("git", *args), place, hardened() | places, "")
 
 
 def _bd(place: Path, *args: str) -> None:
-    """Without a daemon, questions, or another database: git's own variables are ours, bd's are nobody's."""
+    """Run bd without a daemon, questions, or another database."""
     env = {name: value for name, value in hardened().items() if not name.startswith(ELSEWHERE)}
     _call(("bd", *args), place, env | {"BEADS_NO_DAEMON": "1", "BD_NON_INTERACTIVE": "1"}, WITHOUT_BD)
 
 
 def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> None:
-    """Run it to its end, and end whatever it leaves running. Its output goes to a file, which nobody can hold open."""
+    """Run a command to its end, and end whatever it leaves running. Its output goes to a file, not to a pipe."""
     name = f"`{' '.join(argv[:2])}`"
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
@@ -263,7 +263,7 @@ def _call(argv: Sequence[str], place: Path, env: dict[str, str], hint: str) -> N
 
 
 def _complaint(output: str) -> str:
-    """The line that says what is wrong: bd has its usage follow it."""
+    """Return the line that says what is wrong: bd prints its usage after it."""
     lines = [line for line in map(one_line, output.splitlines()) if line]
     errors = (line[len("error") :].lstrip(": ") for line in lines if line.lower().startswith("error"))
     return next(errors, lines[-1] if lines else "")

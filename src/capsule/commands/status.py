@@ -103,7 +103,7 @@ def nothing_yet(tracker: Tracker) -> str:
 
 
 def _conditions(text: str) -> dict[str, set[str]]:
-    """`status=new,blocked,tag=ui`: a value without a name belongs to the name before it."""
+    """Parse `status=new,blocked,tag=ui`: a value without a name belongs to the name before it."""
     found: dict[str, set[str]] = {}
     name = ""
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -152,7 +152,7 @@ def _listed(items: Sequence[Item]) -> list[Row]:
 
 
 def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
-    """In the order of the tracker, each below what holds it, and indented by its depth in what is shown."""
+    """List items in the order of the tracker, each below its parent, and indented by its depth."""
     shown, counts = {item.id for item in items}, _progress(known)
     depths: dict[str, int] = {}
     rows = []
@@ -215,7 +215,7 @@ def _counts(items: Sequence[Item], all_of_them: int, waiting: Container[str] = (
 
 
 def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
-    """Of what is worked on: an epic is done when what it holds is. What comes after something else is not ready yet."""
+    """Count tasks, not epics; a task with open dependencies is waiting, not ready."""
     from capsule.core.schedule import queue  # noqa: PLC0415 - start-up: a backlog does not need it
 
     waiting = {place.item.id for place in queue(every) if place.waits_for}
@@ -248,7 +248,7 @@ def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[
 
 
 def _plain(value: Any) -> Any:
-    """Structs with all their fields, also the empty ones."""
+    """Turn structs into dicts with all their fields, also the empty ones."""
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
     if hasattr(value, "__struct_fields__"):

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
         return report(done)
     item = done.item.id
     if done.goes_on_from:
-        print(f"{item} goes on from {done.goes_on_from}{' with your notes' if notes else ''}: capsule run {item}")
+        print(f"{item} resumes at {done.goes_on_from}{' with your notes' if notes else ''}: capsule run {item}")
         return 0
     print(f"{item} is open again: capsule run {item}")
     if done.commented:

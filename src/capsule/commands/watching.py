@@ -1,4 +1,4 @@
-"""Reading the journal for screens and reports, and asking a runner to stop."""
+"""Read the journal for screens and reports, and ask a runner to stop."""
 
 from __future__ import annotations
 

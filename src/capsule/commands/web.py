@@ -33,7 +33,7 @@ def dashboard_in_a_tab(root: Path) -> list[str]:
 
 
 def serve_command(command: Sequence[str], *, title: str, host: str, port: int) -> int:
-    """Any Textual app that ends with its standard input; for each tab it is started once."""
+    """Serve a Textual app that ends with its standard input; it is started once for each tab."""
     try:
         from capsule.tui import admission, web  # noqa: PLC0415 - an installation may lack what it needs
     except ImportError as fault:
@@ -64,7 +64,7 @@ def _say(words: str) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on this port of this host, or on a free one."""
+    """Open a socket on this port of this host, or on a free one."""
     if not 0 <= port <= 65535:
         raise CannotServe(f"There is no port {port}.", "Ports go up to 65535; without --port a free one is used.")
     try:
