@@ -1,0 +1,244 @@
+"""Judge by name: which tests are new, which fail, which were harmed.
+
+A change is proven red and green by its own tests, and everything that passed on the base has to pass still. What
+failed there already is known and may stay as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from capsule.core.syntax import definitions
+from capsule.core.test_report import LoadError, Result, TestReport
+
+_SHOWN = 5
+
+
+class TestEdits(msgspec.Struct, frozen=True):
+    """What a change did to the test files of the base."""
+
+    __test__ = False
+
+    paths: tuple[str, ...] = ()
+    """Test files that were added or changed."""
+    touched: dict[str, tuple[str, ...]] = {}
+    """By path: the definitions of the base that read otherwise now, and those that are gone."""
+
+    def touches(self, test: str) -> bool:
+        """Tell whether the text of a test of the base was changed, or of a helper in its file that it calls."""
+        path, name = split_name(test)
+        if path.endswith(SUFFIXES):
+            return name in self.touched.get(path, ())
+        return any(name in names for names in self.touched.values())
+
+
+SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts", ".rs")
+"""Of names that begin with the path of their file; others (Go, Java, C) begin with a package or class."""
+
+
+def split_name(test: str) -> tuple[str, str]:
+    """Return the place and the bare name of a test: `tests/test_x.py`, `test_a` of `tests/test_x.py::C::test_a[1]`."""
+    place, _, rest = test.partition("::")
+    name = re.split(r"::| > |/", re.sub(r"\[.*\]$", "", rest))
+    last = name[-1] if " > " in rest or "::" in rest else name[0]
+    place = place.rpartition(":")[2] if place.endswith(".rs") else place
+    return place, last.rpartition(".")[2] if re.fullmatch(r"[\w.]+", last) else last
+
+
+def edits_of(changed: Iterable[tuple[str, bytes | None, bytes | None]]) -> TestEdits:
+    """Compare test files, each given with its text in the base and its text now."""
+    paths, touched = [], {}
+    for path, before, after in changed:
+        if after is not None:
+            paths.append(path)
+        if before is None:
+            continue
+        old, new = (_texts(path, text or b"") for text in (before, after))
+        differing = {name for name, text in old.items() if new.get(name) != text}
+        callers = {name for name, text in old.items() if any(_mentions(text, other) for other in differing - {name})}
+        if differing:
+            touched[path] = tuple(sorted(differing | callers))
+    return TestEdits(tuple(paths), touched)
+
+
+def _texts(path: str, source: bytes) -> dict[str, bytes]:
+    """Return the text of each definition, with blanks folded: moved or indented otherwise, it is the same."""
+    found: dict[str, bytes] = {}
+    for each in definitions(path, source):
+        found[each.name] = found.get(each.name, b"") + b" ".join(source[each.start : each.end].split())
+    return found
+
+
+def _mentions(text: bytes, name: str) -> bool:
+    return re.search(rb"\b" + re.escape(name.encode()) + rb"\b", text) is not None
+
+
+class Baseline(msgspec.Struct, frozen=True):
+    """How the tests of the base ended, once, or twice where some of them failed."""
+
+    report: TestReport
+    flaky: tuple[str, ...] = ()
+    """Failed in one of two runs."""
+
+    @property
+    def passing(self) -> set[str]:
+        return {*self.report.passed, *self.flaky}
+
+    @property
+    def failing(self) -> set[str]:
+        return {*self.report.red} - {*self.flaky}
+
+
+def baseline_of(first: TestReport, second: TestReport | None = None) -> Baseline:
+    """Tell what is known to fail from what is flaky, by two runs."""
+    if second is None:
+        return Baseline(first)
+    flaky = {*first.red} ^ {*second.red}
+    return Baseline(first, tuple(sorted(flaky & {*first.results} & {*second.results})))
+
+
+class Judgement(NamedTuple):
+    """What was seen, in one line; whether the claim holds; and the details that an agent needs to mend it."""
+
+    observed: str
+    holds: bool
+    detail: str = ""
+
+
+def judge_red(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[str] = ()) -> Judgement:
+    """Judge new tests before there is code: at least one fails, and no test of the base was harmed.
+
+    `absent` are errors that stand for red: new tests name what does not exist yet (`red_by_absence`).
+    """
+    fresh = fresh_tests(base, now, edits)
+    failing = [name for name in fresh if now.results[name] in (Result.FAILED, Result.ERRORED)]
+    at_once = [name for name in fresh if now.results[name] is Result.PASSED and name not in base.report.results]
+    faults = [*_harm(base, now, edits, absent), *_weakened(base, now, edits)]
+    if not failing and not absent:
+        faults.insert(0, "no new test fails" if fresh else "there is no new test")
+    seen = [f"red by name ({len(failing)} new)" if failing else "red by absence" if absent else "not red"]
+    seen += [f"{_counted(at_once)} at once" + " (passes before there is code)"] if at_once else []
+    return Judgement("; ".join((*faults, *([] if faults else seen))), not faults, _details(faults, now))
+
+
+def judge_green(base: Baseline, now: TestReport, edits: TestEdits, proven: Collection[str] = ()) -> Judgement:
+    """Judge finished work: each new test passes by name, and so does everything that passed on the base.
+
+    `proven` are the tests that were seen red before there was code.
+    """
+    fresh = {*fresh_tests(base, now, edits), *proven}
+    wrong = {name: now.results.get(name) for name in sorted(fresh) if now.results.get(name) is not Result.PASSED}
+    faults = [f"{name} {_ended(result)}" for name, result in wrong.items()]
+    faults += _harm(base, now, edits)
+    faults += [f"{error.where or 'a file'} cannot be loaded" for error in new_errors(base, now)]
+    known = sorted({*now.red} & base.failing)
+    others = len({*now.passed} - fresh)
+    seen = [f"green by name ({len(fresh)} new, {others} others unharmed)"]
+    seen += [f"{len(known)} known to fail on the base: {_listed(known)}"] if known else []
+    return Judgement("; ".join(faults[:_SHOWN] or seen), not faults, _details(faults, now))
+
+
+def fresh_tests(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
+    """List the tests that are new, or that the change rewrote."""
+    return [name for name in now.results if name not in base.report.results or edits.touches(name)]
+
+
+def new_errors(base: Baseline, now: TestReport) -> list[LoadError]:
+    known = {error.where for error in base.report.errors}
+    return [error for error in now.errors if error.where not in known]
+
+
+def _harm(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[str] = ()) -> list[str]:
+    """Say which tests that passed on the base do not pass any more, though nobody rewrote them."""
+    faults = []
+    cut_short = now.invocations < base.report.invocations or not now.complete
+    for name in sorted(base.passing):
+        result = now.results.get(name)
+        if result is Result.PASSED or edits.touches(name):
+            continue
+        place, _ = split_name(name)
+        if result is None and (absent or cut_short or any(place in error.where for error in now.errors)):
+            continue  # its file could not be loaded, or its runner was never started: that is judged by its own
+        faults.append(f"{name} {_ended(result)}")
+    return faults
+
+
+def _weakened(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
+    """Say which rewritten tests of the base pass as before, or not at all: a changed requirement makes them fail."""
+    harmless = (Result.FAILED, Result.ERRORED)
+    names = [name for name in sorted(base.passing) if edits.touches(name) and name in now.results]
+    faults = [
+        f"{name} was rewritten and {_ended(now.results[name])}" for name in names if now.results[name] not in harmless
+    ]
+    gone = [name for name in sorted(base.passing) if edits.touches(name) and name not in now.results]
+    return faults + ([f"{name} is gone" for name in gone] if now.complete and not now.errors else [])
+
+
+_WORDS: Mapping[Result | None, str] = {
+    None: "did not run",
+    Result.PASSED: "passes as before",
+    Result.FAILED: "fails",
+    Result.ERRORED: "cannot be run",
+    Result.SKIPPED: "is skipped",
+    Result.XFAILED: "is expected to fail",
+    Result.XPASSED: "is expected to fail",
+}
+
+
+def _ended(result: Result | None) -> str:
+    return _WORDS[result]
+
+
+def _counted(names: Collection[str]) -> str:
+    return f"{len(names)} new test{'s' if len(names) != 1 else ''}"
+
+
+def _listed(names: Collection[str]) -> str:
+    shown = sorted(names)[:_SHOWN]
+    return ", ".join(shown) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _details(faults: list[str], now: TestReport) -> str:
+    errors = [f"{error.where}: {error.text.strip()}" for error in now.errors]
+    return "\n".join((*faults, *errors))
+
+
+_ABSENT = (
+    # How compilers and interpreters say that a test names what does not exist: the group is the name.
+    re.compile(r"undefined: (?:\w+\.)?(\w+)"),  # Go
+    re.compile(r"\w+\.(\w+) undefined"),
+    re.compile(r"no required module provides package (\S+?)[;:]|package (\S+) is not in std"),
+    re.compile(r"cannot find (?:function|value|type|struct|macro|module or crate)[^`]*`([^`]+)`"),  # Rust
+    re.compile(r"unresolved imports? `([^`]+)`|no (?:method|function or associated item|variant[^`]*) named `(\w+)`"),
+    re.compile(r"cannot import name '(\w+)'|No module named '([\w.]+)'"),  # Python
+    re.compile(r"has no attribute '(\w+)'"),
+    re.compile(r"Cannot find (?:module|package) '([^']+)'"),  # Node, TypeScript
+    re.compile(r"does not provide an export named '(\w+)'"),
+    re.compile(r"has no exported member '(\w+)'|Cannot find name '(\w+)'|Property '(\w+)' does not exist"),
+    re.compile(r"cannot find symbol\s+\S*\s*symbol:\s+\w+ (\w+)|package ([\w.]+) does not exist"),  # Java
+)
+
+
+def red_by_absence(
+    errors: Iterable[LoadError], edits: TestEdits, is_ours: Callable[[str], bool], parses: Callable[[str], bool]
+) -> list[str]:
+    """Return the names that new tests ask for and the project lacks, where that explains every error; else none.
+
+    `is_ours` tells a name that the project could come to have from one of a library that is not installed.
+    """
+    names: list[str] = []
+    for error in errors:
+        found = [next(filter(None, match.groups())) for each in _ABSENT for match in each.finditer(error.text)]
+        in_tests = any(path in f"{error.where}\n{error.text}" or _module(path) == error.where for path in edits.paths)
+        if not found or not in_tests or not all(map(is_ours, found)):
+            return []
+        names += found
+    return list(dict.fromkeys(names)) if all(map(parses, edits.paths)) else []
+
+
+def _module(path: str) -> str:
+    return path.rpartition(".")[0].replace("/", ".")

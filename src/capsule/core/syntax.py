@@ -1,0 +1,140 @@
+"""Read source files by their grammar: which definitions they hold, and where.
+
+One row per language. A grammar is loaded when the first file of its language is read; a file whose language is unknown
+has no definitions.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+
+class Language(NamedTuple):
+    """A grammar, and the kinds of nodes that define something with a body."""
+
+    module: str
+    functions: tuple[str, ...]
+    grammar: str = "language"
+
+
+_JAVASCRIPT = ("function_declaration", "generator_function_declaration", "method_definition", "variable_declarator")
+LANGUAGES: dict[str, Language] = {
+    "py": Language("tree_sitter_python", ("function_definition",)),
+    "js": Language("tree_sitter_javascript", _JAVASCRIPT),
+    "ts": Language("tree_sitter_typescript", _JAVASCRIPT, "language_typescript"),
+    "tsx": Language("tree_sitter_typescript", _JAVASCRIPT, "language_tsx"),
+    "go": Language("tree_sitter_go", ("function_declaration", "method_declaration")),
+    "rs": Language("tree_sitter_rust", ("function_item",)),
+    "java": Language("tree_sitter_java", ("method_declaration", "constructor_declaration")),
+    "c": Language("tree_sitter_c", ("function_definition",)),
+    "cpp": Language("tree_sitter_cpp", ("function_definition",)),
+    "cs": Language(
+        "tree_sitter_c_sharp", ("method_declaration", "constructor_declaration", "local_function_statement")
+    ),
+    "rb": Language("tree_sitter_ruby", ("method", "singleton_method")),
+    "php": Language("tree_sitter_php", ("function_definition", "method_declaration"), "language_php"),
+}
+_OTHER_SUFFIXES = {
+    **dict.fromkeys(("mjs", "cjs", "jsx"), "js"),
+    **dict.fromkeys(("mts", "cts"), "ts"),
+    **dict.fromkeys(("pyi", "pyw"), "py"),
+    **dict.fromkeys(("cc", "cxx", "hpp", "hh", "hxx"), "cpp"),
+    "h": "c",
+}
+_TEST_CALLS = re.compile(rb"(?:it|test|specify|describe|context|suite)(?:\.\w+)*")
+
+
+class Definition(NamedTuple):
+    """A function, a method, or a test that is given to a call by name (`it("adds", …)`)."""
+
+    name: str
+    start: int
+    end: int
+    body: tuple[int, int] | None
+    node: Node
+    """The whole of it, decorators and attributes included."""
+
+
+def language_of(path: str) -> str:
+    """Return the key of `LANGUAGES` for a file; '' where no grammar knows it."""
+    suffix = path.rpartition(".")[2].lower() if "." in path else ""
+    suffix = _OTHER_SUFFIXES.get(suffix, suffix)
+    return suffix if suffix in LANGUAGES else ""
+
+
+@cache
+def _parser(language: str) -> Parser:
+    from tree_sitter import Language as Grammar  # noqa: PLC0415 - most commands read no source
+    from tree_sitter import Parser  # noqa: PLC0415
+
+    row = LANGUAGES[language]
+    return Parser(Grammar(getattr(importlib.import_module(row.module), row.grammar)()))
+
+
+def parse(path: str, source: bytes) -> Node | None:
+    """Return the root of a file's syntax tree; None where its language is unknown."""
+    language = language_of(path)
+    return _parser(language).parse(source).root_node if language else None
+
+
+def parses(path: str, source: bytes) -> bool:
+    """Tell whether a file is free of syntax errors, as far as anybody knows."""
+    root = parse(path, source)
+    return root is None or not root.has_error
+
+
+def definitions(path: str, source: bytes) -> list[Definition]:
+    """List the functions and named tests of a file, outer ones before those that they hold."""
+    root, language = parse(path, source), language_of(path)
+    return list(_definitions(root, source, language)) if root else []
+
+
+def _definitions(root: Node, source: bytes, language: str) -> Iterator[Definition]:
+    kinds, calls = LANGUAGES[language].functions, language in ("js", "ts", "tsx")
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting += reversed(node.named_children)
+        if node.type in kinds:
+            name, body = _name(node), node.child_by_field_name("body")
+            if node.type == "variable_declarator":
+                value = node.child_by_field_name("value")
+                if value is None or value.type not in ("arrow_function", "function_expression"):
+                    continue
+                body = value.child_by_field_name("body")
+            whole = _whole(node)
+            if name:
+                span = (body.start_byte, body.end_byte) if body else None
+                yield Definition(name, whole.start_byte, whole.end_byte, span, node)
+        elif calls and node.type == "call_expression":
+            called, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            first = given.named_children[0] if given and given.named_children else None
+            named = first is not None and first.type in ("string", "template_string")
+            if named and first and called and _TEST_CALLS.fullmatch(source[called.start_byte : called.end_byte]):
+                title = source[first.start_byte + 1 : first.end_byte - 1].decode(errors="replace")
+                yield Definition(title, node.start_byte, node.end_byte, None, node)
+
+
+def _name(node: Node) -> str:
+    """Return the name of a definition; in C it stands inside of declarators."""
+    named = node.child_by_field_name("name")
+    declarator = node.child_by_field_name("declarator")
+    while named is None and declarator is not None:
+        inner = declarator.child_by_field_name("declarator")
+        if inner is None:
+            named = declarator
+        declarator = inner
+    return named.text.decode(errors="replace") if named is not None and named.text else ""
+
+
+def _whole(node: Node) -> Node:
+    """Include a Python function's decorators; other languages' attributes are siblings before it."""
+    parent = node.parent
+    return parent if parent is not None and parent.type == "decorated_definition" else node

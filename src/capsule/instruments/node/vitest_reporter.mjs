@@ -1,0 +1,31 @@
+// A reporter of vitest: writes how each test ended.
+import { createRequire } from 'node:module';
+
+const { rows } = createRequire(import.meta.url)('./rows.cjs');
+
+export default class {
+  constructor() {
+    this.out = rows('vitest');
+  }
+
+  onFinished(files = [], errors = []) {
+    for (const file of files) this.tell(file, file, []);
+    this.out.write({ ended: errors.length || files.some((file) => file.result?.state === 'fail') ? 1 : 0 });
+  }
+
+  tell(file, task, above) {
+    const path = this.out.path(file.filepath);
+    if (task === file && file.result?.errors?.length) {
+      this.out.write({ error: path, text: String(file.result.errors[0].message || '').slice(-4000) });
+    }
+    for (const each of task.tasks ?? []) {
+      const names = [...above, each.name];
+      if (each.type === 'suite') this.tell(file, each, names);
+      else {
+        const state = each.result?.state;
+        const result = state === 'pass' ? 'passed' : state === 'fail' ? 'failed' : 'skipped';
+        this.out.write({ test: `${path}::${names.join(' > ')}`, result });
+      }
+    }
+  }
+}
