@@ -1,0 +1,168 @@
+"""Put failing tests among new ones, to see whether the runner tells the truth.
+
+Code under test runs in the runner's own process and can forge what it says: it may end the process with 0, patch
+assertions, skip, or compare equal to everything. So each new test file gets two canaries, in the gate only: a test that
+fails, at its end, and one of its own tests with the expected value changed. Both have to fail **by name**. A run in which
+one does not proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from capsule.core.proof import split_name
+from capsule.core.syntax import Definition, definitions, language_of, parse, parses
+from capsule.core.test_report import RED, TestReport
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class Canary(msgspec.Struct, frozen=True):
+    """A test file with canaries in it, and the names that have to fail."""
+
+    path: str
+    text: str
+    appended: str
+    """Part of the name of the test that was added; '' where none could be."""
+    changed: str = ""
+    """The test whose expected value was changed; '' where none has one."""
+    said: str = ""
+
+
+def canary(path: str, source: bytes, mark: str, fresh: Collection[str], turn: int = 0) -> Canary | None:
+    """Set canaries into a test file; None where no grammar or no test in it is known.
+
+    `mark` is random and names them; `fresh` are the bare names of the tests that are new; `turn` chooses among the
+    expected values there are.
+    """
+    tests = [each for each in definitions(path, source) if each.name in fresh]
+    if not tests:
+        return None
+    changed = list(_expected_values(path, source, tests))
+    edited, name, said = source, "", ""
+    if changed:
+        name, start, end, new = changed[turn % len(changed)]
+        said = f"`{source[start:end].decode(errors='replace')}` → `{new}` in {name}"
+        edited = source[:start] + new.encode() + source[end:]
+    addition = _failing_test(path, source, mark)
+    whole = edited + addition.encode() if language_of(path) != "java" else _inside_class(edited, addition)
+    if not addition or not parses(path, whole):
+        return None
+    return Canary(path, whole.decode(errors="surrogateescape"), mark, name, said)
+
+
+def silent(canaries: Collection[Canary], report: TestReport) -> list[str]:
+    """Return the canaries that did not fail by name, one sentence each."""
+    red = report.names(*RED)
+    bare = {split_name(name)[1] for name in red}
+    found = []
+    for each in canaries:
+        if not any(each.appended in name for name in red):
+            found.append(f"a failing test that was added to {each.path} did not fail")
+        if each.changed and each.changed not in bare:
+            found.append(f"{each.changed} in {each.path} did not fail with another expected value ({each.said})")
+    return found
+
+
+# ---- a test that fails
+
+
+_FAILING = {
+    "py": (
+        "\n\nimport unittest as _capsule_{mark}\n\n\nclass TestCapsule_{mark}(_capsule_{mark}.TestCase):\n"
+        '    def test_{mark}(self):\n        self.assertEqual("{mark}", "")\n'
+    ),
+    "go": '\n\nfunc TestCapsule{mark}(t *testing.T) {{ t.Fatal("{mark}") }}\n',
+    "rs": '\n\n#[cfg(test)]\nmod capsule_{mark} {{\n    #[test]\n    fn fails() {{ assert_eq!("{mark}", "") }}\n}}\n',
+    "java": '\n    @{annotation} public void capsule{mark}() {{ throw new AssertionError("{mark}"); }}\n',
+    "js": "\n;{call}('capsule {mark}', () => {{ throw new Error('{mark}'); }});\n",
+}
+_CALL = re.compile(rb"^[ \t]*((?:it|test))\(", re.MULTILINE)
+
+
+def _failing_test(path: str, source: bytes, mark: str) -> str:
+    language = {"ts": "js", "tsx": "js"}.get(language_of(path), language_of(path))
+    called = _CALL.search(source)
+    if language not in _FAILING or (language == "js" and called is None):
+        return ""
+    annotation = "org.junit.jupiter.api.Test" if b"org.junit.jupiter" in source else "org.junit.Test"
+    return _FAILING[language].format(mark=mark, annotation=annotation, call=called[1].decode() if called else "")
+
+
+def _inside_class(source: bytes, addition: str) -> bytes:
+    end = source.rfind(b"}")
+    return source[:end] + addition.encode() + source[end:]
+
+
+# ---- an expected value
+
+
+_EQUAL_CALLS = re.compile(
+    rb"(?:self\.|t\.|assert\.|Assert(?:ions)?\.)?(?:assertEquals?|assertEqual|assert_eq|equal|strictEqual|deepEqual"
+    rb"|deepStrictEqual|Equal|assertListEqual|assertDictEqual)|.*\.(?:toBe|toEqual|toStrictEqual|equal|eql?|equals)"
+)
+_LITERALS = {
+    **dict.fromkeys(("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal"), "number"),
+    **dict.fromkeys(("string", "interpreted_string_literal", "string_literal"), "string"),
+    **dict.fromkeys(("true", "false", "boolean_literal"), "truth"),
+}
+_FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
+
+
+def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[tuple[str, int, int, str]]:
+    """Yield (test, start, end, new text) for literals that stand as the expected value of an equality."""
+    root = parse(path, source)
+    if root is None:
+        return
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.named_children
+        literal = _expected(node)
+        new = _other(literal) if literal is not None else ""
+        if literal is None or not new:
+            continue
+        around = [each for each in tests if each.start <= literal.start_byte < each.end]
+        if around:
+            yield around[-1].name, literal.start_byte, literal.end_byte, new
+
+
+def _expected(node: Node) -> Node | None:
+    """Return the literal that a comparison or an assertion expects."""
+    asserted = node.type == "assert_statement" and node.named_children[:1]
+    if asserted and asserted[0].type == "comparison_operator":
+        return _literal_of(asserted[0], "==")
+    if node.type == "if_statement" and (condition := node.child_by_field_name("condition")) is not None:
+        return _literal_of(condition, "!=") if node.text and b"t." in node.text else None
+    if node.type in ("call", "call_expression", "method_invocation"):
+        called = node.child_by_field_name("function") or node.child_by_field_name("name")
+        given = node.child_by_field_name("arguments")
+        if called is None or given is None or not _EQUAL_CALLS.fullmatch(called.text or b""):
+            return None
+        values = given.named_children[:2]
+        return next((each for each in reversed(values) if each.type in _LITERALS), None)
+    if node.type == "macro_invocation" and (node.text or b"").startswith(b"assert_eq!"):
+        tokens = node.named_children[-1].children
+        return next((each for each in reversed(tokens) if each.type in _LITERALS), None)
+    return None
+
+
+def _literal_of(comparison: Node, operator: str) -> Node | None:
+    sides = comparison.children
+    if len(sides) != 3 or sides[1].type != operator:
+        return None
+    return next((each for each in (sides[2], sides[0]) if each.type in _LITERALS), None)
+
+
+def _other(literal: Node) -> str:
+    text, kind = (literal.text or b"").decode(errors="replace"), _LITERALS[literal.type]
+    if kind == "number":
+        return str(int(text) + 1) if text.isdigit() else ""
+    if kind == "truth":
+        return _FLIPPED.get(text, "")
+    return f"{text[:-1]}~{text[-1]}" if len(text) > 1 and text[-1] in "\"'`" and text[:3] not in ('"""', "'''") else ""
