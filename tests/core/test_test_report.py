@@ -111,7 +111,8 @@ def test_a_go_test_that_began_and_never_ended_is_an_error() -> None:
 
 def test_a_go_package_that_does_not_compile_is_an_error_without_names() -> None:
     told = rows(
-        '{"ImportPath":"example.org/x [example.org/x.test]","Action":"build-output","Output":"./a_test.go:6:33: undefined: Sub\\n"}',
+        '{"ImportPath":"example.org/x [example.org/x.test]","Action":"build-output",'
+        '"Output":"./a_test.go:6:33: undefined: Sub\\n"}',
         '{"ImportPath":"example.org/x [example.org/x.test]","Action":"build-fail"}',
         '{"Action":"start","Package":"example.org/x"}',
         '{"Action":"output","Package":"example.org/x","Output":"FAIL\\texample.org/x [build failed]\\n"}',

@@ -2,8 +2,8 @@
 
 Code under test runs in the runner's own process and can forge what it says: it may end the process with 0, patch
 assertions, skip, or compare equal to everything. So each new test file gets two canaries, in the gate only: a test that
-fails, at its end, and one of its own tests with the expected value changed. Both have to fail **by name**. A run in which
-one does not proves nothing.
+fails, at its end, and one of its own tests with the expected value changed. Both have to fail **by name**. A run in
+which one does not proves nothing.
 """
 
 from __future__ import annotations

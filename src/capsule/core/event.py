@@ -41,6 +41,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     guardrails: Guardrails = Guardrails()
     hooks: bool = False
     """Whether the user's own commit hooks are checked."""
+    base: str = "strict"
+    """As in the settings: `known` or `strict`."""
+    mutants: int = 0
+    """How many mutants of a change are tried at most."""
+    mutant_minutes: float = 5
+    """For how long."""
     file_discovered: bool = False
     """Whether unrelated work that agents notice is filed as new items."""
 

@@ -36,6 +36,13 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     tail: str = ""
     log: str = ""
+    tests: int = 0
+    """How many tests told their names; 0: it is known by its exit code only."""
+    passed: int = 0
+    failing: tuple[str, ...] = ()
+    """The first of those that failed."""
+    report: str = ""
+    """What the file `report-<key>.json` of the mission has to hash to: it tells how each test ended."""
 
 
 class EvidenceStatus(StrEnum):

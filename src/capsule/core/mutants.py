@@ -1,7 +1,7 @@
 """Break a change on purpose, in small ways: if no test notices, no test demands it.
 
-A **mutant** is one edit of one file, on lines that the change added or rewrote: a function that returns at once with its
-default value, a condition negated, a boundary moved, an operator swapped, a constant changed, a statement left out.
+A **mutant** is one edit of one file, on lines that the change added or rewrote: a function that returns at once with
+its default value, a condition negated, a boundary moved, an operator swapped, a constant changed, a statement left out.
 Which ones there are depends on the two versions of a file alone, and which of them are tried on the tree: the same tree
 always has the same mutants.
 """
@@ -156,7 +156,7 @@ def _stub(path: str, source: bytes, each: Definition) -> Mutant | None:
     return Mutant(path, each.name, BODY, start, start + 1, f"{{ {value} ", f"`{each.name}` → `{value}` at once {where}")
 
 
-def _default(language: str, node: Node) -> str | None:
+def _default(language: str, node: Node) -> str | None:  # noqa: PLR0911 - one line per language
     """Return the statement that leaves a function with its default value; None where there is none for its type."""
     if language in ("js", "ts", "tsx"):
         named = node.child_by_field_name("name")

@@ -52,6 +52,8 @@ class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
     invocations: int = 0
     complete: bool = False
     """Every invocation that the output shows has told of its tests, and none was cut short."""
+    cut_short: bool = False
+    """An invocation began and did not come to its own end."""
 
     def names(self, *results: Result) -> list[str]:
         return [name for name, result in self.results.items() if result in results]
@@ -91,9 +93,10 @@ def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()
     shown = {name: len(pattern.findall(_plain(output))) for name, pattern in _SHOWN.items()}
     told = {name: sum(part.runner == name for part in parts) for name in shown}
     silent = any(shown[name] > told[name] for name in shown)
-    complete = bool(parts) and not silent and all(part.ended for part in parts)
+    cut_short = not all(part.ended for part in parts)
+    complete = bool(parts) and not silent and not cut_short
     errors = tuple(error for part in parts for error in part.errors)
-    return TestReport(results, errors, len(parts), complete)
+    return TestReport(results, errors, len(parts), complete, cut_short)
 
 
 def readable(output: str) -> str:

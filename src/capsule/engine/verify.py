@@ -9,7 +9,7 @@ and its result is journaled by tree, so nothing is run twice and nothing an agen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +23,22 @@ from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.hazards import hazards
 from capsule.core.item import Status, with_values
+from capsule.core.proof import (
+    Baseline,
+    Judgement,
+    TestEdits,
+    baseline_of,
+    edits_of,
+    fresh_tests,
+    judge_green,
+    judge_red,
+    new_errors,
+    red_by_absence,
+)
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, baseline
+from capsule.core.syntax import parses
+from capsule.core.test_report import Result, TestReport
 from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
@@ -48,22 +62,63 @@ class Verification(Struct):
     """What would be delivered as things stand."""
     before: str
     """The same when the phase began."""
-    seen: dict[str, Observation] = field(default_factory=dict)
+    seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
 
-    def observe(self, tree: str) -> Observation:
-        """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
-        policy = self.state.policy
-        key = observation_key(self.place.trees.test_cache_key(tree), policy.test)
-        known = self.seen.get(key) or self.state.observations.get(key)
+    def observe(self, tree: str, edits: Mapping[str, bytes] | None = None, turn: int = 1) -> Observation:
+        """Return the result of the test command on a tree: from the journal where it is known, else by running it.
+
+        `edits` are laid over the tree; `turn` counts runs of the same tree, where one is not enough.
+        """
+        return self.run_of(tree, edits, turn)[0]
+
+    def run_of(
+        self, tree: str, edits: Mapping[str, bytes] | None = None, turn: int = 1
+    ) -> tuple[Observation, TestReport]:
+        """Return the result of the test command on a tree, and how each test ended."""
+        laid = "".join(f"\0{path}\0{hashlib.sha256(content).hexdigest()}" for path, content in (edits or {}).items())
+        again = f"\0{turn}" if turn > 1 else ""
+        key = observation_key(self.place.trees.test_cache_key(tree) + laid + again, self.state.policy.test)
+        known = self.seen.get(key) or self.remembered(key)
         if known:
             return known
-        observation = _run_tests(self, tree)
+        observation, report = _run_tests(self, tree, edits or {})
         if observation.colour in REUSABLE:
+            if report.results or report.errors:
+                text = self.services.redact(msgspec.json.encode(report).decode())
+                self.services.archive.put(self.state.mission, _report_name(key), text)
+                observation = msgspec.structs.replace(observation, report=_hash(text))
             event = Observed(at=self.services.clock.now(), key=key, observation=observation)
             self.services.journal.note(self.state.mission, event)
             self.services.observer.event(self.state.mission, event)
-            self.seen[key] = observation
-        return observation
+            self.seen[key] = observation, report
+        return observation, report
+
+    def remembered(self, key: str) -> tuple[Observation, TestReport] | None:
+        """Return a run that the journal knows; None where the names of its tests are gone, so that it runs again."""
+        observation = self.state.observations.get(key)
+        if observation is None or not observation.report:
+            return (observation, TestReport()) if observation else None
+        text = self.services.archive.text(self.state.mission, _report_name(key))
+        if _hash(text) != observation.report:
+            return None
+        return observation, msgspec.json.decode(text, type=TestReport)
+
+    def baseline(self) -> Baseline | None:
+        """Return how the tests of the base ended, by name; None where they told no names."""
+        tree = self.place.base_checkpoint(self.state.base).tree
+        seen, report = self.run_of(tree)
+        if seen.colour is Colour.EMPTY and not report.results:
+            return Baseline(TestReport(complete=True))
+        if not report.complete:
+            return None
+        again = self.run_of(tree, turn=2)[1] if report.red else None
+        return baseline_of(report, again if again and again.complete else None)
+
+    def test_edits(self) -> TestEdits:
+        """Compare the test files with those of the base."""
+        read, base = self.place.trees.read, self.state.base
+        changed = _tests(self, self.changes(base), base)
+        return edits_of((each.path, read(base, each.path), read(self.tree, each.path)) for each in changed)
 
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
@@ -96,12 +151,20 @@ def observation_key(tree: str, command: str) -> str:
     return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
 
 
-def _run_tests(claim: Verification, tree: str) -> Observation:
+def _report_name(key: str) -> str:
+    return f"report-{key}.json"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _run_tests(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
     """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
     for _ in range(TRIES):
-        seen = _run_tests_once(claim, tree)
+        seen, report = _run_tests_once(claim, tree, edits)
         if seen.colour is not Colour.NO_RESULT:
-            return seen
+            return seen, report
     raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
 
 
@@ -112,24 +175,25 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
     )
 
 
-def _run_tests_once(claim: Verification, tree: str) -> Observation:
+def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
-    folder, sandbox_paths = claim.place.gate(tree)
+    folder, sandbox_paths, reports = claim.place.gate(tree, edits)
     log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
     env = {**claim.place.variables(folder), **services.exported}
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, folder, run)
     services.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = run(state.policy.test, folder, log, timeout=state.policy.test_timeout_minutes * 60)
+    ran = run(state.policy.test, folder, log, timeout=state.policy.test_timeout_minutes * 60, reports=reports)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
-    colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
-    return Observation(
+    printed = colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
+    colour = Colour.NOT_RUN if touched else _by_name(printed, ran)
+    observation = Observation(
         tree=tree,
         command=state.policy.test,
         colour=colour,
@@ -137,7 +201,25 @@ def _run_tests_once(claim: Verification, tree: str) -> Observation:
         seconds=round(ran.seconds, 3),
         tail=cut("\n".join((ran.tail[-TAIL:], *touched))),
         log=str(log),
+        tests=len(ran.report.results),
+        passed=len(ran.report.passed),
+        failing=tuple(name[:300] for name in ran.report.red[:_SHOWN]),
     )
+    return observation, ran.report
+
+
+def _by_name(colour: Colour, ran: Ran) -> Colour:
+    """Read the colour of a run whose tests told their names: they are believed, where the exit code says otherwise."""
+    report = ran.report
+    if colour not in (Colour.GREEN, Colour.RED, Colour.EMPTY) or not (report.complete or report.cut_short):
+        return colour
+    if report.red or report.errors or report.cut_short or ran.exit_code not in (0, _NO_TESTS):
+        return Colour.RED
+    return Colour.GREEN if report.passed else Colour.EMPTY
+
+
+_NO_TESTS = 5
+"""How pytest ends where there are none."""
 
 
 def _require_dependencies(claim: Verification, tree: str) -> None:
@@ -188,9 +270,7 @@ def _seen(observation: Observation) -> str:
 
 
 def _paths(changes: Sequence[Change]) -> str:
-    names = [change.path for change in changes]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return _listed([change.path for change in changes])
 
 
 def _tests(claim: Verification, changes: Sequence[Change], since: str) -> list[Change]:
@@ -209,32 +289,91 @@ def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
 
 
 def _base_green(claim: Verification) -> Evidence:
-    """The test command is green, or finds no tests, before anything is done."""
-    said = "the tests are green before anything is done"
+    """Tests pass before anything is done; those that fail are known from then on (`evidence.base`)."""
+    said = "the tests pass before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
-    observation = claim.observe(claim.place.base_checkpoint(claim.state.base).tree)
-    holds = observation.colour in (Colour.GREEN, Colour.EMPTY)
-    return _evidence("base-green", said, _seen(observation), holds, observation.tail)
+    seen = claim.observe(claim.place.base_checkpoint(claim.state.base).tree)
+    if seen.colour in (Colour.GREEN, Colour.EMPTY):
+        return _evidence("base-green", said, _seen(seen), True)
+    base = claim.baseline() if claim.state.policy.base != "strict" else None
+    if base is None or not base.passing or base.report.errors:
+        return _evidence("base-green", said, _seen(seen), False, seen.tail)
+    known, flaky = sorted(base.failing), sorted(base.flaky)
+    words = [f"{len(base.passing)} pass by name"]
+    words += [f"known to fail: {_listed(known)}"] if known else []
+    words += [f"flaky: {_listed(flaky)}"] if flaky else []
+    return _evidence("base-green", said, "; ".join(words), True)
 
 
 def _red(claim: Verification) -> Evidence:
-    """The test command is red. Green twice stops the item as “seems already done”."""
+    """A new test fails by name, and every test of the base is unharmed. Nothing red twice stops the item as “seems
+    already done”."""
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
         return _unverified("red", said)
-    observation = claim.observe(claim.tree)
-    piece = _evidence("red", said, _seen(observation), observation.colour is Colour.RED, observation.tail)
-    return _seems_done(piece) if observation.colour is Colour.GREEN else piece
+    seen, now = claim.run_of(claim.tree)
+    base = claim.baseline()
+    if base is None or not (now.complete or now.errors):
+        piece = _evidence("red", said, f"{_seen(seen)} (exit code only)", seen.colour is Colour.RED, seen.tail)
+        return _seems_done(piece) if seen.colour is Colour.GREEN else piece
+    edits = claim.test_edits()
+    absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: _parses(claim, path))
+    found = judge_red(base, now, edits, absent)
+    piece = _evidence("red", said, found.observed, found.holds, f"{found.detail}\n\n{seen.tail}".strip())
+    return _seems_done(piece) if seen.colour is Colour.GREEN and not found.holds else piece
+
+
+def _parses(claim: Verification, path: str) -> bool:
+    return parses(path, claim.place.trees.read(claim.tree, path) or b"")
 
 
 def _green(claim: Verification) -> Evidence:
-    """The test command is green."""
+    """Every new test passes by name, and so does every test that passed on the base."""
     said = "all tests pass"
     if not claim.state.policy.test:
         return _unverified("green", said)
-    observation = claim.observe(claim.tree)
-    return _evidence("green", said, _seen(observation), observation.colour is Colour.GREEN, observation.tail)
+    seen, now = claim.run_of(claim.tree)
+    base = claim.baseline()
+    if base is None or not now.complete:
+        return _evidence("green", said, f"{_seen(seen)} (exit code only)", seen.colour is Colour.GREEN, seen.tail)
+    edits = claim.test_edits()
+    found = judge_green(base, now, edits, _proven(claim, base))
+    if not found.holds and seen.colour is Colour.RED:
+        found = _once_more(claim, base, now, found)
+    if found.holds and seen.exit_code and not now.red:
+        found = Judgement(f"{_seen(seen)}, although {len(now.passed)} tests pass by name", False)
+    elif found.holds and seen.colour is Colour.EMPTY:
+        found = Judgement(f"{_seen(seen)}: no test passed", False)
+    return _evidence("green", said, found.observed, found.holds, f"{found.detail}\n\n{seen.tail}".strip())
+
+
+def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judgement) -> Judgement:
+    """Ask once more where only old tests fail: one that passes then is flaky, whatever the change."""
+    edits = claim.test_edits()
+    if any(now.results.get(name) is not Result.PASSED for name in fresh_tests(base, now, edits)):
+        return found
+    again = claim.run_of(claim.tree, turn=2)[1]
+    second = judge_green(base, again, edits, _proven(claim, base)) if again.complete else found
+    if not second.holds:
+        return found
+    flaky = sorted({*now.red} - {*again.red} - base.failing)
+    return Judgement(f"{second.observed}; flaky: {_listed(flaky)}", True)
+
+
+def _proven(claim: Verification, base: Baseline) -> list[str]:
+    """Return the new tests that were seen red on the tree that the last review let pass, where that run is known."""
+    since = claim.since()
+    if since == claim.state.base:
+        return []
+    key = observation_key(claim.place.trees.test_cache_key(since), claim.state.policy.test)
+    known = claim.seen.get(key) or claim.remembered(key)
+    return [name for name in known[1].red if name not in base.failing] if known else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
 
 
 def _green_when_done(claim: Verification) -> Evidence | None:

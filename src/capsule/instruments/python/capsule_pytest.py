@@ -12,7 +12,8 @@ class Recorder:
         self._root = root
         self._tree = os.path.realpath(os.environ["CAPSULE_TREE"])
         name = f"pytest-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
-        self._file = os.open(os.path.join(os.environ["CAPSULE_REPORTS"], name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        path = os.path.join(os.environ["CAPSULE_REPORTS"], name)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._ended: dict[str, str] = {}
         self._write(runner="pytest")
 

@@ -43,10 +43,9 @@ def _record(result_class: Any) -> None:
 
         def wrapped(self: Any, test: Any, *args: Any) -> Any:
             if type(test).__name__ in ("_FailedTest", "ModuleImportFailure"):
-                write(self, error=str(test.id()).rpartition("_FailedTest.")[2], text=str(getattr(test, "_exception", ""))[-4000:])
-            elif method != "addSubTest":
-                write(self, test=name_of(test), result=outcome)
-            elif args[1] is not None:
+                module = str(test.id()).rpartition("_FailedTest.")[2]
+                write(self, error=module, text=str(getattr(test, "_exception", ""))[-4000:])
+            elif method != "addSubTest" or args[1] is not None:
                 write(self, test=name_of(test), result=outcome)
             return original(self, test, *args)
 
@@ -78,7 +77,7 @@ def _record(result_class: Any) -> None:
 class _Hook(importlib.abc.MetaPathFinder):
     """Record once `unittest.result` is imported: most processes never do."""
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
         if fullname != "unittest.result":
             return None
         sys.meta_path.remove(self)
