@@ -138,7 +138,7 @@ class _EvidenceOptions(_Section, frozen=True):
     """Globs of files that must not be left behind."""
     base: Literal["known", "strict"] = "known"
     """Tests that fail before anything is done. `known`: they are named and may go on failing. `strict`: none may."""
-    mutants: Count = 8
+    mutants: Retries = 8
     """How many times a finished change is broken on purpose, to see whether a test notices. 0: never."""
     mutant_minutes: Minutes = 5
     """Time limit for all of them together; what does not fit is reported as not tried."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -179,6 +180,7 @@ def open_services(
             redact=redactor.text,
             state_store=open_state_store(project, tracker),
             skills=uses_skills(project),
+            token=lambda: f"R{secrets.token_hex(6)}",
             pid=os.getpid(),
             exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
             limits=Limits(

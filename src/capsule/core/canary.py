@@ -9,7 +9,8 @@ which one does not proves nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+import zlib
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,46 +27,48 @@ class Canary(msgspec.Struct, frozen=True):
     """A test file with canaries in it, and the names that have to fail."""
 
     path: str
-    text: str
     appended: str
-    """Part of the name of the test that was added; '' where none could be."""
-    changed: str = ""
+    """Part of the name of the test that was added."""
+    changed: str
     """The test whose expected value was changed; '' where none has one."""
-    said: str = ""
+    said: str
+
+    @property
+    def line(self) -> str:
+        return "\t".join((self.path, self.appended, self.changed, self.said))
 
 
-def canary(path: str, source: bytes, mark: str, fresh: Collection[str], turn: int = 0) -> Canary | None:
-    """Set canaries into a test file; None where no grammar or no test in it is known.
+def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple[Canary, bytes] | None:
+    """Set canaries into a test file; None where no grammar, or no test in it, is known.
 
-    `mark` is random and names them; `fresh` are the bare names of the tests that are new; `turn` chooses among the
-    expected values there are.
+    `mark` is random: it names the test that is added, and chooses among the expected values there are. `fresh` are the
+    bare names of the tests that are new.
     """
     tests = [each for each in definitions(path, source) if each.name in fresh]
-    if not tests:
+    addition = _failing_test(path, source, mark) if tests else ""
+    if not addition:
         return None
-    changed = list(_expected_values(path, source, tests))
     edited, name, said = source, "", ""
+    changed = sorted(_expected_values(path, source, tests))
     if changed:
-        name, start, end, new = changed[turn % len(changed)]
-        said = f"`{source[start:end].decode(errors='replace')}` → `{new}` in {name}"
+        name, start, end, new = changed[zlib.crc32(mark.encode()) % len(changed)]
+        said = f"`{source[start:end].decode(errors='replace')}` → `{new}`"
         edited = source[:start] + new.encode() + source[end:]
-    addition = _failing_test(path, source, mark)
-    whole = edited + addition.encode() if language_of(path) != "java" else _inside_class(edited, addition)
-    if not addition or not parses(path, whole):
-        return None
-    return Canary(path, whole.decode(errors="surrogateescape"), mark, name, said)
+    at = edited.rfind(b"}") if language_of(path) == "java" else len(edited)
+    whole = edited[:at] + addition.encode() + edited[at:]
+    return (Canary(path, mark, name, said), whole) if parses(path, whole) else None
 
 
-def silent(canaries: Collection[Canary], report: TestReport) -> list[str]:
-    """Return the canaries that did not fail by name, one sentence each."""
+def silent(lines: Iterable[str], report: TestReport) -> list[str]:
+    """Return the canaries that did not fail by name, one sentence each; they are given as `Canary.line`."""
     red = report.names(*RED)
     bare = {split_name(name)[1] for name in red}
     found = []
-    for each in canaries:
-        if not any(each.appended in name for name in red):
-            found.append(f"a failing test that was added to {each.path} did not fail")
-        if each.changed and each.changed not in bare:
-            found.append(f"{each.changed} in {each.path} did not fail with another expected value ({each.said})")
+    for path, appended, changed, said in (line.split("\t") for line in lines):
+        if not any(appended in name for name in red):
+            found.append(f"a failing test that was added to {path} did not fail")
+        if changed and changed not in bare:
+            found.append(f"{changed} in {path} did not fail with another expected value ({said})")
     return found
 
 
@@ -74,13 +77,13 @@ def silent(canaries: Collection[Canary], report: TestReport) -> list[str]:
 
 _FAILING = {
     "py": (
-        "\n\nimport unittest as _capsule_{mark}\n\n\nclass TestCapsule_{mark}(_capsule_{mark}.TestCase):\n"
+        "\n\nimport unittest as _{mark}\n\n\nclass Test{mark}(_{mark}.TestCase):\n"
         '    def test_{mark}(self):\n        self.assertEqual("{mark}", "")\n'
     ),
-    "go": '\n\nfunc TestCapsule{mark}(t *testing.T) {{ t.Fatal("{mark}") }}\n',
-    "rs": '\n\n#[cfg(test)]\nmod capsule_{mark} {{\n    #[test]\n    fn fails() {{ assert_eq!("{mark}", "") }}\n}}\n',
-    "java": '\n    @{annotation} public void capsule{mark}() {{ throw new AssertionError("{mark}"); }}\n',
-    "js": "\n;{call}('capsule {mark}', () => {{ throw new Error('{mark}'); }});\n",
+    "go": '\n\nfunc Test{mark}(t *testing.T) {{ t.Fatal("{mark}") }}\n',
+    "rs": '\n\n#[cfg(test)]\nmod {mark} {{\n    #[test]\n    fn fails() {{ assert_eq!("{mark}", "") }}\n}}\n',
+    "java": '\n    @{annotation} public void {mark}() {{ throw new AssertionError("{mark}"); }}\n',
+    "js": "\n;{call}('{mark}', () => {{ throw new Error('{mark}'); }});\n",
 }
 _CALL = re.compile(rb"^[ \t]*((?:it|test))\(", re.MULTILINE)
 
@@ -92,11 +95,6 @@ def _failing_test(path: str, source: bytes, mark: str) -> str:
         return ""
     annotation = "org.junit.jupiter.api.Test" if b"org.junit.jupiter" in source else "org.junit.Test"
     return _FAILING[language].format(mark=mark, annotation=annotation, call=called[1].decode() if called else "")
-
-
-def _inside_class(source: bytes, addition: str) -> bytes:
-    end = source.rfind(b"}")
-    return source[:end] + addition.encode() + source[end:]
 
 
 # ---- an expected value

@@ -41,6 +41,8 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     passed: int = 0
     failing: tuple[str, ...] = ()
     """The first of those that failed."""
+    edits: tuple[str, ...] = ()
+    """What was changed in the tree for this run, one line each: a mutant, canaries."""
     report: str = ""
     """What the file `report-<key>.json` of the mission has to hash to: it tells how each test ended."""
 

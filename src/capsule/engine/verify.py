@@ -17,12 +17,14 @@ import msgspec
 from msgspec import Struct, field
 
 from capsule.adapters import Place, Ran
+from capsule.core.canary import canary, silent
 from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_boxes
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.hazards import hazards
 from capsule.core.item import Status, with_values
+from capsule.core.mutants import BODY, Mutant, choose, mutants
 from capsule.core.proof import (
     Baseline,
     Judgement,
@@ -34,6 +36,7 @@ from capsule.core.proof import (
     judge_red,
     new_errors,
     red_by_absence,
+    split_name,
 )
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, baseline
@@ -50,6 +53,11 @@ TRIES = 2
 _SHOWN = 12
 
 
+Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
+"""Makes the content of the files that differ from a tree, and says what was done to them, one line each."""
+_AGAIN = "again"
+
+
 class Verification(Struct):
     """One phase's claim, and the services to check it with."""
 
@@ -64,24 +72,23 @@ class Verification(Struct):
     """The same when the phase began."""
     seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
 
-    def observe(self, tree: str, edits: Mapping[str, bytes] | None = None, turn: int = 1) -> Observation:
-        """Return the result of the test command on a tree: from the journal where it is known, else by running it.
+    def observe(self, tree: str) -> Observation:
+        """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
+        return self.run_of(tree)[0]
 
-        `edits` are laid over the tree; `turn` counts runs of the same tree, where one is not enough.
+    def run_of(self, tree: str, variant: str = "", edit: Edit | None = None) -> tuple[Observation, TestReport]:
+        """Return the result of the test command on a tree, and how each test ended.
+
+        A `variant` names a run of its own: a second one, or one with an edit of the tree, which is made if it is run.
         """
-        return self.run_of(tree, edits, turn)[0]
-
-    def run_of(
-        self, tree: str, edits: Mapping[str, bytes] | None = None, turn: int = 1
-    ) -> tuple[Observation, TestReport]:
-        """Return the result of the test command on a tree, and how each test ended."""
-        laid = "".join(f"\0{path}\0{hashlib.sha256(content).hexdigest()}" for path, content in (edits or {}).items())
-        again = f"\0{turn}" if turn > 1 else ""
-        key = observation_key(self.place.trees.test_cache_key(tree) + laid + again, self.state.policy.test)
+        suffix = f"\0{variant}" if variant else ""
+        key = observation_key(self.place.trees.test_cache_key(tree) + suffix, self.state.policy.test)
         known = self.seen.get(key) or self.remembered(key)
         if known:
             return known
-        observation, report = _run_tests(self, tree, edits or {})
+        files, lines = edit() if edit else ({}, ())
+        observation, report = _run_tests(self, tree, files)
+        observation = msgspec.structs.replace(observation, edits=tuple(lines))
         if observation.colour in REUSABLE:
             if report.results or report.errors:
                 text = self.services.redact(msgspec.json.encode(report).decode())
@@ -111,7 +118,7 @@ class Verification(Struct):
             return Baseline(TestReport(complete=True))
         if not report.complete:
             return None
-        again = self.run_of(tree, turn=2)[1] if report.red else None
+        again = self.run_of(tree, _AGAIN)[1] if report.red else None
         return baseline_of(report, again if again and again.complete else None)
 
     def test_edits(self) -> TestEdits:
@@ -135,7 +142,7 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
         return ()
     found: tuple[Evidence, ...] = ()
     wanted = (*_ALWAYS, *claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
-    for check in sorted(wanted, key=lambda name: name in _DEAR):
+    for check in sorted(wanted, key=lambda name: _DEAR.index(name) if name in _DEAR else -1):
         if check in _DEAR and refuted(found):
             break
         try:
@@ -353,7 +360,7 @@ def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judg
     edits = claim.test_edits()
     if any(now.results.get(name) is not Result.PASSED for name in fresh_tests(base, now, edits)):
         return found
-    again = claim.run_of(claim.tree, turn=2)[1]
+    again = claim.run_of(claim.tree, _AGAIN)[1]
     second = judge_green(base, again, edits, _proven(claim, base)) if again.complete else found
     if not second.holds:
         return found
@@ -374,6 +381,105 @@ def _proven(claim: Verification, base: Baseline) -> list[str]:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
+
+
+def _canary(claim: Verification) -> Evidence | None:
+    """Failing tests that Capsule puts among the new ones fail by name: the test run can be trusted."""
+    said = "the test run tells the truth"
+    if not claim.state.policy.test:
+        return None
+    now, base = claim.run_of(claim.tree)[1], claim.baseline()
+    fresh = fresh_tests(base, now, claim.test_edits()) if base and now.complete else []
+    if not fresh:
+        return None
+    places = {*claim.test_edits().paths, *(split_name(name)[0] for name in fresh)}
+    names = {split_name(name)[1] for name in fresh}
+    read = claim.place.trees.read
+    texts = [(path, text) for path in sorted(places) if (text := read(claim.tree, path)) is not None]
+    if not any(canary(path, text, "mark", names) for path, text in texts):
+        return Evidence("canary", said, "no canary is known for this test runner", EvidenceStatus.UNVERIFIED)
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        made = [canary(path, text, claim.services.token(), names) for path, text in texts]
+        set_in = [each for each in made if each]
+        return {each.path: text for each, text in set_in}, [each.line for each, _ in set_in]
+
+    seen, report = claim.run_of(claim.tree, "canary", edit)
+    if new_errors(Baseline(now), report) and not report.red:
+        return Evidence("canary", said, "the test files with canaries cannot be loaded", EvidenceStatus.UNVERIFIED)
+    faults = silent(seen.edits, report)
+    observed = "; ".join(faults) or f"canary seen in {len(seen.edits)} test file{'s' if len(seen.edits) != 1 else ''}"
+    return _evidence("canary", said, observed, not faults, _NOT_TRUSTED)
+
+
+_NOT_TRUSTED = (
+    "The test run cannot be trusted: it must report a failing test as failed, whatever the code under test does."
+)
+
+
+def _demanded(claim: Verification) -> Evidence | None:
+    """Some test fails when a changed function is broken on purpose."""
+    policy, said = claim.state.policy, "the tests demand the change"
+    if not policy.test or not policy.mutants:
+        return None
+    seen, now = claim.run_of(claim.tree)
+    read, base = claim.place.trees.read, claim.state.base
+    changed = [each.path for each in claim.changes(base) if each.kind != "D"]
+    sources = [path for path in changed if not is_test(path, policy.test_globs)]
+    found = [m for path in sources for m in mutants(path, read(base, path) or b"", read(claim.tree, path) or b"")]
+    chosen = choose(found, claim.tree, policy.mutants)
+    limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, _MUTANT_SECONDS)), 0.0
+    tried: dict[Mutant, bool] = {}
+    for mutant in chosen:
+        if spent >= limit:
+            break
+        broken, report = _run_mutant(claim, mutant)
+        spent += broken.seconds
+        noticed = _noticed(now, broken, report)
+        if noticed is not None:
+            tried[mutant] = noticed
+    return _demand(said, tried, len(chosen) - len(tried)) if tried else None
+
+
+_MUTANT_SECONDS = 30
+
+
+def _run_mutant(claim: Verification, mutant: Mutant) -> tuple[Observation, TestReport]:
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {mutant.path: mutant.applied(claim.place.trees.read(claim.tree, mutant.path) or b"")}, (mutant.said,)
+
+    return claim.run_of(claim.tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
+
+
+def _noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
+    """Tell whether a test noticed a mutant; None where the mutant could not be compiled, or nothing ran."""
+    if broken.colour is Colour.TIMED_OUT:
+        return True
+    if broken.colour is not Colour.RED:
+        return False if broken.colour is Colour.GREEN else None
+    if report.complete and now.complete and {*now.passed} <= {*report.passed}:
+        return False
+    return True if report.results or not report.errors else None
+
+
+def _demand(said: str, tried: Mapping[Mutant, bool], left: int) -> Evidence:
+    """Judge the mutants: a function whose body can go, or of which three can go and none is missed, is not demanded."""
+    survivors = [mutant for mutant, noticed in tried.items() if not noticed]
+    score = f"demanded {len(tried) - len(survivors)} of {len(tried)}{f', {left} not tried' if left else ''}"
+    loose = []
+    for path, function in dict.fromkeys((mutant.path, mutant.function) for mutant in survivors):
+        mine = [m for m in tried if (m.path, m.function) == (path, function)]
+        alive = [m for m in mine if m in survivors]
+        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
+            loose.append(f"{function} in {path}")
+    observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
+    detail = "\n".join((*(f"{m.said}: every test still passes" for m in survivors), _DEMAND))
+    piece = _evidence("demanded", said, observed, not loose, detail)
+    return msgspec.structs.replace(piece, patience=0, instead=observed) if loose else piece
+
+
+_ENOUGH = 3
+_DEMAND = "Write tests that fail when this code is broken: assert what it returns or changes."
 
 
 def _green_when_done(claim: Verification) -> Evidence | None:
@@ -558,6 +664,8 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "red": _red,
     "green": _green,
     "green-when-done": _green_when_done,
+    "canary": _canary,
+    "demanded": _demanded,
     "changed": _changed,
     "changed-now": _changed_now,
     "more-is-more": _more_is_more,
@@ -575,4 +683,4 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "hooks": _hooks,
 }
 _ALWAYS = ("fit-for-main",)
-_DEAR = ("base-green", "red", "green", "green-when-done", "hooks")
+_DEAR = ("base-green", "red", "green", "green-when-done", "canary", "demanded", "hooks")

@@ -137,6 +137,8 @@ class PlainReport:
                 self._pulse.end(mission)
             case RunEnded():
                 self._pulse.end()
+            case Observed(observation=seen) if seen.edits:
+                self._pulse.now(mission, "")
             case Observed(observation=seen):
                 word = self._style.paint("green" if seen.colour is Colour.GREEN else "red", seen.colour.value)
                 self._write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)")
