@@ -56,7 +56,7 @@ class Gate:
         self._confined = confined
         self._private = git.capsule_dir / "private" / f"{mission}+gate"
         self._former = LinkedWorktree(git, logs / "gate")
-        """Where earlier versions had it: a worktree of the repository."""
+        """The gate of earlier versions: a worktree of the repository."""
 
     @cached_property
     def path(self) -> Path:
@@ -64,7 +64,7 @@ class Gate:
 
     @property
     def _as_set_up(self) -> Path:
-        """What the set-up left, untouched by any test."""
+        """The folder that keeps what the set-up left, untouched by any test."""
         return self.path.with_name(f"{self._mission}+setup")
 
     def at(self, tree: str, base: str) -> Path:

@@ -102,7 +102,7 @@ class GitWorktree:
         self._base_commit = ""
         self._dropped: list[str] = []
         self._delivered: dict[tuple[str, str], str] = {}
-        """What is delivered, by the base and by everything that is there."""
+        """Deliverable trees, by the base and by everything that is there."""
         self._occupied = False
         """Between `open_sandbox` and `import_commits`: an agent or a command has a git directory of its own here."""
         self._gated = False

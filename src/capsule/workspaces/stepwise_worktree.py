@@ -38,11 +38,11 @@ _TAIL = 4096
 _HOOKS = ("pre-commit", "commit-msg")
 
 
-class StepwiseTrees(GitTrees):
+class _StepwiseTrees(GitTrees):
     """Trees of work whose steps go to a branch that moves meanwhile."""
 
     began: Mapping[str, str] = MappingProxyType({})
-    """Where the branch moved before the phase began: its checkpoint's commits, and what took their place."""
+    """If the branch moved before the phase began: its checkpoint's commits, and what took their place."""
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         """Leave out what others committed before the phase began."""
@@ -56,8 +56,8 @@ class StepwiseTrees(GitTrees):
 class StepwiseWorktree(GitWorktree):
     """A Place for work whose steps are committed to the branch `into` one by one."""
 
-    _trees_type = StepwiseTrees
-    trees: StepwiseTrees
+    _trees_type = _StepwiseTrees
+    trees: _StepwiseTrees
 
     def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
         super().__init__(git, mission, **options)

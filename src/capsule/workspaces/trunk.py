@@ -87,7 +87,7 @@ class GitTrunk:
         return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)
 
     def _ever_touched(self, tip: str, base: str) -> bool:
-        """Whether a commit of the branch changed an artefact, also where a later one took that back."""
+        """Tell whether a commit of the branch changed an artefact, also where a later one took that back."""
         git, commits = self._git, self._git.commits_since(base, tip)
         if commits is not None and all(len(commit.parents) == 1 for commit in commits):
             trees = {git.tree_in(base), *(commit.tree for commit in commits)}
