@@ -115,7 +115,6 @@ class GitStateStore(StateStore):
         self._artefacts = all_artefacts(own_files)
         self._now = now
         self._note = git.capsule_dir / "books.json"
-        self._items = self._own[0]
         self._understand = understand
         self._item = item
         self._home = git.checked_out() if home is None else home
@@ -146,10 +145,7 @@ class GitStateStore(StateStore):
         return tuple(assignments), message if assignments else ""
 
     def draft(self, assignments: Sequence[Assignment]) -> Draft:
-        return partial(self.drafted, assignments)
-
-    def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
-        return self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
+        return lambda onto: self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
         """Write exactly these files and commit exactly them; '' where the branch has them all as they are."""
@@ -224,8 +220,8 @@ class GitStateStore(StateStore):
     def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
         """Ask the branch for the last number: a file that somebody edited may know of less."""
         tip = self._git.resolve("HEAD") if any(isinstance(each, Exists) for each in assignments) else ""
-        held = self._git.read_file(tip, self._items) if tip else None
-        if held is None or held == read(self._items):
+        held = self._git.read_file(tip, self._own[0]) if tip else None
+        if held is None or held == read(self._own[0]):
             return 0
         with contextlib.suppress(CapsuleError):
             return self._understand(held)[1]

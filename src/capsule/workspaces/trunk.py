@@ -55,10 +55,9 @@ class GitTrunk:
         tree = graft(self._git, merged, onto, self._artefacts)
         if draft:
             tree = with_files(self._git, tree, draft(onto))
-        who = self._git.identity
-        dates = [self._git.commit(parent) for parent in (onto, work)]
-        date = max(dates, key=lambda commit: commit.committed_at).committer_date
-        commit = self._git.commit_tree(tree, [onto, work], message, by=who, date=date)
+        newest = max((self._git.commit(parent) for parent in (onto, work)), key=lambda commit: commit.committed_at)
+        date = newest.committer_date
+        commit = self._git.commit_tree(tree, [onto, work], message, by=self._git.identity, date=date)
         return Candidate(commit, tree, onto, conflicts)
 
     def publish(self, candidate: Candidate) -> Published:
