@@ -777,7 +777,7 @@ def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: S
             put = GitStateStore._put
             patch.setattr(GitStateStore, "_put", lambda *args: (put(*args), crash()))
         elif where == "before the index":
-            patch.setattr(store_module, "bring_all_along", crash)
+            patch.setattr(store_module, "bring_along", crash)
         elif where == "before the note is gone":
             patch.setattr(GitStateStore, "_bring_along", lambda *_: crash())
         office.state_store.write(what)

@@ -2,7 +2,7 @@
 
 A branch moves by one compare-and-swap (`move_branch`), and not over a file that a checkout of the user's holds edited.
 Then every path that differs between the old commit and the new one is looked at twice, in the index and on disk
-(`bring_all_along`). Where it is still as in the old commit it becomes as in the new one; where it is as in the new one
+(`bring_along`). Where it is still as in the old commit it becomes as in the new one; where it is as in the new one
 already (a run before this one got so far, or the user had the same idea) nothing is to do; anything else is the user's,
 and is left alone and listed. So each path is old or new at any moment, and doing it again finishes what a crash
 interrupted.
@@ -151,27 +151,25 @@ def _blocked(top: Path, changes: Sequence[Difference]) -> set[bytes]:
 # Bringing checkouts along
 
 
-def bring_all_along(git: Git, branch: str, old: str, new: str) -> list[str]:
-    """Bring along the checkouts of a branch, but for those where something is under way; return what was left."""
-    still = [worktree for worktree in _worktrees_on(git, branch) if not under_way(worktree.git_dir)]
-    return [path for worktree in still for path in _bring_along(git, worktree, old, new)]
+def bring_along(git: Git, branch: str, old: str, new: str) -> list[str]:
+    """Bring the checkouts of a branch from the old commit to the new one; return what was left as the user has it.
 
-
-def _bring_along(git: Git, worktree: _Worktree, old: str, new: str) -> list[str]:
-    """Bring one checkout from the old commit to the new one; return what was left as the user has it."""
-    changes = _changes(git, old, new)
-    if not changes:
-        return []
-    staged, sparse = _staged(git, worktree)
-    left = bring_files(git, worktree.path, [change for change in changes if change.path not in sparse])
-    due = [change for change in changes if staged.get(change.path, _nothing(change)) == change.old]
-    left += [shown(c.path) for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)]
-    try:
-        rows = b"".join(index_row(change.path, change.new) for change in due)
-        _write_index(git, worktree, rows, [change.path for change in due if change.path in sparse])
-    except GitFailed:
-        # A git of the user's is at it and does not let go.
-        left += [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
+    One in which something is under way stays as it is.
+    """
+    changes, left = _changes(git, old, new), list[str]()
+    for worktree in _worktrees_on(git, branch) if changes else ():
+        if under_way(worktree.git_dir):
+            continue
+        staged, sparse = _staged(git, worktree)
+        left += bring_files(git, worktree.path, [change for change in changes if change.path not in sparse])
+        left += [shown(c.path) for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)]
+        due = [change for change in changes if staged.get(change.path, _nothing(change)) == change.old]
+        try:
+            rows = b"".join(index_row(change.path, change.new) for change in due)
+            _write_index(git, worktree, rows, [change.path for change in due if change.path in sparse])
+        except GitFailed:
+            # A git of the user's is at it and does not let go.
+            left += [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
     return sorted({*left})
 
 

@@ -89,10 +89,9 @@ class Gate:
     def remove(self) -> None:
         """Take it away with all that belongs to it. Safe to repeat."""
         self._remove_former()
-        for folder in (self.path, self._as_set_up, self._private, self._cloned, self._compared):
-            remove_tree(folder)
-        for file in (self._index, self._note, self._kept):
-            file.unlink(missing_ok=True)
+        folders = (self.path, self._as_set_up, self._private, self._cloned, self._compared)
+        for each in (*folders, self._index, self._note, self._kept):
+            remove_tree(each)
         for folder in (self.path.parent, self._private.parent):
             with contextlib.suppress(OSError):  # others have theirs in there
                 folder.rmdir()

@@ -34,7 +34,7 @@ from capsule.core.item import Item
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import (
-    bring_all_along,
+    bring_along,
     leads_astray,
     locked,
     make_folder,
@@ -310,7 +310,7 @@ class GitStateStore(StateStore):
         git = self._git
         with locked(git, "main"):
             tip = git.ref(f"refs/heads/{branch}")
-            left = dict.fromkeys(bring_all_along(git, branch, onto or git.make_tree(()), tip))
+            left = bring_along(git, branch, onto or git.make_tree(()), tip)
             if git.checked_out() == branch and not under_way(git.git_dir):
                 settle_index(git, tip, self._own)
         others = [path for path in left if not is_artefact(os.fsencode(path), self._artefacts)]

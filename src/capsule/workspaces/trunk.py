@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from capsule.adapters import Candidate, Draft, Published
 from capsule.core.errors import Refused
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.checkouts import bring_all_along, locked, move_branch
+from capsule.workspaces.checkouts import bring_along, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
 
 
@@ -72,8 +72,8 @@ class GitTrunk:
             if tip != commit and not git.is_ancestor(commit, tip):
                 return Published(moved=False)
             # Not to the candidate but to the tip: what somebody put on top since belongs to the same checkouts.
-            left = bring_all_along(git, self.branch, onto, tip)
-            return Published(moved=True, left_alone=tuple(dict.fromkeys(left)))
+            left = bring_along(git, self.branch, onto, tip)
+            return Published(moved=True, left_alone=tuple(left))
 
     def _without_artefacts(self, tip: str, base: str) -> str:
         """The branch's tip, or one clean commit in its place where its history ever held an artefact."""
