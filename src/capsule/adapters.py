@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from capsule.core.assignment import Assign, Assignment
 from capsule.core.briefing import Briefing, SandboxPaths, Transcript
-from capsule.core.errors import CapsuleError
+from capsule.core.errors import CapsuleError, Refused
 from capsule.core.event import Event, Policy, StepBegun, StepEnded, is_mission
 from capsule.core.evidence import Change, Checkpoint
 from capsule.core.hazards import AddedFile
@@ -415,6 +415,10 @@ class ClaimedState(StateStore):
 
     def unfiled(self, found: Mapping[str, FollowUp]) -> Mapping[str, FollowUp]:
         return found
+
+    def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:  # noqa: ARG002
+        name = self._tracker.name
+        raise Refused(f"The items of this project are not in a backlog: {name} has them.", f"Change them in {name}.")
 
 
 class JournalReader(Protocol):

@@ -617,6 +617,21 @@ def test_a_remark_behind_a_value_stays(value: str, remark: str) -> None:
     assert changed(text, assign(odd="new")) == text.replace(value, "new", 1)
 
 
+@pytest.mark.parametrize("value", ["", " &name t", " *name", "\n      - a\n      - b", " folded\n      plain"])
+def test_a_remark_behind_a_value_that_is_oddly_written_stays(value: str) -> None:
+    text = f"{HEAD}{ITEM.replace('title: t', 'title: &name t')}    odd:{value} # why\n    phase: prd\n"
+    assert changed(text, assign(odd="new")) == text.replace(f"odd:{value}", "odd: new")
+
+
+@pytest.mark.parametrize("shape", ["\n  - {%s} # why\n", " [{%s}] # why\n"])
+def test_an_item_in_braces_is_written_anew_with_its_numbers_as_they_were(shape: str) -> None:
+    given = "id: 007, title: 1.50, status: new, info: [0x1F, 'no', {a_1: true}], field_2: ~"
+    after = changed(f"schema_version: 1\nitems:{shape % given}", Assign("007", {"status": "ready"}))
+    lines = ["id: 007", "title: 1.50", "status: ready", 'info: [0x1F, "no", {a_1: true}]', "field_2: null"]
+    assert [line.removesuffix(" # why").lstrip(" -") for line in after.splitlines()[2:]] == lines
+    assert after.count(" # why\n") == 1
+
+
 def test_a_comment_at_the_fields_indent_stays_with_its_item() -> None:
     text = HEAD + ITEM + "    # inside\n  # outside\n"
     after = changed(text, assign(phase="prd"), Exists("k", {"title": "Next"}))

@@ -726,7 +726,7 @@ def test_what_was_staged_before_is_not_staged_backwards_after(office: Office, ty
 
 
 def test_a_draft_touches_nothing(office: Office) -> None:
-    drafted = office.state_store.drafted((Assign("X-1", {"status": "done"}),), office.start)
+    drafted = office.state_store.draft((Assign("X-1", {"status": "done"}),))(office.start)
     assert drafted == {"ITEMS": FIRST.replace("new", "done").encode()}
     assert office.items() == FIRST
     assert office.repo.head() == office.start
@@ -777,7 +777,7 @@ def dies_at(office: Office, monkeypatch: pytest.MonkeyPatch, where: str, what: S
             put = GitStateStore._put
             patch.setattr(GitStateStore, "_put", lambda *args: (put(*args), crash()))
         elif where == "before the index":
-            patch.setattr(store_module, "bring_all_along", crash)
+            patch.setattr(store_module, "bring_along", crash)
         elif where == "before the note is gone":
             patch.setattr(GitStateStore, "_bring_along", lambda *_: crash())
         office.state_store.write(what)

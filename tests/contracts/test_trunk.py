@@ -17,7 +17,7 @@ from capsule.adapters import Candidate, Published, Trunk
 from capsule.core.errors import CapsuleError, Overlap, Refused
 from capsule.system import git_locks
 from capsule.system.git import Git
-from capsule.workspaces.checkouts import bring_all_along
+from capsule.workspaces.checkouts import bring_along
 from capsule.workspaces.trees import with_files
 from capsule.workspaces.trunk import GitTrunk
 from tests.costs import LONG
@@ -207,7 +207,7 @@ def test_a_checkout_follows_whatever_is_expected_of_its_files(a_repo: Repo, git:
     a_repo.git("checkout", "-q", first, "--", ".")
     a_repo.write("new", "two\n")
     a_repo.write("edited", "mine\n")
-    assert bring_all_along(git, "main", first, second) == ["edited"]
+    assert bring_along(git, "main", first, second) == ["edited"]
     assert [(a_repo.path / name).read_text() for name in ("old", "new", "edited")] == ["two\n", "two\n", "mine\n"]
     assert a_repo.status() == "M edited"
 

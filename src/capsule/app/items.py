@@ -116,13 +116,7 @@ def record(
     """Commit, then save; only save where a commit would take along changes that are not ours. Return warnings too."""
     obstacle = "" if no_commit else why_not_committed(project.git, tracker.own_files())
     entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
-    state_store = open_state_store(project, tracker)
-    if not state_store.authoritative:
-        raise Refused(
-            f"The items of this project are not in a backlog: {tracker.name} has them.",
-            f"Change them there{', such as with `bd update` and `bd close`' if tracker.name == 'beads' else ''}.",
-        )
-    booked = state_store.write(entry, commit=not no_commit and not obstacle)
+    booked = open_state_store(project, tracker).write(entry, commit=not no_commit and not obstacle)
     warnings = [f"warning: {warning}" for warning in booked.warnings]
     return booked, (*warnings, *([f"not committed: {obstacle}"] if obstacle else []))
 

@@ -17,7 +17,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -323,6 +322,8 @@ def _killed() -> bytes:
 
 
 def _packed(fault: Exception) -> _Fault:
+    from traceback import format_exception  # noqa: PLC0415 - start-up
+
     kinds = tuple(kind.__name__ for kind in type(fault).__mro__)
     fields: dict[str, Any] = {"message": str(fault)}
     if isinstance(fault, CapsuleError):
@@ -330,7 +331,7 @@ def _packed(fault: Exception) -> _Fault:
     elif isinstance(fault, OSError):
         names = ("errno", "strerror", "filename")
         fields |= {name: str(fault.filename or "") if name == "filename" else getattr(fault, name) for name in names}
-    return _Fault(kinds, msgspec.to_builtins(fields), "".join(traceback.format_exception(fault)))
+    return _Fault(kinds, msgspec.to_builtins(fields), "".join(format_exception(fault)))
 
 
 def _write_all(fd: int, data: bytes) -> None:

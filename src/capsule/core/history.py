@@ -12,6 +12,7 @@ since the mission was last started is told; what was paid before stays paid.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from functools import cached_property, reduce
@@ -202,14 +203,13 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self, presence: Presence, now: str, allowed: Allowance = UNLIMITED) -> MissionSummary:
         """Join what the events say with who is at it, as of now."""
-        pid, told = presence.pid, {name: getattr(self, name) for name in self.__struct_fields__}
+        pid = presence.pid
         condition, status, sentence = self._standing(pid)
-        if self.under_way:
-            told |= self.with_last(**{"interrupted": True} if pid is None else {"until": now})
-        if pid is None:
-            told["waiting"] = None
+        seen = self if pid is not None else replace(_interrupted(self), waiting=None)
+        if seen.under_way:
+            seen = seen.with_last(until=now)
         return MissionSummary(
-            **told,
+            **{name: getattr(seen, name) for name in seen.__struct_fields__},
             as_of=now,
             condition=condition,
             status=status,
@@ -292,9 +292,9 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     def under_way(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts and self.attempts[-1].under_way else None
 
-    def with_last(self, **changes: Any) -> dict[str, Any]:
-        """Return the attempts, the last of them changed."""
-        return {"attempts": (*self.attempts[:-1], replace(self.attempts[-1], **changes))}
+    def with_last(self, **changes: Any) -> MissionHistory:
+        """Return the history with its last attempt changed."""
+        return replace(self, attempts=(*self.attempts[:-1], replace(self.attempts[-1], **changes)))
 
     def with_one_more(self, attempt: Attempt) -> MissionHistory:
         attempts = (*self.attempts, attempt)
@@ -326,8 +326,7 @@ def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
         begun = Attempt(key=event.key, phase=event.phase, number=event.run, began=event.at)
         history = _interrupted(history).with_one_more(begun)
     return replace(
-        history,
-        **history.with_last(ended=event, until=event.at, agent=outcome.agent or begun.agent),
+        history.with_last(ended=event, until=event.at, agent=outcome.agent or begun.agent),
         waiting=None,
         released=False,
         last_step=event.at,
@@ -337,19 +336,20 @@ def _ended(history: MissionHistory, event: StepEnded) -> MissionHistory:
 
 def _interrupted(history: MissionHistory, repeated_by: str = "") -> MissionHistory:
     begun = history.under_way
-    if begun is None:
-        return history
-    return replace(history, **history.with_last(interrupted=True, repeated=begun.key == repeated_by))
+    return history.with_last(interrupted=True, repeated=begun.key == repeated_by) if begun else history
 
 
 def _waiting(history: MissionHistory, event: Waiting) -> MissionHistory:
-    begun = history.under_way
-    return replace(history, waiting=event, **history.with_last(waits=(*begun.waits, event)) if begun else {})
+    if begun := history.under_way:
+        history = history.with_last(waits=(*begun.waits, event))
+    return replace(history, waiting=event)
 
 
 def _stopped(history: MissionHistory, event: Stopped | Abandoned) -> MissionHistory:
     begun = history.under_way
-    return replace(history, released=False, **history.with_last(until=event.at) if begun and not begun.until else {})
+    if begun and not begun.until:
+        history = history.with_last(until=event.at)
+    return replace(history, released=False)
 
 
 def _abandoned(history: MissionHistory, event: Abandoned) -> MissionHistory:
@@ -789,8 +789,5 @@ def comparable_claim(piece: Evidence) -> str:
     return "files were changed" if differs and piece.standing is EvidenceStatus.CONFIRMED else piece.claimed
 
 
-def evidence_counts(evidence: Iterable[Evidence]) -> dict[EvidenceStatus, int]:
-    counts = dict.fromkeys(EvidenceStatus, 0)
-    for piece in evidence:
-        counts[piece.standing] += 1
-    return counts
+def evidence_counts(evidence: Iterable[Evidence]) -> Counter[EvidenceStatus]:
+    return Counter(piece.standing for piece in evidence)

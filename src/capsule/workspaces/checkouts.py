@@ -51,20 +51,20 @@ UNDER_WAY = {
 }
 
 
-class Worktree(NamedTuple):
+class _Worktree(NamedTuple):
     """A checkout, and git's own folder for it."""
 
     path: Path
     git_dir: Path
 
 
-def worktrees_on(git: Git, branch: str) -> list[Worktree]:
+def _worktrees_on(git: Git, branch: str) -> list[_Worktree]:
     """Find every checkout that is on this branch, or in the middle of rebasing it: a parent mission's worktree too."""
     found = []
     for path, _, checked_out in git.checkouts():
         entry = git.git_dir if path == git.root else LinkedWorktree(git, path).entry()
         if entry and path.is_dir() and branch in (checked_out, _rebasing(entry)):
-            found.append(Worktree(path, entry))
+            found.append(_Worktree(path, entry))
     return found
 
 
@@ -101,7 +101,7 @@ def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[st
 
     Raise Refused or Overlap where one of its checkouts could not follow: `apart` are the paths that never stop it.
     """
-    worktrees, ref = worktrees_on(git, branch), f"refs/heads/{branch}"
+    worktrees, ref = _worktrees_on(git, branch), f"refs/heads/{branch}"
     for worktree in worktrees:
         if words := under_way(worktree.git_dir):
             raise Refused(f"{words[0].capitalize()} is under way in {worktree.path}.", f"Finish it first: {words[1]}")
@@ -125,7 +125,7 @@ def move_branch(git: Git, branch: str, old: str, new: str, *, apart: Sequence[st
     return True
 
 
-def _edited(git: Git, worktree: Worktree, changes: Sequence[Difference]) -> list[str]:
+def _edited(git: Git, worktree: _Worktree, changes: Sequence[Difference]) -> list[str]:
     staged, sparse = _staged(git, worktree)
     in_index = {c.path for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)}
     on_disk = [change for change in changes if change.path not in sparse]
@@ -151,27 +151,25 @@ def _blocked(top: Path, changes: Sequence[Difference]) -> set[bytes]:
 # Bringing checkouts along
 
 
-def bring_all_along(git: Git, branch: str, old: str, new: str) -> list[str]:
-    """Bring along the checkouts of a branch, but for those where something is under way; return what was left."""
-    still = [worktree for worktree in worktrees_on(git, branch) if not under_way(worktree.git_dir)]
-    return [path for worktree in still for path in bring_along(git, worktree, old, new)]
+def bring_along(git: Git, branch: str, old: str, new: str) -> list[str]:
+    """Bring the checkouts of a branch from the old commit to the new one; return what was left as the user has it.
 
-
-def bring_along(git: Git, worktree: Worktree, old: str, new: str) -> list[str]:
-    """Bring one checkout from the old commit to the new one; return what was left as the user has it."""
-    changes = _changes(git, old, new)
-    if not changes:
-        return []
-    staged, sparse = _staged(git, worktree)
-    left = bring_files(git, worktree.path, [change for change in changes if change.path not in sparse])
-    due = [change for change in changes if staged.get(change.path, _nothing(change)) == change.old]
-    left += [shown(c.path) for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)]
-    try:
-        rows = b"".join(index_row(change.path, change.new) for change in due)
-        _write_index(git, worktree, rows, [change.path for change in due if change.path in sparse])
-    except GitFailed:
-        # A git of the user's is at it and does not let go.
-        left += [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
+    One in which something is under way stays as it is.
+    """
+    changes, left = _changes(git, old, new), list[str]()
+    for worktree in _worktrees_on(git, branch) if changes else ():
+        if under_way(worktree.git_dir):
+            continue
+        staged, sparse = _staged(git, worktree)
+        left += bring_files(git, worktree.path, [change for change in changes if change.path not in sparse])
+        left += [shown(c.path) for c in changes if staged.get(c.path, _nothing(c)) not in (c.old, c.new)]
+        due = [change for change in changes if staged.get(change.path, _nothing(change)) == change.old]
+        try:
+            rows = b"".join(index_row(change.path, change.new) for change in due)
+            _write_index(git, worktree, rows, [change.path for change in due if change.path in sparse])
+        except GitFailed:
+            # A git of the user's is at it and does not let go.
+            left += [f"{shown(change.path)} (in the index only, which another git has locked)" for change in due]
     return sorted({*left})
 
 
@@ -358,10 +356,10 @@ def settle_index(git: Git, head: str, paths: Sequence[str] = ()) -> None:
     due = [found for found in staged if found.path not in unlike]
     gone = b"".join(index_row(found.path, _nothing(found)) for found in due)  # all stages of a conflict too
     back = b"".join(index_row(found.path, found.old) for found in due if found.old[0] != ABSENT)
-    _write_index(git, Worktree(git.root, git.git_dir), gone + back)
+    _write_index(git, _Worktree(git.root, git.git_dir), gone + back)
 
 
-def _write_index(git: Git, worktree: Worktree, rows: bytes, sparse: Sequence[bytes] = ()) -> None:
+def _write_index(git: Git, worktree: _Worktree, rows: bytes, sparse: Sequence[bytes] = ()) -> None:
     if not rows:
         return
     path, index = worktree.path, worktree.git_dir / "index"
@@ -372,7 +370,7 @@ def _write_index(git: Git, worktree: Worktree, rows: bytes, sparse: Sequence[byt
     git.content("update-index", "-q", "--refresh", index=index, worktree=path, ok=(0, 1))
 
 
-def _staged(git: Git, worktree: Worktree) -> tuple[dict[bytes, Side], set[bytes]]:
+def _staged(git: Git, worktree: _Worktree) -> tuple[dict[bytes, Side], set[bytes]]:
     """Return the user's index by path, and the paths that are not wanted on disk; a conflict is nothing we know."""
     command = ("ls-files", "--stage", "-t", "-z")
     rows = git.content(*command, index=worktree.git_dir / "index", worktree=worktree.path).out

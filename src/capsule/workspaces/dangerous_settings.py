@@ -1,4 +1,4 @@
-"""Which of git's settings can start a program, redirect it or blind it, and how a file of settings gets rid of them.
+"""Settings of git that can start a program, redirect it or blind it: find them in a file, and take them out.
 
 A user may well change settings while a mission runs: who they are, a branch's upstream, a remote. Those stay, whatever
 else is found beside them. Only the settings of this list are compared, by their values and not by their bytes, so that
@@ -47,7 +47,7 @@ _WORKTREE_CONFIG = "extensions.worktreeconfig"
 
 
 def rows_of(git: Git, content: bytes) -> list[Row] | None:
-    """Every setting of a file, in order; None where git cannot read it."""
+    """Read every setting of a file, in order; None where git cannot read it."""
     answer = git.content("config", "--file", "-", "--list", "-z", input=content, ok=range(256))
     if answer.code:
         return None
@@ -55,19 +55,8 @@ def rows_of(git: Git, content: bytes) -> list[Row] | None:
     return [(key, value if equals else "true") for key, equals, value in split]
 
 
-def is_dangerous(row: Row) -> bool:
-    key, value = row
-    by_value = any(keys.fullmatch(key) and bad.fullmatch(value) for keys, bad in _DANGEROUS_BY_VALUE.items())
-    return by_value or _goes_by_its_name(key)
-
-
-def _goes_by_its_name(key: str) -> bool:
-    """Whatever its value is, it is dangerous; so may be to take it away."""
-    return bool(_DANGEROUS.fullmatch(key))
-
-
 def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bool = False) -> tuple[bytes, list[str]]:
-    """The file without what is dangerous and was not so before, and the names of those settings.
+    """Return the file without what is dangerous and was not so before, and the names of those settings.
 
     `new_module`: of a submodule that somebody has just added, with what `git submodule add` writes.
     """
@@ -75,7 +64,8 @@ def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bo
     if are is None:
         return before, ["all of it, which git cannot read any more"]
     old, new = _by_key(were), _by_key(are)
-    due = [key for key in dict.fromkeys((*old, *new)) if key in new or _goes_by_its_name(key)]
+    # What is dangerous whatever its value is may also be dangerous to take away.
+    due = [key for key in dict.fromkeys((*old, *new)) if key in new or _DANGEROUS.fullmatch(key)]
     due = [key for key in due if not (new_module and _OF_A_NEW_MODULE.fullmatch(key))]
     changed = [key for key in due if old.get(key) != new.get(key)]
     if not changed:
@@ -87,15 +77,17 @@ def mended(git: Git, before: bytes, now: bytes, scratch: Path, *, new_module: bo
 
 
 def _by_key(rows: list[Row]) -> dict[str, list[str]]:
+    """Return the dangerous settings among these, each with its values."""
     found: dict[str, list[str]] = {}
-    for row in rows:
-        if is_dangerous(row) and row[0] != _WORKTREE_CONFIG:
-            found.setdefault(row[0], []).append(row[1])
+    for key, value in rows:
+        by_value = any(keys.fullmatch(key) and bad.fullmatch(value) for keys, bad in _DANGEROUS_BY_VALUE.items())
+        if (by_value or _DANGEROUS.fullmatch(key)) and key != _WORKTREE_CONFIG:
+            found.setdefault(key, []).append(value)
     return found
 
 
 def _without(git: Git, content: bytes, wanted: dict[str, list[str]], scratch: Path) -> bytes:
-    """The file as it is, these settings aside, which get the values they had."""
+    """Return the file as it is, these settings aside, which get the values they had."""
     file = temp_path(scratch)
     try:
         write_atomically(file, content)

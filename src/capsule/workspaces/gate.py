@@ -59,7 +59,7 @@ class Gate:
         self._confined = confined
         self._private = git.capsule_dir / "private" / f"{mission}+gate"
         self._former = LinkedWorktree(git, logs / "gate")
-        """Where earlier versions had it: a worktree of the repository."""
+        """The gate of earlier versions: a worktree of the repository."""
 
     @cached_property
     def path(self) -> Path:
@@ -67,7 +67,7 @@ class Gate:
 
     @property
     def _as_set_up(self) -> Path:
-        """What the set-up left, untouched by any test."""
+        """The folder that keeps what the set-up left, untouched by any test."""
         return self.path.with_name(f"{self._mission}+setup")
 
     @property
@@ -111,10 +111,9 @@ class Gate:
     def remove(self) -> None:
         """Take it away with all that belongs to it. Safe to repeat."""
         self._remove_former()
-        for folder in (self.path, self._as_set_up, self._reports, self._private, self._cloned, self._compared):
-            remove_tree(folder)
-        for file in (self._index, self._note, self._kept):
-            file.unlink(missing_ok=True)
+        folders = (self.path, self._as_set_up, self._reports, self._private, self._cloned, self._compared)
+        for each in (*folders, self._index, self._note, self._kept):
+            remove_tree(each)
         for folder in (self.path.parent, self._private.parent):
             with contextlib.suppress(OSError):  # others have theirs in there
                 folder.rmdir()

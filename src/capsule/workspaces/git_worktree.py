@@ -103,14 +103,14 @@ class GitWorktree:
         self._base_commit = ""
         self._dropped: list[str] = []
         self._delivered: dict[tuple[str, str], str] = {}
-        """What is delivered, by the base and by everything that is there."""
+        """Deliverable trees, by the base and by everything that is there."""
         self._occupied = False
         """Between `open_sandbox` and `import_commits`: an agent or a command has a git directory of its own here."""
         self._gated = False
         """The gate was entered since the last checkpoint, by tests that can reach this place as well."""
         self._judged = ""
         """The deliverable tree that was looked at last, while nobody but us has been at work since."""
-        self._stands_at = ""
+        self._at_checkpoint = ""
         """The checkpoint made last, while nobody has been at work since."""
 
     # Beginning
@@ -188,7 +188,7 @@ class GitWorktree:
 
     def open_sandbox(self) -> SandboxPaths:
         self._private.make(self._require_whole())
-        self._judged, self._stands_at, self._occupied = "", "", True
+        self._judged, self._at_checkpoint, self._occupied = "", "", True
         if self._confined:
             layers = self._provisions.dependencies.layers(self._base(), self._git.root)
             return mounted(self._git, self.path, self._private.path, layers)
@@ -237,8 +237,8 @@ class GitWorktree:
     # Going back
 
     def restore(self, checkpoint: Checkpoint) -> str:
-        stands_at, self._stands_at, self._judged = self._stands_at, "", ""
-        if stands_at == checkpoint.commit and self._linked.whole():
+        at_checkpoint, self._at_checkpoint, self._judged = self._at_checkpoint, "", ""
+        if at_checkpoint == checkpoint.commit and self._linked.whole():
             return ""
         self._come_home()
         if not self._git.ref(self._refs.branch):
@@ -255,13 +255,13 @@ class GitWorktree:
             stray = "" if standing.home else self._git.resolve("HEAD", entry)
             held = [oid for oid in (checkpoint.commit, standing.newest, self._base()) if oid]
             kept = self._keep_if_lost(there, [standing.head, stray], held=held, why="before a phase")
-            self._stand_at(checkpoint.head, checkpoint.commit, entry)
+            self._check_out(checkpoint.head, checkpoint.commit, entry)
         if made:  # it lacks what copying and the set-up put there
             (self._notes / "setup").unlink(missing_ok=True)
             self._provide()
         return kept
 
-    def _stand_at(self, head: str, tree: str, entry: Path) -> None:
+    def _check_out(self, head: str, tree: str, entry: Path) -> None:
         """Put HEAD on our branch and our branch at `head`, write the files of `tree`, and stage nothing."""
         self._point_at(head, entry)
         self._write_out(tree)
@@ -325,12 +325,12 @@ class GitWorktree:
         if not newest or self._named_by(newest) != (everything, head):
             commit = self.trees.commit(everything, [head, newest], label)
             self._git.move_refs(RefMove(self._refs.checkpoint, commit, newest))
-        self._judged, self._stands_at = "", commit
+        self._judged, self._at_checkpoint = "", commit
         checkpoint = Checkpoint(commit=commit, head=head, tree=delivered)
         if self._gated:  # tests run an agent's code, which may have reached in here: that must not pass for a human's
-            self._gated, self._stands_at = False, ""
+            self._gated, self._at_checkpoint = False, ""
             self.restore(checkpoint)
-            self._stands_at = commit
+            self._at_checkpoint = commit
         return checkpoint
 
     def _named_by(self, checkpoint: str) -> tuple[str, str]:
@@ -391,7 +391,7 @@ class GitWorktree:
 
     def write(self, path: str, content: bytes) -> None:
         self._require_whole()
-        self._judged, self._stands_at = "", ""
+        self._judged, self._at_checkpoint = "", ""
         file, plain = self.path / path, PurePosixPath(path)
         if not plain.parts or plain.is_absolute() or {"..", ".git"} & set(plain.parts):
             raise Refused(f"{path!r} is no path in the project.", "Give one relative to its root.")
@@ -405,7 +405,7 @@ class GitWorktree:
     def commit_step(self, checkpoint: Checkpoint, message: str, key: str) -> Checkpoint | None:
         git, entry = self._git, self._require_whole()
         head, _ = self._settle_head(entry)
-        self._stands_at = ""
+        self._at_checkpoint = ""
         held = git.tree_in(head)
         tree = with_changes(git, held, self.trees.work_between(held, self.delivered(checkpoint)))
         if tree != held:  # else our branch has all that the checkpoint delivers

@@ -14,7 +14,7 @@ _LONGEST_ID = 64
 
 
 class MissionRefs(NamedTuple):
-    """Where the mission's refs are; '' is nowhere. `home`: the worktree's HEAD is our branch."""
+    """The commits that a mission's refs are at; '' is none. `home`: the worktree's HEAD is our branch."""
 
     base: str
     head: str

@@ -21,8 +21,9 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,11 +55,11 @@ _content = partial(head_bytes, limit=64 * 1024 * 1024)
 _MOST_STEPS = 5
 """From one symbolic ref to the next."""
 _OBJECTS = f"{Path(INSIDE_A_SANDBOX).parent}/objects"
-"""Where a sandbox shows the repository's objects."""
+"""The path at which a sandbox shows the repository's objects."""
 
 
 class Left(NamedTuple):
-    """Where an agent left the mission's branch and its HEAD; '' is nowhere, or on the branch."""
+    """The commits at which an agent left the mission's branch and its HEAD; '' is nowhere, or on the branch."""
 
     was: str
     branch: str
@@ -93,7 +94,7 @@ class PrivateGit:
         half.rename(self.path)
 
     def is_named_by(self, dot_git: Path) -> bool:
-        """Whether a worktree's `.git` file leads here."""
+        """Tell whether a worktree's `.git` file leads here."""
         return _content(dot_git) == pointer_to(self.path)
 
     # After
@@ -176,7 +177,9 @@ class PrivateGit:
             raise OSError("it is not as it was made")
         make_writable(objects)
         packs = []
-        for file in _everything_in(objects):
+        for file in (Path(folder, name) for folder, *names in os.walk(objects) for name in chain(*names)):
+            if file.is_dir() and not file.is_symlink():
+                continue
             name = file.relative_to(objects).as_posix()
             plain = file.is_file() and not file.is_symlink()
             if plain and _PACK.fullmatch(name):
@@ -287,10 +290,3 @@ def _as_lines(setting: git_environment.Setting) -> bytes:
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
-
-
-def _everything_in(top: Path) -> Iterator[Path]:
-    """Yield all that is no folder; links are not followed."""
-    for folder, folders, files in os.walk(top):
-        links = (name for name in folders if Path(folder, name).is_symlink())
-        yield from (Path(folder, name) for name in (*files, *links))

@@ -1,5 +1,5 @@
-"""What a place needs besides its files: copies (`workspace.copy`, such as `.env`), a set-up (`workspace.setup`, such as
-`npm ci`), and the project's installed dependencies (`dependencies`).
+"""Provide a place with what it needs besides its files: copies (`workspace.copy`, such as `.env`), a set-up
+(`workspace.setup`, such as `npm ci`), and the project's installed dependencies (`dependencies`).
 
 A set-up is run again only when its inputs changed: the command, or a manifest or lock file of the tree. What it was
 last run with is noted after it succeeded, so one that was cut short counts as not run.
@@ -58,9 +58,17 @@ class Provisions(NamedTuple):
 
     def copy_into(self, place: Path, root: Path, tracked: frozenset[bytes]) -> list[bytes]:
         """Copy what the patterns name and the place lacks; return every path that is there by copying."""
-        chosen = {path for pattern in self.copy for path in _matches(root, pattern)}
-        paths = sorted(path for path in chosen if os.fsencode(path) not in tracked)
-        return [os.fsencode(path) for path in paths if _copy(root / path, place / path, place)]
+        copied = []
+        for path in sorted({path for pattern in self.copy for path in _matches(root, pattern)}):
+            target, name = place / path, os.fsencode(path)
+            # Never through a link that the tree holds, never over something that is there.
+            if name in tracked or not target.parent.resolve().is_relative_to(place.resolve()):
+                continue
+            if not os.path.lexists(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(root / path, target)
+            copied.append(name)
+        return copied
 
 
 def remember_paths(file: Path, paths: Iterable[bytes]) -> None:
@@ -90,13 +98,3 @@ def _files_below(top: Path) -> Iterator[Path]:
             folders.clear()
             continue
         yield from (Path(folder, name) for name in files)
-
-
-def _copy(source: Path, target: Path, place: Path) -> bool:
-    """Copy a file, never through a link that the tree holds, never over something that is there."""
-    if not target.parent.resolve().is_relative_to(place.resolve()):
-        return False
-    if not os.path.lexists(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
-    return True

@@ -1,4 +1,4 @@
-"""Where things are kept that would be lost: states under refs of their own, what no tree can hold on a shelf."""
+"""Keep what would be lost: states under refs of their own, what no tree can hold on a shelf."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _UNBORN = re.compile(r"'(.+?)/' does not have a commit checked out", re.DOTALL)
 _REFUSALS = ("error: invalid path '{}'\n", "error: {}: can only add regular files")
 
 
-class CannotSnapshot(Exception):
+class _CannotSnapshot(Exception):
     """There is something in the worktree that a tree cannot say: a repository, or what git does not store."""
 
     def __init__(self, paths: Sequence[bytes], *, nested: bool) -> None:
@@ -72,7 +72,7 @@ class Snapshots:
         while True:
             try:
                 return self._take(base)
-            except CannotSnapshot as found:
+            except _CannotSnapshot as found:
                 for path in (self._worktree / os.fsdecode(path) for path in found.paths):
                     if found.nested:
                         put_away_repository(self._git, path / ".git")
@@ -123,13 +123,18 @@ class Snapshots:
     def _take(self, base: str) -> str:
         if not self.index.exists():
             self.start_from(base)
-        left_out = [*self._not_ignored(recall_paths(self._copied)), *self.submodules_of(base)]
+        copied, ignored = recall_paths(self._copied), []
+        if copied:  # git refuses to be told to leave out what it leaves out anyway
+            command = ("check-ignore", "-z", "--stdin", "--no-index")
+            answer = self._git.content(*command, worktree=self._worktree, input=b"\0".join(copied), ok=(0, 1))
+            ignored = answer.out.split(b"\0")
+        left_out = [*(path for path in copied if path not in ignored), *self.submodules_of(base)]
         self._add([b".", *(b":(top,exclude,literal)" + path for path in left_out)])
         self._taken = self._written()
         nested = [found.path for found in self._git.differences(base, self._taken) if found.new[0] == GITLINK]
         if nested:
             self.start_from(base)  # with the pointer in our index, the next look would run git in there
-            raise CannotSnapshot(nested, nested=True)
+            raise _CannotSnapshot(nested, nested=True)
         return self._add_worklog(self._taken, base)
 
     def _written(self) -> str:
@@ -141,14 +146,6 @@ class Snapshots:
         """'' where somebody else has written the index since."""
         tree, stamp = self._held
         return tree if stamp == _stamp(self.index) else ""
-
-    def _not_ignored(self, paths: Sequence[bytes]) -> list[bytes]:
-        """Leave out ignored paths: git refuses to be told to leave out what it leaves out anyway."""
-        if not paths:
-            return []
-        command = ("check-ignore", "-z", "--stdin", "--no-index")
-        answer = self._git.content(*command, worktree=self._worktree, input=b"\0".join(paths), ok=(0, 1))
-        return [path for path in paths if path not in answer.out.split(b"\0")]
 
     def _add_worklog(self, tree: str, base: str) -> str:
         """Add the worklog, which is ignored; where the project tracks one, that is a file like any other."""
@@ -164,7 +161,7 @@ class Snapshots:
                 side = (FILE, self._git.write_blob(read_regular(file, LARGEST_WORKLOG)))
             except OSError as error:  # a folder, or more than anybody writes: git says what it is
                 if isinstance(error, NotRegular) and not file.is_dir():
-                    raise CannotSnapshot([WORKLOG.encode()], nested=False) from error
+                    raise _CannotSnapshot([WORKLOG.encode()], nested=False) from error
                 self._add([WORKLOG.encode()], "-f")
                 return self._written()
         return with_changes(self._git, tree, [Difference(WORKLOG.encode(), "M", _ABSENT, side)])
@@ -181,9 +178,9 @@ class Snapshots:
             self._held = ("" if said.out else held, _stamp(self.index))
         except GitFailed as error:
             if unborn := _UNBORN.search(error.said):
-                raise CannotSnapshot([os.fsencode(unborn[1])], nested=True) from error
+                raise _CannotSnapshot([os.fsencode(unborn[1])], nested=True) from error
             if refused := self._refused(error.said):
-                raise CannotSnapshot(refused, nested=False) from error
+                raise _CannotSnapshot(refused, nested=False) from error
             raise
 
     def _refused(self, said: str) -> list[bytes]:
@@ -215,7 +212,7 @@ def _stamp(index: Path) -> Stamp:
 def _judging() -> Iterator[None]:
     try:
         yield
-    except CannotSnapshot as found:
+    except _CannotSnapshot as found:
         hint = "Nothing is lost: it is kept when the phase is run again."
         what = (
             "made a git repository inside the worktree" if found.nested else "left something that git stores in no tree"

@@ -34,7 +34,7 @@ from capsule.core.item import Item
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import (
-    bring_all_along,
+    bring_along,
     leads_astray,
     locked,
     make_folder,
@@ -58,7 +58,7 @@ _MOST_ROUNDS = 8
 
 
 class _Branch(NamedTuple):
-    """Where a commit goes."""
+    """The branch that a commit goes to."""
 
     name: str
     tip: str
@@ -72,7 +72,7 @@ class _Branch(NamedTuple):
 
 
 class _Draft(msgspec.Struct, frozen=True):
-    """What the own files become, and how they read when that was found out."""
+    """The content that the own files get, and how they read when it was made."""
 
     read: Mapping[str, bytes | None]
     contents: Mapping[str, bytes]
@@ -115,11 +115,10 @@ class GitStateStore(StateStore):
         self._artefacts = all_artefacts(own_files)
         self._now = now
         self._note = git.capsule_dir / "books.json"
-        self._items = self._own[0]
         self._understand = understand
         self._item = item
         self._home = git.checked_out() if home is None else home
-        """Where the user has switched away from it since, the files on disk are not touched."""
+        """The files on disk are not touched once the user has switched away from it."""
 
     def write(self, entry: StateCommit, *, commit: bool = True) -> StateWritten:
         with self._open():
@@ -146,10 +145,7 @@ class GitStateStore(StateStore):
         return tuple(assignments), message if assignments else ""
 
     def draft(self, assignments: Sequence[Assignment]) -> Draft:
-        return partial(self.drafted, assignments)
-
-    def drafted(self, assignments: Sequence[Assignment], onto: str) -> Mapping[str, bytes]:
-        return self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
+        return lambda onto: self._rewrite(partial(self._git.read_file, onto), assignments, (), 0)[0]
 
     def commit_files(self, files: Mapping[str, bytes], message: str) -> str:
         """Write exactly these files and commit exactly them; '' where the branch has them all as they are."""
@@ -224,8 +220,8 @@ class GitStateStore(StateStore):
     def _last_given(self, assignments: Sequence[Assignment], read: Read) -> int:
         """Ask the branch for the last number: a file that somebody edited may know of less."""
         tip = self._git.resolve("HEAD") if any(isinstance(each, Exists) for each in assignments) else ""
-        held = self._git.read_file(tip, self._items) if tip else None
-        if held is None or held == read(self._items):
+        held = self._git.read_file(tip, self._own[0]) if tip else None
+        if held is None or held == read(self._own[0]):
             return 0
         with contextlib.suppress(CapsuleError):
             return self._understand(held)[1]
@@ -238,7 +234,10 @@ class GitStateStore(StateStore):
         worked = self.combined(entry.work, branch.tip) if entry.work else held
         if entry.judged and graft(git, worked, git.make_tree(()), self._artefacts) != entry.judged:
             raise BranchMoved(f"{branch.name} moved.")
-        tree = with_files(git, worked, {**self._typed(branch), **draft.contents}, filtered=branch.here)
+        # What somebody typed into the own files and did not commit goes along.
+        plain = [path for path in self._own if branch.here and not (git.root / path).is_dir()]
+        typed = {path: content for path in plain if (content := self._on_disk(path)) is not None}
+        tree = with_files(git, worked, {**typed, **draft.contents}, filtered=branch.here)
         if tree == held:
             return ""
         message = message_of(entry.message, entry.key, draft.added)
@@ -260,13 +259,6 @@ class GitStateStore(StateStore):
     def _tree(self, branch: _Branch) -> str:
         return self._git.tree_in(branch.tip) if branch.tip else self._git.make_tree(())
 
-    def _typed(self, branch: _Branch) -> dict[str, bytes]:
-        """Read own files as they are on disk: what somebody typed there and did not commit goes along."""
-        if not branch.here:
-            return {}
-        found = {path: self._on_disk(path) for path in self._own if not (self._git.root / path).is_dir()}
-        return {path: content for path, content in found.items() if content is not None}
-
     def _swap(self, branch: _Branch, commit: str) -> bool:
         """Move the branch to the commit; False where somebody was quicker."""
         with locked(self._git, "main"):
@@ -279,15 +271,13 @@ class GitStateStore(StateStore):
         pending: _Pending | None = None
         with contextlib.suppress(OSError, msgspec.MsgspecError):
             pending = msgspec.json.decode(read_regular(self._note, LARGEST), type=_Pending)
-        if pending and self._is_made(pending):
+        tip = self._git.resolve(f"refs/heads/{pending.branch}") if pending else ""
+        commit = self._git.resolve(pending.commit) if pending else ""
+        if pending and tip and commit and self._git.is_ancestor(commit, tip):
             self._home = pending.home or self._home
             self._settle(pending)
         else:
             self._note.unlink()
-
-    def _is_made(self, pending: _Pending) -> bool:
-        tip, commit = self._git.resolve(f"refs/heads/{pending.branch}"), self._git.resolve(pending.commit)
-        return bool(tip and commit) and self._git.is_ancestor(commit, tip)
 
     def _settle(self, pending: _Pending, draft: _Draft | None = None) -> tuple[str, ...]:
         """Have the files and the index follow a commit that is on its branch; return warnings."""
@@ -320,7 +310,7 @@ class GitStateStore(StateStore):
         git = self._git
         with locked(git, "main"):
             tip = git.ref(f"refs/heads/{branch}")
-            left = dict.fromkeys(bring_all_along(git, branch, onto or git.make_tree(()), tip))
+            left = bring_along(git, branch, onto or git.make_tree(()), tip)
             if git.checked_out() == branch and not under_way(git.git_dir):
                 settle_index(git, tip, self._own)
         others = [path for path in left if not is_artefact(os.fsencode(path), self._artefacts)]

@@ -38,11 +38,11 @@ _TAIL = 4096
 _HOOKS = ("pre-commit", "commit-msg")
 
 
-class StepwiseTrees(GitTrees):
+class _StepwiseTrees(GitTrees):
     """Trees of work whose steps go to a branch that moves meanwhile."""
 
     began: Mapping[str, str] = MappingProxyType({})
-    """Where the branch moved before the phase began: its checkpoint's commits, and what took their place."""
+    """If the branch moved before the phase began: its checkpoint's commits, and what took their place."""
 
     def changes(self, since: str, until: str) -> Sequence[Change]:
         """Leave out what others committed before the phase began."""
@@ -56,8 +56,8 @@ class StepwiseTrees(GitTrees):
 class StepwiseWorktree(GitWorktree):
     """A Place for work whose steps are committed to the branch `into` one by one."""
 
-    _trees_type = StepwiseTrees
-    trees: StepwiseTrees
+    _trees_type = _StepwiseTrees
+    trees: _StepwiseTrees
 
     def __init__(self, git: Git, mission: str, *, into: str, **options: Any) -> None:
         super().__init__(git, mission, **options)
@@ -73,7 +73,7 @@ class StepwiseWorktree(GitWorktree):
 
     def restore(self, checkpoint: Checkpoint) -> str:
         self.trees.began = {}
-        self._stand_on(checkpoint.head)
+        self._move_base(checkpoint.head)
         kept = super().restore(checkpoint)
         self.follow(checkpoint)
         return kept
@@ -81,7 +81,7 @@ class StepwiseWorktree(GitWorktree):
     def follow(self, checkpoint: Checkpoint) -> None:
         """Move the place to where the branch is by now, with the work that the checkpoint holds."""
         if checkpoint.commit not in self.trees.began:
-            self._stand_on(checkpoint.head)
+            self._move_base(checkpoint.head)
         if self._linked.whole() is None:
             super().restore(checkpoint)
         tip, base = self._tip(), self._base()
@@ -92,9 +92,9 @@ class StepwiseWorktree(GitWorktree):
         if work != self._git.tree_in(base):
             tree, conflicts = merged(self._git, base, tip, work)
             tree = graft(self._git, tree, tip, (*self._artefacts, *conflicts))
-        self._stand_on(tip)
-        self._stand_at(tip, tree, entry)
-        self._stands_at = ""
+        self._move_base(tip)
+        self._check_out(tip, tree, entry)
+        self._at_checkpoint = ""
         self.trees.began = {checkpoint.head: tip, checkpoint.commit: tree}
         if conflicts:
             words = f"the work and {self.publishes_to} changed the same lines; as {self.publishes_to} has it now"
@@ -107,7 +107,7 @@ class StepwiseWorktree(GitWorktree):
             raise Refused(f"{self.publishes_to}, which {self._mission} works for, has no commit any more.", hint)
         return tip
 
-    def _stand_on(self, commit: str) -> None:
+    def _move_base(self, commit: str) -> None:
         if self._refs.standing().base != commit:
             self._git.move_refs(RefMove(self._refs.base, commit), why="capsule: a step further")
         self._set_base(commit)
@@ -211,17 +211,17 @@ class StepwiseWorktree(GitWorktree):
         return Checkpoint(checkpoint.commit, checkpoint.head, super().delivered(checkpoint))
 
     def checkpoint_at(self, commit: str) -> Checkpoint:
-        self._judged, self._stands_at, self.trees.began = "", "", {}
+        self._judged, self._at_checkpoint, self.trees.began = "", "", {}
         self._come_home()
         if commit:
-            self._stand_on(commit)
+            self._move_base(commit)
         base = self._base()
         if entry := self._linked.whole():  # where it is gone, the next phase makes it
-            self._stand_at(base, base, entry)
+            self._check_out(base, base, entry)
         return self.base_checkpoint(base)
 
     def salvage_and_reset(self, why: str) -> str:
-        self._judged, self._stands_at = "", ""
+        self._judged, self._at_checkpoint = "", ""
         try:
             entry = self._require_whole()
         except WorkspaceBroken:

@@ -48,18 +48,18 @@ _PLAIN = ("HEAD", "packed-refs", "index")
 _TO_THE_REPOSITORY = b"../..\n"
 
 
-class Found(NamedTuple):
-    """What stands at a path: `file`, `link`, `folder` or `other`, with its mode and content."""
+class _Found(NamedTuple):
+    """The thing that stands at a path: `file`, `link`, `folder` or `other`, with its mode and content."""
 
     kind: str
     mode: int
     content: bytes
 
 
-class Copy(msgspec.Struct, frozen=True):
+class _Copy(msgspec.Struct, frozen=True):
     """The repository's steering files before a phase, as they are written down; names byte by byte."""
 
-    files: dict[str, Found]
+    files: dict[str, _Found]
     locks: tuple[str, ...]
 
 
@@ -72,7 +72,7 @@ class Tripwire:
         self._common = git.common_dir
         self._folder = git.capsule_dir / "watched"
         self._note = self._folder / f"{mission}.json"
-        self._before: Copy | None = None
+        self._before: _Copy | None = None
         self._fd = -1
         self._breaches: list[str] = []
         self._notices: list[str] = []
@@ -85,7 +85,7 @@ class Tripwire:
             return tuple(self._breaches)
         self._breaches = _found_after_a_crash(self._note)
         self._git.make_own_directory()
-        self._before = Copy(self._files(), tuple(map(_on_paper, self._locks())))
+        self._before = _Copy(self._files(), tuple(map(_on_paper, self._locks())))
         self._folder.mkdir(parents=True, exist_ok=True)
         sweep_temps(self._folder)
         write_atomically(self._note, msgspec.json.encode(self._before), mode=0o600)
@@ -104,7 +104,7 @@ class Tripwire:
     def restore_from(self, note: Path) -> list[str]:
         """Put back what was changed since a copy that a killed run left; return the breaches."""
         try:
-            before = msgspec.json.decode(read_regular(note, _LARGEST_NOTE), type=Copy)
+            before = msgspec.json.decode(read_regular(note, _LARGEST_NOTE), type=_Copy)
         except (OSError, msgspec.MsgspecError):
             return ["Capsule's copy of what steers git was changed"]
         strays = [name for name in before.files if ".." in name.split("/") or name.startswith("/")]
@@ -136,7 +136,7 @@ class Tripwire:
 
     # What is watched
 
-    def _files(self) -> dict[str, Found]:
+    def _files(self) -> dict[str, _Found]:
         found = {}
         for name in self._names():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -210,8 +210,12 @@ class Tripwire:
 
     # Comparing, in an order in which no git of ours is asked before what it reads is as it was
 
-    def _compare(self, before: Copy) -> list[str]:
-        self._remove_locks(before)
+    def _compare(self, before: _Copy) -> list[str]:
+        for name in self._locks():
+            known = _on_paper(name) in before.locks
+            lock, folders = self._common / name, [self._git.root]
+            if not known and git_locks.clear_if_stale(lock, self._common, folders, older_than=0):
+                self._notices.append(one_line(f".git/{name} was left behind by no git at work, and removed"))
         told = [*self._unblock(before)]
         now = self._files()
         names = [name for name in {**before.files, **now} if before.files.get(name) != now.get(name)]
@@ -223,19 +227,13 @@ class Tripwire:
             self._git.content("read-tree", head, index=index)
         return told
 
-    def _remove_locks(self, before: Copy) -> None:
-        for name in self._locks():
-            lock = self._common / name
-            known = _on_paper(name) in before.locks
-            if not known and git_locks.clear_if_stale(lock, self._common, [self._git.root], older_than=0):
-                self._notices.append(one_line(f".git/{name} was left behind by no git at work, and removed"))
-
-    def _unblock(self, before: Copy) -> Iterator[str]:
+    def _unblock(self, before: _Copy) -> Iterator[str]:
         """Take away what stands where git reads a file and is none; without a HEAD it would look for another `.git`."""
         for name in (*_PLAIN, *self._pipes("refs"), *self._pipes("logs"), *self._pipes("worktrees")):
             path, known = self._common / name, before.files.get(name)
             there = os.path.lexists(path)
-            if there and (stat.S_ISREG(path.lstat().st_mode) or (name == "HEAD" and _is_a_symbolic_ref(path))):
+            link = name == "HEAD" and path.is_symlink() and path.readlink().parts[:1] == ("refs",)
+            if there and (stat.S_ISREG(path.lstat().st_mode) or link):  # early versions of git linked HEAD
                 continue
             if there:
                 put_aside(self._git, path)
@@ -247,7 +245,7 @@ class Tripwire:
             if known:
                 _put(path, known)
 
-    def _mend(self, name: str, before: Found | None, now: Found | None) -> str:
+    def _mend(self, name: str, before: _Found | None, now: _Found | None) -> str:
         """Put one file back where a change of it is nobody's daily work; the breach in words, or ''."""
         path, leaf = self._common / name, name.rpartition("/")[2]
         if name in _PLAIN:
@@ -259,7 +257,7 @@ class Tripwire:
         if name.startswith("worktrees/") and leaf == "commondir":
             if now is None or now.content == _TO_THE_REPOSITORY:
                 return ""  # worktrees come and go; what one of them says never changes
-            before = Found("file", 0o644, _TO_THE_REPOSITORY)
+            before = _Found("file", 0o644, _TO_THE_REPOSITORY)
         if name.startswith("modules/") and now is None:
             return ""  # so do submodules
         kept = put_aside(self._git, path) if now else ""
@@ -269,7 +267,7 @@ class Tripwire:
         verb = "was changed" if before and now else "was removed" if before else "appeared"
         return one_line(f".git/{name} {verb}") + _kept_as(kept)
 
-    def _mend_settings(self, name: str, before: Found | None, now: Found | None) -> str:
+    def _mend_settings(self, name: str, before: _Found | None, now: _Found | None) -> str:
         from capsule.workspaces import dangerous_settings  # noqa: PLC0415 - hardly ever needed, and slow to load
 
         if now is None:
@@ -340,19 +338,19 @@ def _found_after_a_crash(note: Path) -> list[str]:
     return [one_line(words) for words in told]
 
 
-def _look_at(path: str) -> Found:
+def _look_at(path: str) -> _Found:
     mode = os.lstat(path).st_mode
     if stat.S_ISLNK(mode):
-        return Found("link", 0, os.fsencode(os.readlink(path)))
+        return _Found("link", 0, os.fsencode(os.readlink(path)))
     if not stat.S_ISREG(mode):
-        return Found("folder" if stat.S_ISDIR(mode) else "other", 0, b"")
+        return _Found("folder" if stat.S_ISDIR(mode) else "other", 0, b"")
     try:
-        return Found("file", stat.S_IMODE(mode), read_regular(Path(path), _LARGEST))
+        return _Found("file", stat.S_IMODE(mode), read_regular(Path(path), _LARGEST))
     except OSError:
-        return Found("other", 0, b"")
+        return _Found("other", 0, b"")
 
 
-def _put(path: Path, found: Found) -> None:
+def _put(path: Path, found: _Found) -> None:
     if found.kind == "file":
         write_atomically(path, found.content, mode=found.mode)
     elif found.kind == "link":
@@ -361,17 +359,12 @@ def _put(path: Path, found: Found) -> None:
         path.mkdir()
 
 
-def _is_a_symbolic_ref(path: Path) -> bool:
-    """Whether a link is a HEAD as early versions of git made it: it is read, and not followed."""
-    return path.is_symlink() and path.readlink().parts[:1] == ("refs",)
-
-
 def _kept_as(kept: str) -> str:
     """Nothing is kept of a pipe."""
     return f" (kept as {one_line(kept)})" if kept else ""
 
 
-def _without_ours(found: Found | None) -> list[bytes]:
+def _without_ours(found: _Found | None) -> list[bytes]:
     lines = found.content.splitlines() if found and found.kind == "file" else []
     return [line for line in lines if line.decode(errors="replace") not in EXCLUDED]
 

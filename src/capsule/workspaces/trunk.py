@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from capsule.adapters import Candidate, Draft, Published
 from capsule.core.errors import Refused
 from capsule.system.git import Git, GitFailed
-from capsule.workspaces.checkouts import bring_all_along, locked, move_branch
+from capsule.workspaces.checkouts import bring_along, locked, move_branch
 from capsule.workspaces.trees import all_artefacts, graft, with_files
 
 
@@ -55,10 +55,9 @@ class GitTrunk:
         tree = graft(self._git, merged, onto, self._artefacts)
         if draft:
             tree = with_files(self._git, tree, draft(onto))
-        who = self._git.identity
-        dates = [self._git.commit(parent) for parent in (onto, work)]
-        date = max(dates, key=lambda commit: commit.committed_at).committer_date
-        commit = self._git.commit_tree(tree, [onto, work], message, by=who, date=date)
+        newest = max((self._git.commit(parent) for parent in (onto, work)), key=lambda commit: commit.committed_at)
+        date = newest.committer_date
+        commit = self._git.commit_tree(tree, [onto, work], message, by=self._git.identity, date=date)
         return Candidate(commit, tree, onto, conflicts)
 
     def publish(self, candidate: Candidate) -> Published:
@@ -73,8 +72,8 @@ class GitTrunk:
             if tip != commit and not git.is_ancestor(commit, tip):
                 return Published(moved=False)
             # Not to the candidate but to the tip: what somebody put on top since belongs to the same checkouts.
-            left = bring_all_along(git, self.branch, onto, tip)
-            return Published(moved=True, left_alone=tuple(dict.fromkeys(left)))
+            left = bring_along(git, self.branch, onto, tip)
+            return Published(moved=True, left_alone=tuple(left))
 
     def _without_artefacts(self, tip: str, base: str) -> str:
         """The branch's tip, or one clean commit in its place where its history ever held an artefact."""
@@ -87,7 +86,7 @@ class GitTrunk:
         return self._git.commit_tree(tree, [base], said.message, by=by, date=said.committer_date, author=author)
 
     def _ever_touched(self, tip: str, base: str) -> bool:
-        """Whether a commit of the branch changed an artefact, also where a later one took that back."""
+        """Tell whether a commit of the branch changed an artefact, also where a later one took that back."""
         git, commits = self._git, self._git.commits_since(base, tip)
         if commits is not None and all(len(commit.parents) == 1 for commit in commits):
             trees = {git.tree_in(base), *(commit.tree for commit in commits)}

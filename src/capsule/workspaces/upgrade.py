@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
 
 from capsule.system.git import Git
 from capsule.system.git_objects import ABSENT, CAPSULE, Difference
@@ -25,19 +24,14 @@ def put_away_old_work(git: Git) -> list[str]:
         head = git.resolve("HEAD")
         dirty = dirty_paths(git, head=head)
         if dirty:
-            kept.append(_put_away(git, note.parent.name, head, dirty))
+            held, date = git.tree_in(head), git.commit(head).committer_date
+            there = with_changes(git, held, [_on_disk(git, path) for path in dirty])
+            commit = git.commit_tree(there, [head], "left in the checkout", by=CAPSULE, date=date)
+            kept.append(keep_commit(git, note.parent.name, commit, "left in the checkout by an earlier version"))
+            bring_files(git, git.root, git.differences(there, held))
             settle_index(git, head)
         note.unlink()
     return kept
-
-
-def _put_away(git: Git, mission: str, head: str, paths: Sequence[str]) -> str:
-    held = git.tree_in(head)
-    there = with_changes(git, held, [_on_disk(git, path) for path in paths])
-    commit = git.commit_tree(there, [head], "left in the checkout", by=CAPSULE, date=git.commit(head).committer_date)
-    ref = keep_commit(git, mission, commit, "left in the checkout by an earlier version")
-    bring_files(git, git.root, git.differences(there, held))
-    return ref
 
 
 def _on_disk(git: Git, path: str) -> Difference:
