@@ -6,17 +6,17 @@ worktree, so that no agent can change the rules it is judged by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from capsule.catalog import Catalog, listing
 from capsule.core.decide import Guardrails
+from capsule.core.detection import detect, globs_for
 from capsule.core.errors import SettingsError
 from capsule.core.event import Policy
 from capsule.core.item import Item
-from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.project import Project, tracker_name
 from capsule.settings import PROJECT_YAML, PUBLISH, Settings, load_settings
@@ -93,16 +93,17 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
 
     chosen = judging.evidence.test
     if chosen == "auto":
-        found = detect(files, read)
-        test, globs, in_sources = (
-            (detected_command(found, files), found.globs, found.tests_in_sources) if found else ("", (), False)
-        )
+        test, globs, in_sources = detect(files, read)
     else:
         test = "" if chosen == "none" else chosen
         globs, in_sources = globs_for(test, files, read)
-    if judging.evidence.test_globs != "auto":
-        return test, tuple(judging.evidence.test_globs), in_sources
-    return test, (*globs, *judges_of(test, files, read)), in_sources
+    own = judging.evidence.test_globs
+    return test, globs if own == "auto" else _own_globs(own, globs), in_sources
+
+
+def _own_globs(own: Sequence[str], usual: tuple[str, ...]) -> tuple[str, ...]:
+    """Take the globs of the settings; where all of them only take paths out (`!app.py`), beside the usual ones."""
+    return (*usual, *own) if all(glob.startswith("!") for glob in own) else tuple(own)
 
 
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:

@@ -133,7 +133,8 @@ class _EvidenceOptions(_Section, frozen=True):
     test_timeout_minutes: Minutes = 15
     """Time limit of the test command. A time-out is never green."""
     test_globs: Literal["auto"] | Texts = "auto"
-    """Which files are tests, fixtures and test runner configuration. `auto`: by ecosystem."""
+    """Which files are tests. `auto`: by ecosystem. `!app.py` takes a file out. The runner's settings and the scripts of
+    the test command count as well, always."""
     debris: Texts = DEBRIS
     """Globs of files that must not be left behind."""
     base: Literal["known", "strict"] = "known"

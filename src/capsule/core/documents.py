@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from capsule.core.globs import matches
 from capsule.core.item import Item
-from capsule.core.test_runs import matches
 
 ALSO_READ = {"TECH_RESEARCH": ("RESEARCH",)}
 """Other names that a kind of document is accepted under, where the usual one is missing."""

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
+from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import Signal, Verdict, error_signal
 from capsule.core.state import MissionState, Step
-from capsule.core.test_runs import matches
 from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS

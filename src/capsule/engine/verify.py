@@ -22,6 +22,8 @@ from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_bo
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
+from capsule.core.frozen import TEST_FILE, Judges, Snapshot
+from capsule.core.globs import matches
 from capsule.core.hazards import hazards
 from capsule.core.item import Status, with_values
 from capsule.core.mutants import BODY, Mutant, choose, mutants
@@ -42,7 +44,7 @@ from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, baseline
 from capsule.core.syntax import parses
 from capsule.core.test_report import Result, TestReport
-from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
+from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.text import one_line
 from capsule.core.workflow import Phase
 from capsule.services import Services
@@ -124,8 +126,15 @@ class Verification(Struct):
     def test_edits(self) -> TestEdits:
         """Compare the test files with those of the base."""
         read, base = self.place.trees.read, self.state.base
-        changed = _tests(self, self.changes(base), base)
-        return edits_of((each.path, read(base, each.path), read(self.tree, each.path)) for each in changed)
+        judges = _judges(self, base)
+        paths = [each.path for each in self.changes(base) if judges.is_for_tests(each.path)]
+        return edits_of((path, read(base, path), read(self.tree, path)) for path in paths)
+
+    def known(self, tree: str) -> TestReport:
+        """Return how each test ended on a tree, where that is known already; nothing is run for it."""
+        key = observation_key(self.place.trees.test_cache_key(tree), self.state.policy.test)
+        found = self.seen.get(key) or self.remembered(key)
+        return found[1] if found else TestReport()
 
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
@@ -280,19 +289,18 @@ def _paths(changes: Sequence[Change]) -> str:
     return _listed([change.path for change in changes])
 
 
-def _tests(claim: Verification, changes: Sequence[Change], since: str) -> list[Change]:
-    """List test files, and files of other purposes whose words to the test runner differ."""
-    globs = claim.state.policy.test_globs
-    return [c for c in changes if is_test(c.path, globs) or _bends_the_runner(claim, c.path, since)]
+def _judges(claim: Verification, since: str) -> Judges:
+    """Return what judges the code, as the tree `since` has it."""
+    policy = claim.state.policy
+    base = claim.place.base_checkpoint(claim.state.base).tree
+    reports = [claim.known(tree) for tree in (base, *((since,) if since != claim.state.base else ()))]
+    places = {split_name(name)[0] for report in reports for name in report.results}
+    return Judges(policy.test_globs, policy.test, _snapshot(claim, since), _snapshot(claim, claim.tree), places)
 
 
-def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
-    """Dependencies may change; what a shared configuration file tells the test runner may not."""
-    if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
-        return False
-    before, after = (claim.place.trees.read(tree, path) or b"" for tree in (since, claim.tree))
-    parts = [runner_part(path, text.decode(errors="replace")) for text in (before, after)]
-    return parts[0] != parts[1]
+def _snapshot(claim: Verification, tree: str) -> Snapshot:
+    trees = claim.place.trees
+    return Snapshot(frozenset(trees.files(tree)), lambda path: (trees.read(tree, path) or b"").decode(errors="replace"))
 
 
 def _base_green(claim: Verification) -> Evidence:
@@ -373,14 +381,12 @@ def _proven(claim: Verification, base: Baseline) -> list[str]:
     since = claim.since()
     if since == claim.state.base:
         return []
-    key = observation_key(claim.place.trees.test_cache_key(since), claim.state.policy.test)
-    known = claim.seen.get(key) or claim.remembered(key)
-    return [name for name in known[1].red if name not in base.failing] if known else []
+    return [name for name in claim.known(since).red if name not in base.failing]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], between: str = ", ") -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return between.join(names[:_SHOWN]) + more
 
 
 def _canary(claim: Verification) -> Evidence | None:
@@ -425,7 +431,8 @@ def _demanded(claim: Verification) -> Evidence | None:
     seen, now = claim.run_of(claim.tree)
     read, base = claim.place.trees.read, claim.state.base
     changed = [each.path for each in claim.changes(base) if each.kind != "D"]
-    sources = [path for path in changed if not is_test(path, policy.test_globs)]
+    judges = _judges(claim, base)
+    sources = [path for path in changed if not judges.is_for_tests(path)]
     found = [m for path in sources for m in mutants(path, read(base, path) or b"", read(claim.tree, path) or b"")]
     chosen = choose(found, claim.tree, policy.mutants)
     limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, _MUTANT_SECONDS)), 0.0
@@ -517,36 +524,45 @@ def _claimed_files(signal: Signal) -> str:
 
 
 def _only_tests(claim: Verification) -> Evidence | None:
-    """Only test files differ from the base."""
-    changes = claim.changes(claim.state.base)
-    tests = _tests(claim, changes, claim.state.base)
-    others = [change for change in changes if change not in tests]
+    """Only test files differ from the base, and what tests need: their data, helpers and dependencies."""
+    said, changes = "only test files were changed", claim.changes(claim.state.base)
+    judges = _judges(claim, claim.state.base)
+    others = [change for change in changes if not judges.is_for_tests(change.path)]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"
-    return _or_warning(claim, _evidence("only-tests", "only test files were changed", observed, not others))
+    if others and all(judges.is_source(change.path) for change in others):
+        return Evidence("only-tests", said, f"{observed} (tests live in sources)", EvidenceStatus.UNVERIFIED)
+    return _or_warning(claim, _evidence("only-tests", said, observed, not others))
 
 
 def _untouched_tests(claim: Verification) -> Evidence | None:
-    """No test file was added, changed or removed since the last review approved it."""
+    """Nothing that judges the code was added, changed or removed since the last review approved it: test files, their
+    data and helpers, the test runner's settings, scripts of the test command."""
     since = claim.since()
-    touched = _tests(claim, claim.changes(since), since)
-    observed = (
-        "no test file differs" if not touched else "; ".join(f"{c.path} ({_KINDS[c.kind]})" for c in touched[:_SHOWN])
-    )
+    judges = _judges(claim, since)
+    reasons = [(change, judges.why_frozen(change.path)) for change in claim.changes(since)]
+    touched = [f"{c.path} ({_KINDS[c.kind]}{'' if why == TEST_FILE else f': {why}'})" for c, why in reasons if why]
     detail = "Put these files back as the review let them pass, and make the code fit the tests."
-    said = "the reviewed tests were not touched"
-    return _or_warning(claim, _evidence("untouched-tests", said, observed, not touched, detail))
+    piece = _evidence(
+        "untouched-tests",
+        "the reviewed tests were not touched",
+        _listed(touched, "; ") or "no test file differs",
+        not touched,
+        detail,
+    )
+    return _or_warning(claim, piece)
 
 
 _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 
 def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
-    """Make it a warning where tests live in source files: which files were touched says little then."""
+    """Make it a warning where no test files are known."""
     policy = claim.state.policy
-    why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
-    if piece.standing is EvidenceStatus.REFUTED and why:
-        return Evidence(piece.check, piece.claimed, f"{piece.observed} ({why})", EvidenceStatus.UNVERIFIED)
-    return piece
+    if policy.test or policy.test_globs or piece.standing is not EvidenceStatus.REFUTED:
+        return piece
+    return Evidence(
+        piece.check, piece.claimed, f"{piece.observed} (no test files are known)", EvidenceStatus.UNVERIFIED
+    )
 
 
 def _no_debris(claim: Verification) -> Evidence:

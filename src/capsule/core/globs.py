@@ -1,0 +1,29 @@
+"""Match paths with globs, as settings and workflows write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+
+def matches(path: str, glob: str) -> bool:
+    """Match a glob: without a slash the name, with one the whole path (`**/` also matches nothing).
+
+    A slash in front anchors it at the top: `/check.sh` is that one file.
+    """
+    if "/" not in glob:
+        return fnmatchcase(path.rpartition("/")[2], glob)
+    if glob.startswith("/"):
+        return fnmatchcase(path, glob[1:])
+    if glob.startswith("**/") and fnmatchcase(path, glob[3:]):
+        return True
+    return fnmatchcase(path, glob)
+
+
+def is_test(path: str, globs: Sequence[str]) -> bool:
+    """Tell whether one of these globs matches, and none that takes paths out (`!app.py`)."""
+    return not taken_out(path, globs) and any(matches(path, glob) for glob in globs if not glob.startswith("!"))
+
+
+def taken_out(path: str, globs: Sequence[str]) -> bool:
+    return any(matches(path, glob[1:]) for glob in globs if glob.startswith("!"))
