@@ -68,6 +68,7 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         test_globs=globs,
         tests_in_sources=in_sources,
         debris=judging.evidence.debris,
+        allow=judging.evidence.allow,
         test_timeout_minutes=judging.evidence.test_timeout_minutes,
         base=judging.evidence.base,
         mutants=judging.evidence.mutants,

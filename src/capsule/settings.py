@@ -137,6 +137,8 @@ class _EvidenceOptions(_Section, frozen=True):
     the test command count as well, always."""
     debris: Texts = DEBRIS
     """Globs of files that must not be left behind."""
+    allow: Texts = ()
+    """Globs of files that may hold what looks like a secret, such as a key that is test data. They are named."""
     base: Literal["known", "strict"] = "known"
     """Tests that fail before anything is done. `known`: they are named and may go on failing. `strict`: none may."""
     mutants: Retries = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capsule.core.detection import ANY_TESTS
-from capsule.core.frozen import Judges, Snapshot, inner_tests, reach, sources_alone
+from capsule.core.frozen import Judges, Snapshot, inner_tests, is_in_tests, reach, sources_alone
 
 Files = dict[str, str]
 
@@ -261,6 +261,11 @@ def test_a_test_writer_may_write_tests_into_a_source() -> None:
     text = RUST.replace("    #[test]", "    #[test]\n    fn more() {}\n\n    #[test]")
     assert judges({"src/lib.rs": RUST}, {"src/lib.rs": text}, "cargo test").is_for_tests("src/lib.rs")
     assert sources_alone("src/lib.rs", RUST) == sources_alone("src/lib.rs", text)
+
+
+def test_a_place_in_the_tests_of_a_source_is_known() -> None:
+    places = RUST.index("a + b"), RUST.index("assert_eq")
+    assert [is_in_tests("src/lib.rs", RUST.encode(), place) for place in places] == [False, True]
 
 
 DOCTEST = 'def add(a, b):\n    """Add.\n\n    >>> add(1, 2)\n    3\n    """\n    return a + b\n'

@@ -36,6 +36,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether tests live inside source files, so that file names do not tell them apart."""
     debris: tuple[str, ...] = ()
     """Globs of files that must not be left behind."""
+    allow: tuple[str, ...] = ()
+    """Globs of files that may hold what looks like a secret."""
     test_timeout_minutes: float = 30
     """Time limit of the test command."""
     guardrails: Guardrails = Guardrails()

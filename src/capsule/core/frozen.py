@@ -390,6 +390,11 @@ def inner_tests(path: str, text: str) -> list[str]:
     return []
 
 
+def is_in_tests(path: str, source: bytes, at: int) -> bool:
+    """Tell whether a place in a source belongs to the tests inside."""
+    return path.endswith(".rs") and any(start <= at < end for start, end in _rust_tests(source))
+
+
 def sources_alone(path: str, text: str) -> str:
     """Return a source without the tests inside, blanks folded."""
     if not path.endswith(".rs"):

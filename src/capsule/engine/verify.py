@@ -22,9 +22,9 @@ from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_bo
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
-from capsule.core.frozen import TEST_FILE, Judges, Snapshot
+from capsule.core.frozen import TEST_FILE, Judges, Snapshot, is_in_tests
 from capsule.core.globs import matches
-from capsule.core.hazards import hazards
+from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
 from capsule.core.mutants import BODY, Mutant, choose, mutants
 from capsule.core.proof import (
@@ -434,6 +434,7 @@ def _demanded(claim: Verification) -> Evidence | None:
     judges = _judges(claim, base)
     sources = [path for path in changed if not judges.is_for_tests(path)]
     found = [m for path in sources for m in mutants(path, read(base, path) or b"", read(claim.tree, path) or b"")]
+    found = [m for m in found if not is_in_tests(m.path, read(claim.tree, m.path) or b"", m.start)]
     chosen = choose(found, claim.tree, policy.mutants)
     limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, _MUTANT_SECONDS)), 0.0
     tried: dict[Mutant, bool] = {}
@@ -576,16 +577,17 @@ def _no_debris(claim: Verification) -> Evidence:
 def _fit_for_main(claim: Verification) -> Evidence | None:
     """Neither the work nor a commit of its branch adds a secret, a link that leads out of the repository, a
     pointer to another repository or a `.git`. Every phase is checked."""
-    found = hazards(claim.place.trees.added_files(claim.tree), claim.services.redact)
+    added, named = allowed_secrets(claim.place.trees.added_files(claim.tree), claim.state.policy.allow)
+    found, said = hazards(added, claim.services.redact), "it brings nothing that must not be merged"
     if not found:
-        return None
-    said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
-    return _evidence("fit-for-main", said, "; ".join(found[:_SHOWN]), holds=False, detail=detail)
+        return _evidence("fit-for-main", said, "; ".join(named[:_SHOWN]), holds=True) if named else None
+    return _evidence("fit-for-main", said, "; ".join(found[:_SHOWN]), False, "\n".join((*found, _TAKE_IT_OUT)))
 
 
 _TAKE_IT_OUT = """
 Take it out of the files. If a commit of this branch holds it, make the branch without that commit
-(git reset --soft to where it began, then commit what is right): commits are merged with all they hold."""
+(git reset --soft to where it began, then commit what is right): commits are merged with all they hold.
+A key that is test data is permitted by a person: evidence.allow in .capsule/config.yaml names its file."""
 
 
 def _as_approved(claim: Verification) -> Evidence:
