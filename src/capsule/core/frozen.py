@@ -44,6 +44,11 @@ TEST_FILE = "a test file"
 _VENDORED = re.compile(r"(?:^|/)(?:vendor|_vendor|vendored|third_party|node_modules|bower_components)/")
 
 
+def is_vendored(path: str) -> bool:
+    """Tell whether a path belongs to somebody else's code that is kept here."""
+    return _VENDORED.search(path) is not None
+
+
 class Snapshot(NamedTuple):
     """The files of a tree."""
 

@@ -22,7 +22,7 @@ from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_bo
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
-from capsule.core.frozen import TEST_FILE, Judges, Snapshot, is_in_tests
+from capsule.core.frozen import TEST_FILE, Judges, Snapshot, is_in_tests, is_vendored
 from capsule.core.globs import matches
 from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
@@ -432,7 +432,7 @@ def _demanded(claim: Verification) -> Evidence | None:
     read, base = claim.place.trees.read, claim.state.base
     changed = [each.path for each in claim.changes(base) if each.kind != "D"]
     judges = _judges(claim, base)
-    sources = [path for path in changed if not judges.is_for_tests(path)]
+    sources = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
     found = [m for path in sources for m in mutants(path, read(base, path) or b"", read(claim.tree, path) or b"")]
     found = [m for m in found if not is_in_tests(m.path, read(claim.tree, m.path) or b"", m.start)]
     chosen = choose(found, claim.tree, policy.mutants)

@@ -118,7 +118,7 @@ CASES = (
         UNITTEST.but(
             "capital",
             {"tests/__init__.py": "", "tests/test_add.py": "", "Tests/test_add.py": PY_UNIT_ADD},
-            test="python3 -m unittest discover -s Tests -t .",
+            test="python3 -m unittest discover -s Tests",
         ),
         test_writer=(writes("Tests/test_clamp.py", PY_UNIT_CLAMP),),
     ),
