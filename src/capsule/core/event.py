@@ -181,6 +181,20 @@ class Reopened(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
     """Notes of the person who resumed it."""
 
 
+class Accepted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
+    """A person accepted a refuted claim in writing. It stands for that check on that tree, and for nothing else."""
+
+    phase: str
+    """The phase whose claim was refuted."""
+    check: str
+    tree: str
+    """Identifies what was judged."""
+    claimed: str
+    observed: str
+    because: str
+    """The person's reason."""
+
+
 class Rebased(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
     """The work was moved onto a newer base."""
 
@@ -328,6 +342,7 @@ Event = (
     | Recorded
     | Proposed
     | Reopened
+    | Accepted
     | Rebased
     | MovedByHand
     | Salvaged

@@ -25,6 +25,7 @@ from capsule.core.budget import UNLIMITED, Allowance, Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move
 from capsule.core.event import (
     Abandoned,
+    Accepted,
     Advanced,
     Event,
     MissionStarted,
@@ -49,14 +50,14 @@ from capsule.core.evidence import Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
 from capsule.core.stamps import seconds_between
-from capsule.core.state import MissionState, apply
+from capsule.core.state import MissionState, accept_command, apply
 from capsule.core.status import DELIVERED, ENDED, UNFINISHED, Condition, MissionStatus
 
 MOST_ATTEMPTS = 60
 """As many as a screen keeps of one mission, however long it goes on."""
 SUCCESSES = (Verdict.PASS, Verdict.MORE)
 NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
-_COMMAND = re.compile(r"`(capsule [^`]+)`")
+_COMMAND = re.compile(r"`(capsule (?!accept)[^`]+)`")
 
 
 # ---- one attempt
@@ -192,6 +193,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Reopened, ...] = ()
     salvaged: dict[str, str] = {}
     """Why by ref, also of earlier starts."""
+    accepted: tuple[Accepted, ...] = ()
+    """Refuted claims that people accepted, also of earlier starts."""
 
     def after(self, event: Event) -> MissionHistory:
         """Return the history with one more event."""
@@ -276,13 +279,14 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             return f"capsule run {mission}"
         if state.workflow.phase(halt.phase).doer == "do" and (named := _COMMAND.search(halt.reason)):
             return named[1]  # our own words: an agent's reason is never taken for a command
+        if halt.mend and halt.accept:  # whoever writes tests was asked before: now it is for a person
+            return accept_command(state.parent or mission, halt.accept)
         whole = state.parent or mission
         blocked = state.item.blocked if self.commits else None
         if blocked and blocked.kind == DECISION:
             return f"capsule approve {whole}"
-        if blocked or status is MissionStatus.NEEDS_YOU:
-            return f'capsule unblock {whole} --notes "..."'
-        return f"capsule run {mission}"
+        asks = blocked or status is MissionStatus.NEEDS_YOU
+        return f'capsule unblock {whole} --notes "..."' if asks else f"capsule run {mission}"
 
     @property
     def merged(self) -> str:
@@ -311,6 +315,7 @@ def _started(history: MissionHistory, event: MissionStarted) -> MissionHistory:
         began=event.at,
         last=event.at,
         salvaged=history.salvaged,
+        accepted=history.accepted,
     )
 
 
@@ -375,6 +380,7 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     Stopped: _stopped,
     Abandoned: _abandoned,
     Reopened: _reopened,
+    Accepted: lambda history, event: replace(history, accepted=(*history.accepted, event)),
     Rebased: lambda history, _: replace(history, released=True),
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),

@@ -11,10 +11,11 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from capsule.core.syntax import Definition, definitions, language_of, parse, parses
 
@@ -77,6 +78,69 @@ def stubs(path: str, before: bytes, after: bytes) -> list[Mutant]:
     lines = changed_lines(before, after)
     found = [_stub(path, after, each) for each in _changed_functions(path, after, lines)]
     return [each for each in found if each is not None and parses(path, each.applied(after))]
+
+
+def stubbed(
+    path: str, before: bytes, after: bytes, keeps: Callable[[int], bool] = lambda _: False, *, other: bool = False
+) -> bytes:
+    """Return the file with the body of every changed function taken out, except where `keeps` says of its place.
+
+    With `other` they return a value that equals no other, where there is one: a test that asks for the default value
+    passes with the first kind of stub, and fails with the second.
+    """
+    outer: list[Mutant] = []
+    for each in sorted(stubs(path, before, after), key=lambda each: (each.start, -each.end)):
+        if not keeps(each.start) and (not outer or each.start >= outer[-1].end):
+            outer.append(each)
+    text = after
+    for each in reversed(outer):
+        text = replace(each, text=_other(path, each.text)).applied(text) if other else each.applied(text)
+    return text if parses(path, text) else after
+
+
+_OTHERS = {
+    "py": ("return None", "return object()"),
+    "rb": ("nil", "Object.new"),
+    "js": ("return undefined", 'return Symbol("capsule")'),
+    "ts": ("return undefined", 'return Symbol("capsule")'),
+    "tsx": ("return undefined", 'return Symbol("capsule")'),
+    "php": ("return null", "return new \\stdClass()"),
+    "rs": (r"return [^;]+;", 'panic!("capsule");'),
+    "java": (r"return [^;]+;", 'throw new RuntimeException("capsule");'),
+    "cs": (r"return [^;]+;", 'throw new System.Exception("capsule");'),
+    "go": (r"var capsule\d.*; return [^}]+", 'panic("capsule") '),
+}
+_GO_VALUES = ((r"(?:u?int\d*|float\d+|byte|rune)", "77"), ("string", '"capsule"'), ("bool", "true"))
+
+
+def _other(path: str, stub: str) -> str:
+    """Return the stub with another value; where the type has none that is easily told, with a panic."""
+    language = language_of(path)
+    if language == "go":
+        for kind, value in _GO_VALUES:
+            stub = re.sub(rf"(var capsule\d+ {kind})(?=;)", rf"\1 = {value}", stub)
+        if " = " in stub:
+            return stub
+    pattern, value = _OTHERS.get(language, ("", ""))
+    return re.sub(pattern, lambda _: value, stub, count=1) if pattern else stub
+
+
+def works_outside_functions(path: str, before: bytes, after: bytes) -> bool:
+    """Tell whether a change also lies where no stub reaches: a constant, a table, a function without a default."""
+    made = stubs(path, before, after)
+    spans = [(each.body or (0, 0)) for each in _changed_functions(path, after, changed_lines(before, after))]
+    if len(spans) != len(made):
+        return True
+    covered = {n for start, end in spans for n in range(_line(after, start) - 1, _line(after, end))}
+    lines = after.split(b"\n")
+    return any(lines[n].strip() and not _PLAIN.match(lines[n]) for n in changed_lines(before, after) - covered)
+
+
+_PLAIN = re.compile(
+    rb"\s*(?:#|//|/?\*|\"\"\"|'{3}|@|[{}()\[\];,]+\s*$|(?:async\s+)?def\b|class\b|import\b|from\b|export\s*\{|use\b|package\b"
+    rb"|(?:(?:export|default|async|public|private|protected|static|final|pub(?:\([^)]*\))?|unsafe|const)\s+)*"
+    rb"(?:function|func|fn|impl|interface|struct|mod|module|require)\b)|.*[{]\s*$"
+)
 
 
 def changed_lines(before: bytes, after: bytes) -> set[int]:

@@ -107,6 +107,8 @@ class Judgement(NamedTuple):
     observed: str
     holds: bool
     detail: str = ""
+    in_tests: bool = False
+    """Whether the tests are at fault, not the code."""
 
 
 def judge_red(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[str] = ()) -> Judgement:
@@ -125,21 +127,54 @@ def judge_red(base: Baseline, now: TestReport, edits: TestEdits, absent: Collect
     return Judgement("; ".join((*faults, *([] if faults else seen))), not faults, _details(faults, now))
 
 
-def judge_green(base: Baseline, now: TestReport, edits: TestEdits, proven: Collection[str] = ()) -> Judgement:
+def judge_green(
+    base: Baseline, now: TestReport, edits: TestEdits, proven: Collection[str] = (), *, frozen: bool = False
+) -> Judgement:
     """Judge finished work: each new test passes by name, and so does everything that passed on the base.
 
-    `proven` are the tests that were seen red before there was code.
+    `proven` are the tests that were seen red before there was code. Where tests are `frozen`, the code cannot have
+    touched them: one of the base that was rewritten and is gone or skipped is a fault of the tests.
     """
     fresh = {*fresh_tests(base, now, edits), *proven}
     wrong = {name: now.results.get(name) for name in sorted(fresh) if now.results.get(name) is not Result.PASSED}
     faults = [f"{name} {_ended(result)}" for name, result in wrong.items()]
     faults += _harm(base, now, edits)
+    harmed = _harmed_by_hand(base, now, edits) if frozen else []
+    faults = [*harmed, *(fault for fault in faults if fault not in harmed)]
     faults += [f"{error.where or 'a file'} cannot be loaded" for error in new_errors(base, now)]
     known = sorted({*now.red} & base.failing)
     others = len({*now.passed} - fresh)
     seen = [f"green by name ({len(fresh)} new, {others} others unharmed)"]
     seen += [f"{len(known)} known to fail on the base: {_listed(known)}"] if known else []
-    return Judgement("; ".join(faults[:_SHOWN] or seen), not faults, _details(faults, now))
+    return Judgement("; ".join(faults[:_SHOWN] or seen), not faults, _details(faults, now), bool(harmed))
+
+
+def judge_mended(base: Baseline, kept: Baseline, now: TestReport, edits: TestEdits, since: TestEdits) -> Judgement:
+    """Judge tests that were mended while the code was there: nothing that passed has gone, or is skipped.
+
+    `kept` is how they ended before, and `since` what was done to them after that. A new test that fails has found a
+    fault in the code.
+    """
+    fresh = fresh_tests(kept, now, since)
+    failing = [name for name in fresh if now.results[name] in (Result.FAILED, Result.ERRORED)]
+    idle = [name for name in fresh if now.results[name] not in (Result.PASSED, Result.FAILED, Result.ERRORED)]
+    faults = [f"{name} {_ended(now.results[name])}" for name in idle]
+    faults += [f"{name} is gone" for name in sorted({*kept.passing, *base.passing} - {*now.results})]
+    faults += [fault for fault in (*_harm(kept, now, since), *_harmed_by_hand(base, now, edits)) if fault not in faults]
+    faults += [f"{error.where or 'a file'} cannot be loaded" for error in new_errors(kept, now)]
+    seen = f"{_counted(fresh)} or rewritten"
+    seen += f", and a fault found: {_listed(failing)} {'fails' if len(failing) == 1 else 'fail'}" if failing else ""
+    if not fresh and not faults:
+        faults = ["no test is new or rewritten"]
+    return Judgement("; ".join(faults[:_SHOWN]) or seen, not faults, _details(faults, now))
+
+
+def _harmed_by_hand(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
+    """Say which rewritten tests of the base have gone, or neither pass nor fail."""
+    idle = (Result.SKIPPED, Result.XFAILED, Result.XPASSED)
+    names = [name for name in sorted(base.passing) if edits.touches(name)]
+    gone = [f"{name} is gone" for name in names if name not in now.results and now.complete]
+    return gone + [f"{name} {_ended(now.results[name])}" for name in names if now.results.get(name) in idle]
 
 
 def fresh_tests(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:

@@ -111,6 +111,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """What Capsule verifies when the phase claims success; see [checks](#checks)."""
     artefact: str = ""
     """The document that the checks `artefact` and `spec-done` look for, such as `SPEC`."""
+    writes: str = ""
+    """What this phase is responsible for: `tests`. Refuted work that only better tests can mend goes back to it."""
     skill: str = ""
     """The project's own skill for this phase, if it has one. Names like `{{CHANGE_FOLDER}}` are filled in."""
     form: str = ""
@@ -165,6 +167,11 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         names = self.names()
         return names[names.index(target) : names.index(judge) + 1]
 
+    def writer(self, kind: str, judge: str) -> str:
+        """Return the last phase before `judge` that writes this; '' where there is none."""
+        earlier = self.phases[: self.names().index(judge)]
+        return next((phase.name for phase in reversed(earlier) if phase.writes == kind), "")
+
     def counter(self, name: str) -> str:
         """Return the phase whose retries a setback of this one uses: for a worker, the review it is paired with."""
         if self.phase(name).role is not Role.WORKER:
@@ -200,6 +207,8 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return tuple(dict.fromkeys(phase.stage or phase.name for phase in self.phases))
 
 
+TESTS = "tests"
+"""What a phase may say that it writes."""
 DOERS = ("prompt", "run", "do", "workflow")
 
 
@@ -246,6 +255,8 @@ def complaints(workflow: Workflow) -> list[str]:
             faults.append("is a review and must name the phase it sends back to (rework).")
         if phase.rework and phase.rework not in names[: position + 1]:
             faults.append(f"sends back to {phase.rework!r}, which is not an earlier phase.")
+        if phase.writes not in ("", TESTS):
+            faults.append(f"writes {phase.writes!r}; it can only say `{TESTS}`.")
         if phase.retries is not None and phase.retries < 0:
             faults.append("has negative retries.")
         if phase.escalate and phase.escalate.after < 1:

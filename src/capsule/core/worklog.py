@@ -22,6 +22,7 @@ _MARKS = {
     EvidenceStatus.CONFIRMED: "confirmed",
     EvidenceStatus.REFUTED: "REFUTED",
     EvidenceStatus.UNVERIFIED: "unverified",
+    EvidenceStatus.ACCEPTED: "ACCEPTED by a person",
 }
 _SHOWN_FILES = 20
 _OURS = "<!-- capsule "
@@ -127,6 +128,11 @@ def summary(events: Sequence[Event]) -> str:
         "## Claims against evidence",
         "",
         *(f"- {attempt.key}: {_evidence_line(piece)[2:]}" for attempt, _ in ended for piece in attempt.evidence),
+        *(
+            f"- {each.phase}: {_one_line(each.claimed)} — {_one_line(each.observed)} — accepted by a person at "
+            f"{each.at}, because: {_one_line(each.because)}"
+            for each in history.accepted
+        ),
         *(f"- Salvaged: `{ref}` ({why})" for ref, why in history.salvaged.items()),
         *(
             f"- Follow-up noticed by {event.key}: {_one_line(str(what))}"

@@ -42,7 +42,7 @@ from capsule.engine.job import (
     sent_back,
     state_store_of,
 )
-from capsule.engine.verify import Verification, verify
+from capsule.engine.verify import Verification, verify, with_acceptance
 from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
@@ -147,11 +147,8 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     with guard_repository(job.place):
         seen = claim.observe(candidate.tree)
     standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
-    return (
-        Evidence(
-            "gate", said, f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}", standing, seen.tail
-        ),
-    )
+    observed = f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}"
+    return (with_acceptance(claim, Evidence("gate", said, observed, standing, seen.tail), candidate.tree),)
 
 
 def _changed_under_us(job: Job) -> str:

@@ -18,8 +18,8 @@ from capsule.core.event import Outcome, Salvaged, StepEnded, cut
 from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import Signal, Verdict, error_signal
-from capsule.core.state import MissionState, Step
-from capsule.core.workflow import Phase, Workflow
+from capsule.core.state import MissionState, Step, accept_command
+from capsule.core.workflow import Phase, Role, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
 from capsule.engine.bookkeeping import with_tracker_updates
@@ -48,12 +48,21 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
         refutations=state.refutations,
         vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
     )
-    decision = _take_back_what_failed(job, decision)
+    decision = _take_back_what_failed(job, _with_way_out(decision, state))
     at = services.clock.now()
     if not job.phase.do and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _kept(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
     return with_tracker_updates(job, ended)
+
+
+def _with_way_out(decision: Decision, state: MissionState) -> Decision:
+    """Name the command by which a person takes a refuted claim as it is."""
+    if not decision.accept:
+        return decision
+    way = f"`{accept_command(state.parent or state.mission, decision.accept)}`"
+    first, newline, rest = decision.reason.partition("\n")
+    return msgspec.structs.replace(decision, reason=f"{first.rstrip('.')}; to take it as it is: {way}{newline}{rest}")
 
 
 def _do_guarded(job: Job) -> Report:
@@ -76,7 +85,8 @@ def _do_guarded(job: Job) -> Report:
 
 def _do(job: Job) -> Report:
     if not _applies(job.phase, job.state, job.services):
-        return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
+        why = "the code passes the mended tests" if job.state.mending else "its conditions do not hold"
+        return Report(Signal(verdict=Verdict.SKIPPED, summary=why))
     try:
         report = _DOERS[job.phase.doer](job)
         return _verified(job, report) if report.before else report
@@ -143,9 +153,20 @@ def spawns(step: Step, state: MissionState, services: Services) -> bool:
 
 def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
     when = phase.when
+    if state.mending and _has_nothing_to_do(phase, state, services):
+        return False
     if when is None:
         return True
     return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
+
+
+def _has_nothing_to_do(phase: Phase, state: MissionState, services: Services) -> bool:
+    """Tell whether only tests were mended, and the code that this phase would write passes them already."""
+    if phase.role is not Role.WORKER or phase.writes or "green" not in phase.checks or not state.checkpoint:
+        return False
+    place = place_of(state, services)
+    tree = place.delivered(state.checkpoint)
+    return Verification(state, phase, passed(""), place, services, tree, tree).is_green()
 
 
 def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:

@@ -26,7 +26,7 @@ from capsule.core.frozen import TEST_FILE, Judges, Snapshot, is_in_tests, is_ven
 from capsule.core.globs import matches
 from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
-from capsule.core.mutants import BODY, Mutant, choose, mutants
+from capsule.core.mutants import BODY, Mutant, choose, mutants, stubbed, works_outside_functions
 from capsule.core.proof import (
     Baseline,
     Judgement,
@@ -35,18 +35,19 @@ from capsule.core.proof import (
     edits_of,
     fresh_tests,
     judge_green,
+    judge_mended,
     judge_red,
     new_errors,
     red_by_absence,
     split_name,
 )
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import MissionState, baseline
+from capsule.core.state import MissionState, acceptance_key, baseline, kept_code
 from capsule.core.syntax import parses
 from capsule.core.test_report import Result, TestReport
 from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.text import one_line
-from capsule.core.workflow import Phase
+from capsule.core.workflow import TESTS, Phase
 from capsule.services import Services
 
 TAIL = 6000
@@ -123,12 +124,12 @@ class Verification(Struct):
         again = self.run_of(tree, _AGAIN)[1] if report.red else None
         return baseline_of(report, again if again and again.complete else None)
 
-    def test_edits(self) -> TestEdits:
-        """Compare the test files with those of the base."""
-        read, base = self.place.trees.read, self.state.base
-        judges = _judges(self, base)
-        paths = [each.path for each in self.changes(base) if judges.is_for_tests(each.path)]
-        return edits_of((path, read(base, path), read(self.tree, path)) for path in paths)
+    def test_edits(self, since: str = "") -> TestEdits:
+        """Compare the test files with those of the base, or of another tree."""
+        read, since = self.place.trees.read, since or self.state.base
+        judges = _judges(self, since)
+        paths = [each.path for each in self.changes(since) if judges.is_for_tests(each.path)]
+        return edits_of((path, read(since, path), read(self.tree, path)) for path in paths)
 
     def known(self, tree: str) -> TestReport:
         """Return how each test ended on a tree, where that is known already; nothing is run for it."""
@@ -139,7 +140,23 @@ class Verification(Struct):
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
         approved = baseline(self.state, self.phase.name)
-        return self.place.delivered(approved) if approved else self.state.base
+        return self.place.delivered(approved) if approved else self.kept() or self.state.base
+
+    def kept(self) -> str:
+        """Return the tree that went back to have its tests mended, code and all; '' where none did."""
+        code = kept_code(self.state)
+        return self.place.delivered(code) if code else ""
+
+    def is_green(self) -> bool:
+        """Tell whether the tests are known to pass on the tree; nothing is run to find out."""
+        key = observation_key(self.place.trees.test_cache_key(self.tree), self.state.policy.test)
+        if not self.state.policy.test or not self.remembered(key):
+            return False
+        seen, now = self.run_of(self.tree)
+        base = self.baseline()
+        if base is None or not now.complete:
+            return seen.colour is Colour.GREEN
+        return judge_green(base, now, self.test_edits(), _proven(self, base), frozen=True).holds
 
     def changes(self, since: str) -> Sequence[Change]:
         return self.place.trees.changes(since, self.tree)
@@ -159,8 +176,22 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
         except NeedsPerson as fault:  # nothing was run, and no agent can change that: it is parked at once
             said, words = "the tests can be run", f"{fault.message} {fault.hint}".strip()
             piece = Evidence(check, said, fault.message, EvidenceStatus.REFUTED, words, patience=0, instead=words)
+        else:
+            piece = piece and with_acceptance(claim, piece, claim.tree)
         found += (piece,) if piece else ()
     return found
+
+
+def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence:
+    """Say of a refuted claim what it is about; where a person accepted it for that, it stands as accepted."""
+    if piece.standing is not EvidenceStatus.REFUTED:
+        return piece
+    judged = claim.place.trees.test_cache_key(tree)
+    because = claim.state.accepted.get(acceptance_key(piece.check, judged))
+    if because is None:
+        return msgspec.structs.replace(piece, tree=judged)
+    observed = f"{piece.observed}; a person accepted it, because: {because}"
+    return Evidence(piece.check, piece.claimed, observed, EvidenceStatus.ACCEPTED, tree=judged)
 
 
 def observation_key(tree: str, command: str) -> str:
@@ -327,6 +358,8 @@ def _red(claim: Verification) -> Evidence:
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
         return _unverified("red", said)
+    if claim.kept():
+        return _mended(claim)
     seen, now = claim.run_of(claim.tree)
     base = claim.baseline()
     if base is None or not (now.complete or now.errors):
@@ -336,7 +369,56 @@ def _red(claim: Verification) -> Evidence:
     absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: _parses(claim, path))
     found = judge_red(base, now, edits, absent)
     piece = _evidence("red", said, found.observed, found.holds, f"{found.detail}\n\n{seen.tail}".strip())
+    piece = msgspec.structs.replace(piece, by_absence=found.holds and bool(absent))
     return _seems_done(piece) if seen.colour is Colour.GREEN and not found.holds else piece
+
+
+def _mended(claim: Verification) -> Evidence:
+    """Judge tests that were mended while the code was there: each passes on it, and notices a mutant that survived."""
+    said, kept = "the tests hold the code", claim.kept()
+    seen, now = claim.run_of(claim.tree)
+    base, before = claim.baseline(), claim.run_of(kept)[1]
+    if base is None or not now.complete or not before.complete:
+        return _mended_by_exit_code(claim, said, seen)
+    since = claim.test_edits(kept)
+    found = judge_mended(base, Baseline(before), now, claim.test_edits(), since)
+    if not found.holds:
+        return _evidence("red", said, found.observed, False, f"{found.detail}\n\n{seen.tail}".strip())
+    killed = {mutant: _killers(now, *_run_mutant(claim, mutant)) for mutant in _survivors(claim)}
+    fresh = [name for name in fresh_tests(Baseline(before), now, since) if now.results[name] is Result.PASSED]
+    idle = [name for name in fresh if killed and not any(name in killers for killers in killed.values())]
+    alive = [mutant.said for mutant, killers in killed.items() if not killers and mutant.kind == BODY]
+    faults = [f"{_listed(idle)} {_fails(idle)} with none of the changes that no test noticed"] if idle else []
+    faults += [f"no test notices {line} yet" for line in alive if fresh]
+    unproven = _red_by_name(claim)
+    faults += [unproven.observed] if unproven and unproven.standing is EvidenceStatus.REFUTED else []
+    notices = f"; {sum(map(bool, killed.values()))} of {len(killed)} survivors are noticed now" if killed else ""
+    detail = "\n".join((*faults, *(f"{m.said}: every test still passes" for m, by in killed.items() if not by)))
+    return _evidence("red", said, "; ".join(faults) or f"{found.observed}{notices}", not faults, detail)
+
+
+def _fails(names: Sequence[str]) -> str:
+    return "fails" if len(names) == 1 else "fail"
+
+
+def _mended_by_exit_code(claim: Verification, said: str, seen: Observation) -> Evidence:
+    noticed = [mutant for mutant in _survivors(claim) if _run_mutant(claim, mutant)[0].colour is Colour.RED]
+    holds = seen.colour is Colour.RED or bool(noticed) or not _survivors(claim)
+    words = f"{_seen(seen)}; {len(noticed)} of {len(_survivors(claim))} survivors are noticed now (exit code only)"
+    return _evidence("red", said, words, holds, _DEMAND)
+
+
+def _survivors(claim: Verification) -> list[Mutant]:
+    """Return the mutants that no test noticed when the work went back, those that the tree still has."""
+    known = claim.state.mending.survivors if claim.state.mending else ()
+    return [mutant for mutant in _mutants(claim) if mutant.said in known] if known else []
+
+
+def _killers(now: TestReport, broken: Observation, report: TestReport) -> set[str]:
+    """Return the tests that pass, and do not with a mutant."""
+    if broken.colour is Colour.TIMED_OUT or not report.complete:
+        return {*now.passed} if _noticed(now, broken, report) else set()
+    return {*now.passed} - {*report.passed}
 
 
 def _parses(claim: Verification, path: str) -> bool:
@@ -353,14 +435,16 @@ def _green(claim: Verification) -> Evidence:
     if base is None or not now.complete:
         return _evidence("green", said, f"{_seen(seen)} (exit code only)", seen.colour is Colour.GREEN, seen.tail)
     edits = claim.test_edits()
-    found = judge_green(base, now, edits, _proven(claim, base))
+    frozen = bool(claim.state.workflow.writer(TESTS, claim.phase.name))
+    found = judge_green(base, now, edits, _proven(claim, base), frozen=frozen)
     if not found.holds and seen.colour is Colour.RED:
         found = _once_more(claim, base, now, found)
     if found.holds and seen.exit_code and not now.red:
         found = Judgement(f"{_seen(seen)}, although {len(now.passed)} tests pass by name", False)
     elif found.holds and seen.colour is Colour.EMPTY:
         found = Judgement(f"{_seen(seen)}: no test passed", False)
-    return _evidence("green", said, found.observed, found.holds, f"{found.detail}\n\n{seen.tail}".strip())
+    piece = _evidence("green", said, found.observed, found.holds, f"{found.detail}\n\n{seen.tail}".strip())
+    return msgspec.structs.replace(piece, mend=TESTS) if found.in_tests else piece
 
 
 def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judgement) -> Judgement:
@@ -370,7 +454,7 @@ def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judg
         return found
     again = claim.run_of(claim.tree, _AGAIN)[1]
     second = judge_green(base, again, edits, _proven(claim, base)) if again.complete else found
-    if not second.holds:
+    if not second.holds or found.in_tests:
         return found
     flaky = sorted({*now.red} - {*again.red} - base.failing)
     return Judgement(f"{second.observed}; flaky: {_listed(flaky)}", True)
@@ -423,19 +507,70 @@ _NOT_TRUSTED = (
 )
 
 
+def _red_by_name(claim: Verification) -> Evidence | None:
+    """Every new test fails by name when the bodies of all changed functions are taken out; where tests were red only
+    because what they name did not exist."""
+    said = "every new test fails without the change"
+    if not claim.state.policy.test or not claim.state.by_absence:
+        return None
+    now, base = claim.run_of(claim.tree)[1], claim.baseline()
+    sources = _sources(claim)
+    if base is None or not now.complete or not sources:
+        return None
+    proven = _proven(claim, base)
+    fresh = [n for n in fresh_tests(base, now, claim.test_edits()) if now.results[n] is Result.PASSED]
+    passing = [name for name in fresh if name not in proven]
+    for other in (False, True):  # one that asks for the default value passes with the first kind of stub
+        report = _run_stubs(claim, other=other)[1] if passing else TestReport(complete=True)
+        if not report.complete or (new_errors(Baseline(now), report) and not report.results):
+            return Evidence("red-by-name", said, "the code cannot be built without its bodies", _UNSURE)
+        passing = [name for name in passing if report.results.get(name) is Result.PASSED]
+    if not passing:
+        return _evidence("red-by-name", said, f"red by name ({len(fresh)} new) with the change taken out", True)
+    observed = f"{_listed(passing)} {'passes' if len(passing) == 1 else 'pass'} with the change taken out"
+    if any(works_outside_functions(path, *texts) for path, texts in sources.items()):
+        return Evidence("red-by-name", said, f"{observed}, except what is in no function", _UNSURE)
+    piece = _evidence("red-by-name", said, observed, False, f"{observed}.\n{_DEMAND}")
+    return msgspec.structs.replace(piece, mend=TESTS, instead=observed)
+
+
+_UNSURE = EvidenceStatus.UNVERIFIED
+
+
+def _run_stubs(claim: Verification, *, other: bool) -> tuple[Observation, TestReport]:
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        made = {
+            path: stubbed(path, *texts, partial(is_in_tests, path, texts[1]), other=other)
+            for path, texts in _sources(claim).items()
+        }
+        return made, [f"every changed body taken out in {path}" for path in made]
+
+    return claim.run_of(claim.tree, f"stubs{' with other values' if other else ''}", edit)
+
+
+def _sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
+    """Return the text of each changed file that is no test, before and after."""
+    read, base = claim.place.trees.read, claim.state.base
+    changed = [each.path for each in claim.changes(base) if each.kind != "D"]
+    judges = _judges(claim, base)
+    paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
+    return {path: (read(base, path) or b"", read(claim.tree, path) or b"") for path in paths}
+
+
+def _mutants(claim: Verification) -> list[Mutant]:
+    found = [(texts[1], mutant) for path, texts in _sources(claim).items() for mutant in mutants(path, *texts)]
+    return [mutant for text, mutant in found if not is_in_tests(mutant.path, text, mutant.start)]
+
+
 def _demanded(claim: Verification) -> Evidence | None:
     """Some test fails when a changed function is broken on purpose."""
     policy, said = claim.state.policy, "the tests demand the change"
     if not policy.test or not policy.mutants:
         return None
     seen, now = claim.run_of(claim.tree)
-    read, base = claim.place.trees.read, claim.state.base
-    changed = [each.path for each in claim.changes(base) if each.kind != "D"]
-    judges = _judges(claim, base)
-    sources = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
-    found = [m for path in sources for m in mutants(path, read(base, path) or b"", read(claim.tree, path) or b"")]
-    found = [m for m in found if not is_in_tests(m.path, read(claim.tree, m.path) or b"", m.start)]
-    chosen = choose(found, claim.tree, policy.mutants)
+    again = _survivors(claim)  # those that went back are asked first
+    others = [mutant for mutant in choose(_mutants(claim), claim.tree, policy.mutants) if mutant not in again]
+    chosen = [*again, *others][: policy.mutants]
     limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, _MUTANT_SECONDS)), 0.0
     tried: dict[Mutant, bool] = {}
     for mutant in chosen:
@@ -483,7 +618,8 @@ def _demand(said: str, tried: Mapping[Mutant, bool], left: int) -> Evidence:
     observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
     detail = "\n".join((*(f"{m.said}: every test still passes" for m in survivors), _DEMAND))
     piece = _evidence("demanded", said, observed, not loose, detail)
-    return msgspec.structs.replace(piece, patience=0, instead=observed) if loose else piece
+    lines = tuple(mutant.said for mutant in survivors)
+    return msgspec.structs.replace(piece, mend=TESTS, survivors=lines, instead=observed) if loose else piece
 
 
 _ENOUGH = 3
@@ -525,9 +661,10 @@ def _claimed_files(signal: Signal) -> str:
 
 
 def _only_tests(claim: Verification) -> Evidence | None:
-    """Only test files differ from the base, and what tests need: their data, helpers and dependencies."""
-    said, changes = "only test files were changed", claim.changes(claim.state.base)
-    judges = _judges(claim, claim.state.base)
+    """Only test files differ from the base, and what tests need: their data, helpers and dependencies. Where tests are
+    mended, from the tree that was judged."""
+    since, said = claim.kept() or claim.state.base, "only test files were changed"
+    changes, judges = claim.changes(since), _judges(claim, since)
     others = [change for change in changes if not judges.is_for_tests(change.path)]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"
     if others and all(judges.is_source(change.path) for change in others):
@@ -682,6 +819,7 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "red": _red,
     "green": _green,
     "green-when-done": _green_when_done,
+    "red-by-name": _red_by_name,
     "canary": _canary,
     "demanded": _demanded,
     "changed": _changed,
@@ -701,4 +839,4 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "hooks": _hooks,
 }
 _ALWAYS = ("fit-for-main",)
-_DEAR = ("base-green", "red", "green", "green-when-done", "canary", "demanded", "hooks")
+_DEAR = ("base-green", "red", "green", "green-when-done", "red-by-name", "canary", "demanded", "hooks")

@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from capsule.core.budget import Budget, duration, in_words, left, price
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
+    Accepted,
     Advanced,
     Discovered,
     Event,
@@ -70,6 +71,7 @@ def _moved(mission: str, event: MovedByHand) -> str:
 
 _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Reopened: ("", lambda mission, event: f"{mission} resumes{', with your changes' if event.checkpoint else ''}."),
+    Accepted: ("", lambda mission, event: f"{mission}: a person accepted {event.check}, because: {event.because}"),
     Rebased: (
         "",
         lambda mission, event: f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}.",
