@@ -137,11 +137,13 @@ class Shell(Protocol):
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
         reports: Path | None = None,
+        junit: Sequence[str] = (),
     ) -> Ran:
         """Run one command line through `sh -c`, output to the log file; end the whole process tree when it ends.
 
         `sandbox_paths` says what it may touch in a sandbox; without any, the folder it runs in. With a folder for
-        `reports`, test runners behind the command are asked to tell how each test ended.
+        `reports`, test runners behind the command are asked to tell how each test ended; `junit` are globs of XML that
+        it writes.
         """
 
 

@@ -73,6 +73,7 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         base=judging.evidence.base,
         mutants=judging.evidence.mutants,
         mutant_minutes=judging.evidence.mutant_minutes,
+        report=judging.evidence.report,
         guardrails=guardrails_of(judging),
         hooks=judging.git.hooks,
         file_discovered=judging.campaign.file_discovered,

@@ -139,6 +139,8 @@ class _EvidenceOptions(_Section, frozen=True):
     """Globs of files that must not be left behind."""
     allow: Texts = ()
     """Globs of files that may hold what looks like a secret, such as a key that is test data. They are named."""
+    report: Texts = ()
+    """Globs of JUnit XML that the test command writes, for test runners that Capsule cannot ask for names."""
     base: Literal["known", "strict"] = "known"
     """Tests that fail before anything is done. `known`: they are named and may go on failing. `strict`: none may."""
     mutants: Retries = 8

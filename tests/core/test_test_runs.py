@@ -18,7 +18,12 @@ RUNS: dict[str, tuple[str, int | None, str, Colour]] = {
     "go, nothing to test": ("exited", 0, "?   \tx\t[no test files]", Colour.EMPTY),
     "go, some packages without": ("exited", 0, "?   \tx\t[no test files]\nok  \ty\t0.01s", Colour.GREEN),
     "cargo, nothing ran": ("exited", 0, "running 0 tests\n", Colour.EMPTY),
-    "cargo, doc tests empty": ("exited", 0, "running 3 tests\n\nrunning 0 tests\n", Colour.GREEN),
+    "cargo, doc tests empty": (
+        "exited",
+        0,
+        "test result: ok. 3 passed; 0 failed\n\ntest result: ok. 0 passed; 0 failed\n",
+        Colour.GREEN,
+    ),
     "the command is not there": ("exited", 127, "sh: pytest: not found", Colour.NOT_RUN),
     "not executable": ("exited", 126, "", Colour.NOT_RUN),
     "killed": ("exited", None, "3 passed in 0.1s", Colour.NOT_RUN),

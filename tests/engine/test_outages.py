@@ -323,6 +323,7 @@ class Broken:
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
         reports: Path | None = None,
+        junit: Sequence[str] = (),
     ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 

@@ -49,6 +49,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many mutants of a change are tried at most."""
     mutant_minutes: float = 5
     """For how long."""
+    report: tuple[str, ...] = ()
+    """Globs of JUnit XML that the test command writes."""
     file_discovered: bool = False
     """Whether unrelated work that agents notice is filed as new items."""
 

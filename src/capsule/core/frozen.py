@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -232,6 +232,15 @@ def reach(command: str, files: Collection[str], read: Reader, *, named: bool = T
     they are run, where the command itself names them (unless `named` is false), and where they are settings or scripts
     by their name.
     """
+    return _follow(command, files, read, named=named)[0]
+
+
+def commands_behind(command: str, files: Collection[str], read: Reader) -> str:
+    """Return a test command and all that it reaches by make, npm and scripts, one below the other."""
+    return "\n".join(_follow(command, files, read, named=True)[1].values())
+
+
+def _follow(command: str, files: Collection[str], read: Reader, *, named: bool) -> tuple[Reach, Mapping[str, str]]:
     known, texts = frozenset(files), {"": command}
     while True:
         joined = "\n".join(texts.values())
@@ -244,7 +253,7 @@ def reach(command: str, files: Collection[str], read: Reader, *, named: bool = T
         found = {folder + word for folder in folders for word in wanted} & known
         after = {"": command, **{path: _followed(path, read(path), words) for path in sorted(found)}}
         if after == texts:
-            return Reach(frozenset(found), frozenset(words), frozenset(folders))
+            return Reach(frozenset(found), frozenset(words), frozenset(folders)), texts
         texts = after
 
 

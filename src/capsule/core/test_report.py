@@ -54,6 +54,8 @@ class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """Every invocation that the output shows has told of its tests, and none was cut short."""
     cut_short: bool = False
     """An invocation began and did not come to its own end."""
+    begun: tuple[str, ...] = ()
+    """Runners that were seen to start: one that shows no test has run none."""
 
     def names(self, *results: Result) -> list[str]:
         return [name for name, result in self.results.items() if result in results]
@@ -92,11 +94,15 @@ def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()
             results[name] = max(known, result, key=_WORST.index)
     shown = {name: len(pattern.findall(_plain(output))) for name, pattern in _SHOWN.items()}
     told = {name: sum(part.runner == name for part in parts) for name in shown}
-    silent = any(shown[name] > told[name] for name in shown)
+    begun = tuple(sorted({name.split("-")[1] for name in files if name.startswith("begun-")}))
+    runners = {part.runner for part in parts}
+    silent = (
+        any(shown[name] > told[name] for name in shown) or not {_TELLS.get(each, each) for each in begun} <= runners
+    )
     cut_short = not all(part.ended for part in parts)
     complete = bool(parts) and not silent and not cut_short
     errors = tuple(error for part in parts for error in part.errors)
-    return TestReport(results, errors, len(parts), complete, cut_short)
+    return TestReport(results, errors, len(parts), complete, cut_short, begun)
 
 
 def readable(output: str) -> str:
@@ -113,6 +119,8 @@ def readable(output: str) -> str:
     return "".join(lines)
 
 
+_TELLS = {"mvn": "junit", "gradle": "junit"}
+"""Runners that were seen to start, and in what form they tell of their tests."""
 _SHOWN = {
     # Closing lines that only a run prints. One that shows here and told nothing makes a report incomplete.
     "pytest": re.compile(
@@ -123,6 +131,9 @@ _SHOWN = {
     "vitest": re.compile(r"^ *Test Files  .*\(\d+\)$", re.MULTILINE),
     "mocha": re.compile(r"^  \d+ passing \(", re.MULTILINE),
     "cargo": re.compile(r"^test result: ", re.MULTILINE),
+    "go": re.compile(r"^(?:ok|FAIL)\s+\S+\s+[\d.]+s", re.MULTILINE),
+    "node": re.compile(r"^[ℹ#] tests \d+$", re.MULTILINE),
+    "junit": re.compile(r"^\S*\s*Tests run: \d+, Failures: \d+, Errors: \d+, Skipped: \d+\s*$", re.MULTILINE),
     "ctest": re.compile(r"^\d+% tests passed, \d+ tests failed out of \d+$", re.MULTILINE),
 }
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
@@ -188,6 +199,8 @@ def _go(text: str, *, ended: bool) -> _Part:
 _CARGO_TARGET = re.compile(
     r"^ +(?:Running (?:unittests )?(\S+) \(\S*?([^/\\\s]+?)-[0-9a-f]{16}(?:\.exe)?\)|Doc-tests (\S+))$"
 )
+_NO_TARGET = "     Running the-end (end-0000000000000000)"
+_CARGO_BEGIN = re.compile(r"^running \d+ tests?$")
 _CARGO_TEST = re.compile(r"^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)(?:,.*)?$")
 _DOCTEST_LINE = re.compile(r" \(line \d+\)$")
 _CARGO_END = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
@@ -198,20 +211,25 @@ _RUSTC_ERROR = re.compile(r"^error(?:\[E\d+\])?: .*\n(?:.*\n)*? *--> ([^\s:]+):\
 def _cargo(output: str) -> Iterator[_Part]:
     """Read the lines of libtest: one part for each test binary."""
     text = _plain(output)
-    target, results = "", list[tuple[str, str]]()
-    seen = False
-    for line in text.splitlines():
+    if "Nextest run" in text:
+        return
+    failed = {*re.findall(r"^ +`(?:-p \S+ )?--(?:test|bin) (\S+)`$", text, re.MULTILINE)}
+    target, results, running = "", list[tuple[str, str]](), False
+    for line in (*text.splitlines(), _NO_TARGET):
         if found := _CARGO_TARGET.match(line):
-            if seen:  # the binary before it has told no result: it crashed
+            if running:  # it began to run tests, and has told no result: it crashed
                 yield _Part("cargo", results, [], ended=False)
-            target, results, seen = f"{found[2]}:{found[1]}" if found[1] else f"{found[3]}:doc", [], True
+            elif target:  # a binary without libtest: one test, as cargo sees it
+                word = Result.FAILED if target.partition(":")[0] in failed else Result.PASSED
+                yield _Part("cargo", [(f"{target}::main", word.value)], [], ended=True)
+            target, results, running = f"{found[2]}:{found[1]}" if found[1] else f"{found[3]}:doc", [], False
+        elif _CARGO_BEGIN.match(line):
+            results, running = [], True
         elif found := _CARGO_TEST.match(line):
             results.append((f"{target}::{_DOCTEST_LINE.sub('', found[1])}", _CARGO[found[2]].value))
         elif found := _CARGO_END.match(line):  # `-q` prints dots instead of names
             yield _Part("cargo", results, [], ended=len(results) == sum(map(int, found.groups())))
-            results, seen = [], False
-    if seen:
-        yield _Part("cargo", results, [], ended=False)
+            target, results, running = "", [], False
     if "error: could not compile" in text:
         errors = [LoadError(found[1], found[0]) for found in _RUSTC_ERROR.finditer(text)]
         yield _Part("rustc", [], errors or [LoadError("", "error: could not compile")], ended=True)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 
 from capsule.core.evidence import Colour
+from capsule.core.test_report import TestReport
 
 # Strings: most runs need few of them, and `re` remembers what it has compiled.
 _COLOURING = r"\x1b\[[\d;]*m"
@@ -19,13 +20,45 @@ _NOTHING_RAN = (
     r"(?m)^collected 0 items\s*$",
     r"(?m)^(?:=+ )?\d+ deselected(?:, \d+ warnings?)? in ",
 )
+_NONE_FOUND = (
+    # Runners that fail where there is no test: nothing is broken by that.
+    r"(?m)^No tests found, exiting with code 1$",  # jest
+    r"(?m)^No test files found, exiting with code 1$",  # vitest
+    r"(?m)^ *Error: No test files found",  # mocha
+    r"(?m)^Could not find '[^']*'$",  # node
+    r"(?m)^nox > Command .* failed with exit code 5\b",
+    r"(?m)^error: no tests to run$",  # nextest
+    r"(?m)^No tests were found!!!$",  # ctest
+)
 _PYTEST_RAN = r"(?m)^[= ]*(?:\d+ [\w ]+, )*[1-9]\d* (?:passed|failed|xfailed|xpassed)\b"
-_SOMETHING_RAN = (
-    r"(?m)^ok\s+\S+\s+[\d.(]",
-    r"(?m)^running [1-9]\d* tests?",
-    r"(?m)^ *Tests:? .*\b[1-9]\d* (?:passed|failed)\b",
-    r"(?m)^ +[1-9]\d* passing\b",
+_SHOWS_A_TEST = (
+    # Of a runner that we know: what it prints when a test has run to its end. Code under test can end the runner with 0
+    # before it has run anything; these counts come after the tests.
     _PYTEST_RAN,
+    # `pytest -qq` leaves the counts out and shows only how far it is
+    r"(?m)^[sxXFER]*[.xX][.sxXFER]* +\[ *\d+%\]",
+    r"(?m)^ok\s+\S+\s+[\d.(](?!.*\[no tests to run\])",  # go
+    r"(?m)^test result: ok\. [1-9]\d* passed",  # cargo
+    r"(?m)^ +Summary \[.*\b[1-9]\d* passed",  # nextest
+    r"(?m)^[ℹ#] pass [1-9]",  # node
+    r"(?m)^ *Tests:? .*\b[1-9]\d* (?:passed|failed)\b",  # jest, vitest
+    r"(?m)^ +[1-9]\d* passing\b",  # mocha
+    r"(?m)^100% tests passed, 0 tests failed out of [1-9]",  # ctest
+    r"(?m)^OK \([1-9]\d* tests?, \d+ assertions?\)",  # phpunit
+    r"\bFailed: +0, Passed: +[1-9]",  # dotnet
+    r"(?m)^ok \| [1-9]\d* passed",  # deno
+    r"(?m)^ *[1-9]\d* pass$",  # bun
+)
+_COUNTS = (
+    # How many ran, and how many of them were skipped.
+    (r"\bRan (\d+) tests? in ", r"(?m)^OK \(.*?\bskipped=(\d+)"),  # unittest
+    (
+        r"(?m)^\S*\s*Tests run: (\d+), Failures: 0, Errors: 0, Skipped: \d+\s*$",
+        r"Errors: 0, Skipped: (\d+)\s*$",
+    ),  # Maven
+    (r"(?m)^(\d+) examples?, 0 failures", r"(?m)^\d+ examples?, 0 failures, (\d+) pending"),  # rspec
+    (r"(?m)^(?:\d+ \w+, )*?(\d+) tests?, 0 failures", r"(?m), 0 failures(?:, \d+ excluded)?, (\d+) skipped"),  # mix
+    (r"(?m)^Tests: (\d+), Assertions: \d+(?=.*\.$)", r"(?m)^Tests: \d+, Assertions: \d+.*\bSkipped: (\d+)"),  # phpunit
 )
 _ONLY_EMPTY = (
     r"\[no test files\]",
@@ -34,19 +67,25 @@ _ONLY_EMPTY = (
     r"(?m)^(?:=+ )?\d+ skipped(?:, \d+ \w+)* in ",
     r"(?m)^ *Tests:? +(?:\d+ (?:skipped|todo)\b|0 total)",
     r"(?m)^ +0 passing\b",
+    r"(?m)^No tests were found!!!$",
+    r"(?m)^[ℹ#] pass 0$",
+    r"(?m)^test result: ok\. 0 passed",
+    r"(?m)^No tests executed!$",
 )
-_UNITTEST_RAN = r"\bRan (\d+) tests? in "
-_UNITTEST_SKIPPED = r"(?m)^OK \(.*?\bskipped=(\d+)"
 _PYTHON_RUNNER = r"-m\s*unittest\b|(?:^|[\s/;&|(\"'])(?:pytest|py\.test)(?=$|[\s;&|)\"'])"
-_PYTHON_SHOWS_A_TEST = (
-    # code under test can end the runner with 0 before it has run anything; these counts come after the tests
-    r"\bRan [1-9]\d* tests? in ",
-    _PYTEST_RAN,
-    # `pytest -qq` leaves the counts out and shows only how far it is
-    r"(?m)^[sxXFER]*[.xX][.sxXFER]* +\[ *\d+%\]",
-)
 _PYTHON_VERDICT = r"(?m)^(?:OK|FAILED)(?: \(.*\))?$|^(?:=+ )?\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.]+s"
-
+_START, _END = r"(?:^|[\s/;&|(\"'@])", r"(?=$|[\s;&|)\"'])"
+_KNOWN_RUNNERS = (
+    _PYTHON_RUNNER,
+    rf"{_START}(?:tox|nox|jest|vitest|mocha|ctest|rspec|phpunit|ava|pest){_END}",
+    rf"{_START}manage\.py\s+test{_END}",
+    rf"{_START}go\s+test{_END}",
+    rf"{_START}cargo\s+(?:\+\S+\s+)?(?:test|t|nextest){_END}",
+    rf"{_START}node\s[^;&|\n]*--test{_END}",
+    rf"{_START}(?:mvn|mvnw|mvnd|gradle|gradlew)\s[^;&|\n]*\b(?:test|verify|check|build|package|install)\b",
+    rf"{_START}(?:dotnet|mix|deno|bun|swift|flutter|dart)\s+test{_END}",
+)
+"""Commands that show a count if they ran a test. One that shows none has run none, whatever its exit code."""
 
 # Signals that come from outside: the kernel short of memory, a limit, an operator, a machine that shuts down. A program
 # that ends itself with SIGABRT or SIGSEGV is another matter: that is how an assertion in C fails.
@@ -59,10 +98,13 @@ _CHILD_KILLED = (
     r"^npm (?:ERR!|error) signal (SIG[A-Z]+)$",
     r"^ *process didn't exit successfully: .* \(signal: \d+, (SIG[A-Z]+)\b",
     r"^signal: (hangup|interrupt|quit|killed|terminated|CPU time limit exceeded)$",
+    r"^.*: exit -(\d+) \([\d.]+ seconds\)",  # tox
+    r"^nox > Command .* failed with exit code -(\d+)",
 )
 _SIGNALS_IN_WORDS = {
     **{"hangup": 1, "interrupt": 2, "quit": 3, "killed": 9, "terminated": 15, "cpu time limit exceeded": 24},
     **{name.lower(): number for number, name in _FROM_OUTSIDE.items()},
+    **{str(number): number for number in _FROM_OUTSIDE},
 }
 
 
@@ -82,26 +124,54 @@ def killed_by(exit_code: int | None, tail: str) -> str:
     return next((_FROM_OUTSIDE[number] for word in found if (number := _SIGNALS_IN_WORDS.get(word.lower(), 0))), "")
 
 
-def colour_of(why: str, exit_code: int | None, tail: str, command: str = "") -> Colour:
-    """Read a run of the test command; not run, skipped or timed out is never green, nothing ran is empty."""
+def colour_of(
+    why: str, exit_code: int | None, tail: str, command: str = "", report: TestReport | None = None
+) -> Colour:
+    """Read a run of the test command; not run, skipped or timed out is never green, nothing ran is empty.
+
+    Names are believed, where the exit code says otherwise. Without them a run of a runner that we know is green only
+    if it shows a count. `command` is what ran, with all that it reaches (`frozen.commands_behind`).
+    """
     if why in ("timeout", "idle"):
         return Colour.TIMED_OUT
     if why != "exited" or exit_code is None or exit_code in (126, 127):
         return Colour.NOT_RUN
     if killed_by(exit_code, tail):
         return Colour.NO_RESULT
-    text = re.sub(_COLOURING, "", tail)
-    if exit_code in (0, 5) and _any(_NOTHING_RAN, text):
+    text, report = re.sub(_COLOURING, "", tail), report or TestReport()
+    return _by_name(exit_code, text, report) or _by_output(exit_code, text, command, known=bool(report.begun))
+
+
+def _by_name(exit_code: int, text: str, report: TestReport) -> Colour | None:
+    """Read a run whose tests told their names; None where it is known by its exit code only."""
+    if report.red or report.errors or report.cut_short:
+        return Colour.RED
+    nothing = _any(_NONE_FOUND, text) or (_any(_NOTHING_RAN, text) and not re.search(r"(?m)^ERROR\b", text))
+    if not report.results and nothing:
         return Colour.EMPTY
-    python = bool(re.search(_PYTHON_RUNNER, command))
+    if not report.complete:
+        return None
+    red = exit_code not in (0, _NO_TESTS)
+    return Colour.RED if red else Colour.GREEN if report.passed else Colour.EMPTY
+
+
+_NO_TESTS = 5
+"""How pytest and unittest end where there are none."""
+
+
+def _by_output(exit_code: int, text: str, command: str, *, known: bool) -> Colour:
+    if exit_code in (0, _NO_TESTS) and _any(_NOTHING_RAN, text):
+        return Colour.EMPTY
     # Code under test can turn the exit code into 0 by an exit hook; the runner's last verdict stands before that.
-    verdicts = re.findall(_PYTHON_VERDICT, text) if python else []
+    verdicts = re.findall(_PYTHON_VERDICT, text) if re.search(_PYTHON_RUNNER, command) else []
     if exit_code != 0 or (verdicts and re.search(r"FAILED|\d (?:failed|errors?)\b", verdicts[-1])):
         return Colour.RED
-    ran, skipped = (sum(map(int, re.findall(counts, text))) for counts in (_UNITTEST_RAN, _UNITTEST_SKIPPED))
-    only_skipped = (_any(_ONLY_EMPTY, text) or 0 < ran <= skipped) and not _any(_SOMETHING_RAN, text)
-    shows_no_test = python and not _any(_PYTHON_SHOWS_A_TEST, text)
-    return Colour.EMPTY if shows_no_test or only_skipped else Colour.GREEN
+    counted = [[sum(map(int, re.findall(pattern, text))) for pattern in row] for row in _COUNTS]
+    shown = _any(_SHOWS_A_TEST, text) or any(ran > skipped for ran, skipped in counted)
+    if shown:
+        return Colour.GREEN
+    known = known or _any(_KNOWN_RUNNERS, command)
+    return Colour.EMPTY if known or _any(_ONLY_EMPTY, text) or any(ran for ran, _ in counted) else Colour.GREEN
 
 
 def _any(patterns: Sequence[str], text: str) -> bool:

@@ -22,7 +22,7 @@ from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_bo
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
-from capsule.core.frozen import TEST_FILE, Judges, Snapshot, is_in_tests, is_vendored
+from capsule.core.frozen import TEST_FILE, Judges, Snapshot, commands_behind, is_in_tests, is_vendored
 from capsule.core.globs import matches
 from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
@@ -231,15 +231,16 @@ def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) 
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, folder, run)
     services.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = run(state.policy.test, folder, log, timeout=state.policy.test_timeout_minutes * 60, reports=reports)
+    limit = state.policy.test_timeout_minutes * 60
+    ran = run(state.policy.test, folder, log, timeout=limit, reports=reports, junit=state.policy.report)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
-    printed = colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
-    colour = Colour.NOT_RUN if touched else _by_name(printed, ran)
+    behind = commands_behind(state.policy.test, *_snapshot(claim, tree))
+    colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
     observation = Observation(
         tree=tree,
         command=state.policy.test,
@@ -253,20 +254,6 @@ def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) 
         failing=tuple(name[:300] for name in ran.report.red[:_SHOWN]),
     )
     return observation, ran.report
-
-
-def _by_name(colour: Colour, ran: Ran) -> Colour:
-    """Read the colour of a run whose tests told their names: they are believed, where the exit code says otherwise."""
-    report = ran.report
-    if colour not in (Colour.GREEN, Colour.RED, Colour.EMPTY) or not (report.complete or report.cut_short):
-        return colour
-    if report.red or report.errors or report.cut_short or ran.exit_code not in (0, _NO_TESTS):
-        return Colour.RED
-    return Colour.GREEN if report.passed else Colour.EMPTY
-
-
-_NO_TESTS = 5
-"""How pytest ends where there are none."""
 
 
 def _require_dependencies(claim: Verification, tree: str) -> None:

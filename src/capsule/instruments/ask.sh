@@ -5,20 +5,25 @@
 #   CAPSULE_ASK       this folder
 #
 # Nothing here changes the command. A runner that cannot be asked leaves no file, and its run is judged by its exit code.
+# Each runner takes all of it out of the environment of its tests: what they start in turn is part of them.
 
 export PYTHONPATH="$CAPSULE_ASK/python${PYTHONPATH:+:$PYTHONPATH}"
-export PYTEST_ADDOPTS="${PYTEST_ADDOPTS:+$PYTEST_ADDOPTS }-p capsule_pytest --continue-on-collection-errors --maxfail=0"
-# tox passes no variables on unless it is told to.
-export TOX_OVERRIDE="${TOX_OVERRIDE:+$TOX_OVERRIDE;}testenv.pass_env+=CAPSULE_REPORTS,CAPSULE_TREE,PYTHONPATH,PYTEST_ADDOPTS"
 export PATH="$CAPSULE_ASK/bin:$PATH"
 
-# Node ends at once if NODE_OPTIONS holds an option that it does not know.
-case "$(command -v node > /dev/null && node --version 2> /dev/null)" in
-    '' | v[0-9].* | v1[0-7].* | v18.?.* | v18.1[0-4].* | v19.[0-5].*) ;;
+# tox passes no variables on unless it is told to: tox 4 by overrides, tox 3 by a list.
+export CAPSULE_ASK_TOX='testenv.pass_env+=PYTHONPATH,CAPSULE_*'
+export TOX_OVERRIDE="${TOX_OVERRIDE:+$TOX_OVERRIDE;}$CAPSULE_ASK_TOX"
+export CAPSULE_ASK_TOX3='PYTHONPATH CAPSULE_*'
+export TOX_TESTENV_PASSENV="${TOX_TESTENV_PASSENV:+$TOX_TESTENV_PASSENV }$CAPSULE_ASK_TOX3"
+
+# Node ends at once if NODE_OPTIONS holds an option that it does not know, or one reporter more than destinations.
+CAPSULE_ASK_NODE="--require=\"$CAPSULE_ASK/node/hook.cjs\""
+case "$(command -v node > /dev/null && node --version 2> /dev/null) $NODE_OPTIONS" in
+    ' '* | v[0-9].* | v1[0-7].* | v18.?.* | v18.1[0-4].* | v19.[0-5].* | *--test-reporter*) ;;
     *)
-        NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }--require=\"$CAPSULE_ASK/node/hook.cjs\""
-        NODE_OPTIONS="$NODE_OPTIONS --test-reporter=spec --test-reporter-destination=stdout"
-        NODE_OPTIONS="$NODE_OPTIONS --test-reporter=\"$CAPSULE_ASK/node/reporter.mjs\" --test-reporter-destination=stderr"
-        export NODE_OPTIONS
+        CAPSULE_ASK_NODE="$CAPSULE_ASK_NODE --test-reporter=spec --test-reporter-destination=stdout"
+        CAPSULE_ASK_NODE="$CAPSULE_ASK_NODE --test-reporter=\"$CAPSULE_ASK/node/reporter.mjs\" --test-reporter-destination=stderr"
         ;;
 esac
+export CAPSULE_ASK_NODE
+export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }$CAPSULE_ASK_NODE"

@@ -65,6 +65,7 @@ class SupervisedShell:
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
         reports: Path | None = None,
+        junit: Sequence[str] = (),
     ) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
@@ -88,16 +89,18 @@ class SupervisedShell:
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
-        report = _told(reports, cwd, log, began) if reports else TestReport()
+        report = _told(reports, cwd, log, began, junit) if reports else TestReport()
         text = readable(fault or tail or ended.detail)
         return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=text, log=log, report=report)
 
 
-def _told(reports: Path, folder: Path, log: Path, began: float) -> TestReport:
+def _told(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
     """Read what the runners behind a command have told; what the code under test left there instead is no report."""
     written = {path.name: _text(path) for path in sorted(reports.iterdir())[:_MOST_FILES]}
-    left = [path for glob in _JUNIT for path in sorted(folder.glob(glob))[:_MOST_FILES]]
-    junit = [_text(path) for path in left if path.lstat().st_mtime >= began]
+    if globs:
+        written["begun-junit"] = ""
+    left = [path for glob in (*_JUNIT, *globs) for path in sorted(folder.glob(glob))[:_MOST_FILES]]
+    junit = [_text(path) for path in dict.fromkeys(left) if path.lstat().st_mtime >= began]
     output = tail_bytes(log, _MOST_OUTPUT).decode(errors="replace") if log.exists() else ""
     return read_report(written, output, junit)
 

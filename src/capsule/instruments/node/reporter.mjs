@@ -1,11 +1,7 @@
 // A reporter of `node --test`: writes how each test ended into a file of its own (one line of JSON each).
-import { appendFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
-import { randomBytes } from 'node:crypto';
+import { createRequire } from 'node:module';
 
-const folder = process.env.CAPSULE_REPORTS;
-const file = folder && join(folder, `node-${process.pid}-${randomBytes(4).toString('hex')}.jsonl`);
-const write = (row) => file && appendFileSync(file, JSON.stringify(row) + '\n');
+const { rows } = createRequire(import.meta.url)('./capsule.cjs');
 
 function outcome(data, passed) {
   if (data.skip !== undefined && data.skip !== false) return 'skipped';
@@ -16,13 +12,13 @@ function outcome(data, passed) {
 export default async function* report(events) {
   const names = [];
   const printed = {};
-  write({ runner: 'node' });
+  const { write, path: place } = rows('node');
   for await (const { type, data } of events) {
     if (type === 'test:stderr') printed[data.file] = ((printed[data.file] ?? '') + data.message).slice(-4000);
     if (type === 'test:start') names[data.nesting] = data.name;
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     if (data.details?.type === 'suite') continue;
-    const path = data.file ? relative(process.env.CAPSULE_TREE ?? '.', data.file) : '';
+    const path = place(data.file);
     const nested = names.slice(0, data.nesting).concat(data.name).join(' > ');
     // A file that cannot be loaded, or that holds no test, is told as a test named after itself.
     const isFile = data.nesting === 0 && data.file && data.file.endsWith(data.name);

@@ -1,14 +1,25 @@
 // A reporter of vitest: writes how each test ended.
 import { createRequire } from 'node:module';
 
-const { rows } = createRequire(import.meta.url)('./rows.cjs');
+const { rows } = createRequire(import.meta.url)('./capsule.cjs');
 
 export default class {
   constructor() {
     this.out = rows('vitest');
   }
 
+  // Vitest 3 and later; earlier ones say `onFinished`.
+  onTestRunEnd(modules = [], errors = []) {
+    this.finish(modules.map((each) => each.task), errors);
+  }
+
   onFinished(files = [], errors = []) {
+    this.finish(files, errors);
+  }
+
+  finish(files, errors) {
+    if (this.finished) return;
+    this.finished = true;
     for (const file of files) this.tell(file, file, []);
     this.out.write({ ended: errors.length || files.some((file) => file.result?.state === 'fail') ? 1 : 0 });
   }

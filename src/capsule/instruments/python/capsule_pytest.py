@@ -1,54 +1,50 @@
-"""A pytest plugin: write how each test ended into a file of its own (one line of JSON each)."""
+"""A pytest plugin: write how each test ended."""
 
-from __future__ import annotations
-
-import json
 import os
 from typing import Any
 
+import capsule_rows
+import pytest
 
-class Recorder:
-    def __init__(self, root: str) -> None:
+# Begun before any code of the project is loaded: what ends the process from a conftest is seen. A worker of xdist is
+# not asked, because its master has withdrawn from the environment; the master hears of all tests.
+_ROWS = capsule_rows.rows("pytest")
+
+
+class _Recorder:
+    def __init__(self, root: str, rows: capsule_rows.Rows) -> None:
         self._root = root
-        self._tree = os.path.realpath(os.environ["CAPSULE_TREE"])
-        name = f"pytest-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
-        path = os.path.join(os.environ["CAPSULE_REPORTS"], name)
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        self._ended: dict[str, str] = {}
-        self._write(runner="pytest")
-
-    def _write(self, **row: Any) -> None:
-        os.write(self._file, (json.dumps(row) + "\n").encode())
+        self._rows = rows
 
     def _id(self, node: str) -> str:
         path, colons, rest = node.partition("::")
-        full = os.path.realpath(os.path.join(self._root, path))
-        return os.path.relpath(full, self._tree).replace(os.sep, "/") + colons + rest
+        return capsule_rows.place(os.path.join(self._root, path)) + colons + rest
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        name = self._id(report.nodeid)
         expected = hasattr(report, "wasxfail")
         if report.failed:
             result = "failed" if report.when == "call" else "errored"
         elif report.skipped:
             result = "xfailed" if expected else "skipped"
-        elif report.when == "call":
+        elif report.when == "call" and report.passed:  # not one that a plugin runs again
             result = "xpassed" if expected else "passed"
         else:
             return
-        if name in self._ended and report.when == "teardown" and result == "errored" and self._ended[name] == "failed":
-            return
-        self._ended[name] = result
-        self._write(test=name, result=result)
+        self._rows.write(test=self._id(report.nodeid), result=result)
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
-            self._write(error=self._id(report.nodeid), text=str(report.longrepr)[-4000:])
-
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        self._write(ended=int(exitstatus))
+            self._rows.write(error=self._id(report.nodeid), text=str(report.longrepr)[-4000:])
 
 
-def pytest_configure(config: Any) -> None:
-    if not hasattr(config, "workerinput") and os.environ.get("CAPSULE_REPORTS"):  # a worker's tests reach its master
-        config.pluginmanager.register(Recorder(str(config.rootpath)), "capsule-recorder")
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_cmdline_main(config: Any) -> Any:
+    global _ROWS  # noqa: PLW0603
+    rows = _ROWS or (None if hasattr(config, "workerinput") else capsule_rows.rows("pytest"))
+    if rows:
+        config.pluginmanager.register(_Recorder(str(getattr(config, "rootpath", config.rootdir)), rows), "capsule-rows")
+    outcome = yield
+    _ROWS = None
+    if rows:
+        failed = getattr(outcome, "excinfo", None) or getattr(outcome, "exception", None)
+        rows.end(1 if failed else int(outcome.get_result() or 0))

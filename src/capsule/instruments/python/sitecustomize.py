@@ -1,86 +1,138 @@
-"""Have unittest write how each test ended into a file of its own (one line of JSON each).
+"""Have pytest and unittest write how each test ended, and tox pass on that they are asked to.
 
 Python imports this module at its start, because its folder is on PYTHONPATH; the one that it hides is imported after.
 """
 
-from __future__ import annotations
-
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
 import sys
-from typing import Any
+from typing import Any, Callable, Dict
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_OPTIONS = "-p capsule_pytest --continue-on-collection-errors --maxfail=0"
 
 
-def _record(result_class: Any) -> None:
+def _ask_pytest(config: Any) -> None:
+    """Load our plugin into every session that this process starts by itself."""
+    import capsule_rows
+
+    prepare = config._prepareconfig
+
+    def prepareconfig(*args: Any, **options: Any) -> Any:
+        before = os.environ.get("PYTEST_ADDOPTS")
+        if capsule_rows.wanted():
+            os.environ["PYTEST_ADDOPTS"] = f"{before or ''} {_OPTIONS}".strip()
+        try:
+            return prepare(*args, **options)
+        finally:
+            if before is None:
+                os.environ.pop("PYTEST_ADDOPTS", None)
+            else:
+                os.environ["PYTEST_ADDOPTS"] = before
+
+    config._prepareconfig = prepareconfig
+
+
+def _ask_unittest(module: Any) -> None:
     """Wrap the methods of unittest.TestResult by which every runner is told of every test."""
-    import json
+    import capsule_rows
 
-    files: dict[int, int] = {}
+    kind = module.TestResult
+    running: Dict[int, Any] = {}
+    early = capsule_rows.rows("unittest") if _is_unittest() else None  # what ends the process while tests load is seen
 
-    def write(to: Any, **row: Any) -> None:
-        key = id(to)
-        if key not in files:
-            name = f"unittest-{os.getpid()}-{os.urandom(4).hex()}.jsonl"
-            path = os.path.join(os.environ["CAPSULE_REPORTS"], name)
-            files[key] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            write(to, runner="unittest")
-        os.write(files[key], (json.dumps(row) + "\n").encode())
+    def begin(result: Any) -> None:
+        nonlocal early
+        rows, early = early or capsule_rows.rows("unittest"), None
+        if rows:
+            running[id(result)] = rows
 
     def name_of(test: Any) -> str:
-        module = sys.modules.get(type(test).__module__)
-        path = os.path.realpath(getattr(module, "__file__", None) or "")
-        tree = os.path.realpath(os.environ["CAPSULE_TREE"])
-        name = f"{type(test).__qualname__}.{getattr(test, '_testMethodName', '')}".rstrip(".")
-        inside = path.startswith(tree + os.sep) and type(test).__module__ != "unittest.suite"
-        return f"{os.path.relpath(path, tree).replace(os.sep, '/')}::{name}" if inside else str(test.id())
+        module, name = type(test).__module__, f"{type(test).__qualname__}.{getattr(test, '_testMethodName', '')}"
+        if module == "unittest.suite":  # what failed is a fixture: `setUpClass (tests.test_x.Case)`
+            fixture, _, where = str(test.id()).rstrip(")").partition(" (")
+            parts = where.split(".")
+            known = [end for end in range(len(parts), 0, -1) if ".".join(parts[:end]) in sys.modules] or [len(parts)]
+            module, name = ".".join(parts[: known[0]]), ".".join((*parts[known[0] :], fixture))
+        path = getattr(sys.modules.get(module), "__file__", None) or ""
+        return f"{capsule_rows.place(path)}::{name.rstrip('.')}" if capsule_rows.is_ours(path) else str(test.id())
 
     def wrap(method: str, outcome: str) -> None:
-        original = getattr(result_class, method)
+        original = getattr(kind, method)
 
         def wrapped(self: Any, test: Any, *args: Any) -> Any:
-            if type(test).__name__ in ("_FailedTest", "ModuleImportFailure"):
-                module = str(test.id()).rpartition("_FailedTest.")[2]
-                write(self, error=module, text=str(getattr(test, "_exception", ""))[-4000:])
+            rows = running.get(id(self))
+            if rows is None:
+                pass
+            elif type(test).__name__ in ("_FailedTest", "ModuleImportFailure"):
+                error = str(test.id()).rpartition("_FailedTest.")[2]
+                rows.write(error=error, text=str(getattr(test, "_exception", ""))[-4000:])
             elif method != "addSubTest" or args[1] is not None:
-                write(self, test=name_of(test), result=outcome)
+                rows.write(test=name_of(getattr(test, "test_case", test)), result=outcome)
             return original(self, test, *args)
 
-        setattr(result_class, method, wrapped)
+        setattr(kind, method, wrapped)
 
-    for method, outcome in {
-        "addSuccess": "passed",
-        "addFailure": "failed",
-        "addError": "errored",
-        "addSkip": "skipped",
-        "addExpectedFailure": "xfailed",
-        "addUnexpectedSuccess": "failed",
-        "addSubTest": "failed",
-    }.items():
+    for method, outcome in _OUTCOMES.items():
         wrap(method, outcome)
-    started, stopped = result_class.startTestRun, result_class.stopTestRun
+    started, stopped = kind.startTestRun, kind.stopTestRun
 
     def start(self: Any) -> Any:
-        write(self, begun=True)
+        begin(self)
         return started(self)
 
     def stop(self: Any) -> Any:
-        write(self, ended=0 if self.wasSuccessful() else 1)
+        rows = running.pop(id(self), None)
+        if rows:
+            rows.end(0 if self.wasSuccessful() else 1)
         return stopped(self)
 
-    result_class.startTestRun, result_class.stopTestRun = start, stop
+    kind.startTestRun, kind.stopTestRun = start, stop
+
+
+_OUTCOMES = {
+    "addSuccess": "passed",
+    "addFailure": "failed",
+    "addError": "errored",
+    "addSkip": "skipped",
+    "addExpectedFailure": "xfailed",
+    "addUnexpectedSuccess": "failed",
+    "addSubTest": "failed",
+}
+
+
+def _is_unittest() -> bool:
+    words = getattr(sys, "orig_argv", [])
+    pairs = [*zip(words, words[1:])]  # noqa: B905, RUF007 - as old a Python as the project's
+    return ("-m", "unittest") in pairs or any(a.endswith("manage.py") and b == "test" for a, b in pairs)
+
+
+def _ask_tox(api: Any) -> None:
+    """Pass on what asks for names, whatever `pass_env` says: tox hides the rest of the environment."""
+    load = api.ToxEnv._load_pass_env
+    if not isinstance(vars(api.ToxEnv).get("_load_pass_env"), staticmethod):
+        return
+    names = ("PYTHONPATH", "CAPSULE_REPORTS", "CAPSULE_TREE", "CAPSULE_ASK*")
+    api.ToxEnv._load_pass_env = staticmethod(lambda pass_env: load([*pass_env, *names]))
+
+
+_ASKED: Dict[str, Callable[[Any], None]] = {
+    "_pytest.config": _ask_pytest,
+    "unittest.result": _ask_unittest,
+    "tox.tox_env.api": _ask_tox,
+}
 
 
 class _Hook(importlib.abc.MetaPathFinder):
-    """Record once `unittest.result` is imported: most processes never do."""
+    """Ask a runner once it is imported: most processes never do."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:  # noqa: ARG002
-        if fullname != "unittest.result":
+        if fullname not in _ASKED:
             return None
-        sys.meta_path.remove(self)
+        ask = _ASKED.pop(fullname)
         spec = importlib.util.find_spec(fullname)
         loader = spec.loader if spec else None
         if loader is None:
@@ -89,7 +141,8 @@ class _Hook(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             execute(module)
-            _record(module.TestResult)
+            with contextlib.suppress(Exception):  # another release of the runner: it is judged by what it prints
+                ask(module)
 
         loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
