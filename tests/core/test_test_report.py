@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from capsule.core.evidence import Colour
 from capsule.core.test_report import Result, TestReport, read_report, readable
+from capsule.core.test_runs import colour_of
 
 OUTPUTS = Path(__file__).parent / "runner_outputs"
 
@@ -146,3 +148,66 @@ def test_junit_xml_is_read() -> None:
 
 def test_a_run_that_tells_no_names_has_no_complete_report() -> None:
     assert read_report({}, "all good\n") == TestReport()
+
+
+NAMES = {
+    "pytest": "tests/test_a.py::test_{}",
+    "pytest-xdist": "tests/test_a.py::test_{}",
+    "unittest": "tests/test_a.py::TestIt.test_{}",
+    "tox": "tests/test_a.py::TestIt.test_{}",
+    "django": "tests/test_a.py::TestIt.test_{}",
+    "go": "example.org/x/a::Test{}",
+    "cargo": "a:tests/a.rs::{}",
+    "node--test": "test/a.test.js::{}",
+    "jest": "test/a.test.js::{}",
+    "vitest": "test/a.test.js::{}",
+    "mocha": "test/a.test.js::{}",
+    "maven": "ATest::{}",
+    "ctest": "ctest::{}",
+}
+
+
+def recorded(name: str) -> TestReport:
+    """What a real runner printed and wrote (`python -m tests.live.record`)."""
+    files = {path.name: path.read_text() for path in sorted((OUTPUTS / name).iterdir())}
+    junit = [text for path, text in files.items() if path.endswith(".xml")]
+    return read_report({path: text for path, text in files.items() if path != "output.txt"}, files["output.txt"], junit)
+
+
+@pytest.mark.promise("evidence.by-name")
+@pytest.mark.parametrize("runner", NAMES)
+def test_every_runner_tells_by_name_what_passed_and_what_failed(runner: str) -> None:
+    report = recorded(f"{runner}-failed")
+    names = [NAMES[runner].format(word.title() if runner == "go" else word) for word in ("before", "it")]
+    assert report.results == dict(zip(names, (Result.PASSED, Result.FAILED), strict=True))
+    assert report.complete
+
+
+@pytest.mark.promise("evidence.no-test-no-green")
+@pytest.mark.parametrize("runner", NAMES)
+def test_what_is_skipped_did_not_pass(runner: str) -> None:
+    report = recorded(f"{runner}-skipped")
+    assert set(report.results.values()) == {Result.SKIPPED}
+    assert colour_of("exited", 0, "", runner, report) is Colour.EMPTY
+
+
+@pytest.mark.promise("evidence.no-test-no-green")
+@pytest.mark.parametrize("runner", [name for name in NAMES if name != "ctest"])  # to which exit 0 is what a test is
+def test_a_forged_exit_code_is_not_green(runner: str) -> None:
+    report = recorded(f"{runner}-forged")
+    printed = (OUTPUTS / f"{runner}-forged" / "output.txt").read_text()
+    assert colour_of("exited", 0, readable(printed), runner, report) in (Colour.RED, Colour.EMPTY)
+
+
+def test_a_runner_that_began_and_told_nothing_is_known() -> None:
+    report = read_report({"begun-mvn-1": ""}, "")
+    assert (report.begun, report.complete) == (("mvn",), False)
+    assert colour_of("exited", 0, "", "./check", report) is Colour.EMPTY
+    assert not read_report({"begun-mvn-1": "", "pytest-1.jsonl": PYTEST}, "").complete
+
+
+def test_a_cargo_binary_without_libtest_is_one_test() -> None:
+    line = "     Running tests/own.rs (target/debug/deps/own-0123456789abcdef)\nfine\n"
+    assert read_report({}, line).results == {"own:tests/own.rs::main": Result.PASSED}
+    failed = f"{line}error: 1 target failed:\n    `--test own`\n"
+    assert read_report({}, failed).results == {"own:tests/own.rs::main": Result.FAILED}

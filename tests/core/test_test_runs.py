@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capsule.core.evidence import Colour
+from capsule.core.test_report import TestReport
 from capsule.core.test_runs import colour_of, killed_by
 
 RUNS: dict[str, tuple[str, int | None, str, Colour]] = {
@@ -74,6 +75,10 @@ STRUCK: dict[str, tuple[int, str, str]] = {
         "SIGKILL",
     ),
     "make, an assertion": (2, "make: *** [Makefile:2: test] Aborted (core dumped)", ""),
+    "make, after a dot of a test": (2, ".make: *** [Makefile:3: test] Killed", "SIGKILL"),
+    "make, of a shell": (2, "Killed\nmake: *** [Makefile:3: test] Error 137", "SIGKILL"),
+    "tox": (1, ".a: exit -9 (0.62 seconds) /x> python -m unittest pid=1\n  a: FAIL code -9", "SIGKILL"),
+    "nox": (1, "tests/test_a.py .nox > Command pytest tests failed with exit code -9", "SIGKILL"),
     "npm": (1, "npm error code ELIFECYCLE\nnpm error signal SIGTERM\nnpm error command sh -c mocha", "SIGTERM"),
     "cargo": (101, "  process didn't exit successfully: `target/x` (signal: 9, SIGKILL: kill)", "SIGKILL"),
     "cargo, a wild pointer": (101, "  process didn't exit successfully: `x` (signal: 11, SIGSEGV: invalid)", ""),
@@ -90,6 +95,20 @@ def test_a_run_that_was_killed_from_outside_has_no_result(code: int, tail: str, 
     assert killed_by(code, tail) == name
     assert (colour_of("exited", code, tail) is Colour.NO_RESULT) is bool(name)
     assert colour_of("timeout", code, tail) is Colour.TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "No tests found, exiting with code 1\n",
+        "No test files found, exiting with code 1\n",
+        'Error: No test files found: "test"\n',
+        "no tests ran in 0.01s\nmake: *** [Makefile:2: test] Error 5\n",
+    ],
+)
+def test_a_runner_that_fails_for_want_of_tests_is_empty(tail: str) -> None:
+    assert colour_of("exited", 1, tail) is Colour.EMPTY
+    assert colour_of("exited", 1, "x", report=TestReport()) is Colour.RED
 
 
 def test_only_an_exit_with_zero_can_be_green() -> None:
@@ -113,9 +132,24 @@ SHOWN: dict[str, tuple[str, str, Colour]] = {
     "pytest, failed and turned to 0": (PYTEST, "1 failed, 2 passed in 0.01s\n", Colour.RED),
     "a target of that name": ("make unittest", "", Colour.GREEN),
     "a script of that name": ("sh tests/pytest.sh", "", Colour.GREEN),
+    "go, nothing shown": ("go test ./...", "", Colour.EMPTY),
+    "Maven, quiet": ("make test\nmvn -q test", "", Colour.EMPTY),
+    "Maven, all skipped": ("mvn test", "[WARNING] Tests run: 2, Failures: 0, Errors: 0, Skipped: 2\n", Colour.EMPTY),
+    "Maven, counted": ("mvn test", "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 1\n", Colour.GREEN),
+    "Gradle without sources": ("./gradlew test", "> Task :test NO-SOURCE\nBUILD SUCCESSFUL\n", Colour.EMPTY),
+    "rspec, all pending": ("bundle exec rspec", "2 examples, 0 failures, 2 pending\n", Colour.EMPTY),
+    "rspec, counted": ("bundle exec rspec", "2 examples, 0 failures\n", Colour.GREEN),
+    "phpunit, none": ("vendor/bin/phpunit", "No tests executed!\n", Colour.EMPTY),
+    "phpunit, counted": ("vendor/bin/phpunit", "OK (2 tests, 3 assertions)\n", Colour.GREEN),
+    "dotnet, counted": ("dotnet test", "Passed!  - Failed:     0, Passed:     2, Skipped:     0\n", Colour.GREEN),
+    "dotnet, nothing shown": ("dotnet test", "No test is available in x.dll\n", Colour.EMPTY),
+    "mix, all skipped": ("mix test", "2 tests, 0 failures, 2 skipped\n", Colour.EMPTY),
+    "mix, counted": ("mix test", "1 doctest, 2 tests, 0 failures\n", Colour.GREEN),
+    "deno, counted": ("deno test", "ok | 2 passed | 0 failed (5ms)\n", Colour.GREEN),
+    "deno, none": ("deno test", "ok | 0 passed | 0 failed (5ms)\n", Colour.EMPTY),
 }
 
 
 @pytest.mark.parametrize(("command", "tail", "colour"), SHOWN.values(), ids=SHOWN.keys())
-def test_a_python_runner_is_green_only_if_it_shows_tests(command: str, tail: str, colour: Colour) -> None:
+def test_a_known_runner_is_green_only_if_it_shows_tests(command: str, tail: str, colour: Colour) -> None:
     assert colour_of("exited", 0, tail, command) is colour

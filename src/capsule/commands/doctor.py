@@ -492,7 +492,7 @@ def _tried(command: str, ran: Ran) -> Finding:
         red = f", {len(report.red)} of them red: {', '.join(report.red[:3])}" if report.red else ""
         hint = "A mission may leave them as they are; what fails besides is refuted." if red else ""
         return Finding("tests", "warning" if red else "ok", f"{said}: {count}{red}", hint)
-    colour = colour_of(ran.why, ran.exit_code, ran.tail, command)
+    colour = colour_of(ran.why, ran.exit_code, ran.tail, command, report)
     if colour is Colour.EMPTY or (report.complete and not report.errors):
         return Finding("tests", "warning", f"{said} found no tests", "A mission's first tests are run by it.")
     if colour is Colour.GREEN:

@@ -37,7 +37,7 @@ _SHOWS_A_TEST = (
     _PYTEST_RAN,
     # `pytest -qq` leaves the counts out and shows only how far it is
     r"(?m)^[sxXFER]*[.xX][.sxXFER]* +\[ *\d+%\]",
-    r"(?m)^ok\s+\S+\s+[\d.(](?!.*\[no tests to run\])",  # go
+    r"(?m)^ok\s+[^|\s]\S*\s+[\d.(](?!.*\[no tests to run\])",  # go
     r"(?m)^test result: ok\. [1-9]\d* passed",  # cargo
     r"(?m)^ +Summary \[.*\b[1-9]\d* passed",  # nextest
     r"(?m)^[ℹ#] pass [1-9]",  # node
@@ -94,17 +94,20 @@ _SHELLS_SAY = 128
 _LAST_LINES = 20
 # How runners tell of a child that was killed; their own exit code does not. The group is the signal, in their words.
 _CHILD_KILLED = (
-    r"^g?make(?:\[\d+\])?: \*\*\* \[.*\] (Hangup|Interrupt|Quit|Killed|Terminated|CPU time limit exceeded)",
+    # what a test printed may stand before it on its line
+    r"^.*\bg?make(?:\[\d+\])?: \*\*\* \[.*\] (Hangup|Interrupt|Quit|Killed|Terminated|CPU time limit exceeded)",
+    r"^.*\bg?make(?:\[\d+\])?: \*\*\* \[.*\] Error (1\d\d)$",
     r"^npm (?:ERR!|error) signal (SIG[A-Z]+)$",
     r"^ *process didn't exit successfully: .* \(signal: \d+, (SIG[A-Z]+)\b",
     r"^signal: (hangup|interrupt|quit|killed|terminated|CPU time limit exceeded)$",
     r"^.*: exit -(\d+) \([\d.]+ seconds\)",  # tox
-    r"^nox > Command .* failed with exit code -(\d+)",
+    r"^.*\bnox > Command .* failed with exit code -(\d+)",
 )
 _SIGNALS_IN_WORDS = {
     **{"hangup": 1, "interrupt": 2, "quit": 3, "killed": 9, "terminated": 15, "cpu time limit exceeded": 24},
     **{name.lower(): number for number, name in _FROM_OUTSIDE.items()},
     **{str(number): number for number in _FROM_OUTSIDE},
+    **{str(_SHELLS_SAY + number): number for number in _FROM_OUTSIDE},
 }
 
 

@@ -12,13 +12,13 @@ _ROWS = capsule_rows.rows("pytest")
 
 
 class _Recorder:
-    def __init__(self, root: str, rows: capsule_rows.Rows) -> None:
+    def __init__(self, root: str, rows: Any) -> None:
         self._root = root
         self._rows = rows
 
     def _id(self, node: str) -> str:
         path, colons, rest = node.partition("::")
-        return capsule_rows.place(os.path.join(self._root, path)) + colons + rest
+        return f"{capsule_rows.place(os.path.join(self._root, path))}{colons}{rest}"
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         expected = hasattr(report, "wasxfail")
