@@ -561,6 +561,45 @@ def test_aliases_survive_or_the_change_is_refused() -> None:
         changed(text, Absent("WRK-001"))
 
 
+LONG = HEAD + "".join(ITEM.replace("001", f"{number:03}") for number in range(1, 13))
+
+
+def test_one_change_in_a_long_list_reads_its_neighbours_again_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    given, understood = list[str](), _backlog_page.documents_in
+
+    def counted(text: str) -> list[object]:
+        given.append(text)
+        return understood(text)
+
+    monkeypatch.setattr(_backlog_page, "documents_in", counted)
+    after = changed(LONG, Assign("WRK-006", {"status": "ready"}))
+    assert read(after).items["WRK-006"].status is Status.READY
+    whole, near, *_ = given
+    assert whole == LONG and near.count("- id:") < 7 and "status: ready" in near
+
+
+@pytest.mark.promise("004-file.atomic")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("WRK-006\n    title: t", "WRK-006\n    title: &name t"),
+        ("WRK-006\n    title: t", 'WRK-006\n    x: {"y":&name t}\n    title: t'),
+    ],
+)
+def test_what_is_named_from_far_away_does_not_go(old: str, new: str) -> None:
+    text = LONG.replace(old, new).replace("WRK-012\n    title: t", "WRK-012\n    title: *name")
+    assert read(text).items["WRK-012"].title == "t"
+    with pytest.raises(TrackerError, match="nothing was changed"):
+        changed(text, Absent("WRK-006"))
+
+
+@pytest.mark.promise("004-file.atomic")
+def test_a_cut_that_takes_from_its_neighbour_changes_nothing() -> None:
+    text = LONG.replace("  - id: WRK-006", "    description: |\n      a\n      # b\n  - id: WRK-006")
+    with pytest.raises(TrackerError, match="nothing was changed"):
+        changed(text, Absent("WRK-006"))
+
+
 def test_what_cannot_be_changed_safely_is_refused() -> None:
     text = '{"schema_version": 1, "items": [{"id": "WRK-001", "title": "t", "status": "new"}]}'
     for assignment in (assign(status="ready"), Absent("WRK-001"), follow_up("x")):

@@ -3,14 +3,17 @@
 The assignments become a plan: which items change, go, or are new. They may be applied twice, so a plan holds only what
 is not so already. The plan becomes cuts, each a place and what comes there instead. An item in braces is written anew
 with one key a line, a list in brackets with one item after the other. The result is read again, and must mean what was
-meant; if it does not, nothing is changed.
+meant; if it does not, nothing is changed. It is read without the items that are far from every cut: they begin and end
+as they did, if their neighbours do. Only where that is not as it was meant is the whole read.
 """
 
 from __future__ import annotations
 
+import bisect
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -19,7 +22,7 @@ from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
 from capsule.core.errors import TrackerError
 from capsule.core.item import Status
 from capsule.core.ledger import same_title
-from capsule.trackers._backlog_page import BOM, BacklogPage, Field, documents_in, fields_of, number_of, opened
+from capsule.trackers._backlog_page import BOM, LARGEST, BacklogPage, Field, documents_in, fields_of, number_of, opened
 
 _EMPTY = """\
 # What is to be done: each item is worked on in turn, and leaves this file when it is done.
@@ -68,9 +71,10 @@ def rewritten(
     plan.include(assignments)
     if not (plan.changed or plan.gone or plan.added):
         return Rewrite(data)
-    text = _cut(page.text, sorted([*_head_cuts(page, plan), *_item_cuts(page, plan)], key=lambda cut: cut[:2]))
-    after = (BOM if data.startswith(BOM) else b"") + text.encode()
-    _check(page, plan, after)
+    cuts = [*_head_cuts(page, plan), *_item_cuts(page, plan)]
+    after = (BOM if data.startswith(BOM) else b"") + _cut(page.text, cuts).encode()
+    if not (_near_is_meant(page, plan, cuts, after) or _is_meant(page, plan, after, range(len(page.items)))):
+        raise _unreadable(page)
     return Rewrite(after, tuple(plan.added))
 
 
@@ -316,7 +320,7 @@ def _appended(before: str, lines: str, eol: str, *, within: bool = False) -> str
 
 def _cut(text: str, cuts: Sequence[Cut]) -> str:
     pieces, at = [], 0
-    for start, end, new in cuts:
+    for start, end, new in sorted(cuts, key=lambda cut: cut[:2]):
         pieces += [text[at : max(at, start)], new]
         at = max(at, end)
     return "".join([*pieces, text[at:]])
@@ -329,17 +333,30 @@ def _eol(page: BacklogPage) -> str:
 # ---- what was written must read as it was meant
 
 
-def _check(page: BacklogPage, plan: _Plan, data: bytes) -> None:
+def _near_is_meant(page: BacklogPage, plan: _Plan, cuts: Sequence[Cut], data: bytes) -> bool:
+    """Tell whether what is near the cuts reads as it was meant, and the rest of the file cannot read differently."""
+    if page.may_have_anchors or len(data) > LARGEST or plan.added.keys() & page.numbers.keys():
+        return False
+    starts, near = [start for start, _ in page.spans], set[int]()
+    for start, end, _ in cuts:
+        near.update(range(bisect.bisect_left(starts, start) - 2, bisect.bisect_right(starts, end) + 1))
+    numbers = sorted(near.intersection(range(len(starts))))
+    far = [(a + 1, b - 1) for a, b in pairwise([-1, *numbers, len(starts)]) if b - a > 1]
+    gaps = [(page.spans[first][0], page.spans[last][1], "") for first, last in far]
+    return bool(gaps) and _is_meant(page, plan, _cut(page.text, [*cuts, *gaps]).encode(), numbers)
+
+
+def _is_meant(page: BacklogPage, plan: _Plan, data: bytes, numbers: Iterable[int]) -> bool:
+    """Tell whether a text reads as the plan wants it, if only these items of the page are in it."""
     try:
         after = opened(data, page.where)
     except TrackerError:
-        raise _unreadable(page) from None
-    kept = [{**item, **plan.changed.get(n, {})} for n, item in enumerate(page.items) if n not in plan.gone]
+        return False
+    kept = [{**page.items[n], **plan.changed.get(n, {})} for n in numbers if n not in plan.gone]
     last_id = {"last_id": plan.last_id} if plan.raises_last_id else {}
     wanted = {**page.document, **last_id, "items": [_filled(item) for item in (*kept, *plan.added.values())]}
     found = {**after.document, "items": [_filled(item) for item in after.items]}
-    if found != wanted and repr(found) != repr(wanted):  # what is not a number equals nothing
-        raise _unreadable(page)
+    return found == wanted or repr(found) == repr(wanted)  # what is not a number equals nothing
 
 
 def _filled(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,7 @@ _KEEPS_BLANKS = r":[ \t]+[|>][1-9]?\+"
 _CONFLICT = rb"(?m)^(?:<{7}|>{7}|\|{7})(?: |\r?$)"
 _ANCHOR = r"[&](?<=[\s\[{,]&)([^\s\[\]{},&]+)"
 _ALIAS = r"[*](?<=[\s\[{,]\*)([^\s\[\]{},*]+)"
+_MAY_BE_ANCHOR = r"[&](?<!\w&)[^ \t\r\n]"
 _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 _MARK = "\ue000"
 _NOT_TEXT = r"(?m)^%[^\n]*|\\(?:x..|u.{4}|U.{8}|.)|[|>][-+]?\d|(\d|(?i:true|false|inf|nan))"
@@ -103,6 +104,11 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         """Count the spaces before the dashes of the list."""
         start = self.spans[0][0] if self.spans else 0
         return self.text.index("-", start) - start if self.spans else 2
+
+    @property
+    def may_have_anchors(self) -> bool:
+        """Tell whether one place of the file may mean what another one says."""
+        return "&" in self.text and re.search(_MAY_BE_ANCHOR, self.text) is not None
 
     def block(self, number: int) -> str:
         start, end = self.spans[number]
@@ -191,7 +197,7 @@ def documents_in(text: str) -> list[Any]:
     return list(yaml12.parse_yaml(text, multi=True))
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def opened(data: bytes, where: str) -> BacklogPage:
     """Return the file's meaning if it is one document of ours; raise a TrackerError that says where it is not.
 
@@ -351,7 +357,21 @@ def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
     """Yield places and texts that may hold a key twice: items with mappings inside, or not written key by key."""
     if not page.spans:
         yield 0, page.text
-    for number, (start, _) in enumerate(page.spans):
-        item = page.items[number]
-        if dict in map(type, item.values()) or len(_key_starts(page.block(number))) != len(item):
-            yield start, page.block(number)
+        return
+    no_doubt = _has_a_line_for_each_key(page)
+    for number, item in enumerate(page.items):
+        if dict in map(type, item.values()) or not (no_doubt or len(_key_starts(page.block(number))) == len(item)):
+            yield page.spans[number][0], page.block(number)
+
+
+def _has_a_line_for_each_key(page: BacklogPage) -> bool:
+    """Tell whether the list has no more lines that may start with a key than the parser found keys.
+
+    An item that starts with `- name` has no fewer, so that then each item has as many lines as keys.
+    """
+    text, start, end = page.text, page.spans[0][0], page.spans[-1][1]
+    first = len(re.compile(rf"\n {{{page.indent}}}- \w").findall(text, start - 1, end))
+    line = "\n" + " " * (page.indent + 2)
+    others, *no_keys = (text.count(line + more, start, end) for more in ("", " ", "#", "- "))
+    even = first == len(page.items) and first + others - sum(no_keys) == sum(map(len, page.items))
+    return even and text.count("\r") == text.count("\r\n")  # one alone ends a line for the parser only

@@ -87,6 +87,7 @@ class _Reader:
         self._ids = page.ids
         self._clean = without_controls if any(map(page.text.__contains__, _MAY_BE_CONTROLS)) else str
         self._odd: list[str] = []
+        self._assessments: dict[tuple[str | None, ...], Assessment] = {}
 
     def items(self) -> dict[str, Item]:
         rows: Iterable[_Row]
@@ -171,9 +172,12 @@ class _Reader:
         raise self._fault(number, name, words, hint)
 
     def _assessment(self, number: int, row: _Row) -> Assessment:
-        words = ((name, getattr(row, name), allowed) for name, allowed in _LEVELS.items())
-        levels = {name: self._one_of(number, name, word, allowed) for name, word, allowed in words if word}
-        return Assessment(**levels) if levels else _UNKNOWN
+        words = (row.size, row.complexity, row.risk, row.impact)
+        if words not in self._assessments:
+            given = {name: word for name, word in zip(_LEVELS, words, strict=True) if word}
+            levels = {name: self._one_of(number, name, word, _LEVELS[name]) for name, word in given.items()}
+            self._assessments[words] = Assessment(**levels)
+        return self._assessments[words]
 
     def _override(self, number: int, levels: Mapping[str, str]) -> Assessment:
         field = "guardrail_override"
