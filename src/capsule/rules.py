@@ -77,6 +77,8 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         guardrails=guardrails_of(judging),
         hooks=judging.git.hooks,
         file_discovered=judging.campaign.file_discovered,
+        already_done=judging.evidence.already_done,
+        detect=judging.evidence.test == "auto" and not test,
     )
     return policy, (note,) if differs else ()
 
@@ -108,12 +110,26 @@ def _own_globs(own: Sequence[str], usual: tuple[str, ...]) -> tuple[str, ...]:
     return (*usual, *own) if all(glob.startswith("!") for glob in own) else tuple(own)
 
 
+KINDS = {
+    **dict.fromkeys(("refactor", "refactoring"), "refactor"),
+    **dict.fromkeys(("doc", "docs", "documentation"), "docs"),
+    **dict.fromkeys(("test", "tests", "testing"), "tests"),
+    **dict.fromkeys(("chore", "chores", "maintenance", "dependencies"), "chore"),
+}
+"""Tags and types of items that have a workflow of their own: there is nothing to make red in such work."""
+
+
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
-    """Choose by flag, by tag, by type, by default: `tdd` for beads, `change` for items of a backlog."""
+    """Choose by flag, by tag, by type, by default: `tdd` for beads, `change` for items of a backlog.
+
+    Without settings, a tag or type of an item outside of a backlog chooses too, where it names a kind of work.
+    """
     choice = project.settings.workflow
     by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
     usual = "change" if tracker_name(project) == "backlog" else "tdd"
     default = usual if choice.default == "auto" else choice.default
+    if default == "tdd" and choice.default == "auto":
+        default = next((KINDS[word] for word in (*item.tags, item.type) if word in KINDS), usual)
     workflow = words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default)
     return _as_set(project.settings, workflow, in_backlog=usual == "change")
 

@@ -105,7 +105,8 @@ class _WorkflowChoice(_Section, frozen=True):
     by_type: dict[str, str] = {}
     """Workflows by type of item, such as `{bug: hotfix}`."""
     by_tag: dict[str, str] = {}
-    """Workflows by tag; a tag takes precedence over the type."""
+    """Workflows by tag (a label, for beads); a tag takes precedence over the type. Where neither is set and `default`
+    is `auto`, items outside of a backlog are taken by their own words: `refactor`, `docs`, `tests` and `chore`."""
 
 
 class WorkspaceOptions(_Section, frozen=True):
@@ -147,6 +148,8 @@ class _EvidenceOptions(_Section, frozen=True):
     """How many times a finished change is broken on purpose, to see whether a test notices. 0: never."""
     mutant_minutes: Minutes = 5
     """Time limit for all of them together; what does not fit is reported as not tried."""
+    already_done: Literal["ask", "trust"] = "ask"
+    """If triage reports that an item is done already. `ask`: a person confirms it. `trust`: it is closed."""
 
 
 class _AllowanceOptions(_Section, frozen=True):

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from capsule.core.evidence import Evidence, as_feedback, mend_of, refuted
 from capsule.core.item import LEVELS, Assessment, Item
-from capsule.core.signal import Signal, Verdict
+from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
 
@@ -61,6 +61,7 @@ EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.P
 
 
 _LONGEST_QUESTION = 2000
+_ALREADY_DONE = "already done, says its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -141,6 +142,7 @@ def decide(
     used: Mapping[str, int] | None = None,
     refutations: Mapping[str, int] | None = None,
     vetoed: tuple[str, ...] = (),
+    trusts_done: bool = False,
 ) -> Decision:
     """Turn phase, signal, evidence and retries used into the one thing to do next."""
     made = _decided(
@@ -152,6 +154,7 @@ def decide(
         used=used or {},
         refutations=refutations or {},
         vetoed=vetoed,
+        trusts_done=trusts_done,
     )
     acceptable = (piece.check for piece in refuted(evidence) if piece.tree)
     return replace(made, accept=next(acceptable, "")) if made.move in HALTS and not made.vetoed else made
@@ -167,10 +170,10 @@ def _decided(
     used: Mapping[str, int],
     refutations: Mapping[str, int],
     vetoed: tuple[str, ...],
+    trusts_done: bool,
 ) -> Decision:
     if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
-        reason = f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"
-        return Decision(Move.CLOSE, verdict, reason)
+        return _closed(signal, trusts_done=trusts_done)
     move = REACTIONS[phase.role][verdict]
     if move is Move.REWORK and not phase.rework:
         move = Move.PARK
@@ -203,6 +206,17 @@ def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping
         if piece.patience is not None and seen >= piece.patience:
             return piece
     return None
+
+
+def _closed(signal: Signal, *, trusts_done: bool) -> Decision:
+    """Close a duplicate, which was looked up; that something is done already, a person confirms."""
+    if signal.duplicate_of:
+        return Decision(Move.CLOSE, signal.verdict, f"duplicate of {signal.duplicate_of}")
+    said = signal.summary or "no reason was given"
+    if trusts_done:
+        return Decision(Move.CLOSE, signal.verdict, f"already done: {said}")
+    reason = f"{_ALREADY_DONE}: {said}"
+    return Decision(Move.PARK, signal.verdict, reason, exit_code=1, block_type=DEFAULT_BLOCK_TYPE)
 
 
 def refutation_key(phase: str, check: str) -> str:

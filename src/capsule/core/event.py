@@ -53,6 +53,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Globs of JUnit XML that the test command writes."""
     file_discovered: bool = False
     """Whether unrelated work that agents notice is filed as new items."""
+    already_done: str = "ask"
+    """As in the settings: `ask` or `trust`."""
+    detect: bool = False
+    """Whether no test command was found, and it is looked for again once there are tests."""
+    first_tests: bool = False
+    """Whether the test command was found in the work itself: the base has no tests."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -160,6 +166,15 @@ class Observed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="o
     key: str
     """Identifies tree and command."""
     observation: Observation
+
+
+class TestsFound(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tests_found"):
+    """The work holds the first tests of the project, and a command to run them was found: it is judged by them."""
+
+    __test__ = False
+
+    policy: Policy
+    """The rules from now on."""
 
 
 class Proposed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
@@ -341,6 +356,7 @@ Event = (
     | StepBegun
     | StepEnded
     | Observed
+    | TestsFound
     | Recorded
     | Proposed
     | Reopened

@@ -76,6 +76,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether new tests could not be loaded, as what they name did not exist: they have yet to fail by name."""
     tree: str = ""
     """Of a refuted claim: identifies what was judged, so that a person can accept it for that and nothing else."""
+    harmless: bool = False
+    """Whether a refutation is only shown: it is a sign, and costs nothing."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -101,7 +103,8 @@ _YOU_SAID = "You reported PASS, but Capsule checked and the claim does not hold:
 
 
 def refuted(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED)
+    """Return the evidence against a claim, without what is only a sign."""
+    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED and not piece.harmless)
 
 
 def mend_of(evidence: tuple[Evidence, ...]) -> Evidence | None:

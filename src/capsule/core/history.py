@@ -158,8 +158,8 @@ def unverified(policy: Policy, *, on_red: bool = False) -> str:
 
 def halt_status(decision: Decision) -> MissionStatus:
     """A question, a decision or a claim that only a human can settle needs you; any other halt has failed."""
-    asks = decision.vetoed or decision.verdict in (Verdict.BLOCKED, Verdict.REFUTED)
-    needs_you = decision.move is Move.PARK and asks and not decision.exhausted
+    asks = decision.vetoed or decision.block_type or decision.verdict in (Verdict.BLOCKED, Verdict.REFUTED)
+    needs_you = decision.move is Move.PARK and bool(asks) and not decision.exhausted
     return MissionStatus.NEEDS_YOU if needs_you else MissionStatus.FAILED
 
 

@@ -27,6 +27,8 @@ class TestEdits(msgspec.Struct, frozen=True):
     """Test files that were added or changed."""
     touched: dict[str, tuple[str, ...]] = {}
     """By path: the definitions of the base that read otherwise now, and those that are gone."""
+    moved: dict[str, tuple[str, ...]] = {}
+    """By definition: other test files that hold what was taken out of one, word for word."""
 
     def touches(self, test: str) -> bool:
         """Tell whether the text of a test of the base was changed, or of a helper in its file that it calls."""
@@ -52,7 +54,14 @@ def split_name(test: str) -> tuple[str, str]:
 def edits_of(changed: Iterable[tuple[str, bytes | None, bytes | None]]) -> TestEdits:
     """Compare test files, each given with its text in the base and its text now."""
     paths, touched = [], {}
+    added: dict[tuple[str, bytes], list[str]] = {}
+    taken: list[tuple[str, bytes]] = []
     for path, before, after in changed:
+        was, here = (_texts(path, text) if text else {} for text in (before, after))
+        taken += [(name, text) for name, text in was.items() if name not in here]
+        for name, text in here.items():
+            if name not in was:
+                added.setdefault((name, text), []).append(path)
         if after is not None:
             paths.append(path)
         if before is None:
@@ -62,7 +71,8 @@ def edits_of(changed: Iterable[tuple[str, bytes | None, bytes | None]]) -> TestE
         callers = {name for name, text in old.items() if any(_mentions(text, other) for other in differing - {name})}
         if differing:
             touched[path] = tuple(sorted(differing | callers))
-    return TestEdits(tuple(paths), touched)
+    moved = {name: tuple(added[name, text]) for name, text in taken if (name, text) in added}
+    return TestEdits(tuple(paths), touched, moved)
 
 
 def _texts(path: str, source: bytes) -> dict[str, bytes]:
@@ -175,6 +185,46 @@ def _harmed_by_hand(base: Baseline, now: TestReport, edits: TestEdits) -> list[s
     names = [name for name in sorted(base.passing) if edits.touches(name)]
     gone = [f"{name} is gone" for name in names if name not in now.results and now.complete]
     return gone + [f"{name} {_ended(now.results[name])}" for name in names if now.results.get(name) in idle]
+
+
+def suspects(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
+    """List the tests of the base that were rewritten, skipped or taken away; a moved one counts as what it was."""
+    texts = dict(edits.moved)
+    found = []
+    for name in sorted(base.passing):
+        result, bare = now.results.get(name), split_name(name)[1]
+        moved = result is None and any(
+            split_name(other)[1] == bare and other not in base.report.results and split_name(other)[0] in texts[bare]
+            for other in now.passed
+            if bare in texts
+        )
+        if not moved and (result not in (Result.PASSED, Result.FAILED, Result.ERRORED) or edits.touches(name)):
+            found.append(name)
+    return found
+
+
+def judge_kept(names: Collection[str], now: TestReport, old: TestReport) -> Judgement:
+    """Judge tests that were rewritten, skipped or taken away: each must fail as it was, else there was no need.
+
+    `old` is a run of the new code with the test files of the base put back.
+    """
+    faults = [
+        f"{name} {_CHANGED[now.results.get(name)]}, and passes as it was"
+        for name in names
+        if old.results.get(name) is Result.PASSED
+    ]
+    needed = sorted({*names} - {name for name in names if old.results.get(name) is Result.PASSED})
+    seen = [f"changed on purpose: {_listed(needed)}"] if needed else ["every test of the base is as it was"]
+    return Judgement("; ".join(faults[:_SHOWN] or seen), not faults, "\n".join(faults))
+
+
+_CHANGED: Mapping[Result | None, str] = {
+    None: "is gone",
+    Result.SKIPPED: "is skipped",
+    Result.XFAILED: "is expected to fail",
+    Result.XPASSED: "is expected to fail",
+    **dict.fromkeys((Result.PASSED, Result.FAILED, Result.ERRORED), "was rewritten"),
+}
 
 
 def fresh_tests(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:

@@ -31,6 +31,7 @@ from capsule.core.event import (
     Spent,
     StepBegun,
     StepEnded,
+    TestsFound,
     Usage,
     Waiting,
 )
@@ -480,6 +481,7 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     Waiting: lambda state, _: replace(state, unaccounted=True),
     Spent: lambda state, event: replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False),
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
+    TestsFound: lambda state, event: replace(state, policy=event.policy),
     Recorded: _recorded,
     Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,

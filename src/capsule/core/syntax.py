@@ -90,6 +90,47 @@ def parses(path: str, source: bytes) -> bool:
     return root is None or not root.has_error
 
 
+def same_code(path: str, before: bytes, after: bytes) -> bool:
+    """Tell whether two versions of a source file differ in nothing but comments, docstrings and blanks."""
+    old, new = parse(path, before), parse(path, after)
+    if old is None or new is None or old.has_error or new.has_error:
+        return before == after
+    docstrings = language_of(path) == "py"
+    return list(_tokens(old, docstrings)) == list(_tokens(new, docstrings))
+
+
+_DIRECTIVE = re.compile(
+    rb"#!|//\s*(?:go:|\+build|export |line )|/[*/]\s*(?:eslint|@ts-|tslint|istanbul|c8|v8|webpack|@jsx)"
+    rb"|#.*(?:\btype:|\bnoqa|\bpragma|\bpylint|\bfmt:|\bcoding[:=]|-\*-|\bfrozen_string_literal|\brubocop)|#cgo"
+)
+"""Comments that a tool obeys: they are code."""
+
+
+def _tokens(root: Node, docstrings: bool) -> Iterator[tuple[int, str, bytes]]:
+    """Yield the nodes of a program in order, each with its depth, and words with their text; comments are left out."""
+    waiting = [(0, root)]
+    while waiting:
+        depth, node = waiting.pop()
+        text = node.text or b""
+        if "comment" in node.type:
+            if _DIRECTIVE.match(text):
+                yield depth, node.type, text
+        elif docstrings and _is_docstring(node):
+            continue
+        elif node.child_count and "string" not in node.type:
+            yield depth, node.type, b""
+            waiting += [(depth + 1, each) for each in reversed(node.children)]
+        else:
+            yield depth, node.type, text
+
+
+def _is_docstring(node: Node) -> bool:
+    """Tell whether a statement is nothing but a string; a doctest in it is code."""
+    if node.type != "expression_statement" or node.child_count != 1 or node.children[0].type != "string":
+        return False
+    return b">>>" not in (node.text or b"")
+
+
 def definitions(path: str, source: bytes) -> list[Definition]:
     """List the functions and named tests of a file, outer ones before those that they hold."""
     root, language = parse(path, source), language_of(path)

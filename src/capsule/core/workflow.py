@@ -121,6 +121,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """Whether its agent may report that the item is a duplicate, or done: then only `closing` phases follow."""
     closing: bool = False
     """Whether the phase also runs if an item is closed without a merge."""
+    reads_only: bool = False
+    """Whether what it writes is dropped, except the worklog: its verdict is about the work it was given."""
 
     @property
     def doer(self) -> str:
@@ -151,6 +153,8 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """How often each review may send work back, unless the phase or the settings set it."""
     prompts: dict[str, str] = {}
     """Prompts by name, in this file."""
+    otherwise: tuple[str, ...] = ()
+    """Workflows to offer if there is nothing to write a failing test for."""
 
     @property
     def publishes_steps(self) -> bool:

@@ -14,9 +14,10 @@ from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, comparable_claim, read_mission
-from capsule.core.item import Item, Lineage, acceptance_criteria
+from capsule.core.item import acceptance_criteria
+from capsule.core.state import MissionState
 from capsule.core.text import shortened
-from capsule.core.workflow import Workflow
+from capsule.core.workflow import Role, Workflow
 
 _MARKS = {
     EvidenceStatus.CONFIRMED: "confirmed",
@@ -28,8 +29,10 @@ _SHOWN_FILES = 20
 _OURS = "<!-- capsule "
 
 
-def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, earlier: str = "") -> str:
-    """Fill in the worklog template."""
+def open_worklog(template: str, state: MissionState, timestamp: str) -> str:
+    """Fill in the worklog template, with a heading for each phase that works or reviews."""
+    workflow, item, lineage = state.workflow, state.item, state.lineage
+    phases = [phase.name for phase in workflow.phases if phase.role is not Role.ACTION and phase.doer != "do"]
     epic, feature = lineage.epic, lineage.feature
     values = {
         "EPIC_ID": epic.id if epic else "",
@@ -43,7 +46,8 @@ def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, ea
         "TASK_DESCRIPTION": fenced(item.description),
         "ACCEPTANCE_CRITERIA": fenced(acceptance_criteria(item)),
         "TIMESTAMP": timestamp,
-        "EARLIER_WORK": fenced(earlier),
+        "EARLIER_WORK": fenced(state.earlier),
+        "PHASES": "\n\n".join(f"### {section_of(workflow, name)}" for name in phases),
     }
     return fill(template, values, source="worklog template")
 

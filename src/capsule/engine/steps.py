@@ -47,6 +47,7 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
         used=state.used,
         refutations=state.refutations,
         vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
+        trusts_done=state.policy.already_done == "trust",
     )
     decision = _take_back_what_failed(job, _with_way_out(decision, state))
     at = services.clock.now()
@@ -89,11 +90,32 @@ def _do(job: Job) -> Report:
         return Report(Signal(verdict=Verdict.SKIPPED, summary=why))
     try:
         report = _DOERS[job.phase.doer](job)
+        if job.phase.reads_only and report.before:
+            report = _drop_what_it_wrote(job, report)
         return _verified(job, report) if report.before else report
     except WorkspaceBroken as broken:
         return Report(error_signal(broken.message))
     except NoResult as none:
         return Report(parked(none.message))
+
+
+def _drop_what_it_wrote(job: Job, report: Report) -> Report:
+    """Put the work back as a phase that only reads was given it, and name what is dropped; its worklog stays."""
+    place, given = job.place, job.state.checkpoint
+    written = place.trees.changes(report.before, place.tree())
+    if given is None or (not written and place.head() == given.head):
+        return report
+    worklog = place.worklog()
+    ref = place.restore(given)
+    if worklog:
+        place.write_worklog(worklog)
+    named = ", ".join(change.path for change in written[:_MOST_NAMED]) or "its commits"
+    more = f" and {len(written) - _MOST_NAMED} more" if len(written) > _MOST_NAMED else ""
+    kept = f"; kept as {ref}" if ref else ""
+    return replace(report, warnings=(*report.warnings, f"{job.phase.name} only reads: {named}{more} dropped{kept}"))
+
+
+_MOST_NAMED = 5
 
 
 def _verified(job: Job, report: Report) -> Report:

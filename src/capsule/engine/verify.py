@@ -9,6 +9,8 @@ and its result is journaled by tree, so nothing is run twice and nothing an agen
 from __future__ import annotations
 
 import hashlib
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,16 +20,27 @@ from msgspec import Struct, field
 
 from capsule.adapters import Place, Ran
 from capsule.core.canary import canary, silent
-from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_boxes
+from capsule.core.detection import detect
+from capsule.core.documents import (
+    Boxes,
+    artefact_paths,
+    boxes_of,
+    idea_paths,
+    is_document,
+    is_paper,
+    own_documents,
+)
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
-from capsule.core.event import Observed, cut
+from capsule.core.event import MissionStarted, Observed, StepEnded, TestsFound, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.frozen import TEST_FILE, Judges, Snapshot, commands_behind, is_in_tests, is_vendored
-from capsule.core.globs import matches
+from capsule.core.globs import is_test, matches
 from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
-from capsule.core.mutants import BODY, Mutant, choose, mutants, stubbed, works_outside_functions
+from capsule.core.manifests import is_manifest
+from capsule.core.mutants import BODY, Mutant, choose, mutants, stubbed, stubs, works_outside_functions
 from capsule.core.proof import (
+    SUFFIXES,
     Baseline,
     Judgement,
     TestEdits,
@@ -35,15 +48,17 @@ from capsule.core.proof import (
     edits_of,
     fresh_tests,
     judge_green,
+    judge_kept,
     judge_mended,
     judge_red,
     new_errors,
     red_by_absence,
     split_name,
+    suspects,
 )
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, acceptance_key, baseline, kept_code
-from capsule.core.syntax import parses
+from capsule.core.syntax import definitions, language_of, parses, same_code
 from capsule.core.test_report import Result, TestReport
 from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.text import one_line
@@ -115,6 +130,8 @@ class Verification(Struct):
 
     def baseline(self) -> Baseline | None:
         """Return how the tests of the base ended, by name; None where they told no names."""
+        if self.state.policy.first_tests:
+            return Baseline(TestReport(complete=True))
         tree = self.place.base_checkpoint(self.state.base).tree
         seen, report = self.run_of(tree)
         if seen.colour is Colour.EMPTY and not report.results:
@@ -136,6 +153,13 @@ class Verification(Struct):
         key = observation_key(self.place.trees.test_cache_key(tree), self.state.policy.test)
         found = self.seen.get(key) or self.remembered(key)
         return found[1] if found else TestReport()
+
+    def since_document(self) -> str:
+        """Return the tree that the phase left which writes this phase's document; where there was none, the base."""
+        names = self.state.workflow.names()
+        earlier = self.state.workflow.phases[: names.index(self.phase.name)]
+        writers = [p.name for p in earlier if p.artefact == self.phase.artefact != "" and p.name in self.state.approved]
+        return self.place.delivered(self.state.approved[writers[-1]]) if writers else self.state.base
 
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
@@ -166,6 +190,7 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
     """Make the checks that the phase names and those that always apply, cheap ones first; none without a claim."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
+    detect_tests(claim)
     found: tuple[Evidence, ...] = ()
     wanted = (*_ALWAYS, *claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
     for check in sorted(wanted, key=lambda name: _DEAR.index(name) if name in _DEAR else -1):
@@ -192,6 +217,27 @@ def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence
         return msgspec.structs.replace(piece, tree=judged)
     observed = f"{piece.observed}; a person accepted it, because: {because}"
     return Evidence(piece.check, piece.claimed, observed, EvidenceStatus.ACCEPTED, tree=judged)
+
+
+def detect_tests(claim: Verification) -> None:
+    """Look for the test command again where the base had none: once there are tests, they judge. It is journaled."""
+    policy = claim.state.policy
+    if not policy.detect or policy.test:
+        return
+    files, read = claim.place.trees.files(claim.tree), claim.place.trees.read
+    names = frozenset(files)
+    command, globs, in_sources = detect(
+        files, lambda path: (read(claim.tree, path) or b"").decode(errors="replace") if path in names else ""
+    )
+    if not command:
+        return
+    policy = msgspec.structs.replace(
+        policy, test=command, test_globs=policy.test_globs or globs, tests_in_sources=in_sources, first_tests=True
+    )
+    event = TestsFound(at=claim.services.clock.now(), policy=policy)
+    claim.services.journal.note(claim.state.mission, event)
+    claim.services.observer.event(claim.state.mission, event)
+    claim.state = msgspec.structs.replace(claim.state, policy=policy)
 
 
 def observation_key(tree: str, command: str) -> str:
@@ -351,13 +397,13 @@ def _red(claim: Verification) -> Evidence:
     base = claim.baseline()
     if base is None or not (now.complete or now.errors):
         piece = _evidence("red", said, f"{_seen(seen)} (exit code only)", seen.colour is Colour.RED, seen.tail)
-        return _seems_done(piece) if seen.colour is Colour.GREEN else piece
+        return _seems_done(claim, piece) if seen.colour is Colour.GREEN else piece
     edits = claim.test_edits()
     absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: _parses(claim, path))
     found = judge_red(base, now, edits, absent)
     piece = _evidence("red", said, found.observed, found.holds, f"{found.detail}\n\n{seen.tail}".strip())
     piece = msgspec.structs.replace(piece, by_absence=found.holds and bool(absent))
-    return _seems_done(piece) if seen.colour is Colour.GREEN and not found.holds else piece
+    return _seems_done(claim, piece) if seen.colour is Colour.GREEN and not found.holds else piece
 
 
 def _mended(claim: Verification) -> Evidence:
@@ -551,9 +597,15 @@ def _mutants(claim: Verification) -> list[Mutant]:
 
 def _demanded(claim: Verification) -> Evidence | None:
     """Some test fails when a changed function is broken on purpose."""
-    policy, said = claim.state.policy, "the tests demand the change"
+    tried, left = _try_mutants(claim)
+    return _demand("the tests demand the change", tried, left) if tried else None
+
+
+def _try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
+    """Break the change on purpose, within limits; return which mutants were noticed, and how many were not tried."""
+    policy = claim.state.policy
     if not policy.test or not policy.mutants:
-        return None
+        return {}, 0
     seen, now = claim.run_of(claim.tree)
     again = _survivors(claim)  # those that went back are asked first
     others = [mutant for mutant in choose(_mutants(claim), claim.tree, policy.mutants) if mutant not in again]
@@ -568,17 +620,50 @@ def _demanded(claim: Verification) -> Evidence | None:
         noticed = _noticed(now, broken, report)
         if noticed is not None:
             tried[mutant] = noticed
-    return _demand(said, tried, len(chosen) - len(tried)) if tried else None
+    return tried, len(chosen) - len(tried)
 
 
 _MUTANT_SECONDS = 30
 
 
-def _run_mutant(claim: Verification, mutant: Mutant) -> tuple[Observation, TestReport]:
-    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
-        return {mutant.path: mutant.applied(claim.place.trees.read(claim.tree, mutant.path) or b"")}, (mutant.said,)
+def _run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
+    tree = tree or claim.tree
 
-    return claim.run_of(claim.tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {mutant.path: mutant.applied(claim.place.trees.read(tree, mutant.path) or b"")}, (mutant.said,)
+
+    return claim.run_of(tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
+
+
+def _as_demanded(claim: Verification) -> Evidence | None:
+    """What tests noticed when a function of the base was broken on purpose, they still notice."""
+    said = "the tests notice what they noticed before"
+    tried, left = _try_mutants(claim)
+    if not tried:
+        return None
+    loose = _loose(tried)
+    before = _noticed_before(claim, {path for path, _ in loose})
+    lost = [
+        f"{function} in {path}"
+        for path, function in loose
+        if before.get((path, function), all(seen for (other, _), seen in before.items() if other == path))
+    ]
+    score = f"{sum(tried.values())} of {len(tried)} mutants are noticed{f', {left} not tried' if left else ''}"
+    observed = f"{score}; nobody notices any more when {_listed(lost)} is broken" if lost else score
+    return _evidence("as-demanded", said, observed, not lost, _undetected(tried))
+
+
+def _noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
+    """Break the functions of the base that the change rewrote, one at a time: did a test notice?"""
+    tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
+    now = claim.run_of(tree)[1]
+    found: dict[tuple[str, str], bool] = {}
+    for path in sorted(paths):
+        for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
+            if len(found) < claim.state.policy.mutants:
+                noticed = _noticed(now, *_run_mutant(claim, mutant, tree))
+                found |= {} if noticed is None else {(path, mutant.function): noticed}
+    return found
 
 
 def _noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
@@ -594,19 +679,28 @@ def _noticed(now: TestReport, broken: Observation, report: TestReport) -> bool |
 
 def _demand(said: str, tried: Mapping[Mutant, bool], left: int) -> Evidence:
     """Judge the mutants: a function whose body can go, or of which three can go and none is missed, is not demanded."""
-    survivors = [mutant for mutant, noticed in tried.items() if not noticed]
-    score = f"demanded {len(tried) - len(survivors)} of {len(tried)}{f', {left} not tried' if left else ''}"
-    loose = []
-    for path, function in dict.fromkeys((mutant.path, mutant.function) for mutant in survivors):
-        mine = [m for m in tried if (m.path, m.function) == (path, function)]
-        alive = [m for m in mine if m in survivors]
-        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
-            loose.append(f"{function} in {path}")
+    score = f"demanded {sum(tried.values())} of {len(tried)}{f', {left} not tried' if left else ''}"
+    loose = [f"{function} in {path}" for path, function in _loose(tried)]
     observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
-    detail = "\n".join((*(f"{m.said}: every test still passes" for m in survivors), _DEMAND))
-    piece = _evidence("demanded", said, observed, not loose, detail)
-    lines = tuple(mutant.said for mutant in survivors)
+    piece = _evidence("demanded", said, observed, not loose, _undetected(tried))
+    lines = tuple(mutant.said for mutant, noticed in tried.items() if not noticed)
     return msgspec.structs.replace(piece, mend=TESTS, survivors=lines, instead=observed) if loose else piece
+
+
+def _loose(tried: Mapping[Mutant, bool]) -> list[tuple[str, str]]:
+    """List the functions, with their path, that no test notices when they are broken."""
+    found = []
+    for path, function in dict.fromkeys((m.path, m.function) for m, noticed in tried.items() if not noticed):
+        mine = [m for m in tried if (m.path, m.function) == (path, function)]
+        alive = [m for m in mine if not tried[m]]
+        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
+            found.append((path, function))
+    return found
+
+
+def _undetected(tried: Mapping[Mutant, bool]) -> str:
+    lines = [f"{mutant.said}: every test still passes" for mutant, noticed in tried.items() if not noticed]
+    return "\n".join((*lines, _DEMAND))
 
 
 _ENOUGH = 3
@@ -622,12 +716,19 @@ def _changed(claim: Verification) -> Evidence:
     """Something differs from what the last review approved."""
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
-    return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
+    return piece if changes or "red" not in claim.phase.checks else _seems_done(claim, piece)
 
 
-def _seems_done(piece: Evidence) -> Evidence:
-    """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
-    return msgspec.structs.replace(piece, patience=1, instead="seems already done")
+def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
+    """Give up after a second time: where there is nothing to write a failing test for, a third is no use.
+
+    Work of another kind has a workflow of its own; a mission keeps the one that it began with, so it starts over.
+    """
+    first, *others = claim.state.workflow.otherwise or ("",)
+    more = f" (or {', '.join(others)})" if others else ""
+    offer = f"; nothing to make red: `capsule run {claim.state.mission} --fresh --workflow {first}`{more}"
+    offered = offer if first and not claim.state.parent else ""
+    return msgspec.structs.replace(piece, patience=1, instead=f"seems already done{offered}")
 
 
 def _changed_now(claim: Verification) -> Evidence | None:
@@ -653,6 +754,8 @@ def _only_tests(claim: Verification) -> Evidence | None:
     since, said = claim.kept() or claim.state.base, "only test files were changed"
     changes, judges = claim.changes(since), _judges(claim, since)
     others = [change for change in changes if not judges.is_for_tests(change.path)]
+    if claim.state.policy.first_tests:  # without a manifest there is nothing to run them with
+        others = [change for change in others if not is_manifest(change.path)]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"
     if others and all(judges.is_source(change.path) for change in others):
         return Evidence("only-tests", said, f"{observed} (tests live in sources)", EvidenceStatus.UNVERIFIED)
@@ -694,8 +797,18 @@ def _no_debris(claim: Verification) -> Evidence:
     """No file that matches `evidence.debris` was added."""
     changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
     debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
+    debris = [c for c in debris if not _is_test_data(claim, c.path)]
     detail = "Remove these files."
     return _evidence("no-debris", "no temporary files are left", _paths(debris) or "none", not debris, detail)
+
+
+def _is_test_data(claim: Verification, path: str) -> bool:
+    """Tell whether a file lies among the tests, and one of them names it."""
+    globs, name = claim.state.policy.test_globs, path.rsplit("/", 1)[-1].encode()
+    if not is_test(path, globs):
+        return False
+    others = [other for other in claim.place.trees.files(claim.tree) if other != path and is_test(other, globs)]
+    return any(name in (claim.place.trees.read(claim.tree, other) or b"") for other in others)
 
 
 def _fit_for_main(claim: Verification) -> Evidence | None:
@@ -740,16 +853,219 @@ def _artefact(claim: Verification) -> Evidence:
 
 
 def _spec_done(claim: Verification) -> Evidence | None:
-    """For PASS: no `- [ ]` is left in the document."""
+    """For PASS: no `- [ ]` is left in the document, and none was taken out since it was planned."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
-    texts = [claim.place.trees.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
-    boxes = sum(open_boxes(text.decode(errors="replace")) for text in texts)
-    return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
+    said = "every task of the spec is done"
+    planned, now = _boxes(claim, claim.since_document()), _boxes(claim, claim.tree)
+    if not now.all or now.all < planned.all:
+        observed = f"{now.all} of {planned.all} boxes are left" if planned.all else "there is no box"
+        detail = "Put the tasks back as they were planned, and tick those that are done."
+        return _evidence("spec-done", said, observed, holds=False, detail=detail)
+    return _evidence("spec-done", said, f"{now.open} of {now.all} boxes open", not now.open)
+
+
+def _planned(claim: Verification) -> Evidence | None:
+    """For PASS: the document has phases or lists with `- [ ]` to tick, and not all are ticked."""
+    if claim.signal.verdict is not Verdict.PASS:
+        return None
+    boxes = _boxes(claim, claim.tree)
+    observed = f"{boxes.open} of {boxes.all} boxes open" if boxes.all else "there is no box"
+    detail = "Write each task as `- [ ] …` under **Tasks:** of its phase."
+    return _evidence("planned", "there are tasks to build", observed, bool(boxes.open), detail)
+
+
+def _built(claim: Verification) -> Evidence | None:
+    """For PASS: the phase, all its parts together, changed more than the item's documents and comments."""
+    if claim.signal.verdict is not Verdict.PASS:
+        return None
+    since, read = claim.since_document(), claim.place.trees.read
+    now = {change.path for change in claim.changes(claim.before)}
+    changes = claim.changes(since)
+    if not claim.state.taken_over:  # what people commit meanwhile is on the same branch
+        mine = now | _earlier_files(claim)
+        changes = [change for change in changes if change.path in mine]
+    papers = {*own_documents(claim.state.item.id, (change.path for change in changes))}
+    built = [
+        change
+        for change in changes
+        if change.path not in papers
+        and not same_code(change.path, read(since, change.path) or b"", read(claim.tree, change.path) or b"")
+    ]
+    observed = _paths(built) or "nothing but documents and comments differs from when it was planned"
+    return _evidence("built", "something was built", observed, bool(built), "Build what the document plans.")
+
+
+def _earlier_files(claim: Verification) -> set[str]:
+    """Return the files that earlier runs of this phase changed, since the mission was started."""
+    found: set[str] = set()
+    for _, event in claim.services.journal.events(claim.state.mission):
+        if isinstance(event, MissionStarted):
+            found = set()
+        elif isinstance(event, StepEnded) and event.phase == claim.phase.name:
+            found |= {*event.outcome.files}
+    return found
+
+
+def _boxes(claim: Verification, tree: str) -> Boxes:
+    paths = artefact_paths(claim.state.item.id, claim.phase.artefact, claim.place.trees.files(tree))
+    counted = [boxes_of((claim.place.trees.read(tree, path) or b"").decode(errors="replace")) for path in paths]
+    return Boxes(sum(each.open for each in counted), sum(each.all for each in counted))
 
 
 def _artefacts(claim: Verification, kind: str) -> list[str]:
     return artefact_paths(claim.state.item.id, kind, claim.place.trees.files(claim.tree))
+
+
+def _files_changed(claim: Verification) -> Evidence | None:
+    """The files that an agent says it changed did change. If not, that is shown and costs nothing."""
+    place = str(claim.place.path)
+    named = [path.removeprefix(f"{place}/").removeprefix("./").rstrip("/") for path in claim.signal.files_changed]
+    changed = {change.path for since in (claim.before, claim.state.base) for change in claim.changes(since)}
+
+    def differs(name: str) -> bool:
+        ours = name == "worklog.md" or name.startswith(".capsule/")
+        return ours or any(name == p or p.startswith(f"{name}/") or name.endswith(f"/{p}") for p in changed)
+
+    strange = [name for name in named if name and not differs(name)]
+    if not strange:
+        return None
+    said = f"changed {_listed([one_line(name)[:200] for name in named])}"
+    observed = f"{_listed([one_line(name)[:200] for name in strange])} did not change"
+    return Evidence("files-changed", said, observed, EvidenceStatus.REFUTED, harmless=True)
+
+
+def _only_docs(claim: Verification) -> Evidence:
+    """Only documents, comments and docstrings differ from the base."""
+    base, read = claim.state.base, claim.place.trees.read
+    globs, odd = claim.state.policy.test_globs, claim.place.trees.odd_files(claim.tree)
+    others = [
+        change
+        for change in claim.changes(base)
+        if change.path in odd
+        or not (
+            is_document(change.path, globs)
+            or (
+                change.kind == "M"
+                and same_code(change.path, *(read(tree, change.path) or b"" for tree in (base, claim.tree)))
+            )
+        )
+    ]
+    observed = f"also changed: {_paths(others)}" if others else "nothing but documents and comments differs"
+    detail = "Put these files back as they were: this is about documents."
+    return _evidence("only-docs", "only documents were changed", observed, not others, detail)
+
+
+def _tests_kept(claim: Verification) -> Evidence | None:
+    """No test of the base is gone, skipped or rewritten, unless it fails as it was."""
+    said = "the tests of the base are kept"
+    if not claim.state.policy.test:
+        return _unverified("tests-kept", said)
+    base, now, edits = claim.baseline(), claim.run_of(claim.tree)[1], claim.test_edits()
+    read, since = claim.place.trees.read, claim.state.base
+    judges = _judges(claim, since)
+    judging = [c for c in claim.changes(since) if judges.why_frozen(c.path) and not judges.is_source(c.path)]
+    changed = [c.path for c in judging if c.kind != "A"]
+    if base is None or not now.complete:
+        return _files_kept(said, changed)
+    names = suspects(base, now, edits)
+    if not names:
+        return _evidence("tests-kept", said, f"{len(base.passing)} tests of the base are as they were", True)
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {path: read(since, path) or b"" for path in changed}, [f"{path} as it was" for path in changed]
+
+    old = claim.run_of(claim.tree, "tests of the base", edit)[1] if changed else now
+    found = judge_kept(names, now, old)
+    return _evidence("tests-kept", said, found.observed, found.holds, f"{found.detail}\n\n{_KEEP}")
+
+
+def _files_kept(said: str, changed: Sequence[str]) -> Evidence:
+    """Judge by files where no names are told: without them nobody knows what a changed test file still tests."""
+    if not changed:
+        return _evidence("tests-kept", said, "no test file of the base differs", True)
+    return Evidence("tests-kept", said, f"changed: {_listed(changed)} (exit code only)", EvidenceStatus.UNVERIFIED)
+
+
+_KEEP = "Leave tests as they are that pass: put these back, and add new ones beside them."
+
+
+def unharmed(claim: Verification) -> Evidence:
+    """Every test that passed on the base passes. A project without tests is unverified."""
+    piece = msgspec.structs.replace(_green(claim), check="unharmed")
+    base = claim.baseline() if claim.state.policy.test else None
+    empty = base is not None and not base.report.results
+    if piece.standing is EvidenceStatus.REFUTED and empty and claim.observe(claim.tree).colour is Colour.EMPTY:
+        return Evidence("unharmed", piece.claimed, "there are no tests", EvidenceStatus.UNVERIFIED)
+    return piece
+
+
+def _kills(claim: Verification) -> Evidence:
+    """Each new test passes, and fails when code that it is about is broken on purpose."""
+    policy, said = claim.state.policy, "each new test holds something"
+    if not policy.test:
+        return _unverified("kills", said)
+    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
+    if base is None or not now.complete:
+        return Evidence("kills", said, "the tests tell no names (exit code only)", EvidenceStatus.UNVERIFIED)
+    fresh = fresh_tests(base, now, claim.test_edits())
+    if not fresh:
+        return _evidence("kills", said, "there is no new test", holds=False)
+    if not policy.mutants:
+        return Evidence("kills", said, "no mutants are tried (evidence.mutants)", EvidenceStatus.UNVERIFIED)
+    waiting = {name: _about(claim, name) for name in fresh}
+    if not any(waiting.values()):
+        return Evidence("kills", said, "no code is known to break on purpose", EvidenceStatus.UNVERIFIED)
+    left, spent, tried = policy.mutants, 0.0, set[Mutant]()
+    limit = min(policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, _MUTANT_SECONDS))
+    killed: set[str] = set()
+    while left and spent < limit and (mutant := _next_mutant(waiting, killed, tried)):
+        broken, report = _run_mutant(claim, mutant)
+        tried.add(mutant)
+        left, spent = left - 1, spent + broken.seconds
+        if broken.colour is Colour.TIMED_OUT:
+            killed |= {name for name in fresh if mutant in waiting[name]}
+        killed |= {name for name in fresh if report.results.get(name) in (Result.FAILED, Result.ERRORED)}
+    idle = [name for name in fresh if name not in killed and {*waiting[name]} <= tried]
+    unsure = len({*fresh} - killed - {*idle})
+    rest = f", {unsure} not tried" if unsure else ""
+    observed = f"no mutant makes {_listed(idle)} fail" if idle else f"{len(killed)} of {len(fresh)} kill a mutant{rest}"
+    detail = "\n".join((*(f"{mutant.said}: they still pass" for mutant in tried), _DEMAND))
+    return _evidence("kills", said, observed, not idle, detail)
+
+
+def _next_mutant(waiting: Mapping[str, Sequence[Mutant]], killed: set[str], tried: set[Mutant]) -> Mutant | None:
+    """Choose what most of the tests that have killed nothing yet are about."""
+    votes = Counter(m for name, found in waiting.items() if name not in killed for m in found if m not in tried)
+    return max(votes, key=lambda mutant: (votes[mutant], mutant.kind == BODY), default=None)
+
+
+def _about(claim: Verification, test: str) -> list[Mutant]:
+    """List mutants of the code that a test is about: functions that it names, else those of modules it names."""
+    read, globs = claim.place.trees.read, claim.state.policy.test_globs
+    place, name = split_name(test)
+    paths = [place] if place.endswith(SUFFIXES) else list(claim.test_edits().paths)
+    texts = [(path, text) for path in paths if (text := read(claim.tree, path)) is not None]
+    own = b"\n".join(text[d.start : d.end] for path, text in texts for d in definitions(path, text) if d.name == name)
+    around = b"\n".join(text for _, text in texts)
+    folders = {path.rpartition("/")[0] for path, _ in texts}
+    sources = [p for p in claim.place.trees.files(claim.tree) if language_of(p) and not is_test(p, globs)]
+    near = [p for p in sources if _names_module(around, p) or (p.endswith(".go") and p.rpartition("/")[0] in folders)]
+    found = [m for path in (near or sources)[:_MOST_SOURCES] for m in mutants(path, b"", read(claim.tree, path) or b"")]
+    named = [m for m in found if re.search(rb"\b" + re.escape(m.function.encode()) + rb"\b", own or around)]
+    return choose(named or found, claim.tree, claim.state.policy.mutants)
+
+
+_MOST_SOURCES = 50
+_ENTRIES = ("__init__", "index", "lib", "mod", "main")
+
+
+def _names_module(text: bytes, path: str) -> bool:
+    """Tell whether a test's file names the module that a source file is; one called `index` goes by its folder."""
+    folder, _, name = path.rpartition("/")
+    stem = name.partition(".")[0]
+    word = folder.rpartition("/")[2] if stem in _ENTRIES and folder else stem
+    return bool(word) and re.search(rb"\b" + re.escape(word.encode()) + rb"\b", text) is not None
 
 
 def _only_documents(claim: Verification) -> Evidence:
@@ -807,23 +1123,34 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "green": _green,
     "green-when-done": _green_when_done,
     "red-by-name": _red_by_name,
+    "unharmed": unharmed,
+    "tests-kept": _tests_kept,
+    "kills": _kills,
     "canary": _canary,
     "demanded": _demanded,
+    "as-demanded": _as_demanded,
     "changed": _changed,
     "changed-now": _changed_now,
     "more-is-more": _more_is_more,
+    "files-changed": _files_changed,
     "only-tests": _only_tests,
+    "only-docs": _only_docs,
     "untouched-tests": _untouched_tests,
     "no-debris": _no_debris,
     "fit-for-main": _fit_for_main,
     "as-approved": _as_approved,
     "committed": _committed,
     "artefact": _artefact,
+    "planned": _planned,
     "spec-done": _spec_done,
+    "built": _built,
     "only-documents": _only_documents,
     "idea": _idea,
     "known-duplicate": _known_duplicate,
     "hooks": _hooks,
 }
-_ALWAYS = ("fit-for-main",)
-_DEAR = ("base-green", "red", "green", "green-when-done", "red-by-name", "canary", "demanded", "hooks")
+_ALWAYS = ("fit-for-main", "files-changed")
+_DEAR = (
+    *("base-green", "tests-kept", "red", "green", "green-when-done", "unharmed", "red-by-name"),
+    *("kills", "canary", "demanded", "as-demanded", "hooks"),
+)
