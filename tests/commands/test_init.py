@@ -235,7 +235,7 @@ def test_settings_in_the_other_spelling_are_left_in_force(a_lived_in_repository:
     assert project.say("init").code == 0
     assert not (project.path / ".capsule/config.yaml").exists()
     assert project.say("add", "One").out == "OLD-001  One\n"
-    assert_clear(project.say("init", "--prefix=NEW"), 1, "is OLD already", "project.prefix")
+    assert_clear(project.say("init", "--prefix=NEW"), 1, "is already OLD", "project.prefix")
 
 
 @pytest.mark.parametrize("name", ["changes", "_ideas"])
@@ -253,7 +253,7 @@ def test_nothing_is_written_through_a_link(a_lived_in_repository: BacklogProject
     place.parent.mkdir(exist_ok=True)
     place.unlink(missing_ok=True)
     place.symlink_to(elsewhere)
-    assert_clear(a_lived_in_repository.say("init"), 2, f"{name} is not a plain file", "Put a plain file in its place")
+    assert_clear(a_lived_in_repository.say("init"), 2, f"{name} is not a plain file", "Replace it with a plain file")
     assert elsewhere.read_text() == ""
 
 
@@ -282,7 +282,7 @@ def test_settings_behind_a_link_are_left_as_they_are(a_lived_in_repository: Back
     assert place.is_symlink()
     elsewhere.unlink()
     answer = a_lived_in_repository.say("init")
-    assert_clear(answer, 2, ".capsule/config.yaml is not a plain file", "Put a plain file in its place")
+    assert_clear(answer, 2, ".capsule/config.yaml is not a plain file", "Replace it with a plain file")
 
 
 def test_init_names_ignored_files_that_agents_and_tests_may_want(a_lived_in_repository: BacklogProject) -> None:

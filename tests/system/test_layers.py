@@ -136,7 +136,7 @@ def test_what_the_work_itself_put_there_goes_before_a_layer(room: Room, dependen
 
 @needs_layers
 def test_upper_halves_are_hidden_inside(room: Room, dependencies: SandboxPaths, scratch: Path) -> None:
-    room.sandbox = type(room.sandbox)(**{**vars(room.sandbox), "readable": (str(scratch),)})
+    room.sandbox = replace(room.sandbox, readable=(str(scratch),))
     assert room.sh(f"ls -A {scratch}/*", sandbox_paths=dependencies) == ""
 
 

@@ -233,6 +233,10 @@ class StreamAgent(CliAgent):
         """Return one line for the live view, such as `Bash: pytest -q`, or nothing."""
         return ""
 
+    def in_words(self, event: dict[str, Any]) -> str:
+        """Return the same line for an event that somebody else has decoded."""
+        return self.activity(decoded(json.dumps(event).encode()) or Event())
+
     def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
         follower = Follower(files.printed)
 

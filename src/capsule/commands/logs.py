@@ -81,7 +81,7 @@ def _wording(project: Project, agent: str) -> Wording:
         adapter = agent_maker(project.settings, project.root, SupervisorClient(), None)(agent, "")
     except CapsuleError:  # one that is in the settings no more
         return lambda _: ""
-    wording: Wording = getattr(adapter, "activity", lambda _: "")
+    wording: Wording = getattr(adapter, "in_words", lambda _: "")
     return wording
 
 
