@@ -30,10 +30,8 @@ _MEMORY = Path("/dev/shm")
 _ROOM = 3 * 1024**3
 _NOBODY_ELSES = ("GIT_", "XDG_", "CAPSULE_", "BEADS_", "BD_")
 _LEVEL = sandbox.level("auto", os.environ)
-UNBROKEN = {"CAPSULE_EVIDENCE__MUTANTS": "0"}
-"""No mutants: they cost more than the mission. Tests about them set their own number."""
-UNSANDBOXED = {"CAPSULE_SANDBOX": "off", **UNBROKEN}
-SANDBOXED = {"CAPSULE_SANDBOX": "required", **UNBROKEN}
+UNSANDBOXED = {"CAPSULE_SANDBOX": "off"}
+SANDBOXED = {"CAPSULE_SANDBOX": "required"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -91,8 +91,6 @@ class Services(Struct, frozen=True):
     run_limits: RunLimits = field(default_factory=Unlimited)
     redact: Callable[[str], str] = str
     """Takes secrets out of what is written where journal and archive do not see it."""
-    token: Callable[[], str] = lambda: "R0"
-    """Returns a random name that no agent can have known."""
     pid: int = 0
     limits: Limits = Limits()
     exported: Mapping[str, str] = field(default_factory=dict)

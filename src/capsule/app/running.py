@@ -30,7 +30,7 @@ from capsule.engine.run_mission import close_what_is_merged, move_to, run_until_
 from capsule.project import Project
 from capsule.reports.live import FanOut
 from capsule.reports.notify import Notifier, Post
-from capsule.rules import choose_workflow, words_at
+from capsule.rules import words_at
 from capsule.services import Services
 from capsule.system.git import check_version
 from capsule.system.git_environment import absolute_entries
@@ -227,9 +227,7 @@ def prepare(project: Project, tracker: Tracker, item_id: str) -> Prepared:
             )
         notes = place.prepare(base)
         template = words.template("worklog.md.template")
-        workflow = choose_workflow(project, item, words)
-        state = MissionState(item=item, workflow=workflow, lineage=tracker.lineage(item))
-        worklog = open_worklog(template, state, services.clock.now())
+        worklog = open_worklog(template, item, tracker.lineage(item), services.clock.now())
         place.write_worklog(services.redact(worklog))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
         return Prepared(place.path, place.branch, (*told, *notes))

@@ -36,23 +36,12 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     tail: str = ""
     log: str = ""
-    tests: int = 0
-    """How many tests told their names; 0: it is known by its exit code only."""
-    passed: int = 0
-    failing: tuple[str, ...] = ()
-    """The first of those that failed."""
-    edits: tuple[str, ...] = ()
-    """What was changed in the tree for this run, one line each: a mutant, canaries."""
-    report: str = ""
-    """What the file `report-<key>.json` of the mission has to hash to: it tells how each test ended."""
 
 
 class EvidenceStatus(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     UNVERIFIED = "unverified"
-    ACCEPTED = "accepted"
-    """It was refuted, and a person took it as it is, in writing."""
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,17 +56,6 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """After how many refutations by this check the item stops; null: when no retries are left."""
     instead: str = ""
     """The reason given when the item stops because of `patience`."""
-    mend: str = ""
-    """What has to be mended, such as `tests`: refuted work goes to the phase that writes it. Empty: to whoever the
-    role says."""
-    survivors: tuple[str, ...] = ()
-    """The mutants that no test noticed, one line each."""
-    by_absence: bool = False
-    """Whether new tests could not be loaded, as what they name did not exist: they have yet to fail by name."""
-    tree: str = ""
-    """Of a refuted claim: identifies what was judged, so that a person can accept it for that and nothing else."""
-    harmless: bool = False
-    """Whether a refutation is only shown: it is a sign, and costs nothing."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -99,23 +77,13 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     tree: str
 
 
-_YOU_SAID = "You reported PASS, but Capsule checked and the claim does not hold:"
-
-
 def refuted(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    """Return the evidence against a claim, without what is only a sign."""
-    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED and not piece.harmless)
+    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED)
 
 
-def mend_of(evidence: tuple[Evidence, ...]) -> Evidence | None:
-    """Return the refuted claim that names what has to be mended; None where any of them names nothing."""
-    pieces = refuted(evidence)
-    return pieces[0] if pieces and all(piece.mend for piece in pieces) else None
-
-
-def as_feedback(evidence: tuple[Evidence, ...], opening: str = _YOU_SAID) -> str:
+def as_feedback(evidence: tuple[Evidence, ...]) -> str:
     """Tell the agent why its PASS did not hold: the claim, what was seen, and the proof."""
-    parts = [opening]
+    parts = ["You reported PASS, but Capsule checked and the claim does not hold:"]
     for piece in refuted(evidence):
         parts.append(f"- Claimed: {piece.claimed}\n  Observed: {piece.observed}")
         if piece.detail:

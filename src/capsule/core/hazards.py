@@ -6,11 +6,9 @@ Each hazard is a sentence about one file. It never holds what was found there: i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
-
-from capsule.core.globs import matches
 
 GITLINK, LINK = "160000", "120000"
 
@@ -53,25 +51,6 @@ def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str) -> l
         elif kind := next((what for what, form in _KNOWN.items() if form.search(file.added)), ""):
             found.append(f"{file.path} holds {kind}")
     return list(dict.fromkeys(found))
-
-
-def allowed_secrets(files: Iterable[AddedFile], allow: Sequence[str]) -> tuple[list[AddedFile], list[str]]:
-    """Take out files that may hold what looks like a secret, and say what they hold; links and the like stay."""
-    kept, named = [], []
-    for file in files:
-        kind = next((what for what, form in _KNOWN.items() if form.search(file.added)), "")
-        if kind and file.mode not in (GITLINK, LINK) and any(matches(file.path, glob) for glob in allow):
-            named.append(f"{file.path} holds {kind}, which evidence.allow permits")
-            kept.append(msgspec.structs.replace(file, added=_without_keys(file.added)))
-        else:
-            kept.append(file)
-    return kept, list(dict.fromkeys(named))
-
-
-def _without_keys(text: str) -> str:
-    for form in _KNOWN.values():
-        text = form.sub("", text)
-    return text
 
 
 def leads_out(link: AddedFile) -> bool:

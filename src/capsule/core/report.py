@@ -34,7 +34,6 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     claims: int
     claims_confirmed: int
     claims_refuted: int
-    claims_accepted: int
     spending: Spending
     wall_seconds: float
     busy_seconds: float
@@ -47,7 +46,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claims_unverified(self) -> int:
-        return self.claims - self.claims_confirmed - self.claims_refuted - self.claims_accepted
+        return self.claims - self.claims_confirmed - self.claims_refuted
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +91,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             claims=sum(claims.values()),
             claims_confirmed=claims[EvidenceStatus.CONFIRMED],
             claims_refuted=claims[EvidenceStatus.REFUTED],
-            claims_accepted=claims[EvidenceStatus.ACCEPTED],
             spending=total(each.spent_with_parts for each in missions),
             wall_seconds=max(0.0, ended - began),
             busy_seconds=sum(each.busy_seconds for each in missions),

@@ -13,10 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from capsule.core.budget import Spending, total
-from capsule.core.decide import HALTS, MENDING, SETBACKS, Move, refutation_key
+from capsule.core.decide import HALTS, SETBACKS, Move, refutation_key
 from capsule.core.event import (
     Abandoned,
-    Accepted,
     Discovered,
     Event,
     ItemClosed,
@@ -31,17 +30,15 @@ from capsule.core.event import (
     Spent,
     StepBegun,
     StepEnded,
-    TestsFound,
     Usage,
     Waiting,
 )
-from capsule.core.evidence import Checkpoint, Colour, Evidence, EvidenceStatus, Observation, mend_of, refuted
+from capsule.core.evidence import Checkpoint, Colour, Observation, refuted
 from capsule.core.item import Item, Lineage
 from capsule.core.ledger import after
 from capsule.core.signal import Verdict
-from capsule.core.workflow import TESTS, Phase, Role, Workflow
+from capsule.core.workflow import Phase, Role, Workflow
 
-CONFIRMED = EvidenceStatus.CONFIRMED
 PHASE = "phase"
 """Value of `MovedByHand.what` where the mission itself was moved."""
 
@@ -56,26 +53,6 @@ class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_code: int = 1
     vetoed: bool = False
     """The phase itself passed: going on is going on to the next."""
-    mend: str = ""
-    """The check whose evidence names who has to mend it."""
-    accept: str = ""
-    """The check whose refutation a person may accept."""
-
-
-class Refutation(msgspec.Struct, frozen=True):
-    """A claim of a phase that does not hold; it may be accepted by a person."""
-
-    phase: str
-    piece: Evidence
-
-
-class Mending(msgspec.Struct, frozen=True):
-    """The work went back to have its tests mended; the code stays as it is, in `approved` under the name of this."""
-
-    judge: str
-    """The phase that found it: when that passes, all is well."""
-    check: str
-    survivors: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -111,13 +88,6 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     feedback: dict[str, str] = {}
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
-    refused: dict[str, Refutation] = {}
-    """By check, what did not hold when its phase last ended."""
-    accepted: dict[str, str] = {}
-    """Reasons of people, by `acceptance_key`."""
-    mending: Mending | None = None
-    by_absence: bool = False
-    """The new tests were red only because what they name did not exist."""
     unsettled: bool = False
     """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
@@ -189,28 +159,6 @@ def baseline(state: MissionState, phase: str) -> Checkpoint | None:
     return next((state.approved[p.name] for p in reversed(earlier) if p.name in state.approved), None)
 
 
-def acceptance_key(check: str, tree: str) -> str:
-    return f"{check} {tree}"
-
-
-def accept_command(mission: str, check: str) -> str:
-    """Return the command by which a person takes a refuted claim as it is."""
-    return f'capsule accept {mission} {check} --because "..."'
-
-
-def is_accepted(state: MissionState, piece: Evidence) -> bool:
-    return bool(piece.tree) and acceptance_key(piece.check, piece.tree) in state.accepted
-
-
-def kept_code(state: MissionState) -> Checkpoint | None:
-    """Return the work as it was when it went back to have its tests mended; None where it did not."""
-    return state.approved.get(_KEPT) if state.mending else None
-
-
-_KEPT = f"{MENDING}code"
-"""Among what was approved, so that a person's edits and a rebase reach it too."""
-
-
 def agent_for(state: MissionState, phase: Phase) -> tuple[str, str]:
     """Return the agent and model for a phase, another one after enough setbacks; empty for the settings' default."""
     plan = phase.escalate
@@ -276,39 +224,8 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         item=after(state.item, event.assignments),
         unrecorded=event if event.message else None,
         refutations=refutations,
-        refused=_refused(state, event),
-        by_absence=state.by_absence or any(p.by_absence and p.standing is CONFIRMED for p in outcome.evidence),
     )
-    return _mending(_MOVES[decision.move](state, event), event)
-
-
-def _refused(state: MissionState, event: StepEnded) -> dict[str, Refutation]:
-    others = {check: known for check, known in state.refused.items() if known.phase != event.phase}
-    found = {piece.check: Refutation(event.phase, piece) for piece in refuted(event.outcome.evidence)}
-    return {**others, **found}
-
-
-def _mending(state: MissionState, event: StepEnded) -> MissionState:
-    """Note what has to be mended, with the code as it stands; forget it when the phase that found it has passed."""
-    piece = mend_of(event.outcome.evidence) if event.decision.mend else None
-    if piece and state.checkpoint:
-        known = Mending(event.phase, piece.check, piece.survivors)
-        approved = {**state.approved, _KEPT: state.checkpoint}
-        return replace(state, mending=known, approved=approved, feedback=_with_reviews_told(state, event.phase))
-    over = state.mending and state.mending.judge == event.phase and event.decision.move in (Move.ADVANCE, Move.SKIP)
-    return replace(state, mending=None) if over else state
-
-
-def _with_reviews_told(state: MissionState, judge: str) -> dict[str, str]:
-    """Tell the reviews of the phase that mends tests that the code is there: they would ask why nothing fails."""
-    writer = state.workflow.writer(TESTS, judge)
-    reviews = [p.name for p in state.workflow.phases if p.role is Role.REVIEW and p.rework == writer]
-    return {**state.feedback, **dict.fromkeys(reviews, _CODE_IS_THERE)}
-
-
-_CODE_IS_THERE = """\
-The tests were sent back to be mended, after the code was written: so they pass now, and that is right. Judge whether
-they hold the code: would one of them fail if the code were wrong? A test that fails has found a fault."""
+    return _MOVES[decision.move](state, event)
 
 
 def _advance(state: MissionState, event: StepEnded) -> MissionState:
@@ -339,8 +256,7 @@ def _halted(state: MissionState, event: StepEnded) -> MissionState:
     made = event.decision
     if made.vetoed:
         state = (_repeat if made.verdict is Verdict.MORE else _advance)(state, event)
-    halt = Halt(event.phase, made.move, made.reason, made.feedback, made.exit_code, made.vetoed, made.mend, made.accept)
-    return replace(state, halt=halt)
+    return replace(state, halt=Halt(event.phase, made.move, made.reason, made.feedback, made.exit_code, made.vetoed))
 
 
 _MOVES: dict[Move, Callable[[MissionState, StepEnded], MissionState]] = {
@@ -369,42 +285,18 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     if halt is None or halt.vetoed:
         return state
     phase = state.workflow.phase(halt.phase)
-    accepted = _acceptances(state, phase.name)
-    target = phase.name if accepted else _re_entry(state, halt)
+    target = phase.rework if phase.role is Role.REVIEW else phase.name
     counter = state.workflow.counter(phase.name)
     answer = f"Notes from the person who let it go on; build on them:\n\n{event.notes}" if event.notes else ""
-    words = "\n\n".join(filter(None, (halt.feedback, *accepted, answer)))
+    words = "\n\n".join(filter(None, (halt.feedback, answer)))
     return replace(
         state,
         to_do=state.workflow.sent_back(phase.name, target) + state.to_do[1:],
-        used={**{k: n for k, n in state.used.items() if not k.startswith(MENDING)}, counter: 0},
+        used={**state.used, counter: 0},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
         feedback={**state.feedback, target: words} if words else state.feedback,
     )
-
-
-def _re_entry(state: MissionState, halt: Halt) -> str:
-    """Return the phase that has to mend what halted the mission."""
-    phase = state.workflow.phase(halt.phase)
-    writer = state.workflow.writer(TESTS, phase.name) if halt.mend else ""
-    return writer or (phase.rework if phase.role is Role.REVIEW else phase.name)
-
-
-def _acceptances(state: MissionState, phase: str) -> list[str]:
-    """Say what a person accepted of a phase's refuted claims, where that is all of them; else nothing."""
-    pieces = [known.piece for known in state.refused.values() if known.phase == phase]
-    if not all(is_accepted(state, piece) for piece in pieces):
-        return []
-    return [
-        f"A person accepted that {piece.claimed}, although {piece.observed}: leave it as it is.\n\nTheir reason: "
-        + state.accepted[acceptance_key(piece.check, piece.tree)]
-        for piece in pieces
-    ]
-
-
-def _accepted(state: MissionState, event: Accepted) -> MissionState:
-    return replace(state, accepted={**state.accepted, acceptance_key(event.check, event.tree): event.because})
 
 
 def _without_red(state: MissionState) -> dict[str, Observation]:
@@ -481,11 +373,9 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     Waiting: lambda state, _: replace(state, unaccounted=True),
     Spent: lambda state, event: replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False),
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
-    TestsFound: lambda state, event: replace(state, policy=event.policy),
     Recorded: _recorded,
     Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,
-    Accepted: _accepted,
     Rebased: _rebased,
     MovedByHand: _moved_by_hand,
     Abandoned: lambda state, event: replace(state, abandoned=event.how, begun=None),

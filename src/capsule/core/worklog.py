@@ -14,25 +14,21 @@ from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, comparable_claim, read_mission
-from capsule.core.item import acceptance_criteria
-from capsule.core.state import MissionState
+from capsule.core.item import Item, Lineage, acceptance_criteria
 from capsule.core.text import shortened
-from capsule.core.workflow import Role, Workflow
+from capsule.core.workflow import Workflow
 
 _MARKS = {
     EvidenceStatus.CONFIRMED: "confirmed",
     EvidenceStatus.REFUTED: "REFUTED",
     EvidenceStatus.UNVERIFIED: "unverified",
-    EvidenceStatus.ACCEPTED: "ACCEPTED by a person",
 }
 _SHOWN_FILES = 20
 _OURS = "<!-- capsule "
 
 
-def open_worklog(template: str, state: MissionState, timestamp: str) -> str:
-    """Fill in the worklog template, with a heading for each phase that works or reviews."""
-    workflow, item, lineage = state.workflow, state.item, state.lineage
-    phases = [phase.name for phase in workflow.phases if phase.role is not Role.ACTION and phase.doer != "do"]
+def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, earlier: str = "") -> str:
+    """Fill in the worklog template."""
     epic, feature = lineage.epic, lineage.feature
     values = {
         "EPIC_ID": epic.id if epic else "",
@@ -46,8 +42,7 @@ def open_worklog(template: str, state: MissionState, timestamp: str) -> str:
         "TASK_DESCRIPTION": fenced(item.description),
         "ACCEPTANCE_CRITERIA": fenced(acceptance_criteria(item)),
         "TIMESTAMP": timestamp,
-        "EARLIER_WORK": fenced(state.earlier),
-        "PHASES": "\n\n".join(f"### {section_of(workflow, name)}" for name in phases),
+        "EARLIER_WORK": fenced(earlier),
     }
     return fill(template, values, source="worklog template")
 
@@ -132,11 +127,6 @@ def summary(events: Sequence[Event]) -> str:
         "## Claims against evidence",
         "",
         *(f"- {attempt.key}: {_evidence_line(piece)[2:]}" for attempt, _ in ended for piece in attempt.evidence),
-        *(
-            f"- {each.phase}: {_one_line(each.claimed)} — {_one_line(each.observed)} — accepted by a person at "
-            f"{each.at}, because: {_one_line(each.because)}"
-            for each in history.accepted
-        ),
         *(f"- Salvaged: `{ref}` ({why})" for ref, why in history.salvaged.items()),
         *(
             f"- Follow-up noticed by {event.key}: {_one_line(str(what))}"

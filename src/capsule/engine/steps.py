@@ -15,11 +15,11 @@ from msgspec.structs import replace
 from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
-from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import Signal, Verdict, error_signal
-from capsule.core.state import MissionState, Step, accept_command
-from capsule.core.workflow import Phase, Role, Workflow
+from capsule.core.state import MissionState, Step
+from capsule.core.test_runs import matches
+from capsule.core.workflow import Phase, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
 from capsule.engine.bookkeeping import with_tracker_updates
@@ -47,23 +47,13 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
         used=state.used,
         refutations=state.refutations,
         vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
-        trusts_done=state.policy.already_done == "trust",
     )
-    decision = _take_back_what_failed(job, _with_way_out(decision, state))
+    decision = _take_back_what_failed(job, decision)
     at = services.clock.now()
     if not job.phase.do and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _kept(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
     return with_tracker_updates(job, ended)
-
-
-def _with_way_out(decision: Decision, state: MissionState) -> Decision:
-    """Name the command by which a person takes a refuted claim as it is."""
-    if not decision.accept:
-        return decision
-    way = f"`{accept_command(state.parent or state.mission, decision.accept)}`"
-    first, newline, rest = decision.reason.partition("\n")
-    return msgspec.structs.replace(decision, reason=f"{first.rstrip('.')}; to take it as it is: {way}{newline}{rest}")
 
 
 def _do_guarded(job: Job) -> Report:
@@ -86,36 +76,14 @@ def _do_guarded(job: Job) -> Report:
 
 def _do(job: Job) -> Report:
     if not _applies(job.phase, job.state, job.services):
-        why = "the code passes the mended tests" if job.state.mending else "its conditions do not hold"
-        return Report(Signal(verdict=Verdict.SKIPPED, summary=why))
+        return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
     try:
         report = _DOERS[job.phase.doer](job)
-        if job.phase.reads_only and report.before:
-            report = _drop_what_it_wrote(job, report)
         return _verified(job, report) if report.before else report
     except WorkspaceBroken as broken:
         return Report(error_signal(broken.message))
     except NoResult as none:
         return Report(parked(none.message))
-
-
-def _drop_what_it_wrote(job: Job, report: Report) -> Report:
-    """Put the work back as a phase that only reads was given it, and name what is dropped; its worklog stays."""
-    place, given = job.place, job.state.checkpoint
-    written = place.trees.changes(report.before, place.tree())
-    if given is None or (not written and place.head() == given.head):
-        return report
-    worklog = place.worklog()
-    ref = place.restore(given)
-    if worklog:
-        place.write_worklog(worklog)
-    named = ", ".join(change.path for change in written[:_MOST_NAMED]) or "its commits"
-    more = f" and {len(written) - _MOST_NAMED} more" if len(written) > _MOST_NAMED else ""
-    kept = f"; kept as {ref}" if ref else ""
-    return replace(report, warnings=(*report.warnings, f"{job.phase.name} only reads: {named}{more} dropped{kept}"))
-
-
-_MOST_NAMED = 5
 
 
 def _verified(job: Job, report: Report) -> Report:
@@ -175,20 +143,9 @@ def spawns(step: Step, state: MissionState, services: Services) -> bool:
 
 def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
     when = phase.when
-    if state.mending and _has_nothing_to_do(phase, state, services):
-        return False
     if when is None:
         return True
     return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
-
-
-def _has_nothing_to_do(phase: Phase, state: MissionState, services: Services) -> bool:
-    """Tell whether only tests were mended, and the code that this phase would write passes them already."""
-    if phase.role is not Role.WORKER or phase.writes or "green" not in phase.checks or not state.checkpoint:
-        return False
-    place = place_of(state, services)
-    tree = place.delivered(state.checkpoint)
-    return Verification(state, phase, passed(""), place, services, tree, tree).is_green()
 
 
 def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:

@@ -10,7 +10,6 @@ from pathlib import Path
 from capsule.core.item import check_id
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 
-LARGEST_TEXT = 64 * 1024 * 1024
 LARGEST_RESULT = 4 * 1024 * 1024
 _COMPLETE = "summary.md"
 """Written last: an archive that has it is a whole one."""
@@ -46,12 +45,6 @@ class LogFolders:
         path = self.working_folder(mission) / name
         write_atomically(path, self._redact(text.encode()))
         return path
-
-    def text(self, mission: str, name: str) -> str:
-        try:
-            return read_regular(self.folder(mission) / name, LARGEST_TEXT).decode(errors="replace")
-        except (NotRegular, TooLarge, OSError):
-            return ""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
         path = self._result(item, phase)

@@ -72,11 +72,7 @@ def attempt_sentence(attempt: Attempt) -> str:
     refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]
     if refuted:
         return f"{judged}{f', {LET_PASS}' if attempt.let_pass else ''}: {'; '.join(refuted)}"
-    words = {
-        EvidenceStatus.CONFIRMED: "confirmed",
-        EvidenceStatus.ACCEPTED: "accepted by a person",
-        EvidenceStatus.UNVERIFIED: "could not be checked",
-    }
+    words = {EvidenceStatus.CONFIRMED: "confirmed", EvidenceStatus.UNVERIFIED: "could not be checked"}
     seen = ", ".join(f"{counts[standing]} {word}" for standing, word in words.items() if counts[standing])
     return f"{judged} ({seen})" if seen else judged
 

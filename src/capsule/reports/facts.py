@@ -11,7 +11,6 @@ from capsule.core.budget import as_facts
 from capsule.core.decide import HALTS, SETBACKS
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.report import Report
-from capsule.reports.words import acceptance
 
 VERSION = 1
 
@@ -38,7 +37,6 @@ def mission_facts(summary: MissionSummary, root: Path) -> dict[str, Any]:
         "spent": as_facts(summary.spent_with_parts),
         "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in waits],
         "feedback": summary.feedback,
-        "accepted": [msgspec.to_builtins(each) for each in summary.accepted],
         "salvaged": [{"ref": ref, "why": why} for ref, why in summary.salvaged.items()],
         "warnings": list(summary.warnings),
         "places": places(summary.mission, root),
@@ -135,7 +133,6 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
             "files": [msgspec.structs.asdict(file) for file in diff.files],
         },
         "warnings": list(summary.warnings),
-        "accepted": [acceptance(each) for each in summary.accepted],
         "salvaged": [f"{ref} ({why})" for ref, why in summary.salvaged.items()],
         "parts": [_mission(part) for part in summary.parts],
     }

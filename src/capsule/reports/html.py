@@ -68,7 +68,7 @@ def _totals(report: Report) -> str:
     parts = (
         (Tone.GOOD, totals.claims_confirmed),
         (Tone.BAD, totals.claims_refuted),
-        (Tone.WARN, totals.claims_unverified + totals.claims_accepted),
+        (Tone.WARN, totals.claims_unverified),
     )
     return _tiles(
         ("missions", f"{totals.missions:,}", escape(count_statuses(report.statuses))),
@@ -178,9 +178,7 @@ def _told(summary: MissionSummary) -> str:
 def _figures(summary: MissionSummary) -> str:
     counts = evidence_counts(piece for attempt in summary.attempts for piece in attempt.evidence)
     held, unsure = counts[EvidenceStatus.CONFIRMED], counts[EvidenceStatus.UNVERIFIED]
-    accepted = counts[EvidenceStatus.ACCEPTED]
-    not_held = f"{counts[EvidenceStatus.REFUTED]} refuted{f', {accepted} accepted by a person' if accepted else ''}"
-    not_held += f", {unsure} could not be checked" if unsure else ""
+    not_held = f"{counts[EvidenceStatus.REFUTED]} refuted{f', {unsure} could not be checked' if unsure else ''}"
     sent_back = words.count(summary.sent_back, "time")
     return _tiles(
         _time(summary),
@@ -331,7 +329,6 @@ def _file_row(file: FileChange, most: int) -> str:
 
 def _notes(summary: MissionSummary) -> str:
     def notes() -> Iterator[str]:
-        yield from map(words.acceptance, summary.accepted)
         yield from (f"warning: {text}" for text in summary.warnings)
         for attempt in summary.attempts:
             warnings = attempt.ended.outcome.warnings if attempt.ended else ()

@@ -39,7 +39,6 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
         if len(told) > _FEEDBACK_LINES:
             yield f"  ... and {words.count(len(told) - _FEEDBACK_LINES, 'more line')}: --json has them all"
     for label, texts in (
-        ("accepted", [words.acceptance(each) for each in summary.accepted]),
         ("salvaged", [f"{ref} ({why})" for ref, why in summary.salvaged.items()]),
         ("warning", summary.warnings),
     ):

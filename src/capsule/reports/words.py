@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from capsule.core.budget import Spending, duration, in_words, price
-from capsule.core.event import Accepted
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import (
     SUCCESSES,
@@ -57,7 +56,6 @@ EVIDENCE = {
     EvidenceStatus.CONFIRMED: Look(Tone.GOOD, "✓"),
     EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
     EvidenceStatus.UNVERIFIED: Look(Tone.WARN, "?"),
-    EvidenceStatus.ACCEPTED: Look(Tone.WARN, "!"),
 }
 UNVERIFIED, LET_PASS = "unverified", "though refuted"
 NO_MISSIONS = "No missions yet."
@@ -105,8 +103,6 @@ def judged(attempt: Attempt) -> str:
     if refuted:
         though = "though " if verdict in SUCCESSES else ""
         return f"{verdict}, {though}{refuted} of {checks} {'refutes' if refuted == 1 else 'refute'} it"
-    if accepted := counts[EvidenceStatus.ACCEPTED]:
-        return f"{verdict}, {accepted} of {checks} accepted by a person"
     if unsure:
         return f"{verdict}, {unsure} of {checks} could not be made"
     if evidence:
@@ -140,11 +136,6 @@ def evidence_lines(piece: Evidence, style: Style, width: int, indent: str) -> It
     first, *rest = wrapped(said, width, f"{indent}  ", "")
     yield f"{indent}{style.paint(TONES[look.tone], look.sign)} {first.lstrip()}"
     yield from rest
-
-
-def acceptance(each: Accepted) -> str:
-    """Tell which refuted claim a person accepted, and why."""
-    return f"{each.check} at {each.phase}: {each.observed}; accepted by a person, because: {each.because}"
 
 
 def proof(piece: Evidence, most: int = 12) -> str:
@@ -217,9 +208,8 @@ def rate(totals: Totals) -> str:
 
 
 def claims(totals: Totals) -> str:
-    accepted = f"{totals.claims_accepted} accepted by a person, " if totals.claims_accepted else ""
     return (
-        f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, {accepted}"
+        f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, "
         f"{totals.claims_unverified} could not be checked"
     )
 

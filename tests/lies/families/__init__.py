@@ -1,1 +1,0 @@
-"""One file for each family; its docstring says what they have in common, `CASES` is the table."""
