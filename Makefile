@@ -47,7 +47,11 @@ live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, a br
 	    { $(PYTEST) -rs $(LIVE) $(ONCE_MORE); } && \
 	    { test -n "$$found" || { $(PYTEST) -rs -m sandboxed $(LIVE:%=--ignore=%) tests $(ONCE_MORE); }; }
 
-soak: crash bench ## what takes longer than a day's work allows: every kill, every benchmark
+soak: crash bench lies ## what takes longer than a day's work allows: every kill, every benchmark, every lie
+
+lies: JOBS = 2
+lies: $(VENV)/.dev ## play every lie and honest mission (ONLY=family or name, SANDBOX=required), and print a table
+	@$(BIN)/python -m tests.lies --jobs $(JOBS) --only "$(ONLY)" --sandbox $(or $(SANDBOX),off)
 
 crash: $(VENV)/.dev ## kill a mission at every point there is (long), and resume it
 	CAPSULE_CRASH_ALL=1 $(PYTEST) tests/crash tests/system/test_kills.py
@@ -78,4 +82,4 @@ $(VENV)/.warm: $(VENV)/.dev
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
 
-.PHONY: help demo test check format lint types contracts fix live soak crash bench reference pictures clean
+.PHONY: help demo test check format lint types contracts fix live soak crash lies bench reference pictures clean

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from capsule.adapters import Candidate, Draft, Published
+from capsule.adapters import Candidate, Draft, Published, TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Change, Checkpoint
@@ -256,10 +256,16 @@ class MemoryPlace:
         self._require_whole()
         return self._repository.branches[self.branch]
 
-    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
+    def gate(self, tree: str, edits: Mapping[str, bytes] | None = None) -> TestSite:
         place = self._repository.root / ".capsule" / "gates" / self._mission
         self._repository.write_out(tree, place)
-        return place, None
+        for path, content in (edits or {}).items():
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(content)
+        reports = place.with_name(f"{self._mission}+reports")
+        shutil.rmtree(reports, ignore_errors=True)
+        reports.mkdir(parents=True)
+        return TestSite(place, None, reports)
 
     def variables(self, folder: Path) -> Mapping[str, str]:
         return {}

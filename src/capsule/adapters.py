@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
 
@@ -22,6 +22,7 @@ from capsule.core.hazards import AddedFile
 from capsule.core.item import Item, Lineage, NewItem, Status
 from capsule.core.signal import FollowUp
 from capsule.core.state import Step
+from capsule.core.test_report import TestReport
 from capsule.core.workflow import Workflow
 
 
@@ -109,6 +110,18 @@ class Ran(Struct, frozen=True):
     seconds: float
     tail: str
     log: Path
+    report: TestReport = TestReport()
+    """How each test ended, where the runners behind the command were asked and told."""
+
+
+class TestSite(NamedTuple):
+    """A clean folder that holds exactly one tree, and what a command there needs."""
+
+    folder: Path
+    sandbox_paths: SandboxPaths | None
+    """What a sandbox shows of it; None where there is none."""
+    reports: Path
+    """An empty folder beside it, in which test runners tell how each test ended."""
 
 
 class Shell(Protocol):
@@ -123,10 +136,14 @@ class Shell(Protocol):
         timeout: float | None,
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
+        reports: Path | None = None,
+        junit: Sequence[str] = (),
     ) -> Ran:
         """Run one command line through `sh -c`, output to the log file; end the whole process tree when it ends.
 
-        `sandbox_paths` says what it may touch in a sandbox; without any, the folder it runs in.
+        `sandbox_paths` says what it may touch in a sandbox; without any, the folder it runs in. With a folder for
+        `reports`, test runners behind the command are asked to tell how each test ended; `junit` are globs of XML that
+        it writes.
         """
 
 
@@ -251,8 +268,8 @@ class Place(Protocol):
 
     # The gate, where claims are checked
 
-    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
-        """Make a clean folder that holds exactly this tree, set up; return it, and what a sandbox shows of it."""
+    def gate(self, tree: str, edits: Mapping[str, bytes] | None = None) -> TestSite:
+        """Make a clean folder that holds exactly this tree, set up; `edits` replaces the content of some files."""
 
     def variables(self, folder: Path) -> Mapping[str, str]:
         """Return the variables by which commands in the place or in the gate find the installed dependencies."""
@@ -548,6 +565,9 @@ class Archive(Protocol):
 
     def put(self, mission: str, name: str, text: str) -> Path:
         """Keep a text that is too long for an event in the working folder."""
+
+    def text(self, mission: str, name: str) -> str:
+        """Return what `put` kept; '' where it is gone."""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
         """Return where an agent that answers by file must write; remove an earlier answer, unless it is dry."""

@@ -24,7 +24,7 @@ MOST_DEEP = 100
 # Compiled where they are first used, and remembered by `re`: many projects have no file of settings.
 _KEY_END = r"(?<=[^\s:\"'{}\[\],])(?=[\"'][ \t]*:|[ \t]*:(?:\s|$))"
 _MARKED = r"(?s)(.*)\ue000(\d+)\ue001"
-_ANCHOR = r"(?m)(?:^|(?<=[\s\[{,]))([&*])([^\s\[\]{},]+)"
+_ANCHOR = r"([&*])(?<![^\s\[{,:][&*])([^ \t\r\n\[\]{},]+)"
 _DEEP = rf"[ \t]*(?:[-?][ \t]+){{{MOST_DEEP},}}"
 _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 
@@ -107,11 +107,15 @@ def _refuse_bombs(text: str, source: str) -> None:
         deep = re.match(_DEEP, line) or line.startswith(" " * 10 * MOST_DEEP)
         if deep or max(line.count("["), line.count("{")) > MOST_DEEP:
             raise SettingsError(f"{source}, line {number}: this is nested too deeply.", "Write it flatter.")
-    found = re.findall(_ANCHOR, text)
-    anchors = {name for sign, name in found if sign == "&"}
-    aliases = sum(sign == "*" and name in anchors for sign, name in found)
-    if aliases > MOST_ALIASES:
+    if (aliases := count_aliases(text)) > MOST_ALIASES:
         raise SettingsError(f"{source} uses {aliases} YAML aliases.", f"Write it out: {MOST_ALIASES} are the most.")
+
+
+def count_aliases(text: str) -> int:
+    """Count the places of a YAML text that may repeat what an anchor names."""
+    found = re.findall(_ANCHOR, text) if "&" in text else []
+    anchors = {name for sign, name in found if sign == "&"}
+    return sum(sign == "*" and name in anchors for sign, name in found)
 
 
 def duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:

@@ -6,17 +6,17 @@ worktree, so that no agent can change the rules it is judged by.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from capsule.catalog import Catalog, listing
 from capsule.core.decide import Guardrails
+from capsule.core.detection import detect, globs_for
 from capsule.core.errors import SettingsError
 from capsule.core.event import Policy
 from capsule.core.item import Item
-from capsule.core.test_runs import detect, detected_command, globs_for, judges_of
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.project import Project, tracker_name
 from capsule.settings import PROJECT_YAML, PUBLISH, Settings, load_settings
@@ -68,10 +68,18 @@ def policy_at(project: Project, base: str) -> tuple[Policy, tuple[str, ...]]:
         test_globs=globs,
         tests_in_sources=in_sources,
         debris=judging.evidence.debris,
+        allow=judging.evidence.allow,
         test_timeout_minutes=judging.evidence.test_timeout_minutes,
+        base=judging.evidence.base,
+        mutants=judging.evidence.mutants,
+        mutant_minutes=judging.evidence.mutant_minutes,
+        report=judging.evidence.report,
         guardrails=guardrails_of(judging),
         hooks=judging.git.hooks,
         file_discovered=judging.campaign.file_discovered,
+        already_done=judging.evidence.already_done,
+        exam=judging.evidence.exam,
+        detect=judging.evidence.test == "auto" and not test,
     )
     return policy, (note,) if differs else ()
 
@@ -90,24 +98,40 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
 
     chosen = judging.evidence.test
     if chosen == "auto":
-        found = detect(files, read)
-        test, globs, in_sources = (
-            (detected_command(found, files), found.globs, found.tests_in_sources) if found else ("", (), False)
-        )
+        test, globs, in_sources = detect(files, read)
     else:
         test = "" if chosen == "none" else chosen
         globs, in_sources = globs_for(test, files, read)
-    if judging.evidence.test_globs != "auto":
-        return test, tuple(judging.evidence.test_globs), in_sources
-    return test, (*globs, *judges_of(test, files, read)), in_sources
+    own = judging.evidence.test_globs
+    return test, globs if own == "auto" else _own_globs(own, globs), in_sources
+
+
+def _own_globs(own: Sequence[str], usual: tuple[str, ...]) -> tuple[str, ...]:
+    """Take the globs of the settings; where all of them only take paths out (`!app.py`), beside the usual ones."""
+    return (*usual, *own) if all(glob.startswith("!") for glob in own) else tuple(own)
+
+
+KINDS = {
+    **dict.fromkeys(("refactor", "refactoring"), "refactor"),
+    **dict.fromkeys(("doc", "docs", "documentation"), "docs"),
+    **dict.fromkeys(("test", "tests", "testing"), "tests"),
+    **dict.fromkeys(("chore", "chores", "maintenance", "dependencies"), "chore"),
+    "exam": "exam",
+}
+"""Tags and types of items that have a workflow of their own: nothing to make red in such work, or an exam to pass."""
 
 
 def choose_workflow(project: Project, item: Item, words: Catalog, name: str | None = None) -> Workflow:
-    """Choose by flag, by tag, by type, by default: `tdd` for beads, `change` for items of a backlog."""
+    """Choose by flag, by tag, by type, by default: `tdd` for beads, `change` for items of a backlog.
+
+    Without settings, a tag or type of an item outside of a backlog chooses too, where it names a kind of work.
+    """
     choice = project.settings.workflow
     by_tag = next((choice.by_tag[tag] for tag in item.tags if tag in choice.by_tag), "")
     usual = "change" if tracker_name(project) == "backlog" else "tdd"
     default = usual if choice.default == "auto" else choice.default
+    if default == "tdd" and choice.default == "auto":
+        default = next((KINDS[word] for word in (*item.tags, item.type) if word in KINDS), usual)
     workflow = words.workflow(name or by_tag or choice.by_type.get(item.type, "") or default)
     return _as_set(project.settings, workflow, in_backlog=usual == "change")
 

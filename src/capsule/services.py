@@ -49,13 +49,13 @@ class RunLimits(Protocol):
     """How far missions may go this time, and who counts."""
 
     def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
-        """Whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
+        """Tell whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
 
     def spawn_event(self, step: Step) -> tuple[str, Event] | None:
-        """What a start of an agent writes into the run's own stream, in the same breath as the step's beginning."""
+        """Return what a start of an agent adds to the run's own stream, in the transaction that begins the step."""
 
     def spending(self) -> Spending | None:
-        """What the run has used up so far; None where nobody counts."""
+        """Return what the run has used up so far; None where nobody counts."""
 
 
 class Unlimited:
@@ -91,6 +91,8 @@ class Services(Struct, frozen=True):
     run_limits: RunLimits = field(default_factory=Unlimited)
     redact: Callable[[str], str] = str
     """Takes secrets out of what is written where journal and archive do not see it."""
+    token: Callable[[], str] = lambda: "R0"
+    """Returns a random name that no agent can have known."""
     pid: int = 0
     limits: Limits = Limits()
     exported: Mapping[str, str] = field(default_factory=dict)

@@ -105,7 +105,9 @@ class _WorkflowChoice(_Section, frozen=True):
     by_type: dict[str, str] = {}
     """Workflows by type of item, such as `{bug: hotfix}`."""
     by_tag: dict[str, str] = {}
-    """Workflows by tag; a tag takes precedence over the type."""
+    """Workflows by tag (a label, for beads); a tag takes precedence over the type. Where neither is set and `default`
+    is `auto`, items outside of a backlog are taken by their own words: `refactor`, `docs`, `tests`, `chore` and
+    `exam`."""
 
 
 class WorkspaceOptions(_Section, frozen=True):
@@ -133,9 +135,24 @@ class _EvidenceOptions(_Section, frozen=True):
     test_timeout_minutes: Minutes = 15
     """Time limit of the test command. A time-out is never green."""
     test_globs: Literal["auto"] | Texts = "auto"
-    """Which files are tests, fixtures and test runner configuration. `auto`: by ecosystem."""
+    """Which files are tests. `auto`: by ecosystem. `!app.py` takes a file out. The runner's settings and the scripts of
+    the test command count as well, always."""
     debris: Texts = DEBRIS
     """Globs of files that must not be left behind."""
+    allow: Texts = ()
+    """Globs of files that may hold what looks like a secret, such as a key that is test data. They are named."""
+    report: Texts = ()
+    """Globs of JUnit XML that the test command writes, for test runners that Capsule cannot ask for names."""
+    base: Literal["known", "strict"] = "known"
+    """Tests that fail before anything is done. `known`: they are named and may go on failing. `strict`: none may."""
+    mutants: Retries = 8
+    """How many times a finished change is broken on purpose, to see whether a test notices. 0: never."""
+    mutant_minutes: Minutes = 5
+    """Time limit for all of them together; what does not fit is reported as not tried."""
+    already_done: Literal["ask", "trust"] = "ask"
+    """If triage reports that an item is done already. `ask`: a person confirms it. `trust`: it is closed."""
+    exam: Literal["keep", "drop"] = "keep"
+    """What becomes of the tests of a passed exam. `keep`: they are merged with the work. `drop`: they stay hidden."""
 
 
 class _AllowanceOptions(_Section, frozen=True):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from capsule.adapters import Agent, Observer, Place, Tracker
+from capsule.adapters import Agent, Observer, Place, Ran, Tracker
 from capsule.agents._cli import AgentPhaseOptions, Connection
 from capsule.catalog import Catalog, adapters
 from capsule.core.briefing import SandboxPaths
@@ -29,8 +31,9 @@ from capsule.system.process import SupervisorClient, end_leftovers
 from capsule.system.sandbox import Sandbox, homes, level
 from capsule.system.stop import Stop
 from capsule.workspaces.dependencies import Dependencies
+from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
-from capsule.workspaces.provision import RunSetup
+from capsule.workspaces.provision import Provisions, RunSetup
 from capsule.workspaces.shell import SupervisedShell
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from capsule.workspaces.trunk import GitTrunk
@@ -179,6 +182,7 @@ def open_services(
             redact=redactor.text,
             state_store=open_state_store(project, tracker),
             skills=uses_skills(project),
+            token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
             exported={"CAPSULE_REPOSITORY": str(project.git.common_dir)},
             limits=Limits(
@@ -214,6 +218,33 @@ def _places(
         )
 
     return place
+
+
+def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
+    """Run a test command on a commit, in a gate that is removed afterwards."""
+    settings, chosen = project.settings, project.settings.workspace
+    setup = "" if chosen.setup == "none" else chosen.setup
+    dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
+    with tempfile.TemporaryDirectory() as folder, SupervisorClient(secrets=project.redactor.spellings) as supervisor:
+        sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
+        shell = SupervisedShell(
+            supervisor,
+            sandbox=sandbox,
+            allow=settings.environment.allow,
+            at_checkout_path=settings.confinement.at_checkout_path,
+        )
+        provisions = Provisions(dependencies, setup, chosen.copy, _setup_runner(shell, seconds))
+        name = f"trial-{os.getpid()}"
+        gate = Gate(project.git, name, Path(folder), provisions, confined=sandbox is not None)
+        try:
+            place, paths, reports = gate.site(base, base, {})
+            at = project.root if sandbox else place
+            env = dependencies.variables(base, at, place, judged=True)
+            log = Path(folder, "tests.log")
+            return shell.run(command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports)
+        finally:
+            gate.remove()
+            shutil.rmtree(project.root / ".capsule" / "missions" / name, ignore_errors=True)  # the log of a set-up
 
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:

@@ -41,6 +41,7 @@ def turn(phase: str, code: str = "PHASE_COMPLETE", *, item: str = "WRK-001", **m
 def honest(item: str = "WRK-001", title: str = "find-the-answer", **instead: list[Turn]) -> Script:
     """An agent that does what it is asked; a phase may be given other turns, as `idea_research=[...]`."""
     papers = stem(item, title)
+    question = "6x9\n" if item == "WRK-001" else f"6x9, asks {item}\n"  # each item builds something
     small = {"size": "small", "complexity": "low", "risk": "low", "impact": "high"}
 
     def document(phase: str, kind: str, text: str = "# Words\n") -> list[Turn]:
@@ -55,7 +56,7 @@ def honest(item: str = "WRK-001", title: str = "find-the-answer", **instead: lis
         "spec": document("spec", "SPEC", SPEC),
         "build": [
             turn("build", "SUBPHASE_COMPLETE", item=item, write={"answer": "42\n", f"{papers}_SPEC.md": HALF}),
-            turn("build", item=item, write={"question": "6x9\n", f"{papers}_SPEC.md": WHOLE}),
+            turn("build", item=item, write={"question": question, f"{papers}_SPEC.md": WHOLE}),
         ],
         "review": [turn("review", item=item)],
     }

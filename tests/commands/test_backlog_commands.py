@@ -483,6 +483,7 @@ def test_explain_says_how_to_go_on_with_a_mission_that_stopped(a_halted_mission:
     lines = a_halted_mission.say("explain", "demo-1.1").out.splitlines()
     assert lines[0].startswith("demo-1.1  not now: its mission failed at execute: the disk is full")
     assert lines[1] == "  next: see why with capsule show demo-1.1, then capsule run demo-1.1"
+    assert lines[2] == "  proven: red (exit code only) · reviewed (its word)"
 
 
 def test_what_a_mission_left_is_salvaged_when_its_item_is_completed(a_halted_mission: Project) -> None:

@@ -14,6 +14,8 @@ from tests.costs import LONG
 
 from .conftest import COMMIT, ITEM, PASS, Project, Turn, honest, said
 
+pytestmark = pytest.mark.slow
+
 FLOOD = 200 * 1024 * 1024
 MEASURED = """
 import resource, subprocess, sys
@@ -52,14 +54,12 @@ def stops_once(project: Project, turn: Turn, **env: str) -> str:
     return answer.out
 
 
-@pytest.mark.slow
 @pytest.mark.promise("processes.timeouts")
 def test_an_agent_that_hangs_is_ended_after_its_time(a_project: Project) -> None:
     limit = {"CAPSULE_EXECUTION__PHASE_TIMEOUT_MINUTES": "0.015"}
     assert "Agent timed out" in stops_once(a_project, {"run": ["while :; do echo busy; sleep 0.1; done"]}, **limit)
 
 
-@pytest.mark.slow
 @pytest.mark.promise("processes.timeouts")
 def test_an_agent_that_falls_silent_is_ended(a_project: Project) -> None:
     limit = {"CAPSULE_EXECUTION__IDLE_TIMEOUT_MINUTES": "0.015"}
@@ -81,7 +81,6 @@ def test_an_agent_that_is_killed_has_not_passed(a_project: Project) -> None:
     assert "No signal JSON found" in stops_once(a_project, said("PASS", run=["kill -9 $PPID"]))
 
 
-@pytest.mark.slow
 def test_an_agent_with_a_faulty_signal_has_not_passed(a_project: Project) -> None:
     assert "Invalid status value: FINE" in stops_once(a_project, {"signal": {**PASS, "status": "FINE"}})
 
@@ -94,7 +93,6 @@ def test_an_agent_that_deletes_its_worktree_loses_its_phase_alone(a_project: Pro
     assert any("I will clean up" in log.read_text() for log in kept.glob("execute-2*.log"))
 
 
-@pytest.mark.slow
 def test_an_agent_that_puts_a_link_in_the_worktrees_place_is_not_followed(a_project: Project, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     swap = f'cd / && mv "$CAPSULE_WORKTREE" {elsewhere} && ln -s {elsewhere} "$CAPSULE_WORKTREE"'
@@ -102,7 +100,6 @@ def test_an_agent_that_puts_a_link_in_the_worktrees_place_is_not_followed(a_proj
     assert (elsewhere / "answer").read_text() == "41\n"
 
 
-@pytest.mark.slow
 @pytest.mark.promise("processes.odd-bytes")
 def test_invalid_text_and_nul_bytes_around_a_signal_do_no_harm(a_project: Project) -> None:
     noise = r"printf '\377\376 \000\000 {\n \033[2J \r\n'"
@@ -113,7 +110,6 @@ def test_invalid_text_and_nul_bytes_around_a_signal_do_no_harm(a_project: Projec
     assert log.read_bytes().startswith(b"\xff\xfe \x00\x00")
 
 
-@pytest.mark.slow
 @pytest.mark.promise("processes.large-output")
 def test_a_flood_of_output_costs_neither_memory_nor_the_signal(a_project: Project) -> None:
     flood = f"head -c {FLOOD} /dev/zero | tr '\\0' '{{'; echo"
@@ -160,7 +156,6 @@ def test_an_agent_that_moves_main_moves_its_own_copy(a_project: Project) -> None
     assert a_project.answer() == "42"
 
 
-@pytest.mark.slow
 def test_an_agent_that_takes_its_git_file_away_loses_nothing(a_project: Project) -> None:
     a_project.play(honest(execute=[said("PASS", run=["rm .git"], write={"answer": "42\n"})]))
     answer = a_project.run()
@@ -187,18 +182,18 @@ def test_an_agent_that_bends_the_tests_is_refuted(a_project: Project) -> None:
     assert [piece.check for piece in refuted.outcome.evidence if piece.standing == "refuted"] == ["untouched-tests"]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("evidence.debris")
 def test_debris_is_found_before_it_is_signed_off(a_project: Project) -> None:
     leave = said("PASS", write={"answer": "42\n", "notes.tmp": "x"})
     clear = said("PASS", remove=["notes.tmp"])
     a_project.play(honest(execute=[leave, clear]))
     assert a_project.run().code == 0
-    assert "sign-off REFUTED" in a_project.walked()
+    assert a_project.walked()[3:5] == ["execute REFUTED", "execute PASS"]
+    refuted = next(e for e in a_project.events() if isinstance(e, StepEnded) and e.decision.verdict == "REFUTED")
+    assert [piece.check for piece in refuted.outcome.evidence if piece.standing == "refuted"] == ["no-debris"]
     assert "notes.tmp" not in a_project.git("ls-tree", "-r", "--name-only", "main")
 
 
-@pytest.mark.slow
 def test_what_the_merge_agent_leaves_uncommitted_is_not_lost(a_project: Project) -> None:
     half = said("PASS", run=["git add answer && git commit -q -m half"])
     a_project.play(honest(merge=[half, said("PASS", run=["git add tests && git commit -q -m rest"])]))
@@ -252,7 +247,6 @@ def test_what_an_agent_spoiled_can_be_cleaned(a_project: Project, place: str) ->
     assert not a_project.worktree.exists()
 
 
-@pytest.mark.slow
 def test_a_link_that_an_agent_puts_over_our_papers_is_not_followed(a_project: Project, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     (precious / ITEM).mkdir(parents=True)
@@ -264,7 +258,6 @@ def test_a_link_that_an_agent_puts_over_our_papers_is_not_followed(a_project: Pr
     assert (precious / ITEM / "thesis").read_text() == "years of work\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("place", ["missions/demo-1.1", "missions/demo-1.1/outputs"])
 def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project, place: str) -> None:
     assert "No signal" in stops_once(a_project, said("PASS", run=[f"rm -rf ../../{place}; echo mine > ../../{place}"]))
@@ -272,7 +265,6 @@ def test_a_file_in_the_place_of_our_folder_is_archived(a_project: Project, place
     assert kept.read_text() == "mine\n"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("instead", ["mkfifo", "mkdir", "ln -s /dev/full"])
 def test_a_live_file_that_cannot_be_written_stops_nobody(a_project: Project, instead: str) -> None:
     live = "../../missions/demo-1.1/live.jsonl"
@@ -282,7 +274,6 @@ def test_a_live_file_that_cannot_be_written_stops_nobody(a_project: Project, ins
     assert a_project.answer() == "42"
 
 
-@pytest.mark.slow
 def test_a_nul_in_what_an_agent_says_reaches_the_next_one_as_text(a_project: Project) -> None:
     a_project.play(honest(execute_review=[said("NEEDS_WORK", "be\0 bold\x07\n\tand brief"), said("PASS")]))
     answer = a_project.run()
@@ -299,7 +290,6 @@ def test_what_an_agent_says_steers_no_terminal(a_project: Project) -> None:
     assert not set(answer.out) & {"\x1b", "\x07"}
 
 
-@pytest.mark.slow
 def test_a_merge_on_red_says_so_in_the_end(a_new_project: Project) -> None:
     """`verify: warn` lets it through, but nobody may believe that it was green."""
     words = "NOT GREEN: the gate was red on the merge result (verify: warn)"
@@ -310,7 +300,6 @@ def test_a_merge_on_red_says_so_in_the_end(a_new_project: Project) -> None:
     assert words in a_new_project.capsule("show", ITEM).out
 
 
-@pytest.mark.slow
 def test_a_merge_on_green_says_nothing_of_the_kind(a_new_project: Project) -> None:
     answer = a_new_project.run("--verify=warn")
     assert answer.code == 0, answer

@@ -12,6 +12,8 @@ from capsule.commands.verbs import VERBS
 
 from .conftest import ITEM, PASS, Project, assert_clear, bead, honest, nothing_changes, said
 
+pytestmark = pytest.mark.slow
+
 HOSTILE_IDS = {
     "climbs out": "../x",
     "names a folder": "a/b",
@@ -173,7 +175,6 @@ def a_poisoned_project(a_project: Project) -> Project:
     return a_project
 
 
-@pytest.mark.slow
 def test_a_nul_in_an_item_stops_nobody(a_project: Project) -> None:
     a_project.set_bead(title="Find\0 the answer", description="Make\0 it 42.", labels=["a\0b"])
     answer = a_project.run()
@@ -218,7 +219,6 @@ def test_an_agent_that_quotes_the_item_is_judged_by_its_own_last_word(a_poisoned
     assert "I could not" in answer.out
 
 
-@pytest.mark.slow
 def test_an_item_closed_by_hand_meanwhile_is_not_merged(a_project: Project) -> None:
     close = 'sed -i \'s/"in_progress"/"closed"/\' ../../../.beads/issues.jsonl'
     a_project.play(honest(sign_off=[said("PASS", run=[close])]))

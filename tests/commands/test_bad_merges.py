@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import ITEM, Project, assert_clear, honest, nothing_changes, said
 
+pytestmark = pytest.mark.slow
+
 MINE = honest()["execute"]
 
 
@@ -41,7 +43,6 @@ def test_a_conflict_leaves_main_and_the_worktree_as_they_were(a_conflict: Projec
     assert not (a_conflict.path / ".git" / "MERGE_HEAD").exists()
 
 
-@pytest.mark.slow
 def test_a_conflict_stays_one_until_somebody_settles_it(a_conflict: Project) -> None:
     main = a_conflict.head("main")
     assert a_conflict.run().code == 1
@@ -56,7 +57,6 @@ def test_rebase_rebuilds_the_work_on_the_new_main(a_conflict: Project) -> None:
     a_conflict.fsck()
 
 
-@pytest.mark.slow
 def test_a_conflict_settled_by_hand_is_merged(a_conflict: Project) -> None:
     a_conflict.play(honest(merge=[said("PASS")]))
     where = a_conflict.worktree
@@ -70,7 +70,6 @@ def test_a_conflict_settled_by_hand_is_merged(a_conflict: Project) -> None:
     assert a_conflict.answer() == "42"
 
 
-@pytest.mark.slow
 def test_main_that_moves_elsewhere_is_merged_with(a_project: Project) -> None:
     a_project.play(honest(sign_off=[said("PASS", run=meanwhile(commits("other", "new")))]))
     answer = a_project.run()
@@ -92,7 +91,6 @@ def test_the_gate_is_run_on_the_merge_result_not_on_the_branch(a_project: Projec
     assert a_project.worktree.is_dir()
 
 
-@pytest.mark.slow
 def test_a_checkout_in_the_middle_of_a_merge_is_not_moved(a_project: Project) -> None:
     theirs, ours = commits("README.md", "theirs"), commits("README.md", "ours")
     stuck = meanwhile("git switch -q -c side", theirs, "git switch -q main", ours, "{ git merge -q side || true; }")
@@ -107,7 +105,6 @@ def test_a_checkout_in_the_middle_of_a_merge_is_not_moved(a_project: Project) ->
     assert (a_project.path / "answer").read_text() == "42\n"
 
 
-@pytest.mark.slow
 @pytest.mark.promise("durability.one-runner")
 def test_a_second_run_of_the_same_mission_is_refused(a_project: Project, tmp_path: Path) -> None:
     sign = tmp_path / "at-work"
@@ -121,7 +118,6 @@ def test_a_second_run_of_the_same_mission_is_refused(a_project: Project, tmp_pat
     assert "stop it first" in answer.err
 
 
-@pytest.mark.slow
 @pytest.mark.promise("evidence.red-base")
 def test_an_unsettled_base_is_parked_before_any_agent_is_paid(a_project: Project) -> None:
     a_project.commit("breaks it", answer="")

@@ -12,6 +12,8 @@ import pytest
 
 from .conftest import ITEM, PHASES, Project, Said, assert_clear, nothing_changes
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def git_alone(tmp_path: Path) -> dict[str, str]:
@@ -117,7 +119,6 @@ def test_a_merge_or_rebase_under_way_is_to_be_finished_first(a_project: Project,
         assert_clear(a_project.capsule("prep", ITEM), 1, f"{named} is under way", "Finish it first")
 
 
-@pytest.mark.slow
 @pytest.mark.promise("errors.repository-state")
 def test_neither_main_nor_master_asks_which(a_project: Project) -> None:
     a_project.git("branch", "-m", "trunk")
@@ -135,7 +136,6 @@ def test_head_ahead_of_main_stops_before_anything_is_made(a_project: Project) ->
         assert_clear(a_project.run(), 2, "commits that main lacks", "--base main")
 
 
-@pytest.mark.slow
 def test_from_main_while_on_another_branch(a_project: Project) -> None:
     a_project.git("switch", "-q", "-c", "feature")
     mine = a_project.commit("mine", mine="mine\n")
@@ -146,7 +146,6 @@ def test_from_main_while_on_another_branch(a_project: Project) -> None:
     assert (a_project.path / "answer").read_text() == "41\n"
 
 
-@pytest.mark.slow
 def test_into_another_branch_leaves_main_alone(a_project: Project) -> None:
     main = a_project.head("main")
     a_project.git("switch", "-q", "-c", "feature")
@@ -165,7 +164,6 @@ def test_prep_warns_where_head_is_ahead(a_project: Project) -> None:
     assert "commits that main lacks" in answer.err
 
 
-@pytest.mark.slow
 @pytest.mark.promise("errors.dirty-tree")
 def test_a_detached_user_stays_detached(a_project: Project) -> None:
     a_project.git("switch", "-q", "--detach")
@@ -208,7 +206,6 @@ def test_main_does_not_move_over_a_file_that_the_user_has_edited(a_project: Proj
     assert a_project.dirt() == ""
 
 
-@pytest.mark.slow
 def test_the_trackers_own_files_are_not_dirt(a_project: Project) -> None:
     a_project.set_bead(priority=0)
     assert "uncommitted change" not in a_project.run().err
@@ -217,7 +214,6 @@ def test_the_trackers_own_files_are_not_dirt(a_project: Project) -> None:
 # ── what is there already, and is not ours
 
 
-@pytest.mark.slow
 @pytest.mark.promise("errors.foreign-names")
 def test_a_strangers_folder_in_the_worktrees_place_is_left_alone(a_project: Project) -> None:
     a_project.write(f".capsule/worktrees/{ITEM}/precious.txt", "precious\n")
@@ -232,7 +228,6 @@ def test_a_strangers_folder_in_the_worktrees_place_is_left_alone(a_project: Proj
     assert a_project.run().code == 0
 
 
-@pytest.mark.slow
 @pytest.mark.promise("errors.foreign-names")
 def test_a_strangers_branch_is_left_alone(a_project: Project) -> None:
     a_project.git("switch", "-q", "-c", f"capsule-{ITEM}")
@@ -303,7 +298,6 @@ def test_a_corrupt_journal_is_explained_and_kept(a_project: Project) -> None:
     assert a_project.worktree.is_dir()
 
 
-@pytest.mark.slow
 def test_every_agent_phase_runs_in_a_project_that_is_fine(a_project: Project) -> None:
     """The counterpart of all the above: nothing here refuses a healthy project."""
     assert a_project.run().code == 0
@@ -327,7 +321,6 @@ def test_a_full_disk_is_no_bug_of_ours(a_project: Project, unbuffered: str) -> N
     assert_clear(Said(done.returncode, "", done.stderr.decode()), 2, "No space left on device", "Free some space")
 
 
-@pytest.mark.slow
 def test_an_empty_journal_is_a_journal_without_missions(a_project: Project) -> None:
     (a_project.path / ".git" / "capsule").mkdir()
     (a_project.path / ".git" / "capsule" / "journal.db").touch()

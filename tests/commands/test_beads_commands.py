@@ -20,6 +20,8 @@ from ..conftest import Repo
 from ..contracts import fake_bd
 from .conftest import ITEM, Project, assert_clear, bead, nothing_changes
 
+pytestmark = pytest.mark.slow
+
 # ---- which tracker it is
 
 BY_BD = {".beads/metadata.json": "{}"}

@@ -13,6 +13,8 @@ from capsule.engine.dispatch import RunReport
 
 from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
 
+pytestmark = pytest.mark.slow
+
 FLOW = """\
 description: One agent, then the merge.
 phases:

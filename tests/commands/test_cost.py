@@ -15,6 +15,8 @@ from tests.costs import LONG, eventually
 
 from .backlog_project import BacklogProject
 
+pytestmark = pytest.mark.slow
+
 RECORDED = Path(__file__).parents[1] / "contracts" / "recorded" / "claude"
 ASKS = {"result": "BLOCKED", "summary": "which colour?", "phase": "triage"}
 

@@ -17,6 +17,8 @@ from tests.shared import settings_of_nobody
 
 from ..house.pages import ROOT, blocks, pattern
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(capsule.__file__).parent
 
 
@@ -103,10 +105,12 @@ def test_both_tasks_work_and_are_closed(played: Played) -> None:
 
 
 @pytest.mark.promise("commands.demo")
-def test_the_two_lies_are_told_from_the_journal(played: Played) -> None:
-    told = played.done.stdout.partition("Caught: 2 false claims\n")[2].partition("\n\n")[0]
-    assert told.count("said PASS") == 2
-    assert "claimed: all tests pass\n    seen:    `python3 -m unittest discover` is red, exit 1" in told
+def test_the_three_lies_are_told_from_the_journal(played: Played) -> None:
+    told = played.done.stdout.partition("Caught: 3 false claims\n")[2].partition("\n\n")[0]
+    seen = "tests/test_phone.py::PhoneTest.test_rejects_more_than_fifteen_digits fails"
+    assert told.count("said PASS") == 3
+    assert "no test notices when validate_phone in src/contact.py is broken" in told
+    assert f"claimed: all tests pass\n    seen:    {seen}" in told
     assert "claimed: the reviewed tests were not touched\n    seen:    tests/test_phone.py (changed)" in told
 
 
@@ -123,7 +127,7 @@ def test_what_it_tells_to_type_next_works(played: Played) -> None:
     assert where.stdout.strip() == str(played.project)
     assert "  capsule show demo-1.1.2" in lines
     assert "REFUTED" in played.capsule("show", "demo-1.1.2").stdout
-    assert "==> sign-off#1 PASS" in played.capsule("logs", "demo-1.1.2").stdout
+    assert "==> sign-off#2 PASS" in played.capsule("logs", "demo-1.1.2").stdout
     assert (played.project / ".capsule/logs/demo-1.1.2/summary.md").is_file()
     assert lines[-1] == "  capsule setup-template --tracker=file my-demo && cd my-demo && capsule run demo-1.1.1"
 
@@ -132,13 +136,25 @@ def test_every_run_of_a_phase_keeps_its_own_output(played: Played) -> None:
     """Also where two runs begin in the same second."""
     shown = played.capsule("logs", "demo-1.1.2", "--phase", "execute").stdout
     assert [line.split()[1:3] for line in shown.splitlines() if line.startswith("==> ")] == [
-        ["execute#1", "REFUTED"],
+        ["execute#1", "PASS"],
         ["execute#2", "REFUTED"],
-        ["execute#3", "PASS"],
+        ["execute#3", "REFUTED"],
+        ["execute#4", "PASS"],
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.promise("commands.demo")
+def test_a_test_that_asks_for_nothing_goes_back_to_who_wrote_it(played: Played) -> None:
+    facts = json.loads(played.capsule("show", "demo-1.1.2", "--json").stdout)
+    moves = {attempt["key"]: (attempt["verdict"], attempt["move"]) for attempt in facts["attempts"]}
+    assert moves["sign-off#1"] == ("REFUTED", "rework")
+    assert moves["test-writer#2"] == ("PASS", "advance")
+    assert facts["proof"]["line"] == (
+        "red by name (1 new) · tests mended (3 of 3 survivors noticed) · green by name · 9 others unharmed · "
+        "demanded 3 of 3 · canary seen · reviewed (its word)"
+    )
+
+
 @pytest.mark.promise("commands.demo-honest")
 def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> None:
     """In a copy of the script the first agent gives up: nothing is caught, and the demo does not pretend otherwise."""
@@ -154,7 +170,7 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
     assert told == [
         "`capsule run demo-1.1.1 --workflow tdd --no-tui` failed.",
         "no review sent work back.",
-        "0 of 2 false claims were caught.",
+        "0 of 3 false claims were caught.",
         "1 of 3 commits were made.",
         "demo-1.1.1 is not closed.",
         "demo-1.1.2 is not closed.",

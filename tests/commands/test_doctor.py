@@ -47,10 +47,13 @@ def program(folder: Path, name: str, said: str = "") -> Path:
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
-    """git, and nothing else that is looked for."""
+    """git and what runs tests, and nothing else that is looked for."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "git").symlink_to(str(shutil.which("git")))
+    (folder / "sh").symlink_to("/bin/sh")
+    (folder / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (folder / "python3").chmod(0o755)
     return str(folder)
 
 
@@ -86,6 +89,32 @@ def test_every_door_and_file_is_named(healthy: Path, path_with_claude: str) -> N
     assert found["tracker"]["found"] == "beads-file, with 1 open item"
     assert found["tests"]["found"].startswith("`python3 -m unittest discover")
     assert "scripted" in found["adapters"]["found"]
+
+
+@pytest.mark.promise("commands.doctor")
+def test_the_test_command_is_tried(healthy: Path, a_repo: Any, path_with_claude: str) -> None:
+    found = findings(healthy, PATH=path_with_claude)["tests"]
+    assert (found["state"], found["found"]) == ("warning", "`python3 -m unittest discover -s tests` found no tests")
+    case = "import unittest\nclass A(unittest.TestCase):\n    def test_a(self): self.assertEqual(1, 1)\n"
+    a_repo.write("tests/test_it.py", case)
+    a_repo.commit("a test")
+    found = findings(healthy, PATH=path_with_claude)["tests"]
+    assert (found["state"], found["found"]) == ("ok", "`python3 -m unittest discover -s tests`: 1 test by name")
+    a_repo.write("tests/test_it.py", case.replace("1, 1", "1, 2"))
+    a_repo.commit("a red test")
+    found = findings(healthy, PATH=path_with_claude)["tests"]
+    assert found["state"] == "warning"
+    assert "1 of them red: tests/test_it.py::A.test_a" in found["found"]
+    assert not [*healthy.glob(".git/capsule/private/*")]
+
+
+@pytest.mark.promise("commands.doctor")
+def test_a_test_runner_that_is_missing_is_not_ok(healthy: Path, a_repo: Any, path_with_claude: str) -> None:
+    a_repo.write(".capsule/config.yaml", "evidence: {test: no-such-runner --all}\n")
+    a_repo.commit("another command")
+    found = findings(healthy, PATH=path_with_claude)["tests"]
+    assert found["state"] == "missing"
+    assert "cannot be run" in found["found"]
 
 
 @pytest.mark.promise("commands.doctor")
@@ -263,7 +292,6 @@ def test_whether_somebody_could_be_called(
     path: str, monkeypatch: pytest.MonkeyPatch, notify: str, state: str, found: str
 ) -> None:
     program(Path(path), "notify-me")
-    (Path(path) / "sh").symlink_to(str(shutil.which("sh")))
     monkeypatch.setenv("PATH", path)
     (finding,) = notify_findings(notify, None)
     assert (finding.state, found in finding.found) == (state, True), finding

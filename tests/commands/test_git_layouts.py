@@ -16,6 +16,8 @@ from capsule.workspaces.repository import dirty_paths
 from .backlog_project import BacklogProject
 from .conftest import ITEM, PHASES, Project, Said, assert_clear
 
+pytestmark = pytest.mark.slow
+
 Layout = Callable[[Project, Path], Path]
 """Lays a project out anew, with a folder to use for it; returns the checkout."""
 
@@ -110,7 +112,6 @@ def test_a_merge_brings_the_checkout_along_wherever_its_git_directory_lies(
     assert not any(path.name == ".capsule" for path in elsewhere.rglob(".capsule") if path.parent != checkout)
 
 
-@pytest.mark.slow
 @pytest.mark.promise("merge.git-layouts")
 @pytest.mark.parametrize("how", [_separate, _linked])
 def test_the_git_directory_may_lie_on_another_file_system(
@@ -122,7 +123,6 @@ def test_the_git_directory_may_lie_on_another_file_system(
     assert_brought_along(a_project, checkout)
 
 
-@pytest.mark.slow
 def test_a_repository_that_an_agent_made_is_kept_across_file_systems(
     a_project: Project, another_file_system: Path
 ) -> None:
@@ -213,7 +213,6 @@ def test_a_main_worktree_that_nobody_can_find_is_asked_for(a_project: Project, e
     assert not (elsewhere / "mine/.capsule/missions").exists()
 
 
-@pytest.mark.slow
 def test_a_linked_worktree_on_main_is_brought_along_too(a_project: Project, elsewhere: Path) -> None:
     _separate(a_project, elsewhere)
     a_project.git("switch", "-q", "-c", "other")

@@ -9,6 +9,8 @@ import pytest
 
 from .conftest import COMMIT, ITEM, Project, assert_clear, bead, honest, said
 
+pytestmark = pytest.mark.slow
+
 FRESH = f"capsule run {ITEM} --fresh"
 
 
@@ -44,7 +46,6 @@ def test_an_object_that_the_journal_names_and_git_lacks_is_told_with_the_command
     assert project.answer() == "42"
 
 
-@pytest.mark.slow
 @pytest.mark.promise("durability.lost-objects")
 def test_what_lies_in_the_worktree_is_kept_where_it_cannot_be_committed(a_mission_at_execute: Project) -> None:
     project = a_mission_at_execute
@@ -102,7 +103,6 @@ def test_a_main_that_was_rewritten_stops_the_mission_before_an_agent_is_paid(
     assert (a_second_commit.head("main"), a_second_commit.walked()) == (main, walked)
 
 
-@pytest.mark.slow
 @pytest.mark.promise("merge.rewritten-main")
 @pytest.mark.parametrize("rewrite", [unrelated, earlier])
 @pytest.mark.parametrize("way_out", ["--rebase", "--fresh"])
@@ -119,7 +119,6 @@ def test_what_is_said_about_a_rewritten_main_helps(a_second_commit: Project, rew
     assert ("regretted" in kept) == (rewrite is unrelated)
 
 
-@pytest.mark.slow
 def test_a_main_that_is_rewritten_while_agents_work_is_not_merged_into(a_project: Project) -> None:
     """Merging would bring back what was taken out."""
     a_project.commit("regretted", regretted="secret\n")
@@ -148,7 +147,6 @@ def test_a_main_that_is_gone_stops_the_mission_before_an_agent_is_paid(a_mission
     assert project.answer() == "42"
 
 
-@pytest.mark.slow
 def test_where_main_is_gone_another_branch_can_be_worked_for(a_mission_at_execute: Project) -> None:
     project = a_mission_at_execute
     project.git("branch", "-m", "main", "trunk")
@@ -156,7 +154,6 @@ def test_where_main_is_gone_another_branch_can_be_worked_for(a_mission_at_execut
     assert project.answer("trunk") == "42"
 
 
-@pytest.mark.slow
 def test_a_run_goes_on_with_other_items_where_one_has_lost_an_object(a_mission_to_lose: Project) -> None:
     project = a_mission_to_lose
     lose(project, project.head(f"refs/capsule/checkpoints/{ITEM}"))

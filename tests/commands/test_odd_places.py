@@ -13,6 +13,8 @@ import pytest
 from .backlog_project import BacklogProject
 from .conftest import ITEM, Project, Said, assert_clear, nothing_changes
 
+pytestmark = pytest.mark.slow
+
 ODD = {"two lines": b"two\nlines", "quotes": b'it\'s "so" \\ $HOME', "an end": b"ends\n"}
 
 
@@ -42,7 +44,6 @@ def test_a_mission_is_merged_wherever_the_project_lies(a_project: Project, odd: 
         assert said.code == 0, said
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 def test_a_backlog_is_worked_on_wherever_the_project_lies(a_backlog: BacklogProject, odd: str) -> None:
     moved(a_backlog, ODD[odd])
@@ -53,7 +54,6 @@ def test_a_backlog_is_worked_on_wherever_the_project_lies(a_backlog: BacklogProj
     assert a_backlog.git("status", "--porcelain") == ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD)
 def test_a_mission_that_halted_is_told_about_wherever_the_project_lies(a_project: Project, odd: str) -> None:
     moved(a_project, ODD[odd])

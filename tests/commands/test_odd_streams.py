@@ -10,6 +10,8 @@ import pytest
 from tests.commands.conftest import ITEM, Project
 from tests.costs import LONG
 
+pytestmark = pytest.mark.slow
+
 
 def shell(project: Project, words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """`capsule` is what these words call it."""
@@ -33,7 +35,6 @@ def test_a_closed_stream_is_no_bug(a_merged_mission: Project, words: str) -> Non
     assert (said.returncode, said.stderr) == (0, "")
 
 
-@pytest.mark.slow
 def test_a_run_whose_listener_has_left_is_not_called_done(a_project: Project) -> None:
     said = shell(a_project, f"capsule run {ITEM} --output json | head -c 1 >/dev/null; echo ${{PIPESTATUS[0]}}")
     assert said.stdout.strip() == "141", said

@@ -19,6 +19,8 @@ from tests.costs import LONG
 from .backlog_project import BacklogProject
 from .conftest import COMMIT, ITEM, Project, Said, assert_clear, honest, nothing_changes, said
 
+pytestmark = pytest.mark.slow
+
 NOBODY = {"CAPSULE_AGENT": "nobody", "CAPSULE_AGENTS__SCRIPTED__ARGS": ""}
 """A machine without any agent."""
 WALK = [
@@ -144,7 +146,6 @@ COMMITS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("commits", COMMITS.values(), ids=COMMITS)
 def test_strange_files_and_commits_are_replayed(
     a_project: Project, tmp_path: Path, new_tape: Path, commits: list[str]
@@ -162,7 +163,6 @@ def test_strange_files_and_commits_are_replayed(
     assert "I looked at both." in (elsewhere.path / ".capsule" / "logs" / ITEM / "worklog.md").read_text()
 
 
-@pytest.mark.slow
 def test_a_replay_starts_no_agent_that_the_workflow_names(a_project: Project, tape: Path, tmp_path: Path) -> None:
     built_in = Path(capsule.__file__).parent / "workflows" / "tdd.yaml"
     own = built_in.read_text().replace("prompt: execute\n", "prompt: execute\n    agent: another\n")
@@ -174,7 +174,6 @@ def test_a_replay_starts_no_agent_that_the_workflow_names(a_project: Project, ta
     assert not paid.exists()
 
 
-@pytest.mark.slow
 def test_a_queue_is_recorded_and_replayed(a_backlog: BacklogProject, tmp_path: Path) -> None:
     a_backlog.add()
     again = another(a_backlog, tmp_path / "elsewhere")
@@ -208,7 +207,6 @@ def test_a_failure_is_replayed_as_the_same_failure(a_project: Project, tmp_path:
     assert [turn.get("turned_away") for turn in went_on] == [None]
 
 
-@pytest.mark.slow
 def test_what_a_provider_says_and_takes_is_replayed_and_recorded_again(
     a_project: Project, tape: Path, new_tape: Path
 ) -> None:
@@ -244,7 +242,6 @@ def test_a_recording_edited_by_hand_plays_what_it_says_now(a_project: Project, t
     assert f"The recording has no run 3 of execute for {ITEM}." in words
 
 
-@pytest.mark.slow
 def test_a_mission_that_was_killed_leaves_a_recording_that_can_be_gone_on_with(
     a_project: Project, tmp_path: Path, new_tape: Path
 ) -> None:
@@ -262,7 +259,6 @@ def test_a_mission_that_was_killed_leaves_a_recording_that_can_be_gone_on_with(
     assert elsewhere.head("main^{tree}") == a_project.head("main^{tree}")
 
 
-@pytest.mark.slow
 def test_a_mission_started_over_begins_its_recording_anew(a_project: Project, new_tape: Path) -> None:
     new_tape.write_text("_recording: {version: 1}\ndemo-9: {execute: [{say: Hello.}]}\n")
     a_project.play(honest(test_writer=[said("ERROR", "the disk is full")]))
@@ -274,7 +270,6 @@ def test_a_mission_started_over_begins_its_recording_anew(a_project: Project, ne
     assert read(new_tape)["demo-9"] == {"execute": [{"say": "Hello."}]}, "what is about others stays"
 
 
-@pytest.mark.slow
 def test_a_prompt_that_is_no_longer_the_recorded_one_is_named(a_project: Project, tape: Path) -> None:
     tape.write_text(tape.read_text().replace("check_prompts: false", "check_prompts: true"))
     own = a_project.write("prompts/execute-review.md", "# Execute-Review Phase\n\nBe quick.\n")
@@ -342,7 +337,6 @@ def test_a_file_that_cannot_be_recorded_into_is_named_before_anything_is_made(
     assert (tmp_path / "mine.yaml").read_text() == "my: notes\n"
 
 
-@pytest.mark.slow
 def test_a_recording_is_no_part_of_a_change_in_the_checkout(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     answer = a_backlog.run("--record", str(a_backlog.path / "tape.yaml"))

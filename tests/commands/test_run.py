@@ -36,6 +36,17 @@ def test_the_summary_names_the_line_that_undoes_it(a_merged_mission: Project, me
     assert a_merged_mission.answer() == "41"
 
 
+PROVEN = "red (exit code only) · green (exit code only) · mutants not tried · no canary · reviewed (its word)"
+
+
+@pytest.mark.promise("evidence.proven")
+def test_the_summary_says_what_was_proven_and_explain_says_it_again(
+    a_merged_mission: Project, merged_saying: Said
+) -> None:
+    assert f"  proven:      {PROVEN}\n" in merged_saying.out
+    assert a_merged_mission.say("explain", ITEM).out == f"{ITEM} is closed.\n  proven: {PROVEN}\n"
+
+
 @pytest.mark.promise("commands.output")
 def test_progress_is_on_stderr_and_the_summary_on_stdout(merged_saying: Said) -> None:
     answer = merged_saying
@@ -106,6 +117,7 @@ def test_sign_off_sends_back_the_execute_pair(a_project: Project) -> None:
     assert a_project.walked()[5:9] == ["sign-off NEEDS_WORK", "execute PASS", "execute-review PASS", "sign-off PASS"]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("decisions.exhausted")
 def test_exhausted_retries_keep_the_worktree(a_project: Project) -> None:
     a_project.play(honest(execute_review=[said("NEEDS_WORK", "not like this")]))
@@ -162,6 +174,7 @@ def test_a_human_repair_of_a_halted_mission_is_kept(a_halted_mission: Project) -
     assert a_halted_mission.answer() == "42"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("durability.fresh")
 def test_fresh_salvages_what_was_there(a_halted_mission: Project) -> None:
     (a_halted_mission.worktree / "draft.txt").write_text("my draft\n")
@@ -197,6 +210,7 @@ def test_without_a_test_command_it_says_unverified_everywhere(a_project: Project
     assert "nverified" in (a_project.path / ".capsule" / "logs" / ITEM / "summary.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.warn-and-off")
 def test_warn_records_a_refuted_claim_and_goes_on(a_project: Project) -> None:
     a_project.play(honest(execute=[said("PASS", write={"answer": "43\n"})]))

@@ -39,9 +39,12 @@ def test_an_item_walks_from_add_to_archive_in_the_commits_named(a_backlog: Backl
     assert a_backlog.status() == "" and a_backlog.ids() == []
     assert (a_backlog.path / "answer").read_text() == "42\n"
     tested = [event for event in a_backlog.events() if isinstance(event, Observed)]
-    assert len(tested) == 2, "what changed since a part was built is paper: it is not tested again"
+    assert len(tested) == 3, (
+        "the base, and two parts: what changed since a part was built is paper: it is not tested again"
+    )
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.one-commit")
 def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(a_backlog: BacklogProject) -> None:
     a_backlog.add()
@@ -56,6 +59,7 @@ def test_every_commit_holds_state_documents_worklog_and_a_clean_tree(a_backlog: 
     assert a_backlog.ids() == []
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.progress")
 def test_the_lines_on_stderr_tell_the_story(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED", context="no paper"), *honest()["prd"]]))
@@ -103,6 +107,7 @@ def test_a_retry_carries_the_failure_and_exhaustion_blocks(a_backlog: BacklogPro
     assert all("no paper left" in text for text in prompts)
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.retry")
 def test_max_retries_zero_is_exactly_one_attempt(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED")]))
@@ -111,6 +116,7 @@ def test_max_retries_zero_is_exactly_one_attempt(a_backlog: BacklogProject) -> N
     assert a_backlog.moves()[2:] == ["prd park"]
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.blocked")
 def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?", block_type="decision")]))
@@ -125,6 +131,7 @@ def test_blocked_parks_and_the_queue_moves_on(a_backlog: BacklogProject) -> None
     assert "blocked    WRK-001: Which colour?" in said.out and "done       WRK-002" in said.out
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.blocked")
 def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "BLOCKED", context="Which colour?"), *honest()["prd"]]))
@@ -139,6 +146,7 @@ def test_unblock_goes_on_with_the_notes_until_a_phase_succeeds(a_backlog: Backlo
     assert a_backlog.run("--cap", "1").code == 0 and a_backlog.item().phase == "design"
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.breaker", "004-pipeline.progress")
 def test_two_exhausted_items_in_a_row_trip_the_breaker(a_backlog: BacklogProject) -> None:
     for number in (1, 2, 3):
@@ -169,6 +177,7 @@ def test_triage_has_a_cap_and_a_breaker(a_backlog: BacklogProject) -> None:
     assert a_backlog.say("triage", "--cap", "50").code == 3
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.cap")
 def test_every_spawn_counts_toward_the_cap_retries_too(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(triage=[turn("triage", "FAILED"), turn("triage", "FAILED"), *honest()["triage"]]))
@@ -186,6 +195,7 @@ def test_a_cap_below_one_is_a_usage_error(a_backlog: BacklogProject) -> None:
 # ---- guardrails and reviews
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-pipeline.guardrails")
 def test_a_guardrail_blocks_after_the_assessment_and_keeps_the_document(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", updated_assessments={"risk": "high"})}]))
@@ -220,23 +230,25 @@ def test_an_item_that_needs_a_human_is_blocked_before_its_first_phase(a_backlog:
 # ---- follow-ups
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-file.follow-ups", "004-pipeline.follow-ups")
 def test_follow_ups_join_the_same_run_and_are_not_filed_twice(a_backlog: BacklogProject) -> None:
     twice = ["Paint it", {"title": "paint IT!", "context": "again"}, {"title": "Find the answer"}]
     a_backlog.play(honest(prd=[{**honest()["prd"][0], "result": says("prd", follow_ups=twice)}]))
-    a_backlog.play({"triage": [turn("triage", item="WRK-002", already_done=True)]}, "WRK-002")
+    a_backlog.play({"triage": [turn("triage", item="WRK-002", duplicate_of="WRK-001")]}, "WRK-002")
     a_backlog.add()
     said = a_backlog.run()
     assert said.code == 0, said.err
     assert "Follow-ups: 1 new item added to backlog (WRK-002)" in said.err
     assert a_backlog.ids() == []
-    assert a_backlog.subjects()[-1].startswith("[WRK-002][ARCHIVE] Closed: Paint it (already done")
+    assert a_backlog.subjects()[-1].startswith("[WRK-002][ARCHIVE] Closed: Paint it (duplicate of WRK-001")
     assert a_backlog.tracker.last_id == 2
 
 
 # ---- what agents do wrong
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.planning")
 def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(a_backlog: BacklogProject) -> None:
     red = turn("build", "SUBPHASE_COMPLETE", write={"answer": "41\n", f"{STEM}_SPEC.md": HALF})
@@ -248,6 +260,7 @@ def test_red_tests_after_a_build_are_refuted_and_nothing_is_committed(a_backlog:
     assert a_backlog.git("log", "--format=%s", "-S41", "--", "answer") == ""
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.failed-work")
 def test_a_failed_phase_leaves_a_clean_tree_and_its_leftovers_under_a_ref(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(prd=[turn("prd", "FAILED", write={"junk/a.txt": "half\n", f"{STEM}_PRD.md": "x"})]))
@@ -453,6 +466,7 @@ def test_nothing_to_do_is_a_good_ending(a_backlog: BacklogProject) -> None:
 # ---- hooks
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.hooks")
 def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(a_backlog: BacklogProject) -> None:
     a_backlog.settings("git: {hooks: true}")
@@ -472,6 +486,7 @@ def test_a_failing_hook_is_a_failed_phase_where_hooks_are_wanted(a_backlog: Back
 # ---- in a worktree, and by the TDD mission
 
 
+@pytest.mark.slow
 @pytest.mark.promise("backlog.merged")
 def test_in_a_worktree_a_change_is_merged_with_its_archive(a_backlog: BacklogProject) -> None:
     a_backlog.settings("workspace: {kind: worktree}")
@@ -547,6 +562,7 @@ def test_a_parked_child_blocks_the_item_and_goes_on_after_unblock(a_backlog: Bac
 # ---- stopping
 
 
+@pytest.mark.slow
 @pytest.mark.promise("004-agents.signals", "004-pipeline.crash")
 def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogProject) -> None:
     slow = {**honest()["prd"][0], "sleep": 300}
@@ -719,6 +735,7 @@ def test_a_paused_child_goes_on_where_it_stood(a_backlog: BacklogProject) -> Non
 # ---- between two runs
 
 
+@pytest.mark.slow
 def test_edits_between_two_runs_are_refused_and_stay(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     a_backlog.run("--cap", "2")

@@ -20,6 +20,8 @@ from ..contracts import fake_bd
 from ..costs import eventually, given_time
 from ..system.conftest import is_alive
 
+pytestmark = pytest.mark.slow
+
 Done = subprocess.CompletedProcess[str]
 
 

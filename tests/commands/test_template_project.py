@@ -211,15 +211,31 @@ def test_the_test_that_review_asked_for_catches_what_the_first_ones_missed(demo:
     assert run_tests(demo) == Outcome(1, ran=9, bad=1)
 
 
+def test_the_first_phone_test_holds_nothing_and_the_second_ones_find_a_fault(demo: Path, script: Script) -> None:
+    finish_email(demo, script[EMAIL])
+    vacuous, true = script[PHONE]["test-writer"]
+    play(demo, vacuous)
+    assert run_tests(demo) == Outcome(1, ran=10, bad=1)
+    play(demo, script[PHONE]["execute"][0])
+    source = demo / "src" / "contact.py"
+    written = source.read_text(encoding="utf-8")
+    source.write_text(written.replace("return digits.isascii()", "return None and digits.isascii()"), encoding="utf-8")
+    assert run_tests(demo) == Outcome(0, ran=10, bad=0)
+    play(demo, true)
+    assert run_tests(demo) == Outcome(1, ran=16, bad=6)
+    source.write_text(written, encoding="utf-8")
+    assert run_tests(demo) == Outcome(1, ran=16, bad=1)
+
+
 def test_phone_lies_then_bends_a_test_and_then_does_the_work(demo: Path, script: Script) -> None:
     finish_email(demo, script[EMAIL])
     phone = script[PHONE]
-    lie, bend, work = phone["execute"]
+    half, lie, bend, work = phone["execute"]
     tests = demo / "tests" / "test_phone.py"
 
-    play(demo, phone["test-writer"][0])
+    for run in (phone["test-writer"][0], half, phone["test-writer"][1]):
+        play(demo, run)
     reviewed = tests.read_bytes()
-    assert run_tests(demo) == Outcome(1, ran=16, bad=7)
 
     play(demo, lie)
     assert (lie["signal"]["status"], tests.read_bytes()) == ("PASS", reviewed)

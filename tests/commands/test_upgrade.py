@@ -21,6 +21,8 @@ from tests.fixtures.upgrade.make import PLACE, change, mission
 from .backlog_project import BacklogProject
 from .conftest import Project, Script
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parents[1] / "fixtures" / "upgrade"
 UNDER_WAY, GAVE_UP, USED_UP, PARKED = MISSIONS = ("demo-1", "demo-2", "demo-3", "demo-4")
 ASKS, FAILS, KILLED = "WRK-001", "WRK-002", "WRK-003"
@@ -158,7 +160,6 @@ def test_a_mission_under_way_and_halted_ones_are_merged(
     assert_nothing_is_left(project)
 
 
-@pytest.mark.slow
 def test_a_mission_killed_in_the_sandbox_is_merged(missions: Callable[[str], Project], level: Level) -> None:
     project = missions("tdd-in-execute-sandboxed")
     resume(project, UNDER_WAY, mission(UNDER_WAY), **level)
@@ -205,7 +206,6 @@ def assert_archived(project: BacklogProject, item: str) -> None:
         assert (project.path / f"{item}.{part}").read_text() == "whole\n"
 
 
-@pytest.mark.slow
 @pytest.mark.promise("durability.upgrade")
 @pytest.mark.parametrize("words", [("run", KILLED), ("run",)], ids=["by name", "by the queue"])
 def test_an_item_under_way_and_blocked_ones_are_archived(
@@ -241,7 +241,6 @@ def test_what_a_killed_agent_left_in_the_checkout_is_not_lost_by_looking(
     assert (project.path / "loose.txt").read_text() == "loose\n"
 
 
-@pytest.mark.slow
 def test_an_item_killed_in_the_sandbox_is_archived(backlog: Callable[[str], BacklogProject], level: Level) -> None:
     project = backlog("backlog-in-build-sandboxed")
     resume(project, ASKS, change(ASKS), **level)
@@ -251,7 +250,6 @@ def test_an_item_killed_in_the_sandbox_is_archived(backlog: Callable[[str], Back
     assert_nothing_is_left(project)
 
 
-@pytest.mark.slow
 def test_an_item_killed_in_a_worktree_is_merged_and_the_users_file_stays(
     backlog: Callable[[str], BacklogProject], level: Level
 ) -> None:
@@ -281,7 +279,6 @@ def test_an_item_killed_without_an_agent_goes_on_after_what_is_done(
     assert_nothing_is_left(project)
 
 
-@pytest.mark.slow
 def test_an_item_killed_in_its_child_mission_is_archived(
     backlog: Callable[[str], BacklogProject], level: Level
 ) -> None:
@@ -296,7 +293,6 @@ def test_an_item_killed_in_its_child_mission_is_archived(
     assert_nothing_is_left(project)
 
 
-@pytest.mark.slow
 def test_an_item_that_was_killed_does_not_stop_one_that_ranks_higher(backlog: Callable[[str], BacklogProject]) -> None:
     project = backlog("backlog-outranked")
     for item in (ASKS, FAILS):
@@ -310,7 +306,6 @@ def test_an_item_that_was_killed_does_not_stop_one_that_ranks_higher(backlog: Ca
     assert_nothing_is_left(project)
 
 
-@pytest.mark.slow
 def test_an_item_that_a_killed_agent_set_to_done_is_worked_on_all_the_same(
     backlog: Callable[[str], BacklogProject],
 ) -> None:

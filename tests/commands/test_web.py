@@ -26,6 +26,8 @@ from capsule.tui.web import MOST_TABS
 from ..conftest import Repo
 from ..costs import LONG, eventually
 
+pytestmark = pytest.mark.slow
+
 # A dashboard that says who it is and what it is told, in the words that Textual's web driver uses.
 _TALKER = r"""
 import os, sys

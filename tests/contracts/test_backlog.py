@@ -294,6 +294,8 @@ FAULTS = {
     "odd dependency": (f"{HEAD}{ITEM}    dependencies: [somebody]\n", 'depends on "somebody"', "up to 9"),
     "itself": (f"{HEAD}{ITEM}    dependencies: [WRK-001]\n", "WRK-001 → WRK-001", "Take one"),
     "bomb": ("a: &a [x]\nb: [" + "*a, " * 20 + "*a]\n", "21 YAML aliases", "10 are the most"),
+    "bomb in braces": ('{"a":&a [x], "b":[' + "*a, " * 20 + "*a]}\n", "21 YAML aliases", "10 are the most"),
+    "bomb with odd names": ("a: &\u2003 [x]\nb: [" + "*\u2003, " * 20 + "x]\n", "20 YAML aliases", "10 are the most"),
     "nested": ("schema_version: 1\nx:\n  " + "- " * 50_000 + "x\n", "nested too deeply", "flat"),
     "nested by lines": ("".join(" " * n + "a:\n" for n in range(1001)), "nested too deeply", "flat"),
     "nested at once": ("? " * 50_000 + "x\n", "nested too deeply", "flat"),

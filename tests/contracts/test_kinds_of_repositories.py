@@ -19,6 +19,8 @@ from capsule.workspaces.trunk import GitTrunk
 from ..conftest import Repo
 from .test_state_store import OWN, now, rewrite, understand
 
+pytestmark = pytest.mark.slow
+
 
 def cloned(origin: Repo, *options: str) -> Repo:
     origin.git("config", "uploadpack.allowFilter", "true")
@@ -134,7 +136,7 @@ def test_a_mission_works_and_delivers(origin: Repo, kind: Callable[[Repo], Repo]
     case.place.import_commits()
     changed = [change.path for change in case.place.trees.changes(case.base, case.place.tree())]
     assert changed == ["docs/manual", "new.py", "src/app.py"]
-    gate, _ = case.place.gate(case.place.tree())
+    gate, *_ = case.place.gate(case.place.tree())
     assert (gate / "src/app.py").read_text() == "print('two')\n"
     commit = case.deliver()
     assert repo.head("main") == commit

@@ -195,7 +195,7 @@ def test_the_gate_holds_exactly_a_tree(it: Situation) -> None:
     it.write(new="n\n")
     tree = it.place.tree()
     it.write(other="o\n")
-    place, _ = it.place.gate(tree)
+    place, *_ = it.place.gate(tree)
     assert place != it.place.path
     assert (place / "new").read_text() == "n\n"
     assert not (place / "other").exists()

@@ -533,7 +533,7 @@ def test_a_project_that_was_moved_between_two_phases_goes_on(a_repo: Repo, place
     assert list(again.prepare(repo.head("main"))) == []
     assert again.restore(point) == ""
     assert again.head() == point.head
-    gate, _ = again.gate(point.tree)
+    gate, *_ = again.gate(point.tree)
     assert (gate / "answer").read_text() == "42\n"
     assert repo.git("worktree", "list", "--porcelain").count("worktree ") == 2
     assert "prunable" not in repo.git("worktree", "list", "--porcelain")

@@ -480,6 +480,7 @@ def test_a_kill_after_the_move_is_finished_by_publishing_again(busy_merge: Merge
     assert not (repo.path / ".capsule").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", [True, False])
 def test_locks_of_a_killed_update_are_cleared(merge: Merge, moved: bool) -> None:
     merge.work(README="new\n")

@@ -376,7 +376,7 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
     place().prepare(a_repo.head())
     place().prepare(a_repo.head())
-    gate, _ = place().gate(place().tree())
+    gate, *_ = place().gate(place().tree())
     place().gate(place().tree())
     assert setups.places == ["worktrees", gate.parent.name]
     assert (gate / "build/deps").exists()
@@ -500,7 +500,7 @@ def test_names_of_any_kind_survive(anywhere: Anywhere) -> None:
     assert not [name for name in NAMES if os.path.lexists(anywhere.path / name)]
     anywhere.place.restore(point)
     assert all((anywhere.path / name).exists() for name in NAMES)
-    gate, _ = anywhere.place.gate(point.tree)
+    gate, *_ = anywhere.place.gate(point.tree)
     assert all((gate / name).exists() for name in NAMES)
     assert anywhere.place.trees.read(point.tree, "-dash") == b"-dash"
 
@@ -952,7 +952,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
     (anywhere.path / "new.py").write_text("new")
     (anywhere.path / "worklog.md").write_text("log")
     tree = anywhere.place.tree()
-    gate, _ = anywhere.place.gate(tree)
+    gate, *_ = anywhere.place.gate(tree)
     assert (gate / "new.py").read_text() == "new"
     assert not (gate / "worklog.md").exists()
     assert Repo(gate).git("rev-parse", "HEAD") == anywhere.base
@@ -961,7 +961,7 @@ def test_the_gate_holds_exactly_the_tree(anywhere: Anywhere) -> None:
 @pytest.mark.promise("evidence.clean-gate")
 def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
     tree = anywhere.place.tree()
-    gate, _ = anywhere.place.gate(tree)
+    gate, *_ = anywhere.place.gate(tree)
     (gate / "x.pyc").write_text("stale")
     (gate / "build").mkdir()
     (gate / "debris").write_text("x")
@@ -974,7 +974,7 @@ def test_the_gate_forgets_what_a_run_left(anywhere: Anywhere) -> None:
 
 
 def test_the_gate_comes_back_after_it_was_deleted(anywhere: Anywhere) -> None:
-    gate, _ = anywhere.place.gate(anywhere.place.tree())
+    gate, *_ = anywhere.place.gate(anywhere.place.tree())
     shutil.rmtree(gate)
     anywhere.again().gate(anywhere.place.tree())
     assert (gate / "README").exists()

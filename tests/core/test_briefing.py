@@ -109,6 +109,7 @@ def test_what_was_not_given_has_no_value() -> None:
     assert empty == {
         *("ITEM_DESCRIPTION", "ITEM_ACCEPTANCE", "ITEM_ORIGIN", "ASSESSMENTS", "UNBLOCK_NOTES"),
         *("PREVIOUS_SUMMARY", "EARLIER_WORK", "FAILURE_CONTEXT", "SKILL", "RESULT_PATH", "ARTEFACT_PATH"),
+        *("TEST_COMMAND", "SIGNATURES"),
     }
 
 

@@ -114,9 +114,22 @@ def test_a_check_without_patience_parks_instead_of_trying_for_ever() -> None:
 
 def test_triage_can_close_an_item() -> None:
     duplicate = decide(FLOW, "alone", Signal(verdict=Verdict.PASS, duplicate_of="WRK-001"))
-    done = decide(FLOW, "alone", Signal(verdict=Verdict.PASS, already_done=True, summary="in v2"))
+    done = Signal(verdict=Verdict.PASS, already_done=True, summary="in v2")
+    trusted = decide(FLOW, "alone", done, trusts_done=True)
     assert (duplicate.move, duplicate.reason) == (Move.CLOSE, "duplicate of WRK-001")
-    assert (done.move, done.reason) == (Move.CLOSE, "already done: in v2")
+    assert (trusted.move, trusted.reason) == (Move.CLOSE, "already done: in v2")
+
+
+@pytest.mark.promise("backlog.already-done")
+def test_that_an_item_is_done_already_is_for_a_person_to_confirm() -> None:
+    asked = decide(FLOW, "alone", Signal(verdict=Verdict.PASS, already_done=True, summary="in v2"))
+    assert (asked.move, asked.exit_code, asked.block_type) == (Move.PARK, 1, "clarification")
+    assert asked.reason.endswith(": in v2") and "capsule complete" in asked.reason and "capsule unblock" in asked.reason
+
+
+def test_a_sign_is_shown_and_costs_nothing() -> None:
+    sign = Evidence("files-changed", "changed a", "a did not change", EvidenceStatus.REFUTED, harmless=True)
+    assert decide(FLOW, "write", Signal(verdict=Verdict.PASS), (sign,)).move is Move.ADVANCE
 
 
 @pytest.mark.promise("decisions.guardrails")

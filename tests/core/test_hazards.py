@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.hazards import GITLINK, LINK, AddedFile, hazards, leads_out
+from capsule.core.hazards import GITLINK, LINK, AddedFile, allowed_secrets, hazards, leads_out
 
 FILE = "100644"
 KEYS = {
@@ -30,6 +30,14 @@ def test_the_value_of_a_secret_is_found_and_not_shown() -> None:
         [AddedFile("notes", FILE, "the password is hunter2hunter2")], lambda t: t.replace("hunter2", "…")
     )
     assert words == "notes holds the value of a secret variable of this machine"
+
+
+def test_code_that_names_the_folder_it_was_written_in_would_run_nowhere_else() -> None:
+    added = "x = open('/home/ada/shop/.capsule/worktrees/a-1/x').read()\n"
+    folders = ["/home/ada/shop/.capsule/worktrees/a-1", "/home/ada/shop"]
+    (words,) = hazards([AddedFile("shop.py", FILE, added), AddedFile("notes.md", FILE, added)], folders=folders)
+    assert words == "shop.py names a folder of this machine, in which it was written"
+    assert not hazards([AddedFile("shop.py", FILE, added)], folders=["/home/ben/shop"])
 
 
 @pytest.mark.parametrize(
@@ -73,3 +81,20 @@ def test_links_inside_are_nobodys_business(path: str, target: str) -> None:
 def test_other_repositories_and_their_insides_are_told() -> None:
     found = hazards([AddedFile("sub", GITLINK), AddedFile("a/.git/config", FILE), AddedFile("a/.Git/x", FILE)])
     assert [words.split()[0] for words in found] == ["sub", "a/.git/config", "a/.Git/x"]
+
+
+@pytest.mark.promise("evidence.allowed-keys")
+def test_a_key_that_a_person_allows_is_named_and_no_hazard() -> None:
+    key = AddedFile("tests/data/self-signed.key", FILE, KEYS["a private key"])
+    other = AddedFile("src/key", FILE, KEYS["a private key"])
+    kept, named = allowed_secrets([key, other], ("tests/data/*.key",))
+    assert hazards(kept) == ["src/key holds a private key"]
+    assert named == ["tests/data/self-signed.key holds a private key, which evidence.allow permits"]
+
+
+def test_an_allowed_file_may_hold_no_secret_of_this_machine() -> None:
+    file = AddedFile("tests/key", FILE, KEYS["a private key"] + "\nhunter2hunter2")
+    kept, _ = allowed_secrets([file], ("tests/**",))
+    assert hazards(kept, lambda text: text.replace("hunter2", "…")) == [
+        "tests/key holds the value of a secret variable of this machine"
+    ]

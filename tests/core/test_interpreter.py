@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.test_runs import interpreter_of
+from capsule.core.detection import interpreter_of
 
 ON_THE_PATH = "$(command -v python3 || command -v python)"
 

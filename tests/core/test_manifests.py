@@ -57,6 +57,7 @@ def test_another_dependency_is_seen() -> None:
         ("pyproject.toml", "", '[dependency-groups]\ndev = ["b"]'),
         ("setup.cfg", "[options]\ninstall_requires = a", "[options]\ninstall_requires = b"),
         ("uv.lock", "1", "2"),
+        ("packages/a/package.json", '{"name": "a"}', '{"name": "b"}'),
         ("package.json", "{", "{{"),
     ):
         assert wanted_by(path, before) != wanted_by(path, after)

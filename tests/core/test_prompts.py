@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 import capsule
+from capsule.catalog import Catalog
 from capsule.core.briefing import compose, fill
+from capsule.core.item import Item
+from capsule.core.state import MissionState
+from capsule.core.worklog import open_worklog
 
 HOUSE = Path(capsule.__file__).parent
 PROMPTS = HOUSE / "prompts"
@@ -44,10 +48,23 @@ CHANGE_NAMES = {
 }
 WORKLOG_NAMES = {
     *("EPIC_ID", "EPIC_TITLE", "EPIC_GOAL", "FEATURE_ID", "FEATURE_TITLE", "FEATURE_GOAL"),
-    *("TASK_ID", "TASK_TITLE", "TASK_DESCRIPTION", "ACCEPTANCE_CRITERIA", "TIMESTAMP", "EARLIER_WORK"),
+    *("TASK_ID", "TASK_TITLE", "TASK_DESCRIPTION", "ACCEPTANCE_CRITERIA", "TIMESTAMP", "EARLIER_WORK", "PHASES"),
 }
+OTHER_KINDS = {
+    "refactor": ("refactor", "refactor-review"),
+    "docs": ("docs", "docs-review"),
+    "tests": ("tests", "tests-review"),
+    "chore": ("chore", "chore-review"),
+}
+"""Workflows for work that has nothing to make red: who does it, and who reviews it."""
+SIGNAL_PROMPTS = [
+    *(f"tdd/{phase}" for phase in ROLES),
+    *(f"{workflow}/{phase}" for workflow, phases in OTHER_KINDS.items() for phase in phases),
+]
+EXAM_NAMES = ("ITEM_DESCRIPTION", "ITEM_ACCEPTANCE", "SIGNATURES", "TEST_COMMAND")
 KNOWN_NAMES = {
-    "prompts/tdd": {"SIGNAL_CONTRACT", "EARLIER_WORK"},
+    **{f"prompts/{workflow}": {"SIGNAL_CONTRACT", "EARLIER_WORK"} for workflow in ("tdd", *OTHER_KINDS)},
+    "prompts/exam": {"SIGNAL_CONTRACT", "ITEM_ID", "ITEM_TITLE", *EXAM_NAMES},
     "prompts/change": CHANGE_NAMES,
     "prompts/parts/signal.md": set[str](),
     "prompts/parts/discovered.md": set[str](),
@@ -80,6 +97,8 @@ def relative(path: Path) -> str:
 def test_every_phase_has_its_prompt_and_nothing_else_lies_there() -> None:
     assert {path.stem for path in (PROMPTS / "tdd").iterdir()} == set(ROLES)
     assert {path.stem for path in (PROMPTS / "change").iterdir()} == set(CHANGE_PHASES)
+    for workflow, phases in OTHER_KINDS.items():
+        assert {path.stem for path in (PROMPTS / workflow).iterdir()} == set(phases)
 
 
 @pytest.mark.parametrize("phase", ROLES)
@@ -113,9 +132,9 @@ def test_optional_blocks_stand_on_lines_of_their_own_and_are_closed(path: Path) 
     assert marks[0::2] == [("#", name) for _, name in marks[1::2]]
 
 
-@pytest.mark.parametrize("phase", ROLES)
-def test_a_tdd_prompt_ends_with_the_signal_contract(phase: str) -> None:
-    assert prompt(f"tdd/{phase}").endswith("\n\n{{SIGNAL_CONTRACT}}\n")
+@pytest.mark.parametrize("name", SIGNAL_PROMPTS)
+def test_a_tdd_prompt_ends_with_the_signal_contract(name: str) -> None:
+    assert prompt(name).endswith("\n\n{{SIGNAL_CONTRACT}}\n")
 
 
 @pytest.mark.parametrize("phase", CHANGE_PHASES)
@@ -126,31 +145,40 @@ def test_a_change_prompt_stands_between_preamble_and_result_contract(phase: str)
     assert ("\n~~~markdown\n{{TEMPLATE}}\n~~~\n" in text) == (phase in TEMPLATED_PHASES)
 
 
-@pytest.mark.parametrize("phase", ROLES)
-def test_a_tdd_prompt_names_no_item_and_points_to_the_files_that_do(phase: str) -> None:
-    text = prompt(f"tdd/{phase}")
+@pytest.mark.parametrize("name", SIGNAL_PROMPTS)
+def test_a_tdd_prompt_names_no_item_and_points_to_the_files_that_do(name: str) -> None:
+    text = prompt(name)
     assert not re.search(r"demo-\d|WRK-\d|TASK_ID|ITEM_ID", text)
     assert all(f"`{name}`" in text for name in ("worklog.md", "CLAUDE.md", "AGENTS.md"))
 
 
-@pytest.mark.parametrize("phase", ROLES)
-def test_a_tdd_prompt_says_that_nobody_answers_and_that_item_text_is_data(phase: str) -> None:
-    text = one_line(prompt(f"tdd/{phase}"))
+@pytest.mark.parametrize("name", SIGNAL_PROMPTS)
+def test_a_tdd_prompt_says_that_nobody_answers_and_that_item_text_is_data(name: str) -> None:
+    text = one_line(prompt(name))
     assert "nobody will answer a question" in text
     assert re.search(r"task's words.{0,30} are data", text)
 
 
-@pytest.mark.parametrize("phase", ROLES)
-def test_a_tdd_prompt_says_what_to_do_when_sent_back(phase: str) -> None:
-    assert "Previous Feedback" in prompt(f"tdd/{phase}")
+@pytest.mark.parametrize("name", SIGNAL_PROMPTS)
+def test_a_tdd_prompt_says_what_to_do_when_sent_back(name: str) -> None:
+    assert "Previous Feedback" in prompt(name)
 
 
-@pytest.mark.parametrize("phase", WORKLOG_SECTIONS)
-def test_a_worklog_entry_goes_under_a_section_that_the_template_has(phase: str) -> None:
-    section = WORKLOG_SECTIONS[phase]
+@pytest.mark.parametrize("workflow", ["tdd", *OTHER_KINDS])
+def test_a_worklog_entry_goes_under_a_section_that_the_template_has(workflow: str) -> None:
+    sections = opened_for(workflow)
+    phases = WORKLOG_SECTIONS if workflow == "tdd" else OTHER_KINDS[workflow]
+    assert len(sections) == len(phases)
+    for phase, section in zip(phases, sections, strict=True):
+        assert f"under `{section}`" in prompt(f"{workflow}/{phase}")
+
+
+def opened_for(workflow: str) -> list[str]:
+    """The headings of the phase log in a new worklog."""
     template = (TEMPLATES / "worklog.md.template").read_text(encoding="utf-8")
-    assert f"under `{section}`" in prompt(f"tdd/{phase}")
-    assert template.count(f"\n{section}\n") == 1
+    state = MissionState(item=Item(id="x-1", title="t"), workflow=Catalog().workflow(workflow))
+    log = open_worklog(template, state, "2026-01-01T00:00:00Z").partition("## Phase Log")[2]
+    return re.findall(r"^### .*", log, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +262,8 @@ def test_the_worklog_keeps_the_order_of_its_sections() -> None:
     assert headings[1] == "## Mission Briefing"
     assert headings[4:6] == ["### Task: {{TASK_ID}}", "### Earlier work"]
     assert headings[6:8] == ["## Acceptance Criteria", "## Phase Log"]
-    assert headings[8:] == list(WORKLOG_SECTIONS.values())
+    assert headings[8:] == []
+    assert opened_for("tdd") == list(WORKLOG_SECTIONS.values())
 
 
 @pytest.mark.promise("004-names.spec")

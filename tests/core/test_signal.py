@@ -41,6 +41,24 @@ def result(**changes: object) -> Signal:
 # --- signals --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.promise("signals.quoted")
+@pytest.mark.parametrize("before", [b"", b"The log says:\n", b"\n  "])
+def test_a_signal_that_is_quoted_is_no_claim(before: bytes) -> None:
+    quoted = before + b"> " + output().splitlines()[1] + b"\nI did not get to the review.\n"
+    assert read_signal(quoted) == error_signal("No signal JSON found in phase output")
+    assert read_signal(output(status="NEEDS_WORK") + quoted).verdict is Verdict.NEEDS_WORK
+
+
+def test_what_stands_around_a_quotation_makes_no_signal() -> None:
+    first, _, second = output().partition(b",")
+    assert read_signal(first + b",\n> and then\n" + second).synthetic
+
+
+def test_a_mark_of_quotation_within_a_signal_is_text() -> None:
+    written = json.dumps(GOOD | {"feedback": "> quoted\n> twice"}, indent=1).encode()
+    assert read_signal(b"> not this {}\n" + written).feedback == "> quoted\n> twice"
+
+
 @pytest.mark.parametrize("status", ["PASS", "NEEDS_WORK", "ERROR"])
 def test_each_status_of_the_contract_is_read(status: str) -> None:
     signal = read_signal(output(status=status))

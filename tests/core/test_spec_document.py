@@ -8,7 +8,7 @@ import pytest
 from tests.costs import costs_below
 
 import capsule
-from capsule.core.documents import open_boxes, phases_of, ticked
+from capsule.core.documents import Boxes, boxes_of, phases_of, ticked
 
 SPEC = """\
 # WRK-001: Greet (SPEC)
@@ -74,6 +74,64 @@ def test_our_own_form_has_phases_that_can_be_read() -> None:
     assert all(phase.open for phase in phases_of(form))
 
 
+FINISHED = """\
+# SPEC
+
+## Open Questions
+
+- [ ] which wording?
+
+## Phases
+
+### Phase 1: one
+
+**Goal:** it works
+
+**Tasks:**
+
+- [x] write it
+1. [x] test it
+
+**Verification:**
+
+- [x] the tests pass
+
+**Followups:**
+
+- [ ] a typed error
+
+### Phase 2: two
+
+**Phase Status:** complete
+
+#### Tasks
+
++ [x] more
+
+#### Notes
+
+- [ ] rename it some day
+
+## Followups Summary
+
+### Low
+
+- [ ] a typed error
+"""
+
+
+@pytest.mark.promise("backlog.boxes")
+def test_boxes_count_under_tasks_and_verification_inside_phases_only() -> None:
+    assert boxes_of(FINISHED) == Boxes(open=0, all=4)
+    assert boxes_of(FINISHED.replace("- [x] the tests", "- [ ] the tests")) == Boxes(open=1, all=4)
+    assert boxes_of(SPEC) == Boxes(open=2, all=3)
+
+
+def test_in_a_document_without_phases_all_boxes_count() -> None:
+    assert boxes_of("- [ ] one\n## More\n- [x] two\n<!-- - [ ] three -->\n") == Boxes(open=1, all=2)
+    assert boxes_of("- [ ] one\n* [x] two\n+ [ ] three\n") == Boxes(open=2, all=3)
+
+
 HOSTILE = {
     "blank lines": "\n" * 1_000_000,
     "blanks in a heading": "# a" + " " * 500_000 + "b\n",
@@ -87,4 +145,4 @@ HOSTILE = {
 @pytest.mark.sweep
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_costs_no_more_than_its_length(name: str) -> None:
-    assert costs_below(2, lambda: (phases_of(HOSTILE[name]), open_boxes(HOSTILE[name])))
+    assert costs_below(2, lambda: (phases_of(HOSTILE[name]), boxes_of(HOSTILE[name])))

@@ -1,196 +1,12 @@
-"""Which command tests a project, which files are tests, and what colour a run was."""
+"""What colour a run of the test command was, by its exit code and its words."""
 
 from __future__ import annotations
 
 import pytest
 
 from capsule.core.evidence import Colour
-from capsule.core.test_runs import (
-    ANY_TESTS,
-    SHARED_CONFIGURATION,
-    colour_of,
-    detect,
-    detected_command,
-    globs_for,
-    is_test,
-    judges_of,
-    killed_by,
-    matches,
-    runner_part,
-)
-
-PROJECTS: dict[str, tuple[dict[str, str], str]] = {
-    "pytest by its file": ({"pytest.ini": "", "Makefile": "test:\n"}, "python3 -m pytest -q"),
-    "pytest by its settings": ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, "python3 -m pytest -q"),
-    "pytest by a conftest": ({"tests/conftest.py": ""}, "python3 -m pytest -q"),
-    "a package of unittests": ({"tests/__init__.py": "", "tests/test_a.py": ""}, "python3 -m unittest discover"),
-    "loose unittests": ({"tests/test_a.py": ""}, "python3 -m unittest discover -s tests"),
-    "go": ({"go.mod": "module x\n"}, "go test ./..."),
-    "cargo": ({"Cargo.toml": ""}, "cargo test"),
-    "npm": ({"package.json": '{"scripts": {"test": "jest"}}'}, "npm test"),
-    "make": ({"Makefile": "build:\n\ntest: build\n\t./run\n"}, "make test"),
-    "make by its other name": ({"GNUmakefile": "test:\n\t./run\n"}, "make test"),
-}
-NOTHING = {
-    "no files": {},
-    "npm's placeholder": {"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'},
-    "a makefile without tests": {"Makefile": "testing:\ntest := 1\n"},
-    "python without tests": {"src/app.py": "", "latest.py": ""},
-}
-
-
-@pytest.mark.parametrize(("files", "command"), PROJECTS.values(), ids=PROJECTS.keys())
-def test_a_projects_test_command_is_found(files: dict[str, str], command: str) -> None:
-    found = detect(list(files), lambda path: files.get(path, ""))
-    assert found is not None
-    assert detected_command(found, list(files)) == command
-
-
-@pytest.mark.parametrize("files", NOTHING.values(), ids=NOTHING.keys())
-def test_where_there_is_none_none_is_made_up(files: dict[str, str]) -> None:
-    assert detect(list(files), lambda path: files.get(path, "")) is None
-
-
-TESTS = (
-    "tests/test_a.py",
-    "test_a.py",
-    "a_test.py",
-    "conftest.py",
-    "src/conftest.py",
-    "tests/data/x.json",
-    "a/tests/b.py",
-    "pytest.toml",
-    "unittest.py",
-    "unittest/__init__.py",
-    "pytest.py",
-    "_pytest/main.py",
-    "sitecustomize.py",
-    "usercustomize.py",
-)
-CODE = (
-    "src/unittest.py",
-    "unittest_helpers.py",
-    "pyproject.toml",
-    "package.json",
-    "Makefile",
-    "src/app.py",
-    "contest.py",
-    "README.md",
-    "testing/app.py",
-    "src/latest.py",
-    "protests/x.py",
-)
-
-
-@pytest.mark.parametrize("path", TESTS)
-def test_tests_fixtures_and_runner_settings_are_tests(path: str) -> None:
-    assert is_test(path, ANY_TESTS)
-
-
-@pytest.mark.parametrize("path", CODE)
-def test_code_is_no_test(path: str) -> None:
-    assert not is_test(path, ANY_TESTS)
-
-
-def test_a_glob_without_a_slash_is_about_the_name() -> None:
-    assert matches("deep/down/test_a.py", "test_*.py")
-    assert matches("tests/a", "**/tests/**")
-    assert matches("x/tests/a", "**/tests/**")
-    assert not matches("x/tests/a", "tests/**")
-
-
-def test_a_command_from_the_settings_brings_its_ecosystems_globs() -> None:
-    def nothing(_: str) -> str:
-        return ""
-
-    assert "*_test.go" in globs_for("go test ./pkg/...", [], nothing)[0]
-    assert globs_for("cargo test --all", [], nothing)[1] is True
-    assert "conftest.py" in globs_for("uv run pytest -x", [], nothing)[0]
-    assert globs_for("./check", [], nothing) == (ANY_TESTS, False)
-    assert "*_test.go" in globs_for("./check", ["go.mod"], nothing)[0]
-
-
-JUDGES: dict[str, tuple[str, dict[str, str], set[str]]] = {
-    "a script": ("sh check.sh", {"check.sh": ""}, {"check.sh"}),
-    "a script that is started": ("set -e; ./ci/check --fast", {"ci/check": ""}, {"ci/check"}),
-    "an option's file": ("run --rc=ci.rc 'other.rc'", {"ci.rc": "", "other.rc": ""}, {"ci.rc", "other.rc"}),
-    "a script in a folder": (
-        "cd web && sh check.sh",
-        {"web/check.sh": "", "check.sh": ""},
-        {"web/check.sh", "check.sh"},
-    ),
-    "what make runs": (
-        "make test",
-        {"Makefile": "test: a.c\n\t@./ci.sh\n", "ci.sh": "", "a.c": ""},
-        {"Makefile", "ci.sh"},
-    ),
-    "one of two targets": ("make check", {"Makefile": "all check:\n\t-sh ci.sh", "ci.sh": ""}, {"Makefile", "ci.sh"}),
-    "not what make does else": (
-        "make test",
-        {"Makefile": "test:\n\ttrue\nrun:\n\tsh run.sh\n", "run.sh": ""},
-        {"Makefile"},
-    ),
-    "what npm runs": ("npm test", {"package.json": '{"scripts": {"test": "node ci.js"}}', "ci.js": ""}, {"ci.js"}),
-    "npm's broken file": ("npm test", {"package.json": "{"}, set()),
-    "no shared file": ("pytest -c pyproject.toml", {"pyproject.toml": ""}, set()),
-    "no folder": ("python3 -m unittest discover -s tests", {"tests/test_a.py": "", "Makefile": ""}, set()),
-    "a name with a star": ("sh [a]*.sh", {"[a]*.sh": "", "ab.sh": ""}, {"[a]*.sh"}),
-    "no command": ("", {"Makefile": "", "a": ""}, set()),
-}
-
-
-@pytest.mark.parametrize(("command", "files", "judges"), JUDGES.values(), ids=JUDGES.keys())
-def test_what_the_test_command_runs_is_a_test(command: str, files: dict[str, str], judges: set[str]) -> None:
-    globs = judges_of(command, list(files), lambda path: files.get(path, ""))
-    assert {path for path in files if is_test(path, globs)} == judges
-
-
-def test_a_script_of_the_command_is_that_one_file() -> None:
-    assert not is_test("src/check.sh", judges_of("sh check.sh", ["check.sh", "src/check.sh"], lambda _: ""))
-
-
-def test_a_makefile_that_make_would_prefer_is_a_test_before_it_exists() -> None:
-    assert is_test("GNUmakefile", judges_of("make test", ["Makefile"], lambda _: ""))
-
-
-PYPROJECT = '[project]\ndependencies = ["a"]\n[tool.pytest.ini_options]\naddopts = "-q"\n[tool.ruff]\nline-length = 9\n'
-PACKAGE = '{"dependencies": {"a": "1"}, "scripts": {"test": "jest", "build": "tsc"}, "jest": {"bail": 1}}'
-BENDING = {
-    "pytest's options": ("pyproject.toml", PYPROJECT, PYPROJECT.replace("-q", "--ignore=tests")),
-    "pytest 9's table": ("pyproject.toml", PYPROJECT, PYPROJECT + "[tool.pytest]\naddopts = ['-x']\n"),
-    "coverage": ("pyproject.toml", PYPROJECT, PYPROJECT + "[tool.coverage.run]\nplugins = ['x']\n"),
-    "a first table": ("pyproject.toml", "", PYPROJECT),
-    "a broken file": ("pyproject.toml", PYPROJECT, "["),
-    "the script": ("web/package.json", PACKAGE, PACKAGE.replace('"test": "jest"', '"test": "true"')),
-    "a script before": ("package.json", PACKAGE, PACKAGE.replace('"build"', '"pretest"')),
-    "jest": ("package.json", PACKAGE, PACKAGE.replace('"bail": 1', '"testMatch": []')),
-    "no object": ("package.json", PACKAGE, "[]"),
-}
-HARMLESS = {
-    "a dependency": ("pyproject.toml", PYPROJECT, PYPROJECT.replace('["a"]', '["a", "b"]')),
-    "another tool": ("pyproject.toml", PYPROJECT, PYPROJECT.replace("9", "99")),
-    "its form": ("pyproject.toml", PYPROJECT, "# hello\n" + PYPROJECT.replace('"-q"', "'-q'")),
-    "npm's dependency": ("package.json", PACKAGE, PACKAGE.replace('"a": "1"', '"a": "2"')),
-    "npm's other script": ("package.json", PACKAGE, PACKAGE.replace("tsc", "swc")),
-    "npm's form": ("package.json", PACKAGE, PACKAGE.replace(", ", ",\n  ")),
-    "nothing for the runner": ("package.json", "", '{"scripts": [], "name": "x"}'),
-    "any other file": ("src/a.json", PACKAGE, "{}"),
-}
-
-
-@pytest.mark.parametrize(("path", "before", "after"), BENDING.values(), ids=BENDING.keys())
-def test_a_change_for_the_runner_shows_in_its_part(path: str, before: str, after: str) -> None:
-    assert runner_part(path, before) != runner_part(path, after)
-
-
-@pytest.mark.parametrize(("path", "before", "after"), HARMLESS.values(), ids=HARMLESS.keys())
-def test_a_change_for_others_does_not(path: str, before: str, after: str) -> None:
-    assert runner_part(path, before) == runner_part(path, after)
-
-
-def test_a_file_without_words_for_the_runner_has_no_part() -> None:
-    assert [runner_part(path, "") for path in SHARED_CONFIGURATION] == ["", ""]
-
+from capsule.core.test_report import TestReport
+from capsule.core.test_runs import colour_of, killed_by
 
 RUNS: dict[str, tuple[str, int | None, str, Colour]] = {
     "all is well": ("exited", 0, "3 passed in 0.1s", Colour.GREEN),
@@ -203,7 +19,12 @@ RUNS: dict[str, tuple[str, int | None, str, Colour]] = {
     "go, nothing to test": ("exited", 0, "?   \tx\t[no test files]", Colour.EMPTY),
     "go, some packages without": ("exited", 0, "?   \tx\t[no test files]\nok  \ty\t0.01s", Colour.GREEN),
     "cargo, nothing ran": ("exited", 0, "running 0 tests\n", Colour.EMPTY),
-    "cargo, doc tests empty": ("exited", 0, "running 3 tests\n\nrunning 0 tests\n", Colour.GREEN),
+    "cargo, doc tests empty": (
+        "exited",
+        0,
+        "test result: ok. 3 passed; 0 failed\n\ntest result: ok. 0 passed; 0 failed\n",
+        Colour.GREEN,
+    ),
     "the command is not there": ("exited", 127, "sh: pytest: not found", Colour.NOT_RUN),
     "not executable": ("exited", 126, "", Colour.NOT_RUN),
     "killed": ("exited", None, "3 passed in 0.1s", Colour.NOT_RUN),
@@ -254,6 +75,10 @@ STRUCK: dict[str, tuple[int, str, str]] = {
         "SIGKILL",
     ),
     "make, an assertion": (2, "make: *** [Makefile:2: test] Aborted (core dumped)", ""),
+    "make, after a dot of a test": (2, ".make: *** [Makefile:3: test] Killed", "SIGKILL"),
+    "make, of a shell": (2, "Killed\nmake: *** [Makefile:3: test] Error 137", "SIGKILL"),
+    "tox": (1, ".a: exit -9 (0.62 seconds) /x> python -m unittest pid=1\n  a: FAIL code -9", "SIGKILL"),
+    "nox": (1, "tests/test_a.py .nox > Command pytest tests failed with exit code -9", "SIGKILL"),
     "npm": (1, "npm error code ELIFECYCLE\nnpm error signal SIGTERM\nnpm error command sh -c mocha", "SIGTERM"),
     "cargo": (101, "  process didn't exit successfully: `target/x` (signal: 9, SIGKILL: kill)", "SIGKILL"),
     "cargo, a wild pointer": (101, "  process didn't exit successfully: `x` (signal: 11, SIGSEGV: invalid)", ""),
@@ -270,6 +95,20 @@ def test_a_run_that_was_killed_from_outside_has_no_result(code: int, tail: str, 
     assert killed_by(code, tail) == name
     assert (colour_of("exited", code, tail) is Colour.NO_RESULT) is bool(name)
     assert colour_of("timeout", code, tail) is Colour.TIMED_OUT
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "No tests found, exiting with code 1\n",
+        "No test files found, exiting with code 1\n",
+        'Error: No test files found: "test"\n',
+        "no tests ran in 0.01s\nmake: *** [Makefile:2: test] Error 5\n",
+    ],
+)
+def test_a_runner_that_fails_for_want_of_tests_is_empty(tail: str) -> None:
+    assert colour_of("exited", 1, tail) is Colour.EMPTY
+    assert colour_of("exited", 1, "x", report=TestReport()) is Colour.RED
 
 
 def test_only_an_exit_with_zero_can_be_green() -> None:
@@ -293,9 +132,24 @@ SHOWN: dict[str, tuple[str, str, Colour]] = {
     "pytest, failed and turned to 0": (PYTEST, "1 failed, 2 passed in 0.01s\n", Colour.RED),
     "a target of that name": ("make unittest", "", Colour.GREEN),
     "a script of that name": ("sh tests/pytest.sh", "", Colour.GREEN),
+    "go, nothing shown": ("go test ./...", "", Colour.EMPTY),
+    "Maven, quiet": ("make test\nmvn -q test", "", Colour.EMPTY),
+    "Maven, all skipped": ("mvn test", "[WARNING] Tests run: 2, Failures: 0, Errors: 0, Skipped: 2\n", Colour.EMPTY),
+    "Maven, counted": ("mvn test", "[INFO] Tests run: 2, Failures: 0, Errors: 0, Skipped: 1\n", Colour.GREEN),
+    "Gradle without sources": ("./gradlew test", "> Task :test NO-SOURCE\nBUILD SUCCESSFUL\n", Colour.EMPTY),
+    "rspec, all pending": ("bundle exec rspec", "2 examples, 0 failures, 2 pending\n", Colour.EMPTY),
+    "rspec, counted": ("bundle exec rspec", "2 examples, 0 failures\n", Colour.GREEN),
+    "phpunit, none": ("vendor/bin/phpunit", "No tests executed!\n", Colour.EMPTY),
+    "phpunit, counted": ("vendor/bin/phpunit", "OK (2 tests, 3 assertions)\n", Colour.GREEN),
+    "dotnet, counted": ("dotnet test", "Passed!  - Failed:     0, Passed:     2, Skipped:     0\n", Colour.GREEN),
+    "dotnet, nothing shown": ("dotnet test", "No test is available in x.dll\n", Colour.EMPTY),
+    "mix, all skipped": ("mix test", "2 tests, 0 failures, 2 skipped\n", Colour.EMPTY),
+    "mix, counted": ("mix test", "1 doctest, 2 tests, 0 failures\n", Colour.GREEN),
+    "deno, counted": ("deno test", "ok | 2 passed | 0 failed (5ms)\n", Colour.GREEN),
+    "deno, none": ("deno test", "ok | 0 passed | 0 failed (5ms)\n", Colour.EMPTY),
 }
 
 
 @pytest.mark.parametrize(("command", "tail", "colour"), SHOWN.values(), ids=SHOWN.keys())
-def test_a_python_runner_is_green_only_if_it_shows_tests(command: str, tail: str, colour: Colour) -> None:
+def test_a_known_runner_is_green_only_if_it_shows_tests(command: str, tail: str, colour: Colour) -> None:
     assert colour_of("exited", 0, tail, command) is colour

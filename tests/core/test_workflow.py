@@ -19,7 +19,7 @@ def parsed(*phases: dict[str, Any], **more: Any) -> Any:
 
 
 @pytest.mark.promise("004-types.phases")
-@pytest.mark.parametrize("name", ["tdd", "change"])
+@pytest.mark.parametrize("name", ["tdd", "change", "refactor", "docs", "tests", "chore"])
 def test_the_built_in_workflows_are_sound(name: str) -> None:
     workflow = Catalog().workflow(name)
     assert workflow.phases

@@ -11,6 +11,7 @@ from capsule.core.event import Event, MissionStarted, Outcome, Policy, Salvaged,
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal, Verdict
+from capsule.core.state import MissionState
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.core.worklog import entry, open_worklog, section_of, signed_off, summary, with_entry
 
@@ -51,7 +52,8 @@ REFUTED = Evidence("green", "all tests pass", "`make test` is red", EvidenceStat
 
 
 def opened(item: Item | None = None) -> str:
-    return open_worklog(TEMPLATE, item or Item(id="x-1", title="The task", description="Do it."), Lineage(), AT)
+    item = item or Item(id="x-1", title="The task", description="Do it.")
+    return open_worklog(TEMPLATE, MissionState(item=item, workflow=FLOW), AT)
 
 
 # ── opening
@@ -60,7 +62,13 @@ def opened(item: Item | None = None) -> str:
 def test_blocks_without_a_value_leave_nothing_behind() -> None:
     assert "Epic" not in opened()
     epic = Lineage(epic=Item(id="x", title="All"))
-    assert "### Epic: x" in open_worklog(TEMPLATE, Item(id="x-1", title="t"), epic, AT)
+    state = MissionState(item=Item(id="x-1", title="t"), workflow=FLOW, lineage=epic)
+    assert "### Epic: x" in open_worklog(TEMPLATE, state, AT)
+
+
+def test_each_phase_that_works_or_reviews_has_a_heading() -> None:
+    text = open_worklog("{{PHASES}}\n", MissionState(item=Item(id="x-1", title="t"), workflow=FLOW), AT)
+    assert text == "### Phase 1: code\n\n### Phase 2: lint\n\n### Phase 3: sign\n"
 
 
 def test_an_items_words_are_not_expanded_again() -> None:

@@ -22,6 +22,8 @@ from .driver import event_name
 from .project import ITEM, Project
 
 _PASSING = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z|\b\d+\.\d+ s\b|\b[0-9a-f]{12,40}\b|\b\d+\.\d+ \|")
+_SALVAGED = re.compile(r"refs/capsule/salvage/[\w.-]+/\d+")
+"""What is dropped or was left is kept by these; a mission that was killed has more of them."""
 _STAMPED_NAME = re.compile(r"\d{17}-\d+|\b[0-9a-f]{12}\b")
 
 
@@ -45,6 +47,8 @@ def ending_of(project: Project, item: str = ITEM) -> Ending:
     """Also of a mission that is under way: its worklog is in its place by then."""
     logs, place = (project.path / ".capsule" / name / item for name in ("logs", "worktrees"))
     worklogs = (folder / "worklog.md" for folder in (logs, place))
+    told = "".join(path.read_text() for path in worklogs if path.exists())
+    assert {*_SALVAGED.findall(told)} <= {*refs_of(project)}, "a worklog names what is not kept"
     return Ending(
         tree=project.git("rev-parse", "main^{tree}"),
         commits=tuple(project.git("log", "--format=%s", "main").splitlines()),
@@ -54,7 +58,7 @@ def ending_of(project: Project, item: str = ITEM) -> Ending:
         issues=tuple(map(levelled, (project.path / ".beads" / "issues.jsonl").read_text().splitlines())),
         ended=tuple(event.key for event in events_of(project, item) if isinstance(event, StepEnded)),
         papers=names_in(logs, but="phase-outputs/"),
-        worklog=levelled("".join(path.read_text() for path in worklogs if path.exists())),
+        worklog=levelled(_SALVAGED.sub("~", told)),
         left_in_project=kinds(names_in(project.path / ".capsule", but="logs/")),
         left_in_git=names_in(project.path / ".git", but=("objects/", "logs/", "refs/")),
         left_outside=left_outside(project),

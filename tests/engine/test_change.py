@@ -31,7 +31,11 @@ def tick(box: str) -> dict[str, Any]:
 
 
 IDEA = {"write": {"_ideas/WRK-1_say-hello.md": "# An idea\n"}}
-BUILD = [{**tick("one"), "result": result("build", "SUBPHASE_COMPLETE")}, {**tick("two"), "result": result("build")}]
+CODE = {"write": {"hello.py": "print('hello')\n"}}
+BUILD = [
+    {**tick("one"), **CODE, "result": result("build", "SUBPHASE_COMPLETE")},
+    {**tick("two"), "result": result("build")},
+]
 
 
 def story(**changes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -74,6 +78,67 @@ def test_triage_can_close_a_duplicate_without_another_spawn(scene: Scene) -> Non
     assert state.finished
     assert state.closed_as == "duplicate of WRK-9"
     assert scene.moves("WRK-1") == ["triage#1 close", "archive#1 advance"]
+
+
+@pytest.mark.promise("backlog.already-done")
+def test_already_done_waits_for_a_person_unless_it_is_trusted(scene: Scene) -> None:
+    with_item(scene)
+    done = {"result": result("triage", already_done=True, summary="hello.py:1 says it")}
+    scene.plays(story(triage=[done]))
+    state = scene.run("WRK-1", "change")
+    assert scene.moves("WRK-1") == ["triage#1 park"]
+    assert state.halt is not None and state.halt.reason.endswith("hello.py:1 says it")
+    scene.run("WRK-1", "change", already_done="trust")
+    with_item(scene, id="WRK-2")
+    scene.plays({"WRK-2": {"triage": [{"result": {**done["result"], "item_id": "WRK-2"}}]}})
+    assert scene.run("WRK-2", "change", already_done="trust").closed_as == "already done: hello.py:1 says it"
+
+
+@pytest.mark.promise("backlog.built")
+def test_a_build_of_nothing_but_ticks_and_comments_is_refuted(scene: Scene) -> None:
+    with_item(scene)
+    ticks = [
+        {**tick("one"), "result": result("build", "SUBPHASE_COMPLETE")},
+        {**tick("two"), "result": result("build")},
+    ]
+    notes = "changes/WRK-1_say-hello/WRK-1_say-hello_NOTES.md"
+    papers = {"write": {notes: "Built.\n"}, "result": result("build")}
+    built = {"write": {"hello.py": "print('hello')\n"}, "result": result("build")}
+    scene.plays(story(build=[*ticks, papers, built]))
+    assert scene.run("WRK-1", "change").finished
+    assert [move for move in scene.moves("WRK-1") if move.startswith("build")] == [
+        "build#1 repeat", "build#2 retry", "build#3 retry", "build#4 advance",
+    ]  # fmt: skip
+    pieces = [e for event in scene.ended("WRK-1") for e in event.outcome.evidence if e.check == "built"]
+    assert [piece.observed for piece in pieces][-1] == "hello.py"
+    assert "nothing but documents and comments" in pieces[0].observed
+
+
+@pytest.mark.promise("backlog.built")
+def test_a_last_part_that_only_verifies_may_pass(scene: Scene) -> None:
+    with_item(scene)
+    scene.plays(story())
+    assert scene.run("WRK-1", "change").finished
+
+
+@pytest.mark.promise("backlog.boxes")
+@pytest.mark.parametrize("text", ["", "# Done\n", "- [x] one\n", "<!-- - [ ] one -->\n<!-- - [ ] two -->\n"])
+def test_a_spec_that_has_lost_its_boxes_is_not_finished(scene: Scene, text: str) -> None:
+    with_item(scene)
+    lost = {"write": {SPEC: text, "hello.py": "print('hello')\n"}, "result": result("build")}
+    back = {"write": {SPEC: BOXES.replace("[ ]", "[x]")}, "result": result("build")}
+    scene.plays(story(build=[lost, back]))
+    assert scene.run("WRK-1", "change").finished
+    assert [move for move in scene.moves("WRK-1") if move.startswith("build")] == ["build#1 retry", "build#2 advance"]
+
+
+@pytest.mark.promise("backlog.boxes")
+@pytest.mark.parametrize("text", ["# Words\n", "- [x] one\n"])
+def test_a_plan_without_open_boxes_is_no_plan(scene: Scene, text: str) -> None:
+    with_item(scene)
+    scene.plays(story(spec=[document("spec", "SPEC", text), document("spec", "SPEC", BOXES)]))
+    assert scene.run("WRK-1", "change").finished
+    assert [move for move in scene.moves("WRK-1") if move.startswith("spec")] == ["spec#1 retry", "spec#2 advance"]
 
 
 @pytest.mark.promise("backlog.duplicate")

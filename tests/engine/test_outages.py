@@ -24,6 +24,8 @@ from capsule.services import Limits
 from .conftest import PASS, Scene
 from .test_own_workflow import PREP, flow
 
+pytestmark = pytest.mark.slow
+
 PHASES = ("first", "second", "third")
 SHORT = flow(PREP, *({"name": name, "prompt": "p"} for name in PHASES))
 """Three agents, and nothing to prove: what is looked at here is whether they are started at all."""
@@ -322,6 +324,8 @@ class Broken:
         timeout: float | None,
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
+        reports: Path | None = None,
+        junit: Sequence[str] = (),
     ) -> Ran:
         return Ran(exit_code=1, why="not-started", seconds=0.0, tail="bwrap: no namespace left", log=log)
 

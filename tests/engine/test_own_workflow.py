@@ -60,7 +60,7 @@ def test_a_worker_can_close_the_item_and_only_the_closing_phases_follow(scene: S
     solo = {"name": "work", "prompt": "p", "role": "solo", "may_close": True}
     answer = {"item_id": "one", "phase": "work", "result": "PHASE_COMPLETE", "summary": "in v2", "already_done": True}
     scene.plays({"one": {"work": [{"result": answer}]}})
-    state = scene.run("one", flow(PREP, solo, *PUBLISH, contract="result"))
+    state = scene.run("one", flow(PREP, solo, *PUBLISH, contract="result"), already_done="trust")
     assert scene.moves("one")[1:] == ["work#1 close", "archive#1 advance"]
     assert state.closed_as == "already done: in v2"
     assert scene.git("worktree", "list").count("\n") == 0

@@ -90,12 +90,32 @@ def test_a_test_writer_that_writes_code_is_sent_back(scene: Scene) -> None:
     assert scene.moves("one")[1:3] == ["test-writer#1 retry", "test-writer#2 advance"]
 
 
-@pytest.mark.promise("evidence.edited-tests")
-def test_a_reviewer_that_bends_the_tests_is_caught_too(scene: Scene) -> None:
-    bent = {"write": {"tests.sh": "true\n"}, "signal": PASS}
-    scene.plays(story(test_review=[bent, OK]))
-    scene.run("one", "tdd")
-    assert scene.moves("one")[2] == "test-review#1 rework"
+@pytest.mark.promise("evidence.reviewers", "evidence.edited-tests")
+def test_what_a_reviewer_writes_is_dropped_and_named(scene: Scene) -> None:
+    bent = {"write": {"tests.sh": "true\n", "cache/x.pyc": "x", "worklog.md": "Reviewed.\n"}, "signal": PASS}
+    late = {"write": {"hello": "bent\n"}, "signal": PASS}
+    scene.plays(story(test_review=[bent], execute_review=[late], sign_off=[late]))
+    state = scene.run("one", "tdd", debris=("*.pyc",))
+    assert state.finished, scene.moves("one")
+    told = {event.phase: event.outcome.warnings for event in scene.ended("one")}
+    assert any("only reads: cache/x.pyc, tests.sh dropped" in warning for warning in told["test-review"])
+    assert any("only reads: hello dropped" in warning for warning in told["sign-off"])
+    files = scene.services.place("one", "").trees
+    assert files.read(scene.git("rev-parse", "main"), "hello") == b"hello\n"
+    assert "Reviewed." in (scene.root / ".capsule/logs/one/worklog.md").read_text()
+
+
+@pytest.mark.in_git
+@pytest.mark.promise("evidence.reviewers")
+def test_a_commit_of_a_reviewer_is_dropped_too(scene: Scene) -> None:
+    door = {"write": {"door": "x\n"}, "run": ["git add -A && git commit -qm door"], "signal": PASS}
+    scene.plays(story(execute_review=[door], sign_off=[door]))
+    state = scene.run("one", "tdd")
+    assert state.finished, scene.moves("one")
+    assert scene.git("ls-tree", "-r", "--name-only", "main").split() == ["README.md", "hello", "tests.sh"]
+    warned = [w for event in scene.ended("one") if event.phase == "sign-off" for w in event.outcome.warnings]
+    kept = warned[0].rpartition("kept as ")[2]
+    assert scene.git("show", f"{kept}:door") == "x"
 
 
 @pytest.mark.promise("evidence.already-done")
@@ -104,7 +124,10 @@ def test_tests_that_are_green_at_once_park_the_item_after_one_more_try(scene: Sc
     state = scene.run("one", "tdd")
     assert scene.moves("one")[1:] == ["test-writer#1 retry", "test-writer#2 park"]
     assert state.halt is not None
-    assert (state.halt.reason, state.halt.exit_code) == ("seems already done", 1)
+    assert state.halt.exit_code == 1
+    assert state.halt.reason.startswith(
+        "seems already done; nothing to make red: `capsule run one --fresh --workflow refactor` (or docs, tests, chore)"
+    )
 
 
 @pytest.mark.in_git
@@ -122,13 +145,36 @@ def test_a_red_base_parks_the_item_before_an_agent_is_paid(scene: Scene) -> None
 
 @pytest.mark.in_git
 @pytest.mark.promise("evidence.debris")
-def test_debris_is_refused_at_sign_off(scene: Scene) -> None:
+def test_debris_is_refused_in_the_phase_that_leaves_it(scene: Scene) -> None:
     messy = {"write": {"hello": "hello\n", "notes.orig": "x"}, "signal": PASS}
     tidy = {"remove": ["notes.orig"], "signal": PASS}
     scene.plays(story(execute=[messy, tidy]))
     scene.run("one", "tdd", debris=("*.orig",))
-    assert "sign-off#1 rework" in scene.moves("one")
+    assert "execute#1 retry" in scene.moves("one")
     assert "notes.orig" not in scene.git("ls-tree", "--name-only", "main")
+
+
+def test_test_data_that_a_test_names_is_no_debris(scene: Scene) -> None:
+    tests = {"tests.sh": "test -e hello && test -e test_data.orig\n", "test_data.orig": "x", "test_other.orig": "x"}
+    tidy = {**TESTS, "remove": ["test_other.orig"], "write": {k: tests[k] for k in ("tests.sh", "test_data.orig")}}
+    commit = {"run": ['git add -A && git commit -q -m "$CAPSULE_COMMIT_MSG"'], "signal": PASS}
+    scene.plays(story(test_writer=[{"write": tests, "signal": PASS}, tidy], merge=[commit]))
+    state = scene.run("one", "tdd", debris=("*.orig",))
+    assert state.finished, scene.moves("one")
+    left = next(e for event in scene.ended("one") for e in event.outcome.evidence if e.check == "no-debris")
+    assert (left.standing, left.observed) == (EvidenceStatus.REFUTED, "test_other.orig")
+
+
+@pytest.mark.promise("evidence.files-changed")
+def test_files_that_did_not_change_are_shown_as_refuted_and_cost_nothing(scene: Scene) -> None:
+    lie = {**CODE, "signal": {**PASS, "files_changed": ["./hello", "docs/hello.md", "worklog.md"]}}
+    scene.plays(story(execute=[lie]))
+    assert scene.run("one", "tdd").finished
+    event = next(event for event in scene.ended("one") if event.key == "execute#1")
+    piece = next(e for e in event.outcome.evidence if e.check == "files-changed")
+    assert (piece.standing, piece.observed) == (EvidenceStatus.REFUTED, "docs/hello.md did not change")
+    assert event.decision.move.value == "advance"
+    assert "docs/hello.md did not change — REFUTED" in (scene.root / ".capsule/logs/one/worklog.md").read_text()
 
 
 @pytest.mark.promise("decisions.sign-off")

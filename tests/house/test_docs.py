@@ -149,6 +149,7 @@ def test_every_promise_is_held_by_a_test_and_the_page_is_up_to_date() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_promise_without_a_test_and_a_mark_without_a_promise_are_named() -> None:
     spec = _spec()
     held = spec.holders()

@@ -1,4 +1,4 @@
-"""Install the real agent CLIs, bd and uv, pinned, into a cache that every clone of this user finds.
+"""Install the real agent CLIs, bd, uv and test runners, pinned, into a cache that every clone of this user finds.
 
 The cache is `capsule-live` in the user's cache folder (XDG_CACHE_HOME, ~/.cache, or ~/Library/Caches on a Mac), or the
 folder that CAPSULE_LIVE_CACHE names. Each program has a folder there, named after it and its version. The programs
@@ -18,6 +18,8 @@ Chromium is the one that this machine has. Where it has none, it is installed as
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import platform
 import shutil
@@ -55,6 +57,37 @@ PINS = {
     "opencode": Pin("opencode-ai", "1.18.33"),
 }
 UV = "0.13.7"
+PYTHON_RUNNERS = {"pytest": "9.2.0", "pytest-xdist": "3.8.0", "tox": "4.67.13", "nox": "2026.10.20", "django": "5.2.19"}
+NODE_RUNNERS = {"jest": "30.5.2", "vitest": "4.1.12", "mocha": "12.0.3"}
+OPEN_SOURCE = {
+    "itsdangerous": "2.2.0",
+    "more-itertools": "10.5.0",
+    "github.com/google/uuid": "v1.6.0",
+    "fastrand": "2.1.1",
+}
+"""Real projects with their tests, one registry each for Go and Rust; and what the tests of the Python ones import."""
+_THEIR_TESTS = {"pytest": PYTHON_RUNNERS["pytest"], "freezegun": "1.5.1"}
+NEXTEST, JUNIT, SUREFIRE = "0.9.151", "5.13.4", "3.5.4"
+POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>org.example</groupId><artifactId>calc</artifactId><version>1</version>
+  <properties>
+    <maven.compiler.source>17</maven.compiler.source><maven.compiler.target>17</maven.compiler.target>
+    <project.build.sourceEncoding>UTF-8</project.build.sourceEncoding>
+  </properties>
+  <dependencies>
+    <dependency>
+      <groupId>org.junit.jupiter</groupId><artifactId>junit-jupiter</artifactId>
+      <version>{JUNIT}</version><scope>test</scope>
+    </dependency>
+  </dependencies>
+  <build><plugins><plugin>
+    <groupId>org.apache.maven.plugins</groupId><artifactId>maven-surefire-plugin</artifactId>
+    <version>{SUREFIRE}</version>
+  </plugin></plugins></build>
+</project>
+"""
+_JAVA_TEST = "import org.junit.jupiter.api.Test;\nclass FirstTest { @Test void runs() { } }\n"
 _MODULE = "github.com/steveyegge/beads"
 
 
@@ -126,6 +159,33 @@ def uv() -> Path:
     return cache() / f"uv-{UV}" / "bin" / "uv"
 
 
+def _key(pins: Mapping[str, str]) -> str:
+    return hashlib.sha256(repr(sorted(pins.items())).encode()).hexdigest()[:8]
+
+
+def python_runners() -> Path:
+    """A virtual environment: it is made in its place, and whole if `made` lies in it."""
+    return cache() / f"python-runners-{sys.version_info[0]}.{sys.version_info[1]}-{_key(PYTHON_RUNNERS)}"
+
+
+def node_runners() -> Path:
+    return cache() / f"node-runners-{_key(NODE_RUNNERS)}"
+
+
+def nextest() -> Path:
+    return cache() / f"cargo-nextest-{NEXTEST}" / "bin"
+
+
+def maven_repository() -> Path:
+    """What Maven needs for tests with JUnit, without a network."""
+    return cache() / f"junit-{JUNIT}-surefire-{SUREFIRE}"
+
+
+def open_source() -> Path:
+    """Sources of real projects, each in a folder of its name; `python` and `cargo` hold what their tests need."""
+    return cache() / f"open-source-{sys.version_info[0]}.{sys.version_info[1]}-{_key(OPEN_SOURCE | _THEIR_TESTS)}"
+
+
 def bubblewrap() -> Path:
     """Its version is the one that this release of the distribution has."""
     try:
@@ -145,6 +205,9 @@ def main(only: Collection[str] = ()) -> int:
     cache().mkdir(parents=True, exist_ok=True)
     jobs: dict[str, Callable[[], str]] = {f"{name} {pin.version}": partial(_get, name) for name, pin in PINS.items()}
     jobs |= {f"uv {UV}": _get_uv, "bubblewrap": _get_bubblewrap, "chromium": _get_chromium}
+    jobs |= {"python-runners": _get_python_runners, "node-runners": _get_node_runners}
+    jobs |= {"open-source": _get_open_source}
+    jobs |= {f"junit {JUNIT}": _get_junit, f"cargo-nextest {NEXTEST}": _get_nextest}
     meanwhile = ThreadPoolExecutor(1)
     try:
         wanted = {what: get for what, get in jobs.items() if not only or what.split()[0] in only}
@@ -223,6 +286,135 @@ def _get_uv() -> str:
     return "installed"
 
 
+def _get_python_runners() -> str:
+    folder = python_runners()
+    if (folder / "made").exists():
+        return "there already"
+    shutil.rmtree(folder, ignore_errors=True)
+    _run(sys.executable, "-m", "venv", str(folder), cwd=cache())
+    pins = [f"{name}=={version}" for name, version in PYTHON_RUNNERS.items()]
+    _run(str(folder / "bin" / "python"), "-m", "pip", "install", "-q", *pins, cwd=folder, at_home=True)
+    (folder / "made").touch()
+    return "installed"
+
+
+def _get_node_runners() -> str:
+    if node_runners().is_dir():
+        return "there already"
+    npm = shutil.which("npm")
+    if npm is None:
+        raise NotToBeHad("npm is not on the PATH")
+    with _beside(node_runners()) as folder:
+        pins = [f"{name}@{version}" for name, version in NODE_RUNNERS.items()]
+        _run(npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund", *pins, cwd=folder)
+        folder.rename(node_runners())
+    return "installed"
+
+
+def _get_open_source() -> str:
+    """Get each project from its registry; one that cannot be had is left out, by name."""
+    folder = open_source()
+    folder.mkdir(exist_ok=True)
+    lacking = []
+    for get in (_get_python_projects, _get_go_project, _get_rust_project):
+        try:
+            get(folder)
+        except NotToBeHad as why:
+            lacking.append(str(why))
+    if lacking:
+        raise NotToBeHad("; ".join(lacking))
+    return "there"
+
+
+def _get_python_projects(folder: Path) -> None:
+    if not (folder / "python").is_dir():
+        with _beside(folder / "python") as made:
+            pins = [f"{name}=={version}" for name, version in _THEIR_TESTS.items()]
+            pip = (sys.executable, "-m", "pip", "install", "-q", "--target", str(made), *pins)
+            _run(*pip, cwd=made, at_home=True)
+            made.rename(folder / "python")
+    for name in ("itsdangerous", "more-itertools"):
+        if not (folder / name).is_dir():
+            with _beside(folder / name) as made:
+                words = ("download", "-q", "--no-deps", "--no-binary", ":all:", f"{name}=={OPEN_SOURCE[name]}")
+                _run(sys.executable, "-m", "pip", *words, cwd=made, at_home=True)
+                shutil.unpack_archive(next(made.glob("*.tar.gz")), made, filter="data")
+                next(each for each in made.iterdir() if each.is_dir()).rename(folder / name)
+
+
+def _get_go_project(folder: Path) -> None:
+    go, name = shutil.which("go"), "github.com/google/uuid"
+    if go is None:
+        raise NotToBeHad("go is not on the PATH")
+    if not (folder / "uuid").is_dir():
+        with _beside(folder / "uuid") as made:
+            said = _run(go, "mod", "download", "-json", f"{name}@{OPEN_SOURCE[name]}", cwd=made, at_home=True)
+            shutil.copytree(json.loads(said)["Dir"], made / "uuid", copy_function=shutil.copyfile)
+            for each in (made / "uuid", *(made / "uuid").rglob("*")):  # a store of modules is read-only
+                each.chmod(0o755 if each.is_dir() else 0o644)
+            (made / "uuid").rename(folder / "uuid")
+
+
+def _get_rust_project(folder: Path) -> None:
+    """Get it with the crates that its tests need, into a store of their own, and lock their versions."""
+    cargo, name = shutil.which("cargo"), "fastrand"
+    if cargo is None:
+        raise NotToBeHad("cargo is not on the PATH")
+    if not (folder / name).is_dir():
+        with _beside(folder / name) as made:
+            (made / "src").mkdir()
+            (made / "src" / "lib.rs").touch()
+            manifest = made / "Cargo.toml"
+            package = '[package]\nname = "fetch"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\n'
+            manifest.write_text(f'{package}{name} = "={OPEN_SOURCE[name]}"\n')
+            store = ("env", f"CARGO_HOME={folder / 'cargo'}", cargo, "fetch", "-q", "--manifest-path")
+            _run(*store, str(manifest), cwd=made, at_home=True)
+            found = next((folder / "cargo").glob(f"registry/src/*/{name}-{OPEN_SOURCE[name]}"))
+            shutil.copytree(found, made / name)
+            _run(*store, str(made / name / "Cargo.toml"), cwd=made, at_home=True)
+            (made / name).rename(folder / name)
+
+
+def _get_junit() -> str:
+    """Have Maven run one test, with a repository of its own: that holds what it needs afterwards."""
+    if maven_repository().is_dir():
+        return "there already"
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NotToBeHad("mvn is not on the PATH")
+    with _beside(maven_repository()) as folder, tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        test = Path(scratch, "src", "test", "java", "FirstTest.java")
+        test.parent.mkdir(parents=True)
+        test.write_text(_JAVA_TEST)
+        Path(scratch, "pom.xml").write_text(POM)
+        _run(maven, "-q", "-B", f"-Dmaven.repo.local={folder}", "test", cwd=Path(scratch), at_home=True)
+        folder.rename(maven_repository())
+    return "installed"
+
+
+def _get_nextest() -> str:
+    """It is built from source, for some ten minutes of a processor."""
+    if nextest().is_dir():
+        return "there already"
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise NotToBeHad("cargo is not on the PATH")
+    with _beside(nextest().parent) as folder, tempfile.TemporaryDirectory(dir=cache()) as scratch:
+        version = ("--version", NEXTEST, "--locked", "--root", str(folder))
+        words = (
+            cargo,
+            "install",
+            "cargo-nextest",
+            *version,
+            "--no-default-features",
+            "--features",
+            "default-no-update",
+        )
+        _build(f"cargo-nextest {NEXTEST}", words, Path(scratch), {"HOME": str(Path.home())})
+        folder.rename(nextest().parent)
+    return "built"
+
+
 def _get_bds() -> None:
     """One after the other: they have much in common. What Go leaves behind is large, and of no use afterwards."""
     with _one_at_a_time("go"):
@@ -287,14 +479,14 @@ def _build(what: str, words: tuple[str, ...], cwd: Path, env: Mapping[str, str])
         while (code := _ended(build)) is None:
             passed, packages = time.monotonic() - began, log.read_bytes().count(b"\n")
             if passed > _PATIENCE_WITH_GO:
-                raise BuildFailed(f"go build has not ended after {passed:.0f} s")
+                raise BuildFailed(f"{what}: the build has not ended after {passed:.0f} s")
             _say(f"{what}: being built, {passed:.0f} s, {packages} steps so far")
     finally:
         build.kill()
         build.wait()
     if code:
         said = log.read_text(errors="replace").strip() or "it said nothing"
-        raise BuildFailed(f"go build exited with {code}: {' | '.join(said.splitlines()[-3:])}")
+        raise BuildFailed(f"{Path(words[0]).name} {words[1]} exited with {code}: {' | '.join(said.splitlines()[-3:])}")
 
 
 def _ended(build: subprocess.Popen[bytes]) -> int | None:

@@ -20,7 +20,7 @@ def test_a_mission_with_a_review_that_sends_work_back_is_merged_and_green(tmp_pa
 
 
 def test_an_agent_that_claims_what_is_not_so_is_caught_and_its_work_merged_when_it_is_done(tmp_path: Path) -> None:
-    flown = fly(CODEX, DISHONEST, tmp_path, SANDBOX="off")
+    flown = fly(CODEX, DISHONEST, tmp_path, SANDBOX="off", EVIDENCE__MUTANTS="3")
     flown.assert_merged_and_green(DISHONEST)
     assert flown.shown.count("REFUTED") >= 2
 

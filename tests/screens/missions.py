@@ -36,11 +36,39 @@ PID = 4711
 BUDGET = Allowance(usd=5.0, tokens=200_000)
 DOING = ("reads src/answer.py", "edits src/answer.py", "runs pytest -q")
 
-RED = Evidence("red", "the new tests fail before there is code", "the tests are red", EvidenceStatus.CONFIRMED)
+RED = Evidence(
+    "red",
+    "the new tests fail before there is code",
+    "red by name (2 new)",
+    EvidenceStatus.CONFIRMED,
+    proven={"red": "red by name (2 new)"},
+    tests={"new": ("test_answer.py::test_answer", "test_answer.py::test_question")},
+)
 ONLY_TESTS = Evidence(
     "only-tests", "only tests were changed", "1 test file changed, nothing else", EvidenceStatus.CONFIRMED
 )
-GREEN = Evidence("green", "all tests pass", "the tests are green", EvidenceStatus.CONFIRMED)
+GREEN = Evidence(
+    "green",
+    "all tests pass",
+    "green by name (2 new, 212 others unharmed)",
+    EvidenceStatus.CONFIRMED,
+    proven={"green": "green by name", "unharmed": "212 others unharmed"},
+)
+CANARY = Evidence(
+    "canary",
+    "the test run tells the truth",
+    "canary seen in 1 test file",
+    EvidenceStatus.CONFIRMED,
+    proven={"canary": "canary seen"},
+)
+DEMANDED = Evidence(
+    "demanded",
+    "the tests demand the change",
+    "demanded 7 of 8",
+    EvidenceStatus.CONFIRMED,
+    proven={"demanded": "demanded 7 of 8"},
+    survivors=("`n > 0` → `n >= 0` in src/answer.py:14",),
+)
 UNSEEN = Evidence("green", "all tests pass", "there is no test command to ask", EvidenceStatus.UNVERIFIED)
 NOT_GREEN = Evidence(
     "green",
@@ -152,7 +180,9 @@ def merged(**more: Any) -> list[Event]:
     for number, phase in enumerate(("execute-review", "sign-off", "merge", "publish", "archive")):
         agent = "" if phase in ("publish", "archive") else "scripted"
         facts = {"merged": "89abcdef01234567"} if phase == "publish" else {}
-        events += [begun(phase, 91 + number, agent=agent), ended(phase, 92 + number, agent=agent, facts=facts)]
+        seen = (GREEN, CANARY, DEMANDED) if phase == "sign-off" else ()
+        over = ended(phase, 92 + number, *seen, agent=agent, facts=facts)
+        events += [begun(phase, 91 + number, agent=agent), over]
     return [*events, ItemClosed(at=at(97))]
 
 

@@ -168,6 +168,7 @@ def test_help_names_every_key_that_does_something_and_is_left_again() -> None:
     play(idle(), act, LARGE)
 
 
+@pytest.mark.slow
 def test_a_page_that_is_longer_than_the_screen_scrolls_by_every_key_that_moves() -> None:
     async def act(on: Play) -> None:
         await on.press("f1")
@@ -239,6 +240,7 @@ def test_enter_opens_a_mission_and_its_pages_are_chosen_by_number() -> None:
     play(busy(), act)
 
 
+@pytest.mark.slow
 def test_pages_of_a_mission_are_turned_and_scroll_and_e_unfolds_the_evidence() -> None:
     async def act(on: Play) -> None:
         await on.go_to("shop-1.1.1")
@@ -323,6 +325,7 @@ def test_views_and_keys_can_be_clicked() -> None:
     play(busy(), act)
 
 
+@pytest.mark.slow
 def test_any_size_is_drawn_and_a_wide_one_has_a_text_beside_every_list() -> None:
     async def act(on: Play) -> None:
         await on.press("2", "j")
@@ -340,6 +343,7 @@ def test_any_size_is_drawn_and_a_wide_one_has_a_text_beside_every_list() -> None
 # ---- strangers, and trouble
 
 
+@pytest.mark.slow
 @pytest.mark.promise("screens.foreign-text")
 @pytest.mark.parametrize("scene", [idle, blocked, failing])
 def test_nothing_a_stranger_wrote_steers_the_screen(scene: Callable[[], Scene]) -> None:

@@ -7,6 +7,8 @@ import pytest
 from .boards import SCENES
 from .stage import LARGE, SMALL, Play, looks_as, play
 
+pytestmark = pytest.mark.slow
+
 KEYS = {
     "idle": (),
     "busy": ("j", "j"),

@@ -19,6 +19,8 @@ from .boards import Scene, blocked, busy, failing, idle
 from .missions import PID
 from .stage import Play, play
 
+pytestmark = pytest.mark.slow
+
 ORDERS: list[tuple[Callable[[], Scene], str, str, str, list[str]]] = [
     (idle, "shop-2", "r", "", ["run", "shop-2"]),
     (idle, "shop-1", "r", "", ["run", "shop-1"]),
@@ -133,7 +135,6 @@ def test_no_letter_after_a_slash_is_taken_for_a_verb(view: str) -> None:
     play(failing(), act)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("above", ["enter", "question_mark"])
 def test_a_slash_leads_back_to_the_lists_and_there_too_no_letter_is_a_verb(above: str) -> None:
     async def act(on: Play) -> None:

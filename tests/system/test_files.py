@@ -157,6 +157,16 @@ files.write_atomically(Path(sys.argv[1]), "new")
     assert list(tmp_path.iterdir()) == [file]
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="without /proc nobody tells")
+def test_a_sweep_takes_what_a_process_left_that_nobody_waits_for(tmp_path: Path) -> None:
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    debris = tmp_path / f".capsule-{process.pid}-0123abcd.tmp"
+    debris.touch()
+    assert sweep_temps(tmp_path) == [debris]
+    process.wait()
+
+
 def test_a_sweep_spares_the_living_and_the_foreign(tmp_path: Path) -> None:
     names = {f".capsule-{os.getpid()}-0123abcd.tmp", ".capsule-x-0123abcd.tmp", "notes.tmp", ".capsule-999999999.tmp"}
     for name in names:

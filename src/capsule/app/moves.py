@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +15,10 @@ from capsule.app.items import ItemLock, Moved, lock_item, move, record, refuse_b
 from capsule.core.assignment import Exists
 from capsule.core.documents import artefact_path, artefact_paths
 from capsule.core.errors import CapsuleError, Refused, UsageError
+from capsule.core.event import Accepted
 from capsule.core.item import EARLY, Blocked, Item, NewItem, Status, Value, check_id, check_move, stands_at, with_values
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
+from capsule.core.state import MissionState, children_of, is_accepted, replay
 from capsule.core.text import nearest, one_line
 from capsule.core.workflow import Workflow
 from capsule.project import Project
@@ -307,6 +310,80 @@ def _block_of(item: Item) -> Blocked:
     raise Refused(
         f"{item.id} is not blocked: it is {item.status.value}.", f"See what it waits for: capsule explain {item.id}"
     )
+
+
+# ---- accept
+
+
+class Acceptance(NamedTuple):
+    """A refuted claim that a person accepted, and what else of the same phase is still refuted."""
+
+    item: Item
+    phase: str
+    claimed: str
+    observed: str
+    left: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def accept(
+    project: Project, tracker: Tracker, item_id: str, check: str, because: str, *, no_commit: bool = False
+) -> Acceptance:
+    """Accept one refuted claim of a mission, for the tree that was judged, and let its item go on."""
+    if not because:
+        raise UsageError("The reason is empty.", "Say why it may stand: it is shown with the mission for ever.")
+    refuse_no_commit(tracker, no_commit=no_commit)
+    with lock_item(project, tracker, item_id) as held:
+        state = _with_refutation(held, check)
+        known = state.refused[check]
+        event = Accepted(
+            at=SystemClock().now(),
+            phase=known.phase,
+            check=check,
+            tree=known.piece.tree,
+            claimed=known.piece.claimed,
+            observed=known.piece.observed,
+            because=because,
+        )
+        with nullcontext() if state.mission == held.item.id else held.journal.claim(state.mission):
+            held.journal.note(state.mission, event)
+        left = tuple(
+            name
+            for name, other in state.refused.items()
+            if other.phase == known.phase and name != check and not is_accepted(state, other.piece)
+        )
+        warnings: tuple[str, ...] = ()
+        if tracker.keeps_phases and held.item.status is Status.BLOCKED and not left:
+            values = unblocked(held.item, guardrails_of(project.settings), because)
+            warnings = move(held, "UNBLOCK", f"accepted {check}: {because}", values, no_commit=no_commit).warnings
+    return Acceptance(held.item, known.phase, known.piece.claimed, known.piece.observed, left, warnings)
+
+
+def _with_refutation(held: ItemLock, check: str) -> MissionState:
+    """Return the mission, or its part, that has this refuted claim; refuse where none has."""
+    item, mission = held.item.id, held.mission
+    if not mission.under_way:
+        what = "is finished" if mission.started else "has no mission yet"
+        raise Refused(f"{item} {what}, so nothing of it can be accepted.", f"See how it stands: capsule show {item}")
+    parts = children_of(mission, lambda name: replay(event for _, event in held.journal.events(name)))
+    states = [mission, *parts]
+    refuted = [(state, state.refused[check]) for state in reversed(states) if check in state.refused]
+    for state, known in refuted:
+        if is_accepted(state, known.piece):
+            raise Refused(f"{check} of {item} is accepted already.", f"Go on with it: capsule run {item}")
+        if known.piece.tree:
+            return state
+    if refuted:
+        cause = f"{check} of {item} could not be checked: {refuted[0][1].piece.observed}"
+        raise Refused(cause, f"Mend that, then go on with `capsule run {item}`.")
+    open_ones = sorted({name for state in states for name in state.refused})
+    hint = f"Refuted: {', '.join(open_ones)}." if open_ones else f"See what was checked: capsule show {item}"
+    known_checks = sorted({name for state in states for phase in state.workflow.phases for name in phase.checks})
+    if check not in (*known_checks, "gate", "fit-for-main", "hooks"):
+        near = nearest(check, known_checks)
+        hint = f"Did you mean `{near[0]}`?" if near and not open_ones else hint
+        raise Refused(f"There is no check {check!a} in the workflow {mission.workflow.name}.", hint)
+    raise Refused(f"{check} is not refuted in {item}, so there is nothing to accept.", hint)
 
 
 # ---- complete, close

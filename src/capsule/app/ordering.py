@@ -43,7 +43,7 @@ def queued(
 
 
 def _way_on(state: MissionState) -> str:
-    """How a mission goes on; '' where it has come to its end."""
+    """Say how a mission goes on; '' where it has come to its end."""
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
         return "merged, still to be closed"
     return f"goes on at {state.to_do[0]}" if state.under_way else ""

@@ -91,7 +91,7 @@ def _refuse_fresh_queue(request: RunRequest) -> None:
 
 
 def cap_of(project: Project, request: RunRequest) -> int:
-    """How many agents this run may start."""
+    """Return how many agents this run may start."""
     cap: int = project.settings.execution.default_phase_cap if request.cap is None else request.cap
     if cap < 1:
         raise UsageError("--cap must be 1 or more.", "It counts every agent that is started, retries included.")
@@ -101,7 +101,7 @@ def cap_of(project: Project, request: RunRequest) -> int:
 def _make_way(run: RunContext, item: Item) -> None:
     """Make a named item ready to be run, or refuse."""
     project, tracker = run.project, run.tracker
-    _refuse_container(tracker, item)
+    _refuse_container(item)
     if run.request.fresh:
         _start_anew(run, item)
     elif run.request.rebase:
@@ -114,8 +114,8 @@ def _make_way(run: RunContext, item: Item) -> None:
         refuse_what_has_to_wait(tracker, item.id)
 
 
-def _refuse_container(tracker: Tracker, item: Item) -> None:
-    if is_container(item) and not tracker.keeps_phases:
+def _refuse_container(item: Item) -> None:
+    if is_container(item):
         raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
 
 
@@ -224,7 +224,7 @@ def preview_queue(project: Project, tracker: Tracker, request: RunRequest) -> It
     _refuse_fresh_queue(request)
     only = request.items
     for item_id in only:
-        _refuse_container(tracker, tracker.item(item_id))
+        _refuse_container(tracker.item(item_id))
     items = tracker.everything()
     found = queued(project, tracker, states_of(project, [item.id for item in items]), items)
     for place in found:
@@ -253,11 +253,6 @@ class CampaignPlan(Struct, frozen=True):
     @property
     def done(self) -> bool:
         return self.root.status is Status.DONE
-
-
-def is_campaign(tracker: Tracker, item: Item) -> bool:
-    """Tell whether an item is run by running what it holds."""
-    return not tracker.keeps_phases and is_container(item)
 
 
 def plan_campaign(project: Project, tracker: Tracker, root: Item, request: RunRequest) -> CampaignPlan:

@@ -30,7 +30,7 @@ from capsule.engine.run_mission import close_what_is_merged, move_to, run_until_
 from capsule.project import Project
 from capsule.reports.live import FanOut
 from capsule.reports.notify import Notifier, Post
-from capsule.rules import words_at
+from capsule.rules import choose_workflow, words_at
 from capsule.services import Services
 from capsule.system.git import check_version
 from capsule.system.git_environment import absolute_entries
@@ -205,7 +205,7 @@ def prepare(project: Project, tracker: Tracker, item_id: str) -> Prepared:
     item = tracker.item(item_id)
     if item.status is Status.DONE:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
-    if is_container(item) and not tracker.keeps_phases:
+    if is_container(item):
         left = to_do(tracker.under(item.id))
         hint = f"Name one of them: capsule prep {left[0].id}" if left else "There is nothing to work on in it."
         raise Refused(f"{item.id} is done by doing what it holds, so there is no worktree for it.", hint)
@@ -227,7 +227,9 @@ def prepare(project: Project, tracker: Tracker, item_id: str) -> Prepared:
             )
         notes = place.prepare(base)
         template = words.template("worklog.md.template")
-        worklog = open_worklog(template, item, tracker.lineage(item), services.clock.now())
+        workflow = choose_workflow(project, item, words)
+        state = MissionState(item=item, workflow=workflow, lineage=tracker.lineage(item))
+        worklog = open_worklog(template, state, services.clock.now())
         place.write_worklog(services.redact(worklog))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
         return Prepared(place.path, place.branch, (*told, *notes))

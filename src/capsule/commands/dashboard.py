@@ -136,8 +136,7 @@ def actions_for(project: Project) -> DashboardActions:
 
 def listing_of(project: Project) -> Listing:
     tracker = open_tracker(project)
-    items = tracker.everything() if tracker.keeps_phases else tracker.under("")
-    return Listing(tuple(items), tracker.keeps_phases, tracker.name)
+    return Listing(tuple(tracker.under("")), tracker.keeps_phases, tracker.name)
 
 
 def details_of(project: Project, mission: str) -> Details:

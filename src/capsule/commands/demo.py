@@ -1,7 +1,7 @@
 """Run two tasks through the whole pipeline, with a scripted agent.
 
-The demo makes a project and takes its two tasks to main, in some ten seconds. It needs git and python3: no key, no
-agent, no tracker.
+The demo makes a project and takes its two tasks to main, in less than half a minute. It needs git and python3: no key,
+no agent, no tracker.
 
 The agent is scripted. It does not think: it plays back a file, and some of what it claims is false. Everything else is
 real: the git repository, the worktrees, the tests, the gate and the merges. Capsule is not told which claims are false;

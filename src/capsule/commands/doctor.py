@@ -9,6 +9,9 @@ from, the tracker, the test command, and unfinished missions.
   missing    needed; the line says how to get it
   wrong      found, but unusable; the line says what to fix
 
+The test command is tried once on the last commit, in a folder of its own that is removed again, for a minute at most;
+`--no-tests` leaves that out.
+
   capsule doctor
   capsule doctor --json | jq '.checks[] | select(.state == "missing")'
 
@@ -33,17 +36,19 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
-from capsule.adapters import Tracker
+from capsule.adapters import Ran, Tracker
 from capsule.app.running import home_for_notifications
 from capsule.catalog import Catalog, adapters
 from capsule.commands.arguments import project_option
 from capsule.commands.watching import MissionReader, holder
 from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError
+from capsule.core.evidence import Colour
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
 from capsule.core.state import MissionState
-from capsule.core.workflow import Workflow
+from capsule.core.test_runs import colour_of
+from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.steps import check_names
 from capsule.presets import presets
 from capsule.project import GET_BD, Project, open_tracker
@@ -54,7 +59,7 @@ from capsule.system import layers
 from capsule.system.git import OLDEST, Git, NotARepository
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import level
-from capsule.wiring import agent_maker
+from capsule.wiring import agent_maker, try_tests
 from capsule.workspaces import repository
 
 COLOURS = {"ok": "green", "optional": "dim", "warning": "yellow", "missing": "red", "wrong": "red"}
@@ -85,6 +90,7 @@ class DoctorContext:
     """The machine and the project that are checked; where settings cannot be read, with the defaults."""
 
     directory: str | None
+    try_tests: bool = True
 
     @cached_property
     def git(self) -> Git | None:
@@ -138,10 +144,11 @@ Check = Callable[[DoctorContext], Iterable[Finding]]
 def arguments(parser: argparse.ArgumentParser) -> None:
     project_option(parser)
     parser.add_argument("--json", action="store_true", help="the findings as one JSON object")
+    parser.add_argument("--no-tests", action="store_true", help="do not try the test command")
 
 
 def run(args: argparse.Namespace) -> int:
-    findings = list(examine(DoctorContext(args.project_dir)))
+    findings = list(examine(DoctorContext(args.project_dir, try_tests=not args.no_tests)))
     healthy = not any(finding.state in FAULTS for finding in findings)
     if args.json:
         print(json.dumps({"ok": healthy, "checks": [asdict(finding) for finding in findings]}, indent=2))
@@ -420,7 +427,9 @@ def _told(words: Catalog, workflow: Workflow) -> str:
     files = {prompt: words.where(prompt, "prompt", workflow.name) for prompt in asked}
     own = [f"{prompt} is {file}" for prompt, file in files.items() if not file.startswith("built-in ")]
     rest = "all its prompts are built-in" if not own else f"its own prompts: {', '.join(own)}"
-    return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}"
+    held = any(phase.writes == EXAM for phase in workflow.phases)
+    exam = "; its exam costs one more agent, and about four more runs of the tests" if held else ""
+    return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}{exam}"
 
 
 def _tracker(context: DoctorContext) -> Iterator[Finding]:
@@ -461,13 +470,43 @@ def _tests(context: DoctorContext) -> Iterator[Finding]:
     policy, warnings = policy_at(context.project, context.head)
     if policy.verify == "off":
         yield Finding("tests", "warning", "verify is off: nothing that agents claim is checked", "Set verify: strict.")
+    elif policy.test and context.try_tests:
+        yield _tried(policy.test, try_tests(context.project, policy.test, context.head, TRIAL))
     elif policy.test:
-        yield Finding("tests", "ok", f"`{policy.test}`")
+        yield Finding("tests", "ok", f"`{policy.test}` (not tried)")
     else:
         hint = "Name one: evidence.test in .capsule/config.yaml."
         yield Finding("tests", "warning", "no test command was found, so missions run unverified", hint)
     for warning in warnings:
         yield Finding("tests", "warning", warning)
+
+
+def _tried(command: str, ran: Ran) -> Finding:
+    """Say what one run of the test command showed."""
+    report, said = ran.report, f"`{command}`"
+    last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
+    if ran.why in ("timeout", "idle"):
+        return Finding("tests", "ok", f"{said} was not finished after {TRIAL:.0f} s, so it is not known what it shows")
+    if ran.why != "exited" or ran.exit_code in (126, 127) or _NO_RUNNER.search(ran.tail):
+        return Finding("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
+    if report.results:
+        count = f"{len(report.results)} test{'' if len(report.results) == 1 else 's'} by name"
+        red = f", {len(report.red)} of them red: {', '.join(report.red[:3])}" if report.red else ""
+        hint = "A mission may leave them as they are; what fails besides is refuted." if red else ""
+        return Finding("tests", "warning" if red else "ok", f"{said}: {count}{red}", hint)
+    colour = colour_of(ran.why, ran.exit_code, ran.tail, command, report)
+    if colour is Colour.EMPTY or (report.complete and not report.errors):
+        return Finding("tests", "warning", f"{said} found no tests", "A mission's first tests are run by it.")
+    if colour is Colour.GREEN:
+        return Finding("tests", "ok", f"{said} passes, by its exit code only: it does not name its tests")
+    hint = "Mend it first: a mission does not begin where no test passes."
+    return Finding("tests", "warning", f"{said} is red (exit {ran.exit_code}): {last}", hint)
+
+
+TRIAL = 60.0
+"""Seconds for which the test command is tried."""
+_NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
+_INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 
 def _leftovers(context: DoctorContext) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """Explain which item is next, and why the others are not.
 
 It shows the item that `capsule run` takes next, the order of those after it, and what each of the rest is waiting for.
-With an ID: that item, and the command that helps. Nothing is changed.
+With an ID: that item, the command that helps, and what is proven of its work. Nothing is changed.
 
   capsule explain
   capsule explain WRK-005
@@ -24,8 +24,10 @@ from capsule.app.missions import running, states_of
 from capsule.app.ordering import queued
 from capsule.commands.arguments import ITEM_ID, project_option
 from capsule.commands.status import nothing_yet
+from capsule.commands.watching import MissionReader
 from capsule.core.campaign import is_container
 from capsule.core.item import HELD, Item, check_id
+from capsule.core.proven import proof_of
 from capsule.core.schedule import QueuePosition
 from capsule.core.state import MissionState
 from capsule.project import Project, open_project, open_tracker
@@ -75,6 +77,11 @@ def run(args: argparse.Namespace) -> int:
             print(f"  next: {each.to_move_it}")
     if not answers:
         print(f"{args.item} is closed." if args.item else nothing_yet(tracker))
+    if only:
+        with MissionReader(project) as reader:
+            proof = proof_of(reader.history(only))
+        if proof.line:
+            print(f"  {proof.label}: {clean(proof.line)}")
     return 0
 
 

@@ -153,7 +153,7 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
     known, below = reader.missions(), set(reader.run(f"{CAMPAIGN}{item}", now).all_missions)
     with suppress(CapsuleError):  # without a tracker, what the journal says has to do
         tracker = tracker_if_there(project)
-        below |= set() if tracker.keeps_phases else {each.id for each in tracker.under(item)}
+        below |= {each.id for each in tracker.under(item)}
     found = [name for name in known if name in below or item in _ancestors(reader.history(name).state)]
     if found:
         return found

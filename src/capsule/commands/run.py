@@ -36,7 +36,6 @@ from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest, plan_mission, preview
 from capsule.app.queue import (
     cap_of,
-    is_campaign,
     plan_campaign,
     preview_campaign,
     preview_queue,
@@ -51,6 +50,7 @@ from capsule.commands.output import output_options, wants_a_screen
 from capsule.commands.running import flags_of, output_for, request_of, summed_up
 from capsule.commands.summary import campaign_summary, closing_words, queue_summary
 from capsule.core.campaign import closing_words as closing_words_of_group
+from capsule.core.campaign import is_container
 from capsule.core.errors import UsageError
 from capsule.core.item import Item
 from capsule.project import Project, open_project, open_tracker
@@ -104,13 +104,13 @@ def run_in_queue(project: Project, tracker: Tracker, request: RunRequest, how: s
         return _print_all(preview_queue(project, tracker, request))
     cap = cap_of(project, request)
     output = output_for(project, how, QueueReport)
-    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker)) as report:
+    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker, project)) as report:
         return run_queue(RunContext(project, tracker, request, output), report)
 
 
 def _run_named(project: Project, tracker: Tracker, item_id: str, request: RunRequest, how: str, *, dry: bool) -> int:
     item = tracker.item(item_id)
-    if is_campaign(tracker, item):
+    if is_container(item):
         return _run_campaign(project, tracker, item, request, how, dry=dry)
     _refuse_on_failure(request)
     if not mission_state(project, item_id).under_way:  # one that is goes on: it was let start
@@ -135,7 +135,7 @@ def _run_campaign(project: Project, tracker: Tracker, root: Item, request: RunRe
             print(f"{root.id} is done: {closing_words_of_group(root, plan.members)}.")
         return 0
     output = output_for(project, how, QueueReport)
-    with summed_up(output.form, lambda report: campaign_summary(report, plan.cap, root.id)) as report:
+    with summed_up(output.form, lambda report: campaign_summary(report, plan.cap, root.id, project)) as report:
         return run_campaign(plan, RunContext(project, tracker, request, output), report)
 
 

@@ -81,7 +81,7 @@ def _held_by(project: Project, name: str) -> list[str]:
     """List the tasks below it; none where the tracker cannot be read."""
     try:
         tracker = tracker_if_there(project)
-        members = () if tracker.keeps_phases else tracker.under(name)
+        members = tracker.under(name)
     except CapsuleError:
         return []
     return [item.id for item in members if not is_container(item)]

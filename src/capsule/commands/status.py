@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
-    known = tracker.everything() if tracker.keeps_phases else tracker.under("")  # a tree needs what is closed, too
+    known = tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if tracker.keeps_phases or item.status is not Status.DONE]
     items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
     for warning in tracker.warnings:

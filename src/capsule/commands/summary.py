@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from capsule.adapters import Tracker
 from capsule.commands.watching import MissionReader
 from capsule.core.budget import duration, in_words
-from capsule.core.decide import Move
 from capsule.core.errors import Interrupted
-from capsule.core.history import NOT_GREEN
+from capsule.core.history import NOBODY, NOT_GREEN
 from capsule.core.item import Item
+from capsule.core.proven import Proof, proof_of
 from capsule.core.state import MissionState
 from capsule.engine.dispatch import RunReport
 from capsule.project import Project
@@ -26,15 +26,19 @@ def closing_words(state: MissionState, project: Project) -> str:
     """Sum up a mission that has ended or halted."""
     spent = state.spending  # left out where no agent has said anything about it: `show` says that it is unknown
     used = [f"  agents used: {in_words(spent)}"] if spent.priced or spent.counted else []
+    with MissionReader(project) as reader:
+        history = reader.history(state.mission)
+    proof, summary = proof_of(history), history.summary(NOBODY, history.last)
+    used = [*([f"  {f'{proof.label}:':<13}{clean(proof.line)}"] if proof.line else []), *used]
     if state.halt:
-        word = "needs you" if state.halt.move is Move.PARK else "failed"
         return "\n".join(
             [
-                f"{state.mission} {word} at {state.halt.phase}: {clean(state.halt.reason)}",
+                f"{state.mission} {summary.status.words} at {state.halt.phase}: {clean(state.halt.reason)}",
                 *used,
                 f"  details:     capsule show {state.mission}",
                 f"  worktree:    {project.root / '.capsule' / 'worktrees' / state.mission}",
-                f"  next:        capsule run {state.mission}",
+                f"  next:        {summary.next}",
+                *([f"  or:          {summary.otherwise}"] if summary.otherwise else []),
             ]
         )
     merged = state.facts.get("merged", "")
@@ -49,14 +53,18 @@ def closing_words(state: MissionState, project: Project) -> str:
     if not state.policy.test or state.policy.verify == "off":
         lines.append("  UNVERIFIED: no test command was run on it")
     if merged and state.policy.verify == "warn":
-        with MissionReader(project) as reader:
-            lines += [f"  {NOT_GREEN}"] if reader.history(state.mission).on_red else []
+        lines += [f"  {NOT_GREEN}"] if history.on_red else []
     return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
 
 
-def queue_summary(report: RunReport, cap: int, tracker: Tracker) -> str:
+def _proofs(project: Project, missions: Iterable[str]) -> dict[str, Proof]:
+    with MissionReader(project) as reader:
+        return {mission: proof_of(reader.history(mission)) for mission in missions}
+
+
+def queue_summary(report: RunReport, cap: int, tracker: Tracker, project: Project) -> str:
     """Sum up a run of the queue."""
-    rows = _rows(report, cap)
+    rows = _rows(report, cap, project)
     waiting = [*report.blocked, *report.failed]
     if waiting and tracker.keeps_phases:
         item = next((item for item in tracker.items() if item.id == waiting[0]), None)
@@ -78,9 +86,9 @@ def _way_on(item_id: str, item: Item | None, why: str) -> str:
     return f'capsule unblock {item_id} --notes "..."'
 
 
-def campaign_summary(report: RunReport, cap: int, root: str) -> str:
+def campaign_summary(report: RunReport, cap: int, root: str, project: Project | None = None) -> str:
     """Sum up a campaign: how far everything is, what was not run and why."""
-    rows = _rows(report, cap)
+    rows = _rows(report, cap, project)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
     merges = {name: report.states[name].facts.get("merged", "") for name in report.done if name in report.states}
     # The newest first: that is the order in which they can be taken back.
@@ -101,10 +109,12 @@ def campaign_summary(report: RunReport, cap: int, root: str) -> str:
     return "\n".join(lines)
 
 
-def _rows(report: RunReport, cap: int) -> list[tuple[str, str]]:
+def _rows(report: RunReport, cap: int, project: Project | None) -> list[tuple[str, str]]:
     rows = [("phases", f"{report.spawns} of {cap}")]
     if report.done:
         rows.append(("done", ", ".join(report.done)))
+        proofs = _proofs(project, report.done) if project else {}
+        rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]
     if report.follow_ups:

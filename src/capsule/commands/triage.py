@@ -46,5 +46,5 @@ def run(args: argparse.Namespace) -> int:
     refuse_beads(tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
     cap = cap_of(project, request)
     output = output_for(project, args.output, QueueReport)
-    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker)) as report:
+    with summed_up(output.form, lambda report: queue_summary(report, cap, tracker, project)) as report:
         return triage(RunContext(project, tracker, request, output), report)

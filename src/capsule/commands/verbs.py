@@ -37,6 +37,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "advance": Verb("advance", "move an item of the backlog one step on, or to a phase"),
         "unblock": Verb("unblock", "resume a blocked item, with notes for its next agent"),
         "approve": Verb("approve", "approve an item of the backlog that waits for a decision"),
+        "accept": Verb("accept", "accept one refuted claim of a mission, with the reason"),
         "complete": Verb("complete", "mark an item as done: archive it, or close it in its tracker"),
         "close": Verb("close", "close an item that will not be done, with the reason"),
     },

@@ -148,6 +148,8 @@ def prompt_values(
         "ARTEFACT_PATH": artefact_path(item, plan.artefact, paths) if plan.artefact else "",
         "IDEA_PATH": idea_path(item, paths),
         "PHASE": phase,
+        "TEST_COMMAND": state.policy.test,
+        "SIGNATURES": "",
     }
     return {**values, "SKILL": fill(plan.skill, values, source=f"skill of {phase}") if skills else ""}
 

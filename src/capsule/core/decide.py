@@ -8,7 +8,9 @@
 
     * where the phase names a rework, else park
 
-REFUTED is ours: the agent said PASS and the evidence says no. The evidence becomes the feedback.
+REFUTED is ours: the agent said PASS and the evidence says no. The evidence becomes the feedback. Evidence that says
+who has to mend it (`mend`) sends the work to the phase that writes that, where there is one before; once per check,
+with a counter of its own, and then it is for a person.
 Vetoes (a guardrail, a human's review) can only turn advance or repeat into park.
 """
 
@@ -20,9 +22,9 @@ from enum import StrEnum
 import msgspec
 from msgspec.structs import replace
 
-from capsule.core.evidence import Evidence, as_feedback, refuted
+from capsule.core.evidence import Evidence, as_feedback, mend_of, refuted
 from capsule.core.item import LEVELS, Assessment, Item
-from capsule.core.signal import Signal, Verdict
+from capsule.core.signal import DEFAULT_BLOCK_TYPE, Signal, Verdict
 from capsule.core.workflow import Phase, Role, Workflow
 
 
@@ -59,6 +61,7 @@ EXHAUSTED = {Role.WORKER: Move.ABORT, Role.REVIEW: Move.ABORT, Role.SOLO: Move.P
 
 
 _LONGEST_QUESTION = 2000
+_ALREADY_DONE = "already done, says its agent (if so: `capsule complete`; if not: `capsule unblock --notes`)"
 
 
 class Guardrails(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,6 +87,10 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     vetoed: bool = False
     """Whether the phase passed, but a person must approve the item."""
     block_type: str = ""
+    mend: str = ""
+    """The check whose evidence sent the work to the phase that has to mend it, with everything else kept."""
+    accept: str = ""
+    """Of a stop: the check whose refutation a person may accept."""
 
     @property
     def keeps_the_work(self) -> bool:
@@ -135,13 +142,38 @@ def decide(
     used: Mapping[str, int] | None = None,
     refutations: Mapping[str, int] | None = None,
     vetoed: tuple[str, ...] = (),
+    trusts_done: bool = False,
 ) -> Decision:
     """Turn phase, signal, evidence and retries used into the one thing to do next."""
-    phase = workflow.phase(name)
-    verdict = verdict_of(signal, evidence, strict=strict)
+    made = _decided(
+        workflow,
+        workflow.phase(name),
+        signal,
+        evidence,
+        verdict=verdict_of(signal, evidence, strict=strict),
+        used=used or {},
+        refutations=refutations or {},
+        vetoed=vetoed,
+        trusts_done=trusts_done,
+    )
+    acceptable = (piece.check for piece in refuted(evidence) if piece.tree)
+    return replace(made, accept=next(acceptable, "")) if made.move in HALTS and not made.vetoed else made
+
+
+def _decided(
+    workflow: Workflow,
+    phase: Phase,
+    signal: Signal,
+    evidence: tuple[Evidence, ...],
+    *,
+    verdict: Verdict,
+    used: Mapping[str, int],
+    refutations: Mapping[str, int],
+    vetoed: tuple[str, ...],
+    trusts_done: bool,
+) -> Decision:
     if verdict is Verdict.PASS and phase.may_close and signal.closes and not vetoed:
-        reason = f"duplicate of {signal.duplicate_of}" if signal.duplicate_of else f"already done: {signal.summary}"
-        return Decision(Move.CLOSE, verdict, reason)
+        return _closed(signal, trusts_done=trusts_done)
     move = REACTIONS[phase.role][verdict]
     if move is Move.REWORK and not phase.rework:
         move = Move.PARK
@@ -149,16 +181,16 @@ def decide(
         return Decision(Move.PARK, verdict, "; ".join(vetoed), exit_code=1, vetoed=True, block_type="decision")
     feedback = as_feedback(evidence) if verdict is Verdict.REFUTED else signal.feedback or signal.summary
     reason = _reason(verdict, signal, evidence)
+    planned = Decision(move, verdict, reason, feedback)
+    against = evidence if verdict is Verdict.REFUTED else ()
+    if mend_of(against):
+        return _to_be_mended(workflow, phase, planned, against, used)
     if move in SETBACKS:
-        worn_out = (
-            piece
-            for piece in (refuted(evidence) if verdict is Verdict.REFUTED else ())
-            if piece.patience is not None
-            and (refutations or {}).get(refutation_key(name, piece.check), 0) >= piece.patience
+        worn_out = _worn_out(phase, against, refutations)
+        parked = worn_out and replace(
+            planned, move=Move.PARK, reason=worn_out.instead or worn_out.observed, exit_code=1
         )
-        if piece := next(worn_out, None):
-            return Decision(Move.PARK, verdict, piece.instead or piece.observed, feedback, exit_code=1)
-        return _setback(workflow, phase, Decision(move, verdict, reason, feedback), used or {})
+        return parked or _setback(workflow, phase, planned, used)
     if move in HALTS:
         if verdict is Verdict.BLOCKED:  # the whole question: whoever answers may have nothing but the tracker to read
             reason = " ".join((signal.feedback or signal.summary).split())[:_LONGEST_QUESTION] or "no reason was given"
@@ -167,8 +199,57 @@ def decide(
     return Decision(move, verdict, signal.summary)
 
 
+def _worn_out(phase: Phase, evidence: tuple[Evidence, ...], refutations: Mapping[str, int]) -> Evidence | None:
+    """Return the evidence that was seen so often that another try is no use."""
+    for piece in refuted(evidence):
+        seen = refutations.get(refutation_key(phase.name, piece.check), 0)
+        if piece.patience is not None and seen >= piece.patience:
+            return piece
+    return None
+
+
+def _closed(signal: Signal, *, trusts_done: bool) -> Decision:
+    """Close a duplicate, which was looked up; that something is done already, a person confirms."""
+    if signal.duplicate_of:
+        return Decision(Move.CLOSE, signal.verdict, f"duplicate of {signal.duplicate_of}")
+    said = signal.summary or "no reason was given"
+    if trusts_done:
+        return Decision(Move.CLOSE, signal.verdict, f"already done: {said}")
+    reason = f"{_ALREADY_DONE}: {said}"
+    return Decision(Move.PARK, signal.verdict, reason, exit_code=1, block_type=DEFAULT_BLOCK_TYPE)
+
+
 def refutation_key(phase: str, check: str) -> str:
     return f"{phase}/{check}"
+
+
+MENDING = "mend/"
+"""Prefix of the counters of returns to the phase that has to mend something; no phase has such a name."""
+RETURNS = 1
+"""How often the evidence of one check sends work there."""
+_NOT_HELD = """\
+The code is written, and it passes its tests. Capsule checked those, and they do not hold it as they should. Mend the
+tests, and leave the code as it is: each test that you add or change has to pass on it."""
+
+
+def _to_be_mended(
+    workflow: Workflow, phase: Phase, planned: Decision, evidence: tuple[Evidence, ...], used: Mapping[str, int]
+) -> Decision:
+    """Send the work to the phase that writes what has to be mended; where there is none, the row's own move stands."""
+    piece = mend_of(evidence)
+    assert piece
+    counter, writer = MENDING + piece.check, workflow.writer(piece.mend, phase.name)
+    if writer:
+        feedback = as_feedback(evidence, _NOT_HELD)
+        planned = replace(planned, move=Move.REWORK, back_to=writer, mend=piece.check, feedback=feedback)
+    elif planned.move in SETBACKS:
+        target = phase.rework if planned.move is Move.REWORK else phase.name
+        frozen = target != phase.name and "untouched-tests" in workflow.phase(target).checks
+        planned = replace(planned, back_to="" if frozen else target)
+    if not planned.back_to or used.get(counter, 0) >= RETURNS:
+        reason = piece.instead or piece.observed
+        return replace(planned, move=Move.PARK, reason=reason, back_to="", exit_code=1)
+    return replace(planned, counter=counter)
 
 
 def _setback(workflow: Workflow, phase: Phase, planned: Decision, used: Mapping[str, int]) -> Decision:

@@ -15,11 +15,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
+from capsule.core.globs import matches
 from capsule.core.item import Item
-from capsule.core.test_runs import matches
+from capsule.core.syntax import language_of
 
 ALSO_READ = {"TECH_RESEARCH": ("RESEARCH",)}
 """Other names that a kind of document is accepted under, where the usual one is missing."""
@@ -30,7 +32,11 @@ _LONGEST_SLUG = 50
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.*)")
 _PHASE = re.compile(r"phase[ \t]+(\d{1,6})(?!\d)[ \t]*[:.–—-]?(.*)", re.IGNORECASE)
 _STATUS = re.compile(r"^(\*\*Phase Status:\*\*[ \t]*)(\S*)(.*)$", re.MULTILINE)
-_OPEN_BOX = re.compile(r"^([ \t]*[-*] \[) (\] )", re.MULTILINE)
+_OPEN_BOX = re.compile(r"^([ \t]*(?:[-*+]|\d{1,9}[.)]) \[) (\] )", re.MULTILINE)
+_BOX = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)]) \[([ xX])\] ")
+_LABEL = re.compile(r"(?:\*\*|__)([^*_]{1,80}?):?(?:\*\*|__):?")
+_COUNTED = ("task", "verification")
+"""How parts of a phase begin whose boxes count; others are about later, or about nobody's work."""
 LARGEST = 1024 * 1024
 """Longer documents are read no further: nobody writes one by hand."""
 _FENCE = re.compile(r"^\s*(```|~~~)")
@@ -54,6 +60,23 @@ def is_paper(item_id: str, path: str, test_globs: Sequence[str] = ()) -> bool:
     """Tell whether planning an item may write this path: text that nothing runs and no test runner looks at."""
     text = path.lower().endswith(PAPER) and not any(matches(path, glob) for glob in test_globs)
     return text and bool(own_documents(item_id, [path]))
+
+
+_DOCUMENTS = (
+    *("*.md", "*.mdx", "*.markdown", "*.rst", "*.adoc", "*.asciidoc", "*.txt", "*.org", "*.tex", "*.pdf"),
+    *("*.svg", "*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp"),
+    *("README*", "CHANGELOG*", "CHANGES*", "CONTRIBUTING*", "LICENSE*", "LICENCE*", "COPYING*", "NOTICE*", "AUTHORS*"),
+    *("mkdocs.yml", "mkdocs.yaml", ".readthedocs.yaml", ".readthedocs.yml", "docs/**", "doc/**", "man/**"),
+)
+_NO_DOCUMENTS = ("*requirements*.txt", "constraints*.txt", "CMakeLists.txt", "robots.txt")
+
+
+def is_document(path: str, test_globs: Sequence[str] = ()) -> bool:
+    """Tell whether a path is written for readers: no program, no test, and nothing that a tool installs from."""
+    if any(matches(path, glob) for glob in (*_NO_DOCUMENTS, *test_globs)):
+        return False
+    own_code = bool(language_of(path)) and path.rsplit("/", 1)[-1] != "conf.py"
+    return not own_code and any(matches(path, glob) for glob in _DOCUMENTS)
 
 
 def change_folder(item: Item, paths: Iterable[str] = ()) -> str:
@@ -116,7 +139,7 @@ class SpecPhase(msgspec.Struct, frozen=True):
     def open(self) -> bool:
         """Tell whether it is not marked complete, or has tasks left."""
         status = _STATUS.search(self.text)
-        return bool(_OPEN_BOX.search(self.text)) or status is None or status.group(2).lower() != COMPLETE
+        return bool(_count(self.text.splitlines()).open) or status is None or status.group(2).lower() != COMPLETE
 
 
 def phases_of(spec: str) -> list[SpecPhase]:
@@ -132,9 +155,41 @@ def phases_of(spec: str) -> list[SpecPhase]:
     return list(found.values())
 
 
-def open_boxes(document: str) -> int:
-    """Count the tasks that are not ticked."""
-    return len(_OPEN_BOX.findall(document))
+class Boxes(NamedTuple):
+    """How many tasks there are, and how many of them are not ticked."""
+
+    open: int = 0
+    all: int = 0
+
+
+def boxes_of(document: str) -> Boxes:
+    """Count the boxes of a SPEC: in its phases, under Tasks and Verification; all of them where it has no phases."""
+    phases = phases_of(document)
+    if not phases:
+        return _count(document[:LARGEST].splitlines(), everywhere=True)
+    counted = [_count(phase.text.splitlines()) for phase in phases]
+    return Boxes(sum(each.open for each in counted), sum(each.all for each in counted))
+
+
+def _count(lines: Sequence[str], *, everywhere: bool = False) -> Boxes:
+    """Count boxes up to a label or heading that is about something else, and again below one of Tasks."""
+    opened, found, counts, fence = 0, 0, True, ""
+    for line in lines:
+        if mark := _FENCE.match(line):
+            fence = "" if fence == mark.group(1) else fence or mark.group(1)
+        if fence:
+            continue
+        label = _LABEL.match(line) or _HEADING.match(line)
+        if label and not everywhere:
+            counts = label.group(label.re.groups).strip().lower().startswith((*_COUNTED, *_PART_OF_THE_HEAD))
+        elif counts and (box := _BOX.match(line)):
+            found += 1
+            opened += box.group(1) == " "
+    return Boxes(opened, found)
+
+
+_PART_OF_THE_HEAD = ("phase status", "goal", "files", "complexity")
+"""Labels above the tasks: a phase may list its boxes right below them."""
 
 
 def ticked(spec: str, number: int) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from capsule.core.assignment import Assignment
 from capsule.core.decide import Decision, Guardrails
-from capsule.core.evidence import Checkpoint, Evidence, Observation
+from capsule.core.evidence import Checkpoint, Evidence, ExamTest, Observation
 from capsule.core.failure import Failure
 from capsule.core.item import Item, Lineage
 from capsule.core.signal import Signal
@@ -36,13 +36,31 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether tests live inside source files, so that file names do not tell them apart."""
     debris: tuple[str, ...] = ()
     """Globs of files that must not be left behind."""
+    allow: tuple[str, ...] = ()
+    """Globs of files that may hold what looks like a secret."""
     test_timeout_minutes: float = 30
     """Time limit of the test command."""
     guardrails: Guardrails = Guardrails()
     hooks: bool = False
     """Whether the user's own commit hooks are checked."""
+    base: str = "strict"
+    """As in the settings: `known` or `strict`."""
+    mutants: int = 0
+    """How many mutants of a change are tried at most."""
+    mutant_minutes: float = 5
+    """For how long."""
+    report: tuple[str, ...] = ()
+    """Globs of JUnit XML that the test command writes."""
     file_discovered: bool = False
     """Whether unrelated work that agents notice is filed as new items."""
+    already_done: str = "ask"
+    """As in the settings: `ask` or `trust`."""
+    exam: str = "keep"
+    """As in the settings: `keep` or `drop`."""
+    detect: bool = False
+    """Whether no test command was found, and it is looked for again once there are tests."""
+    first_tests: bool = False
+    """Whether the test command was found in the work itself: the base has no tests."""
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,6 +97,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = {}
     """Values that a later step needs from an action: a commit, a path, a reference."""
+    exam: tuple[ExamTest, ...] = ()
+    """The tests that an examiner wrote."""
 
 
 class _EventBase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="event"):
@@ -152,6 +172,15 @@ class Observed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="o
     observation: Observation
 
 
+class TestsFound(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="tests_found"):
+    """The work holds the first tests of the project, and a command to run them was found: it is judged by them."""
+
+    __test__ = False
+
+    policy: Policy
+    """The rules from now on."""
+
+
 class Proposed(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="proposed"):
     """The merge result, recorded before main moves, so that a later run can find out whether it did."""
 
@@ -171,6 +200,20 @@ class Reopened(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="r
     retries: int | None = None
     notes: str = ""
     """Notes of the person who resumed it."""
+
+
+class Accepted(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="accepted"):
+    """A person accepted a refuted claim in writing. It stands for that check on that tree, and for nothing else."""
+
+    phase: str
+    """The phase whose claim was refuted."""
+    check: str
+    tree: str
+    """Identifies what was judged."""
+    claimed: str
+    observed: str
+    because: str
+    """The person's reason."""
 
 
 class Rebased(_EventBase, frozen=True, kw_only=True, omit_defaults=True, tag="rebased"):
@@ -317,9 +360,11 @@ Event = (
     | StepBegun
     | StepEnded
     | Observed
+    | TestsFound
     | Recorded
     | Proposed
     | Reopened
+    | Accepted
     | Rebased
     | MovedByHand
     | Salvaged

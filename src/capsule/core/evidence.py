@@ -36,12 +36,73 @@ class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     tail: str = ""
     log: str = ""
+    tests: int = 0
+    """How many tests told their names; 0: it is known by its exit code only."""
+    passed: int = 0
+    failing: tuple[str, ...] = ()
+    """The first of those that failed."""
+    edits: tuple[str, ...] = ()
+    """What was changed in the tree for this run, one line each: a mutant, canaries."""
+    report: str = ""
+    """What the file `report-<key>.json` of the mission has to hash to: it tells how each test ended."""
 
 
 class EvidenceStatus(StrEnum):
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
     UNVERIFIED = "unverified"
+    ACCEPTED = "accepted"
+    """It was refuted, and a person took it as it is, in writing."""
+
+
+class ExamTest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One test of an exam, by somebody who saw neither the code nor its tests. The coder never sees `code`."""
+
+    id: str
+    """`E1`, `E2` …: all that the coder hears of its name."""
+    criterion: str
+    """What was asked for, in the examiner's words."""
+    input: str
+    expected: str
+    file: str
+    """Where the test belongs in the project."""
+    name: str
+    """What the test runner calls it."""
+    code: str
+    """The whole file."""
+
+
+class ExamMark(StrEnum):
+    PASSED = "passed"
+    FAILED = "failed"
+    DROPPED = "dropped"
+    """It proves nothing, or could not be run."""
+    STRUCK = "struck out"
+    """A review found it mistaken, in writing."""
+
+
+class ExamResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of one test of an exam."""
+
+    id: str
+    mark: ExamMark
+    seen: str = ""
+    """Of one that fails: what the code did. Of the others: why they do not count."""
+
+
+class ProofPart(StrEnum):
+    """A place in the line that sums up what was proven of a mission, in the order of that line."""
+
+    RED = "red"
+    MENDED = "mended"
+    GREEN = "green"
+    UNHARMED = "unharmed"
+    KEPT = "kept"
+    DOCS = "documents"
+    KILLS = "kills"
+    DEMANDED = "demanded"
+    CANARY = "canary"
+    EXAM = "hidden tests"
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,6 +117,23 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """After how many refutations by this check the item stops; null: when no retries are left."""
     instead: str = ""
     """The reason given when the item stops because of `patience`."""
+    mend: str = ""
+    """What has to be mended, such as `tests`: refuted work goes to the phase that writes it. Empty: to whoever the
+    role says."""
+    survivors: tuple[str, ...] = ()
+    """The mutants that no test noticed, one line each."""
+    by_absence: bool = False
+    """Whether new tests could not be loaded, as what they name did not exist: they have yet to fail by name."""
+    tree: str = ""
+    """Of a refuted claim: identifies what was judged, so that a person can accept it for that and nothing else."""
+    harmless: bool = False
+    """Whether a refutation is only shown: it is a sign, and costs nothing."""
+    exam: tuple[ExamResult, ...] = ()
+    """What came of each test of the exam."""
+    proven: dict[str, str] = {}
+    """What it adds to the line that sums up a mission, by its place there: `red by name (3 new)`."""
+    tests: dict[str, tuple[str, ...]] = {}
+    """The first of the tests that it is about, by what became of them: new, rewritten, known to fail, flaky."""
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -77,13 +155,23 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True):
     tree: str
 
 
+_YOU_SAID = "You reported PASS, but Capsule checked and the claim does not hold:"
+
+
 def refuted(evidence: tuple[Evidence, ...]) -> tuple[Evidence, ...]:
-    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED)
+    """Return the evidence against a claim, without what is only a sign."""
+    return tuple(piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED and not piece.harmless)
 
 
-def as_feedback(evidence: tuple[Evidence, ...]) -> str:
+def mend_of(evidence: tuple[Evidence, ...]) -> Evidence | None:
+    """Return the refuted claim that names what has to be mended; None where any of them names nothing."""
+    pieces = refuted(evidence)
+    return pieces[0] if pieces and all(piece.mend for piece in pieces) else None
+
+
+def as_feedback(evidence: tuple[Evidence, ...], opening: str = _YOU_SAID) -> str:
     """Tell the agent why its PASS did not hold: the claim, what was seen, and the proof."""
-    parts = ["You reported PASS, but Capsule checked and the claim does not hold:"]
+    parts = [opening]
     for piece in refuted(evidence):
         parts.append(f"- Claimed: {piece.claimed}\n  Observed: {piece.observed}")
         if piece.detail:

@@ -6,9 +6,12 @@ Each hazard is a sentence about one file. It never holds what was found there: i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+
+from capsule.core.globs import matches
+from capsule.core.syntax import language_of
 
 GITLINK, LINK = "160000", "120000"
 
@@ -35,8 +38,11 @@ class AddedFile(msgspec.Struct, frozen=True):
     added: str = ""
 
 
-def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str) -> list[str]:
-    """Return the hazards in words, each once; `redact` knows the secrets of this machine."""
+def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str, folders: Sequence[str] = ()) -> list[str]:
+    """Return the hazards in words, each once; `redact` knows the secrets of this machine.
+
+    Code that names one of `folders`, where the work is done, would run there and nowhere else.
+    """
     found = []
     for file in files:
         if any(part.lower() == ".git" for part in file.path.split("/")):
@@ -50,7 +56,28 @@ def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str) -> l
             found.append(f"{file.path} holds the value of a secret variable of this machine")
         elif kind := next((what for what, form in _KNOWN.items() if form.search(file.added)), ""):
             found.append(f"{file.path} holds {kind}")
+        elif language_of(file.path) and any(folder in file.added for folder in folders):
+            found.append(f"{file.path} names a folder of this machine, in which it was written")
     return list(dict.fromkeys(found))
+
+
+def allowed_secrets(files: Iterable[AddedFile], allow: Sequence[str]) -> tuple[list[AddedFile], list[str]]:
+    """Take out files that may hold what looks like a secret, and say what they hold; links and the like stay."""
+    kept, named = [], []
+    for file in files:
+        kind = next((what for what, form in _KNOWN.items() if form.search(file.added)), "")
+        if kind and file.mode not in (GITLINK, LINK) and any(matches(file.path, glob) for glob in allow):
+            named.append(f"{file.path} holds {kind}, which evidence.allow permits")
+            kept.append(msgspec.structs.replace(file, added=_without_keys(file.added)))
+        else:
+            kept.append(file)
+    return kept, list(dict.fromkeys(named))
+
+
+def _without_keys(text: str) -> str:
+    for form in _KNOWN.values():
+        text = form.sub("", text)
+    return text
 
 
 def leads_out(link: AddedFile) -> bool:

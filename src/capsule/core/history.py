@@ -25,6 +25,7 @@ from capsule.core.budget import UNLIMITED, Allowance, Spending, total
 from capsule.core.decide import HALTS, SETBACKS, Decision, Move
 from capsule.core.event import (
     Abandoned,
+    Accepted,
     Advanced,
     Event,
     MissionStarted,
@@ -49,14 +50,14 @@ from capsule.core.evidence import Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
 from capsule.core.stamps import seconds_between
-from capsule.core.state import MissionState, apply
+from capsule.core.state import MissionState, accept_command, apply
 from capsule.core.status import DELIVERED, ENDED, UNFINISHED, Condition, MissionStatus
 
 MOST_ATTEMPTS = 60
 """As many as a screen keeps of one mission, however long it goes on."""
 SUCCESSES = (Verdict.PASS, Verdict.MORE)
 NOT_GREEN = "NOT GREEN: the gate was red on the merge result (verify: warn)"
-_COMMAND = re.compile(r"`(capsule [^`]+)`")
+_COMMAND = re.compile(r"`(capsule (?!accept)[^`]+)`")
 
 
 # ---- one attempt
@@ -157,8 +158,8 @@ def unverified(policy: Policy, *, on_red: bool = False) -> str:
 
 def halt_status(decision: Decision) -> MissionStatus:
     """A question, a decision or a claim that only a human can settle needs you; any other halt has failed."""
-    asks = decision.vetoed or decision.verdict in (Verdict.BLOCKED, Verdict.REFUTED)
-    needs_you = decision.move is Move.PARK and asks and not decision.exhausted
+    asks = decision.vetoed or decision.block_type or decision.verdict in (Verdict.BLOCKED, Verdict.REFUTED)
+    needs_you = decision.move is Move.PARK and bool(asks) and not decision.exhausted
     return MissionStatus.NEEDS_YOU if needs_you else MissionStatus.FAILED
 
 
@@ -192,6 +193,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Reopened, ...] = ()
     salvaged: dict[str, str] = {}
     """Why by ref, also of earlier starts."""
+    accepted: tuple[Accepted, ...] = ()
+    """Refuted claims that people accepted, also of earlier starts."""
 
     def after(self, event: Event) -> MissionHistory:
         """Return the history with one more event."""
@@ -276,13 +279,22 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
             return f"capsule run {mission}"
         if state.workflow.phase(halt.phase).doer == "do" and (named := _COMMAND.search(halt.reason)):
             return named[1]  # our own words: an agent's reason is never taken for a command
+        if halt.mend and halt.accept:  # whoever writes tests was asked before: now it is for a person
+            return accept_command(state.parent or mission, halt.accept)
         whole = state.parent or mission
         blocked = state.item.blocked if self.commits else None
         if blocked and blocked.kind == DECISION:
             return f"capsule approve {whole}"
-        if blocked or status is MissionStatus.NEEDS_YOU:
-            return f'capsule unblock {whole} --notes "..."'
-        return f"capsule run {mission}"
+        asks = blocked or status is MissionStatus.NEEDS_YOU
+        return f'capsule unblock {whole} --notes "..."' if asks else f"capsule run {mission}"
+
+    @property
+    def otherwise(self) -> str:
+        """The command that takes a refuted claim as it is; '' where that is no way out, or is named already."""
+        state, halt = self.state, self.state.halt
+        if not halt or not halt.accept or state.abandoned or "capsule accept" in halt.reason:
+            return ""
+        return accept_command(state.parent or state.mission, halt.accept)
 
     @property
     def merged(self) -> str:
@@ -311,6 +323,7 @@ def _started(history: MissionHistory, event: MissionStarted) -> MissionHistory:
         began=event.at,
         last=event.at,
         salvaged=history.salvaged,
+        accepted=history.accepted,
     )
 
 
@@ -366,6 +379,11 @@ def _warned(history: MissionHistory, event: Warned) -> MissionHistory:
     return replace(history, warnings=warnings if history.most is None else warnings[-_MOST_WARNINGS:])
 
 
+def _observed(history: MissionHistory, event: Observed) -> MissionHistory:
+    """Keep the last run of the tests; one with a mutant or a canary in it says nothing about the work."""
+    return history if event.observation.edits else replace(history, tests=event.observation)
+
+
 _MOST_WARNINGS = 5
 _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     MissionStarted: _started,
@@ -375,11 +393,12 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     Stopped: _stopped,
     Abandoned: _abandoned,
     Reopened: _reopened,
+    Accepted: lambda history, event: replace(history, accepted=(*history.accepted, event)),
     Rebased: lambda history, _: replace(history, released=True),
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
     Warned: _warned,
-    Observed: lambda history, event: replace(history, tests=event.observation),
+    Observed: _observed,
     Salvaged: lambda history, event: replace(history, salvaged={**history.salvaged, event.ref: event.why}),
 }
 

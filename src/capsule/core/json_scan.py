@@ -41,10 +41,16 @@ DEEPEST: Final = 200
 """Far more than any signal needs, far less than makes an encoder give up."""
 
 
-def last_object(data: bytes | bytearray) -> dict[str, object] | None:
-    """Return the last top-level JSON object in `data`; None if there is none. Never raises."""
+def last_object(data: bytes | bytearray, *, quoted: bool = True) -> dict[str, object] | None:
+    """Return the last top-level JSON object in `data`; None if there is none. Never raises.
+
+    Unless `quoted` ones count, a line that begins with `>` is left out: it quotes what somebody else said.
+    """
     text = _ESCAPE_SEQUENCE.sub(b"", bytes(data[-WINDOW:]))
     span = _last_span(text)
+    if span and not quoted and text[text.rfind(b"\n", 0, span[0]) + 1 : span[0]].lstrip().startswith(b">"):
+        text = _QUOTATION.sub(b"\n>", b"\n" + text)  # the mark stays, so that no object is made around it
+        span = _last_span(text)
     return _load(text[slice(*span)]) if span else None
 
 
@@ -122,6 +128,7 @@ def _last_span(text: bytes) -> tuple[int, int] | None:
 # Colour and cursor codes, hyperlinks and titles, character sets. None of them may swallow a brace: a sequence that was
 # cut off just before the object must not cost us the object.
 _ESCAPE_SEQUENCE = re.compile(rb"\x1b(?:\[[0-?]*+[ -/]*+[@-Z^-z~]|\][^\x07\x1b\r\n{}]*+(?:\x07|\x1b\\)|[()][0-9A-Z])")
+_QUOTATION = re.compile(rb"\n[ \t]*>[^\n]*")
 _STRING_OR_BRACKET = re.compile(_STRING + rb"|[][{}]")
 _STEP = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
 _SURROGATES = re.compile(r"(\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][0-7]..|\\u[^dD]...|\\[^u])|\\u....")

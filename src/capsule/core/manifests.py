@@ -68,7 +68,8 @@ def is_manifest(path: str) -> bool:
 
 def wanted_by(path: str, text: str) -> str:
     """Return what a manifest asks to be installed, the same for the same meaning; the whole of one we cannot read."""
-    reader = _READERS.get(path.rpartition("/")[2])
+    folder, _, name = path.rpartition("/")
+    reader = _workspace_package if folder and name == "package.json" else _READERS.get(name)
     try:
         return json.dumps(reader(text), sort_keys=True, default=str) if reader and text else text
     except (ValueError, RecursionError):
@@ -100,6 +101,12 @@ def how_to_install(changed: Sequence[str], installed: Sequence[str], files: Iter
 def _package_json(text: str) -> object:
     parsed = json.loads(text)
     return {key: parsed[key] for key in _NODE_KEYS if key in parsed} if isinstance(parsed, dict) else parsed
+
+
+def _workspace_package(text: str) -> object:
+    """Read a package below the top: others find it by its name, through a link that an installation made."""
+    asked, parsed = _package_json(text), json.loads(text)
+    return {**asked, "name": parsed["name"]} if isinstance(asked, dict) and "name" in parsed else asked
 
 
 def _pyproject(text: str) -> object:

@@ -34,6 +34,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     claims: int
     claims_confirmed: int
     claims_refuted: int
+    claims_accepted: int
     spending: Spending
     wall_seconds: float
     busy_seconds: float
@@ -46,7 +47,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claims_unverified(self) -> int:
-        return self.claims - self.claims_confirmed - self.claims_refuted
+        return self.claims - self.claims_confirmed - self.claims_refuted - self.claims_accepted
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             claims=sum(claims.values()),
             claims_confirmed=claims[EvidenceStatus.CONFIRMED],
             claims_refuted=claims[EvidenceStatus.REFUTED],
+            claims_accepted=claims[EvidenceStatus.ACCEPTED],
             spending=total(each.spent_with_parts for each in missions),
             wall_seconds=max(0.0, ended - began),
             busy_seconds=sum(each.busy_seconds for each in missions),

@@ -77,8 +77,8 @@ STATUSES: Final = {verdict.value: verdict for verdict in (Verdict.PASS, Verdict.
 
 
 def read_signal(data: bytes) -> Signal:
-    """Return the signal in an agent's output, or a synthetic ERROR that names the fault."""
-    found = _last_object(data)
+    """Return the signal in an agent's output, or a synthetic ERROR that names the fault; what it quotes is no claim."""
+    found = _last_object(data, quoted=False)
     if found is None:
         return error_signal("No signal JSON found in phase output")
     if fault := _missing(found, SIGNAL_FIELDS):
@@ -98,11 +98,11 @@ def read_signal(data: bytes) -> Signal:
     )
 
 
-def _last_object(data: bytes) -> dict[str, object] | None:
+def _last_object(data: bytes, *, quoted: bool = True) -> dict[str, object] | None:
     """Return the last JSON object; the scanner's tables are loaded only when there is output to scan."""
     from capsule.core.json_scan import last_object  # noqa: PLC0415
 
-    return last_object(data)
+    return last_object(data, quoted=quoted)
 
 
 def signal_object(signal: Signal) -> dict[str, object]:

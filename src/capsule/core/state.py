@@ -6,16 +6,17 @@ resuming after a crash is the same as never having stopped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from capsule.core.budget import Spending, total
-from capsule.core.decide import HALTS, SETBACKS, Move, refutation_key
+from capsule.core.decide import HALTS, MENDING, SETBACKS, Move, refutation_key
 from capsule.core.event import (
     Abandoned,
+    Accepted,
     Discovered,
     Event,
     ItemClosed,
@@ -30,15 +31,28 @@ from capsule.core.event import (
     Spent,
     StepBegun,
     StepEnded,
+    TestsFound,
     Usage,
     Waiting,
 )
-from capsule.core.evidence import Checkpoint, Colour, Observation, refuted
+from capsule.core.evidence import (
+    Checkpoint,
+    Colour,
+    Evidence,
+    EvidenceStatus,
+    ExamMark,
+    ExamResult,
+    ExamTest,
+    Observation,
+    mend_of,
+    refuted,
+)
 from capsule.core.item import Item, Lineage
 from capsule.core.ledger import after
 from capsule.core.signal import Verdict
-from capsule.core.workflow import Phase, Role, Workflow
+from capsule.core.workflow import TESTS, Phase, Role, Workflow
 
+CONFIRMED = EvidenceStatus.CONFIRMED
 PHASE = "phase"
 """Value of `MovedByHand.what` where the mission itself was moved."""
 
@@ -53,6 +67,26 @@ class Halt(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_code: int = 1
     vetoed: bool = False
     """The phase itself passed: going on is going on to the next."""
+    mend: str = ""
+    """The check whose evidence names who has to mend it."""
+    accept: str = ""
+    """The check whose refutation a person may accept."""
+
+
+class Refutation(msgspec.Struct, frozen=True):
+    """A claim of a phase that does not hold; it may be accepted by a person."""
+
+    phase: str
+    piece: Evidence
+
+
+class Mending(msgspec.Struct, frozen=True):
+    """The work went back to have its tests mended; the code stays as it is, in `approved` under the name of this."""
+
+    judge: str
+    """The phase that found it: when that passes, all is well."""
+    check: str
+    survivors: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -88,6 +122,18 @@ class MissionState(msgspec.Struct, frozen=True, kw_only=True):
     feedback: dict[str, str] = {}
     checkpoint: Checkpoint | None = None
     approved: dict[str, Checkpoint] = {}
+    refused: dict[str, Refutation] = {}
+    """By check, what did not hold when its phase last ended."""
+    accepted: dict[str, str] = {}
+    """Reasons of people, by `acceptance_key`."""
+    mending: Mending | None = None
+    by_absence: bool = False
+    """The new tests were red only because what they name did not exist."""
+    exam: tuple[ExamTest, ...] = ()
+    exam_results: dict[str, ExamResult] = {}
+    """By the test's id, what came of it last."""
+    struck: dict[str, str] = {}
+    """Tests of the exam that a review struck out, with its reason."""
     unsettled: bool = False
     """The last phase left its workspace in a state that no checkpoint could hold."""
     taken_over: bool = False
@@ -159,6 +205,40 @@ def baseline(state: MissionState, phase: str) -> Checkpoint | None:
     return next((state.approved[p.name] for p in reversed(earlier) if p.name in state.approved), None)
 
 
+def other_kinds(state: MissionState) -> str:
+    """Return the command that starts over with a workflow for work that has nothing to make red; '' if there is none.
+
+    A mission keeps the workflow that it began with, and a part of another mission has no choice.
+    """
+    if not state.workflow.otherwise or state.parent:
+        return ""
+    first, *others = state.workflow.otherwise
+    more = f" (or {', '.join(others)})" if others else ""
+    return f"`capsule run {state.mission} --fresh --workflow {first}`{more}"
+
+
+def acceptance_key(check: str, tree: str) -> str:
+    return f"{check} {tree}"
+
+
+def accept_command(mission: str, check: str) -> str:
+    """Return the command by which a person takes a refuted claim as it is."""
+    return f'capsule accept {mission} {check} --because "..."'
+
+
+def is_accepted(state: MissionState, piece: Evidence) -> bool:
+    return bool(piece.tree) and acceptance_key(piece.check, piece.tree) in state.accepted
+
+
+def kept_code(state: MissionState) -> Checkpoint | None:
+    """Return the work as it was when it went back to have its tests mended; None where it did not."""
+    return state.approved.get(_KEPT) if state.mending else None
+
+
+_KEPT = f"{MENDING}code"
+"""Among what was approved, so that a person's edits and a rebase reach it too."""
+
+
 def agent_for(state: MissionState, phase: Phase) -> tuple[str, str]:
     """Return the agent and model for a phase, another one after enough setbacks; empty for the settings' default."""
     plan = phase.escalate
@@ -224,8 +304,84 @@ def _ended(state: MissionState, event: StepEnded) -> MissionState:
         item=after(state.item, event.assignments),
         unrecorded=event if event.message else None,
         refutations=refutations,
+        refused=_refused(state, event),
+        by_absence=state.by_absence or any(p.by_absence and p.standing is CONFIRMED for p in outcome.evidence),
     )
-    return _MOVES[decision.move](state, event)
+    return _mending(_MOVES[decision.move](_examined(state, event), event), event)
+
+
+def _examined(state: MissionState, event: StepEnded) -> MissionState:
+    """Keep an exam and what came of it; tell whoever may strike a test out which of them fail."""
+    outcome, phase = event.outcome, state.workflow.phase(event.phase)
+    if outcome.exam:
+        state = replace(state, exam=outcome.exam, exam_results={}, struck={})
+    results = {result.id: result for piece in outcome.evidence for result in piece.exam}
+    if results:
+        told = exam_feedback(state.exam, results)
+        judges = [p.name for p in state.workflow.phases if p.may_strike]
+        feedback = {**state.feedback, **dict.fromkeys(judges, f"{told}\n\n{_STRIKE}")} if told else state.feedback
+        state = replace(state, exam_results={**state.exam_results, **results}, feedback=feedback)
+    struck = struck_out(state, outcome.signal.extra) if phase.may_strike and event.decision.move is Move.ADVANCE else {}
+    return replace(state, struck={**state.struck, **struck}) if struck else state
+
+
+def exam_feedback(exam: tuple[ExamTest, ...], results: Mapping[str, ExamResult]) -> str:
+    """Say of each test that fails what was asked, what was expected and what was seen: never its code."""
+    failing = [(test, results[test.id]) for test in exam if test.id in results]
+    return "\n\n".join(
+        f"{test.id}\n  criterion: {test.criterion}\n  input: {test.input}\n  expected: {test.expected}\n"
+        f"  seen: {result.seen}"
+        for test, result in failing
+        if result.mark is ExamMark.FAILED
+    )
+
+
+def struck_out(state: MissionState, extra: Mapping[str, object]) -> dict[str, str]:
+    """Return the test of the exam that a signal strikes out, with the reason: one that fails, and only in writing."""
+    said = extra.get("struck")
+    given = said[0] if isinstance(said, list) and said else said
+    name, because = (given.get(key) for key in ("test", "because")) if isinstance(given, dict) else (None, None)
+    result = state.exam_results.get(name) if isinstance(name, str) else None
+    fails = result is not None and result.mark is ExamMark.FAILED
+    return {str(name): because.strip()} if fails and isinstance(because, str) and because.strip() else {}
+
+
+_STRIKE = """\
+These are tests of an exam: somebody wrote them from the task and its criteria alone. You see what they ask, not their
+code, and so does the coder. Try each input yourself. Where the code is wrong, send it back. Where the expectation does
+not follow from the criteria, or the code does what is expected and the test is mistaken, you may strike out one of
+them, in writing: report PASS, and add to your signal
+
+"struck": {"test": "E1", "because": "the reason, for people to read"}"""
+
+
+def _refused(state: MissionState, event: StepEnded) -> dict[str, Refutation]:
+    others = {check: known for check, known in state.refused.items() if known.phase != event.phase}
+    found = {piece.check: Refutation(event.phase, piece) for piece in refuted(event.outcome.evidence)}
+    return {**others, **found}
+
+
+def _mending(state: MissionState, event: StepEnded) -> MissionState:
+    """Note what has to be mended, with the code as it stands; forget it when the phase that found it has passed."""
+    piece = mend_of(event.outcome.evidence) if event.decision.mend else None
+    if piece and state.checkpoint:
+        known = Mending(event.phase, piece.check, piece.survivors)
+        approved = {**state.approved, _KEPT: state.checkpoint}
+        return replace(state, mending=known, approved=approved, feedback=_with_reviews_told(state, event.phase))
+    over = state.mending and state.mending.judge == event.phase and event.decision.move in (Move.ADVANCE, Move.SKIP)
+    return replace(state, mending=None) if over else state
+
+
+def _with_reviews_told(state: MissionState, judge: str) -> dict[str, str]:
+    """Tell the reviews of the phase that mends tests that the code is there: they would ask why nothing fails."""
+    writer = state.workflow.writer(TESTS, judge)
+    reviews = [p.name for p in state.workflow.phases if p.role is Role.REVIEW and p.rework == writer]
+    return {**state.feedback, **dict.fromkeys(reviews, _CODE_IS_THERE)}
+
+
+_CODE_IS_THERE = """\
+The tests were sent back to be mended, after the code was written: so they pass now, and that is right. Judge whether
+they hold the code: would one of them fail if the code were wrong? A test that fails has found a fault."""
 
 
 def _advance(state: MissionState, event: StepEnded) -> MissionState:
@@ -256,7 +412,8 @@ def _halted(state: MissionState, event: StepEnded) -> MissionState:
     made = event.decision
     if made.vetoed:
         state = (_repeat if made.verdict is Verdict.MORE else _advance)(state, event)
-    return replace(state, halt=Halt(event.phase, made.move, made.reason, made.feedback, made.exit_code, made.vetoed))
+    halt = Halt(event.phase, made.move, made.reason, made.feedback, made.exit_code, made.vetoed, made.mend, made.accept)
+    return replace(state, halt=halt)
 
 
 _MOVES: dict[Move, Callable[[MissionState, StepEnded], MissionState]] = {
@@ -285,18 +442,42 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
     if halt is None or halt.vetoed:
         return state
     phase = state.workflow.phase(halt.phase)
-    target = phase.rework if phase.role is Role.REVIEW else phase.name
+    accepted = _acceptances(state, phase.name)
+    target = phase.name if accepted else _re_entry(state, halt)
     counter = state.workflow.counter(phase.name)
     answer = f"Notes from the person who let it go on; build on them:\n\n{event.notes}" if event.notes else ""
-    words = "\n\n".join(filter(None, (halt.feedback, answer)))
+    words = "\n\n".join(filter(None, (halt.feedback, *accepted, answer)))
     return replace(
         state,
         to_do=state.workflow.sent_back(phase.name, target) + state.to_do[1:],
-        used={**state.used, counter: 0},
+        used={**{k: n for k, n in state.used.items() if not k.startswith(MENDING)}, counter: 0},
         setbacks={**state.setbacks, target: state.setbacks.get(target, 0) + 1},
         refutations={k: n for k, n in state.refutations.items() if not k.startswith(refutation_key(phase.name, ""))},
         feedback={**state.feedback, target: words} if words else state.feedback,
     )
+
+
+def _re_entry(state: MissionState, halt: Halt) -> str:
+    """Return the phase that has to mend what halted the mission."""
+    phase = state.workflow.phase(halt.phase)
+    writer = state.workflow.writer(TESTS, phase.name) if halt.mend else ""
+    return writer or (phase.rework if phase.role is Role.REVIEW else phase.name)
+
+
+def _acceptances(state: MissionState, phase: str) -> list[str]:
+    """Say what a person accepted of a phase's refuted claims, where that is all of them; else nothing."""
+    pieces = [known.piece for known in state.refused.values() if known.phase == phase]
+    if not all(is_accepted(state, piece) for piece in pieces):
+        return []
+    return [
+        f"A person accepted that {piece.claimed}, although {piece.observed}: leave it as it is.\n\nTheir reason: "
+        + state.accepted[acceptance_key(piece.check, piece.tree)]
+        for piece in pieces
+    ]
+
+
+def _accepted(state: MissionState, event: Accepted) -> MissionState:
+    return replace(state, accepted={**state.accepted, acceptance_key(event.check, event.tree): event.because})
 
 
 def _without_red(state: MissionState) -> dict[str, Observation]:
@@ -373,9 +554,11 @@ _CHANGES: dict[type, Callable[[MissionState, Any], MissionState]] = {
     Waiting: lambda state, _: replace(state, unaccounted=True),
     Spent: lambda state, event: replace(state, spent=_paid(state, event.phase, event.usage), unaccounted=False),
     Observed: lambda state, event: replace(state, observations={**state.observations, event.key: event.observation}),
+    TestsFound: lambda state, event: replace(state, policy=event.policy),
     Recorded: _recorded,
     Proposed: lambda state, event: replace(state, proposed=event),
     Reopened: _reopened,
+    Accepted: _accepted,
     Rebased: _rebased,
     MovedByHand: _moved_by_hand,
     Abandoned: lambda state, event: replace(state, abandoned=event.how, begun=None),

@@ -111,6 +111,11 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """What Capsule verifies when the phase claims success; see [checks](#checks)."""
     artefact: str = ""
     """The document that the checks `artefact` and `spec-done` look for, such as `SPEC`."""
+    writes: str = ""
+    """What this phase is responsible for: `tests`, or `hidden-tests`. Refuted work that only better tests can mend goes
+    back to the phase that writes `tests`. One that writes `hidden-tests`, an exam, works in a copy of the base."""
+    may_strike: bool = False
+    """Whether its agent may strike out a test of an exam that is mistaken, in writing."""
     skill: str = ""
     """The project's own skill for this phase, if it has one. Names like `{{CHANGE_FOLDER}}` are filled in."""
     form: str = ""
@@ -119,6 +124,8 @@ class Phase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbi
     """Whether its agent may report that the item is a duplicate, or done: then only `closing` phases follow."""
     closing: bool = False
     """Whether the phase also runs if an item is closed without a merge."""
+    reads_only: bool = False
+    """Whether what it writes is dropped, except the worklog: its verdict is about the work it was given."""
 
     @property
     def doer(self) -> str:
@@ -149,6 +156,8 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     """How often each review may send work back, unless the phase or the settings set it."""
     prompts: dict[str, str] = {}
     """Prompts by name, in this file."""
+    otherwise: tuple[str, ...] = ()
+    """Workflows to offer if there is nothing to write a failing test for."""
 
     @property
     def publishes_steps(self) -> bool:
@@ -164,6 +173,11 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         """Return the phases done again when `judge` sends the work back to `target`, both included."""
         names = self.names()
         return names[names.index(target) : names.index(judge) + 1]
+
+    def writer(self, kind: str, judge: str) -> str:
+        """Return the last phase before `judge` that writes this; '' where there is none."""
+        earlier = self.phases[: self.names().index(judge)]
+        return next((phase.name for phase in reversed(earlier) if phase.writes == kind), "")
 
     def counter(self, name: str) -> str:
         """Return the phase whose retries a setback of this one uses: for a worker, the review it is paired with."""
@@ -200,6 +214,8 @@ class Workflow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
         return tuple(dict.fromkeys(phase.stage or phase.name for phase in self.phases))
 
 
+TESTS, EXAM = "tests", "hidden-tests"
+"""What a phase may say that it writes."""
 DOERS = ("prompt", "run", "do", "workflow")
 
 
@@ -246,6 +262,10 @@ def complaints(workflow: Workflow) -> list[str]:
             faults.append("is a review and must name the phase it sends back to (rework).")
         if phase.rework and phase.rework not in names[: position + 1]:
             faults.append(f"sends back to {phase.rework!r}, which is not an earlier phase.")
+        if phase.writes not in ("", TESTS, EXAM):
+            faults.append(f"writes {phase.writes!r}; it can only say `{TESTS}` or `{EXAM}`.")
+        if phase.writes == EXAM and not phase.prompt:
+            faults.append("writes an exam and needs a prompt.")
         if phase.retries is not None and phase.retries < 0:
             faults.append("has negative retries.")
         if phase.escalate and phase.escalate.after < 1:

@@ -7,28 +7,33 @@ is ever read back from the worklog to decide something, except by the standalone
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
-from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.evidence import Evidence, EvidenceStatus, ProofPart
 from capsule.core.history import Attempt, comparable_claim, read_mission
-from capsule.core.item import Item, Lineage, acceptance_criteria
+from capsule.core.item import acceptance_criteria
+from capsule.core.proven import line_of, proof_of, survivors_of, tests_of, words_of
+from capsule.core.state import MissionState
 from capsule.core.text import shortened
-from capsule.core.workflow import Workflow
+from capsule.core.workflow import Role, Workflow
 
 _MARKS = {
     EvidenceStatus.CONFIRMED: "confirmed",
     EvidenceStatus.REFUTED: "REFUTED",
     EvidenceStatus.UNVERIFIED: "unverified",
+    EvidenceStatus.ACCEPTED: "ACCEPTED by a person",
 }
 _SHOWN_FILES = 20
 _OURS = "<!-- capsule "
 
 
-def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, earlier: str = "") -> str:
-    """Fill in the worklog template."""
+def open_worklog(template: str, state: MissionState, timestamp: str) -> str:
+    """Fill in the worklog template, with a heading for each phase that works or reviews."""
+    workflow, item, lineage = state.workflow, state.item, state.lineage
+    phases = [phase.name for phase in workflow.phases if phase.role is not Role.ACTION and phase.doer != "do"]
     epic, feature = lineage.epic, lineage.feature
     values = {
         "EPIC_ID": epic.id if epic else "",
@@ -42,7 +47,8 @@ def open_worklog(template: str, item: Item, lineage: Lineage, timestamp: str, ea
         "TASK_DESCRIPTION": fenced(item.description),
         "ACCEPTANCE_CRITERIA": fenced(acceptance_criteria(item)),
         "TIMESTAMP": timestamp,
-        "EARLIER_WORK": fenced(earlier),
+        "EARLIER_WORK": fenced(state.earlier),
+        "PHASES": "\n\n".join(f"### {section_of(workflow, name)}" for name in phases),
     }
     return fill(template, values, source="worklog template")
 
@@ -63,6 +69,7 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
         f"- Summary: {_one_line(outcome.signal.summary) or 'none'}",
         f"- Files: {_files(outcome.files)}",
         *(_evidence_line(piece) for piece in outcome.evidence),
+        *_proven_lines(outcome.evidence),
         *(f"- Warning: {_one_line(warning)}" for warning in outcome.warnings),
         f"- Next: {_next(decision)}",
     ]
@@ -109,6 +116,7 @@ def summary(events: Sequence[Event]) -> str:
     history = read_mission(events)
     state = history.state
     ended = [(attempt, attempt.ended) for attempt in history.attempts if attempt.ended]
+    proof = proof_of(history)
     lines = [
         f"# {state.item.id}: {_one_line(state.item.title)}",
         "",
@@ -119,6 +127,9 @@ def summary(events: Sequence[Event]) -> str:
         *([f"- Stopped at {state.halt.phase}: {_one_line(state.halt.reason)}"] if state.halt else []),
         *([f"- Closed as: {state.closed_as}"] if state.closed_as else []),
         *([] if state.policy.test else ["- **Unverified: no test command was known.**"]),
+        *([f"- {proof.label.capitalize()}: {_one_line(proof.line)}"] if proof.line else []),
+        *(f"- Only said by {each.phase}: {_one_line(each.summary) or 'it passed'}" for each in proof.reviews),
+        *_tests_and_survivors(proof.tests, proof.survivors),
         "",
         "| phase | attempt | claimed | verdict | seconds | next |",
         "|---|---|---|---|---|---|",
@@ -127,6 +138,11 @@ def summary(events: Sequence[Event]) -> str:
         "## Claims against evidence",
         "",
         *(f"- {attempt.key}: {_evidence_line(piece)[2:]}" for attempt, _ in ended for piece in attempt.evidence),
+        *(
+            f"- {each.phase}: {_one_line(each.claimed)} — {_one_line(each.observed)} — accepted by a person at "
+            f"{each.at}, because: {_one_line(each.because)}"
+            for each in history.accepted
+        ),
         *(f"- Salvaged: `{ref}` ({why})" for ref, why in history.salvaged.items()),
         *(
             f"- Follow-up noticed by {event.key}: {_one_line(str(what))}"
@@ -166,6 +182,21 @@ def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
 
 def _evidence_line(piece: Evidence) -> str:
     return f"- Evidence: {comparable_claim(piece)} — {_one_line(piece.observed)} — {_MARKS[piece.standing]}"
+
+
+def _proven_lines(evidence: Sequence[Evidence]) -> list[str]:
+    """Say what a phase proved; new tests are named where they were red, not again by every phase after it."""
+    words, line = words_of(evidence), line_of(evidence)
+    known = {ProofPart.RED, ProofPart.MENDED, ProofPart.KILLS} & words.keys() or not words
+    tests = {kind: names for kind, names in tests_of(evidence).items() if known or kind not in ("new", "rewritten")}
+    return [*([f"- Proven: {line}"] if line else []), *_tests_and_survivors(tests, survivors_of(evidence))]
+
+
+def _tests_and_survivors(tests: Mapping[str, Sequence[str]], survivors: Sequence[str]) -> list[str]:
+    return [
+        *(f"- Tests, {kind}: {_files(names)}" for kind, names in tests.items()),
+        *(f"- Survived: {_one_line(line)}: every test still passes" for line in survivors),
+    ]
 
 
 def _files(files: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from capsule.core.event import (
     as_json_line,
 )
 from capsule.core.evidence import Colour, Evidence, EvidenceStatus
+from capsule.core.exam import joining
 from capsule.core.item import NewItem, Status, same_words
 from capsule.core.ledger import MOST_FOLLOW_UPS, archived
 from capsule.core.signal import FollowUp, Verdict
@@ -42,7 +43,8 @@ from capsule.engine.job import (
     sent_back,
     state_store_of,
 )
-from capsule.engine.verify import Verification, verify
+from capsule.engine.verify import Verification, detect_tests, unharmed, verify, with_acceptance
+from capsule.engine.work import first_checkpoint, start_from_checkpoint
 from capsule.services import Services
 
 ARCHIVED_AT = "archived_at"
@@ -59,7 +61,7 @@ def prep(job: Job) -> Report:
     state_store_of(state, services).claim(state.item.id)  # after the place: without one, the item must not be held
     if not place.worklog():
         template = services.words.template("worklog.md.template")
-        worklog = open_worklog(template, state.item, state.lineage, services.clock.now(), state.earlier)
+        worklog = open_worklog(template, state, services.clock.now())
         place.write_worklog(services.redact(worklog))
     checkpoint = place.checkpoint(job.step.key)
     signal = passed(f"worktree {place.path.name} on {place.branch}")
@@ -69,6 +71,25 @@ def prep(job: Job) -> Report:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
         signal = parked(red.instead or f"base is red: {red.observed}; {then}\n\n{red.detail}")
     return Report(signal, evidence=evidence, checkpoint=checkpoint, warnings=warnings)
+
+
+def commit(job: Job) -> Report:
+    """Commit exactly what the last review approved, as one commit of the mission's branch."""
+    before = start_from_checkpoint(job)
+    item, place = job.state.item, job.place
+    held = job.state.checkpoint or first_checkpoint(job)
+    place.commit_step(held, commit_message(item.id, item.title), f"{job.mission}/{job.step.key}")
+    return Report(passed("committed as it was approved"), before, checkpoint=place.checkpoint(job.step.key))
+
+
+def join_exam(job: Job) -> Report:
+    """Put the tests of a passed exam among the work that is merged; `evidence.exam: drop` leaves them out."""
+    before = start_from_checkpoint(job)
+    files = joining(job.state)
+    for path, content in files.items():
+        job.place.write(path, content)
+    said = f"{len(files)} exam tests join the suite" if files else "the exam stays hidden"
+    return Report(passed(said), before, checkpoint=job.place.checkpoint(job.step.key), files=tuple(files))
 
 
 def publish(job: Job) -> Report:
@@ -138,20 +159,21 @@ def _published(trunk: Trunk, candidate: Candidate, evidence: tuple[Evidence, ...
 
 def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     """Run the test command on the merge result; a look-up where main has not moved since the sign-off."""
-    policy, said = job.state.policy, "the merge result is green"
-    if policy.verify == "off":
+    said = "the merge result is green"
+    if job.state.policy.verify == "off":
         return ()
-    if not policy.test:
-        return (Evidence("gate", said, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED),)
     claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
+    detect_tests(claim)
+    if not claim.state.policy.test:
+        return (Evidence("gate", said, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED),)
     with guard_repository(job.place):
         seen = claim.observe(candidate.tree)
+        judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None
+    if judged and judged.standing is not EvidenceStatus.REFUTED:  # what fails is known from the base
+        return (Evidence("gate", said, judged.observed, judged.standing),)
     standing = EvidenceStatus.CONFIRMED if seen.colour is Colour.GREEN else EvidenceStatus.REFUTED
-    return (
-        Evidence(
-            "gate", said, f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}", standing, seen.tail
-        ),
-    )
+    observed = f"`{seen.command}` is {seen.colour.value} on {candidate.tree[:12]}"
+    return (with_acceptance(claim, Evidence("gate", said, observed, standing, seen.tail), candidate.tree),)
 
 
 def _changed_under_us(job: Job) -> str:
@@ -215,7 +237,7 @@ def _salvage(job: Job) -> tuple[str, ...]:
 
 
 def _uncommitted(job: Job) -> bool:
-    """Whether the worktree, if it is still there, holds anything that the branch does not."""
+    """Tell whether the worktree, if it is still there, holds anything that the branch does not."""
     try:
         return job.place.path.exists() and bool(job.place.touched_outside_commit())
     except CapsuleError:  # it is in no state to be asked: then everything in it is kept
@@ -292,4 +314,10 @@ def noticed(events: Iterable[Event]) -> dict[str, FollowUp]:
     return found
 
 
-ACTIONS: dict[str, Callable[[Job], Report]] = {"prep": prep, "publish": publish, "archive": archive}
+ACTIONS: dict[str, Callable[[Job], Report]] = {
+    "prep": prep,
+    "commit": commit,
+    "join-exam": join_exam,
+    "publish": publish,
+    "archive": archive,
+}

@@ -12,14 +12,14 @@ from capsule.adapters import StateCommit, StateStore
 from capsule.core.decide import SETBACKS
 from capsule.core.errors import BranchMoved, Conflicts, Refused, UnknownItem, WorkspaceBroken
 from capsule.core.event import Abandoned, MovedByHand, Rebased, Recorded, StepEnded, Warned
-from capsule.core.evidence import Checkpoint, Colour
+from capsule.core.evidence import Checkpoint, Colour, EvidenceStatus
 from capsule.core.item import stands_at
 from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
 from capsule.engine.actions import ARCHIVED_AT
 from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
-from capsule.engine.verify import Verification
+from capsule.engine.verify import Verification, unharmed
 from capsule.services import Services
 
 _MOST_ROUNDS = 8
@@ -111,8 +111,10 @@ def _judged_with_the_branch(
         return ""
     tree = state_store.combined(work, services.trunk(state.into).tip())
     with guard_repository(place):
-        seen = Verification(state, phase, signal, place, services, tree, tree).observe(tree)
-    if seen.colour is not Colour.GREEN:
+        claim = Verification(state, phase, signal, place, services, tree, tree)
+        seen = claim.observe(tree)
+        green = seen.colour is Colour.GREEN or unharmed(claim).standing is EvidenceStatus.CONFIRMED
+    if not green:
         meanwhile = f"together with what came to {state.into} meanwhile"
         raise _RedTogether(f"`{seen.command}` is {seen.colour.value} {meanwhile}.\n\n{seen.tail}")
     return place.trees.test_cache_key(tree)
@@ -133,7 +135,7 @@ def _send_back(state: MissionState, ended: StepEnded, services: Services, why: s
 
 
 def _agree(state: MissionState, services: Services, store: StateStore) -> bool:
-    """Where a human moved the item, the tracker wins."""
+    """Follow the tracker where a human moved the item."""
     try:
         found = store.current(state.item)
     except UnknownItem:

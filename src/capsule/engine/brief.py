@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from capsule.core.briefing import Briefing, compose, fitting, prompt_values, with_parts
+from capsule.core.briefing import Briefing, compose, fenced, fitting, prompt_values, with_parts
 from capsule.core.documents import own_documents
-from capsule.core.workflow import Contract
-from capsule.engine.job import Job, commit_message
+from capsule.core.workflow import EXAM, Contract
+from capsule.engine.job import Job, commit_message, passed
+from capsule.engine.verify import Verification, signatures_of
 
 
-def brief(job: Job, model: str, *, dry: bool = False) -> Briefing:
-    """Write down everything the agent needs; a dry briefing makes nothing on the way."""
+def brief(job: Job, model: str, folder: Path | None = None, *, dry: bool = False) -> Briefing:
+    """Write down everything the agent needs, for the place or another folder; a dry one makes nothing on the way."""
     services, state, phase = job.services, job.state, job.phase
-    cwd = job.place.path
+    cwd = folder or job.place.path
     result = str(services.archive.result_path(state.item.id, phase.name, dry=dry)) if answers_by_file(job) else ""
     return Briefing(
         mission=state.mission,
@@ -43,6 +44,8 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
     inline = state.workflow.prompts.get(phase.prompt)
     text = inline if inline is not None else words.prompt(phase.prompt)
     values = prompt_values(state, phase.name, result_path, paths=_documents(job), skills=job.services.skills)
+    if phase.writes == EXAM and not dry:
+        values["SIGNATURES"] = fenced(_signatures(job))
     heard = state.policy.file_discovered and not state.parent  # work that is not the item's may be reported
     contract = ("signal", "discovered") if heard else ("signal",)
     values["SIGNAL_CONTRACT"] = "\n\n".join(words.part(name).strip() for name in contract)
@@ -56,6 +59,15 @@ def _prompt(job: Job, result_path: str, *, dry: bool) -> str:
         full_text = job.services.archive.put(job.mission, f"feedback-{phase.name}-{job.step.run}.md", feedback)
         feedback = fitting(feedback, str(full_text))
     return compose(text, values, words.part("feedback"), feedback, source=f"prompt {phase.prompt!r}")
+
+
+def _signatures(job: Job) -> str:
+    """List the public signatures of the finished work, file by file."""
+    place, state = job.place, job.state
+    tree = place.delivered(state.checkpoint) if state.checkpoint else ""
+    claim = Verification(state, job.phase, passed(""), place, job.services, tree, tree)
+    found = signatures_of(claim) if tree else []
+    return "\n\n".join("\n".join((path, *(f"  {head}" for head in heads))) for path, heads in found)
 
 
 def _documents(job: Job) -> list[str]:

@@ -46,7 +46,7 @@ class Campaign:
         return [QueuePosition(each, actionable=True, why="merged, still to be archived") for each in found]
 
     def settle(self) -> list[Advanced]:
-        """How far everything is, as the tracker has it now, told where it is news; then close what can be closed."""
+        """Read from the tracker how far everything is, report what is news, and close what can be closed."""
         self._read = {}
         at = self._services.clock.now()
         found = [

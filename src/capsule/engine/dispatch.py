@@ -425,7 +425,7 @@ def _archived_at_last(spawned: Sequence[tuple[str, str]], services: Services) ->
 
 
 def _decisions(services: Services, spawns: Sequence[tuple[str, str]]) -> list[Decision]:
-    """How the steps with these keys ended, in order; one that was interrupted has not."""
+    """List how the steps with these keys ended, in order, without those that were interrupted."""
     found: dict[tuple[str, str], Decision] = {}
     for mission in dict.fromkeys(name for name, _ in spawns):
         for _, event in services.journal.events(mission):

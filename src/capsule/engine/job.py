@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from capsule.adapters import Order, Place, StateStore
 from capsule.core.briefing import SandboxPaths
 from capsule.core.event import Event, Usage
-from capsule.core.evidence import Checkpoint, Evidence
+from capsule.core.evidence import Checkpoint, Evidence, ExamTest
 from capsule.core.failure import Failure
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import MissionState, Step, replay
@@ -56,6 +56,7 @@ class Report(Struct, frozen=True):
     failure: Failure | None = None
     warnings: tuple[str, ...] = ()
     facts: dict[str, str] = field(default_factory=dict)
+    exam: tuple[ExamTest, ...] = ()
 
 
 _KEPT_BY_ITS_PARENT = StateStore()

@@ -18,9 +18,9 @@ from capsule.core.event import (
     StepEnded,
     Stopped,
 )
+from capsule.core.globs import is_test
 from capsule.core.item import Status, same_words
 from capsule.core.state import PHASE, MissionState, Step, agent_for, apply, next_step
-from capsule.core.test_runs import is_test
 from capsule.core.workflow import Role
 from capsule.engine.actions import close_item
 from capsule.engine.bookkeeping import approved_with_edits, bare, edited_by_hand, sync_tracker

@@ -12,18 +12,19 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from capsule.core.decide import SETBACKS, Decision, Move, decide, vetoes
+from capsule.core.decide import HALTS, SETBACKS, Decision, Move, decide, vetoes
 from capsule.core.errors import CapsuleError, NoResult, SettingsError, WorkspaceBroken
 from capsule.core.event import Outcome, Salvaged, StepEnded, cut
+from capsule.core.globs import matches
 from capsule.core.ledger import MOST_FOLLOW_UPS
 from capsule.core.signal import Signal, Verdict, error_signal
-from capsule.core.state import MissionState, Step
-from capsule.core.test_runs import matches
-from capsule.core.workflow import Phase, Workflow
+from capsule.core.state import MissionState, Step, accept_command, other_kinds
+from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
 from capsule.engine.bookkeeping import with_tracker_updates
 from capsule.engine.children import run_child
+from capsule.engine.examiner import run_examiner, writes_exam
 from capsule.engine.job import Job, Report, RunUntilHalt, guard_repository, parked, passed, place_of
 from capsule.engine.verify import CHECKS, Verification, verify
 from capsule.engine.work import run_agent, run_command
@@ -47,13 +48,39 @@ def perform(step: Step, state: MissionState, services: Services, run_until_halt:
         used=state.used,
         refutations=state.refutations,
         vetoed=vetoes(state.item, outcome.signal, state.policy.guardrails),
+        trusts_done=state.policy.already_done == "trust",
     )
-    decision = _take_back_what_failed(job, decision)
+    decision = _take_back_what_failed(job, _with_way_out(job, outcome, decision))
     at = services.clock.now()
     if not job.phase.do and report.signal.verdict is not Verdict.SKIPPED:
         outcome = _kept(job, outcome, decision, at)
     ended = StepEnded(at=at, key=step.key, phase=step.phase, run=step.run, outcome=outcome, decision=decision)
     return with_tracker_updates(job, ended)
+
+
+def _with_way_out(job: Job, outcome: Outcome, decision: Decision) -> Decision:
+    """Name the command that helps: another workflow where no test can be red, or taking a refuted claim as it is.
+
+    Where retries are gone, going on is what helps; what else can be done is said beside the reason, not in it.
+    """
+    state, offer = job.state, ""
+    if decision.accept and not decision.exhausted and "`capsule " not in decision.reason:
+        offer = f"to take it as it is: `{accept_command(state.parent or state.mission, decision.accept)}`"
+    elif _gave_up_on_tests(job, outcome, decision):
+        offer = f"if there is nothing to make red: {other_kinds(state)}"
+    if not offer:
+        return decision
+    first, newline, rest = decision.reason.partition("\n")
+    return msgspec.structs.replace(decision, reason=f"{first.rstrip('.')}; {offer}{newline}{rest}")
+
+
+def _gave_up_on_tests(job: Job, outcome: Outcome, decision: Decision) -> bool:
+    """Tell whether the agent that writes tests first says itself that it cannot."""
+    said = outcome.signal
+    gave_up = said.verdict in (Verdict.ERROR, Verdict.FAILED, Verdict.NEEDS_WORK)
+    itself = gave_up and not said.synthetic and outcome.failure is None
+    writes_first = job.phase.writes == TESTS and not job.state.mending
+    return itself and writes_first and decision.move in HALTS and bool(other_kinds(job.state))
 
 
 def _do_guarded(job: Job) -> Report:
@@ -76,21 +103,50 @@ def _do_guarded(job: Job) -> Report:
 
 def _do(job: Job) -> Report:
     if not _applies(job.phase, job.state, job.services):
-        return Report(Signal(verdict=Verdict.SKIPPED, summary="its conditions do not hold"))
+        why = "the code passes the mended tests" if job.state.mending else "its conditions do not hold"
+        return Report(Signal(verdict=Verdict.SKIPPED, summary=why))
     try:
         report = _DOERS[job.phase.doer](job)
-        return _verified(job, report) if report.before else report
+        if not report.before:
+            return report
+        tree = job.place.tree()
+        if job.phase.reads_only:
+            report, tree = _drop_what_it_wrote(job, report, tree)
+        return _verified(job, report, tree)
     except WorkspaceBroken as broken:
         return Report(error_signal(broken.message))
     except NoResult as none:
         return Report(parked(none.message))
 
 
-def _verified(job: Job, report: Report) -> Report:
+def _drop_what_it_wrote(job: Job, report: Report, tree: str) -> tuple[Report, str]:
+    """Put the work back as a phase that only reads was given it, and name what is dropped; its worklog stays.
+
+    Return the report, and the tree as it is then.
+    """
+    place, given = job.place, job.state.checkpoint
+    written = place.trees.changes(report.before, tree)
+    if given is None or (not written and place.head() == given.head):
+        return report, tree
+    worklog = place.worklog()
+    ref = place.restore(given)
+    if worklog:
+        place.write_worklog(worklog)
+    named = ", ".join(change.path for change in written[:_MOST_NAMED]) or "its commits"
+    more = f" and {len(written) - _MOST_NAMED} more" if len(written) > _MOST_NAMED else ""
+    kept = f"; kept as {ref}" if ref else ""
+    said = f"{job.phase.name} only reads: {named}{more} dropped{kept}"
+    return replace(report, warnings=(*report.warnings, said)), place.tree()
+
+
+_MOST_NAMED = 5
+
+
+def _verified(job: Job, report: Report, tree: str) -> Report:
     """Set the claim beside what is to be seen; a check that comes to no result parks the mission."""
-    tree = job.place.tree()
     report = replace(report, files=tuple(change.path for change in job.place.trees.changes(report.before, tree)))
-    claim = Verification(job.state, job.phase, report.signal, job.place, job.services, tree, report.before)
+    state = msgspec.structs.replace(job.state, exam=report.exam) if report.exam else job.state
+    claim = Verification(state, job.phase, report.signal, job.place, job.services, tree, report.before)
     try:
         return replace(report, evidence=verify(claim))
     except NoResult as none:  # caught here, so that what the agent used is recorded
@@ -98,7 +154,7 @@ def _verified(job: Job, report: Report) -> Report:
 
 
 _DOERS: dict[str, Callable[[Job], Report]] = {
-    "prompt": run_agent,
+    "prompt": lambda job: run_examiner(job) if job.phase.writes == EXAM else run_agent(job),
     "run": run_command,
     "do": lambda job: ACTIONS[job.phase.do](job),
     "workflow": run_child,
@@ -136,16 +192,28 @@ def _take_back_what_failed(job: Job, decision: Decision) -> Decision:
 
 
 def spawns(step: Step, state: MissionState, services: Services) -> bool:
-    """Whether doing this step starts an agent."""
+    """Tell whether doing this step starts an agent."""
     phase = state.workflow.phase(step.phase)
-    return bool(phase.prompt) and _applies(phase, state, services)
+    held_again = phase.writes == EXAM and not writes_exam(phase, state)
+    return bool(phase.prompt) and not held_again and _applies(phase, state, services)
 
 
 def _applies(phase: Phase, state: MissionState, services: Services) -> bool:
     when = phase.when
+    if state.mending and _has_nothing_to_do(phase, state, services):
+        return False
     if when is None:
         return True
     return when.suits(state.item) and (not when.changed or _any_changed(state, services, when.changed))
+
+
+def _has_nothing_to_do(phase: Phase, state: MissionState, services: Services) -> bool:
+    """Tell whether only tests were mended, and the code that this phase would write passes them already."""
+    if phase.role is not Role.WORKER or phase.writes or "green" not in phase.checks or not state.checkpoint:
+        return False
+    place = place_of(state, services)
+    tree = place.delivered(state.checkpoint)
+    return Verification(state, phase, passed(""), place, services, tree, tree).is_green()
 
 
 def _any_changed(state: MissionState, services: Services, globs: tuple[str, ...]) -> bool:
@@ -180,6 +248,7 @@ def _outcome(report: Report, seconds: float) -> Outcome:
         failure=report.failure,
         warnings=report.warnings + warnings,
         facts=report.facts,
+        exam=report.exam,
     )
 
 

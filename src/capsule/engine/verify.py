@@ -9,7 +9,9 @@ and its result is journaled by tree, so nothing is run twice and nothing an agen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -17,23 +19,78 @@ import msgspec
 from msgspec import Struct, field
 
 from capsule.adapters import Place, Ran
-from capsule.core.documents import artefact_paths, idea_paths, is_paper, open_boxes
+from capsule.core.canary import canary, silent
+from capsule.core.detection import detect
+from capsule.core.documents import (
+    Boxes,
+    artefact_paths,
+    boxes_of,
+    idea_paths,
+    is_document,
+    is_paper,
+    own_documents,
+)
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
-from capsule.core.event import Observed, cut
-from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, refuted
-from capsule.core.hazards import hazards
+from capsule.core.event import MissionStarted, Observed, StepEnded, TestsFound, cut
+from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, ProofPart, refuted
+from capsule.core.exam import joining
+from capsule.core.frozen import TEST_FILE, Judges, Snapshot, commands_behind, is_in_tests, is_vendored
+from capsule.core.globs import is_test, matches
+from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
+from capsule.core.manifests import is_manifest
+from capsule.core.mutants import (
+    BODY,
+    Mutant,
+    choose,
+    fillings,
+    leftovers,
+    moved_functions,
+    mutants,
+    stubbed,
+    stubs,
+    works_outside_functions,
+)
+from capsule.core.proof import (
+    FLAKY,
+    KNOWN,
+    SUFFIXES,
+    Baseline,
+    Judgement,
+    TestEdits,
+    baseline_of,
+    edits_of,
+    fresh_tests,
+    judge_green,
+    judge_kept,
+    judge_mended,
+    judge_red,
+    mentions_any,
+    new_errors,
+    red_by_absence,
+    split_name,
+    suspects,
+    texts_of_all,
+)
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import MissionState, baseline
-from capsule.core.test_runs import SHARED_CONFIGURATION, colour_of, is_test, killed_by, matches, runner_part
+from capsule.core.state import MissionState, acceptance_key, baseline, kept_code, other_kinds
+from capsule.core.syntax import definitions, language_of, parses, same_code, signatures
+from capsule.core.test_report import Result, TestReport
+from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.text import one_line
-from capsule.core.workflow import Phase
+from capsule.core.workflow import TESTS, Phase
+from capsule.engine.exam import CHECK, examine
 from capsule.services import Services
 
 TAIL = 6000
 TRIES = 2
 """How often a command is run that somebody kills."""
 _SHOWN = 12
+
+
+Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
+"""Makes the content of the files that differ from a tree, and says what was done to them, one line each."""
+_AGAIN = "again"
 
 
 class Verification(Struct):
@@ -48,27 +105,99 @@ class Verification(Struct):
     """What would be delivered as things stand."""
     before: str
     """The same when the phase began."""
-    seen: dict[str, Observation] = field(default_factory=dict)
+    seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
 
     def observe(self, tree: str) -> Observation:
         """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
-        policy = self.state.policy
-        key = observation_key(self.place.trees.test_cache_key(tree), policy.test)
-        known = self.seen.get(key) or self.state.observations.get(key)
+        return self.run_of(tree)[0]
+
+    def run_of(self, tree: str, variant: str = "", edit: Edit | None = None) -> tuple[Observation, TestReport]:
+        """Return the result of the test command on a tree, and how each test ended.
+
+        A `variant` names a run of its own: a second one, or one with an edit of the tree, which is made if it is run.
+        """
+        suffix = f"\0{variant}" if variant else ""
+        key = observation_key(self.place.trees.test_cache_key(tree) + suffix, self.state.policy.test)
+        known = self.seen.get(key) or self.remembered(key)
         if known:
             return known
-        observation = _run_tests(self, tree)
+        files, lines = edit() if edit else ({}, ())
+        observation, report = _run_tests(self, tree, files)
+        observation = msgspec.structs.replace(observation, edits=tuple(lines))
         if observation.colour in REUSABLE:
+            if report.results or report.errors:
+                text = self.services.redact(msgspec.json.encode(report).decode())
+                self.services.archive.put(self.state.mission, _report_name(key), text)
+                observation = msgspec.structs.replace(observation, report=_hash(text))
             event = Observed(at=self.services.clock.now(), key=key, observation=observation)
             self.services.journal.note(self.state.mission, event)
             self.services.observer.event(self.state.mission, event)
-            self.seen[key] = observation
-        return observation
+            self.seen[key] = observation, report
+        return observation, report
+
+    def remembered(self, key: str) -> tuple[Observation, TestReport] | None:
+        """Return a run that the journal knows; None where the names of its tests are gone, so that it runs again."""
+        observation = self.state.observations.get(key)
+        if observation is None or not observation.report:
+            return (observation, TestReport()) if observation else None
+        text = self.services.archive.text(self.state.mission, _report_name(key))
+        if _hash(text) != observation.report:
+            return None
+        return observation, msgspec.json.decode(text, type=TestReport)
+
+    def baseline(self) -> Baseline | None:
+        """Return how the tests of the base ended, by name; None where they told no names."""
+        if self.state.policy.first_tests:
+            return Baseline(TestReport(complete=True))
+        tree = self.place.base_checkpoint(self.state.base).tree
+        seen, report = self.run_of(tree)
+        if seen.colour is Colour.EMPTY and not report.results:
+            return Baseline(TestReport(complete=True))
+        if not report.complete:
+            return None
+        again = self.run_of(tree, _AGAIN)[1] if report.red else None
+        return baseline_of(report, again if again and again.complete else None)
+
+    def test_edits(self, since: str = "") -> TestEdits:
+        """Compare the test files with those of the base, or of another tree."""
+        read, since = self.place.trees.read, since or self.state.base
+        judges = _judges(self, since)
+        paths = [each.path for each in self.changes(since) if judges.is_for_tests(each.path)]
+        return edits_of((path, read(since, path), read(self.tree, path)) for path in paths)
+
+    def known(self, tree: str) -> TestReport:
+        """Return how each test ended on a tree, where that is known already; nothing is run for it."""
+        key = observation_key(self.place.trees.test_cache_key(tree), self.state.policy.test)
+        found = self.seen.get(key) or self.remembered(key)
+        return found[1] if found else TestReport()
+
+    def since_document(self) -> str:
+        """Return the tree that the phase left which writes this phase's document; where there was none, the base."""
+        names = self.state.workflow.names()
+        earlier = self.state.workflow.phases[: names.index(self.phase.name)]
+        writers = [p.name for p in earlier if p.artefact == self.phase.artefact != "" and p.name in self.state.approved]
+        return self.place.delivered(self.state.approved[writers[-1]]) if writers else self.state.base
 
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
         approved = baseline(self.state, self.phase.name)
-        return self.place.delivered(approved) if approved else self.state.base
+        return self.place.delivered(approved) if approved else self.kept() or self.state.base
+
+    def kept(self) -> str:
+        """Return the tree that went back to have its tests mended, code and all; '' where none did."""
+        code = kept_code(self.state)
+        return self.place.delivered(code) if code else ""
+
+    def is_green(self) -> bool:
+        """Tell whether the tests are known to pass on the tree; nothing is run to find out."""
+        key = observation_key(self.place.trees.test_cache_key(self.tree), self.state.policy.test)
+        if not self.state.policy.test or not self.remembered(key):
+            return False
+        seen, now = self.run_of(self.tree)
+        base = self.baseline()
+        if base is None or not now.complete:
+            return seen.colour is Colour.GREEN
+        return judge_green(base, now, self.test_edits(), _proven(self, base), frozen=True).holds
 
     def changes(self, since: str) -> Sequence[Change]:
         return self.place.trees.changes(since, self.tree)
@@ -78,9 +207,10 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
     """Make the checks that the phase names and those that always apply, cheap ones first; none without a claim."""
     if claim.state.policy.verify == "off" or claim.signal.verdict not in (Verdict.PASS, Verdict.MORE):
         return ()
+    detect_tests(claim)
     found: tuple[Evidence, ...] = ()
     wanted = (*_ALWAYS, *claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
-    for check in sorted(wanted, key=lambda name: name in _DEAR):
+    for check in sorted(wanted, key=lambda name: _DEAR.index(name) if name in _DEAR else -1):
         if check in _DEAR and refuted(found):
             break
         try:
@@ -88,20 +218,63 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
         except NeedsPerson as fault:  # nothing was run, and no agent can change that: it is parked at once
             said, words = "the tests can be run", f"{fault.message} {fault.hint}".strip()
             piece = Evidence(check, said, fault.message, EvidenceStatus.REFUTED, words, patience=0, instead=words)
+        else:
+            piece = piece and with_acceptance(claim, piece, claim.tree)
         found += (piece,) if piece else ()
     return found
+
+
+def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence:
+    """Say of a refuted claim what it is about; where a person accepted it for that, it stands as accepted."""
+    if piece.standing is not EvidenceStatus.REFUTED:
+        return piece
+    judged = claim.place.trees.test_cache_key(tree)
+    because = claim.state.accepted.get(acceptance_key(piece.check, judged))
+    if because is None:
+        return msgspec.structs.replace(piece, tree=judged)
+    observed = f"{piece.observed}; a person accepted it, because: {because}"
+    return Evidence(piece.check, piece.claimed, observed, EvidenceStatus.ACCEPTED, tree=judged)
+
+
+def detect_tests(claim: Verification) -> None:
+    """Look for the test command again where the base had none: once there are tests, they judge. It is journaled."""
+    policy = claim.state.policy
+    if not policy.detect or policy.test:
+        return
+    files, read = claim.place.trees.files(claim.tree), claim.place.trees.read
+    names = frozenset(files)
+    command, globs, in_sources = detect(
+        files, lambda path: (read(claim.tree, path) or b"").decode(errors="replace") if path in names else ""
+    )
+    if not command:
+        return
+    policy = msgspec.structs.replace(
+        policy, test=command, test_globs=policy.test_globs or globs, tests_in_sources=in_sources, first_tests=True
+    )
+    event = TestsFound(at=claim.services.clock.now(), policy=policy)
+    claim.services.journal.note(claim.state.mission, event)
+    claim.services.observer.event(claim.state.mission, event)
+    claim.state = msgspec.structs.replace(claim.state, policy=policy)
 
 
 def observation_key(tree: str, command: str) -> str:
     return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
 
 
-def _run_tests(claim: Verification, tree: str) -> Observation:
+def _report_name(key: str) -> str:
+    return f"report-{key}.json"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _run_tests(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
     """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
     for _ in range(TRIES):
-        seen = _run_tests_once(claim, tree)
+        seen, report = _run_tests_once(claim, tree, edits)
         if seen.colour is not Colour.NO_RESULT:
-            return seen
+            return seen, report
     raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
 
 
@@ -112,24 +285,26 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
     )
 
 
-def _run_tests_once(claim: Verification, tree: str) -> Observation:
+def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
-    folder, sandbox_paths = claim.place.gate(tree)
+    folder, sandbox_paths, reports = claim.place.gate(tree, edits)
     log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
     env = {**claim.place.variables(folder), **services.exported}
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, folder, run)
     services.observer.activity(state.mission, f"running {state.policy.test}")
-    ran = run(state.policy.test, folder, log, timeout=state.policy.test_timeout_minutes * 60)
+    limit = state.policy.test_timeout_minutes * 60
+    ran = run(state.policy.test, folder, log, timeout=limit, reports=reports, junit=state.policy.report)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
-    colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, state.policy.test)
-    return Observation(
+    behind = commands_behind(state.policy.test, *_snapshot(claim, tree))
+    colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
+    observation = Observation(
         tree=tree,
         command=state.policy.test,
         colour=colour,
@@ -137,7 +312,11 @@ def _run_tests_once(claim: Verification, tree: str) -> Observation:
         seconds=round(ran.seconds, 3),
         tail=cut("\n".join((ran.tail[-TAIL:], *touched))),
         log=str(log),
+        tests=len(ran.report.results),
+        passed=len(ran.report.passed),
+        failing=tuple(name[:300] for name in ran.report.red[:_SHOWN]),
     )
+    return observation, ran.report
 
 
 def _require_dependencies(claim: Verification, tree: str) -> None:
@@ -178,6 +357,29 @@ def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str 
     return Evidence(check, claimed, observed, standing, "" if holds else detail)
 
 
+def _judged(check: str, claimed: str, found: Judgement, detail: str = "") -> Evidence:
+    """Make evidence of a judgement by name, with the tests that it is about."""
+    tests = {kind: tuple(name[:300] for name in names[:_NAMED]) for kind, names in found.tests.items() if names}
+    piece = _evidence(check, claimed, found.observed, found.holds, detail)
+    return msgspec.structs.replace(piece, proven={**found.proven} if found.holds else {}, tests=tests)
+
+
+_NAMED = 50
+"""How many tests of a kind evidence names."""
+
+
+def _by_exit_code(check: str, claimed: str, seen: Observation, wanted: Colour) -> Evidence:
+    """Make evidence of a run that told no names."""
+    holds, observed = seen.colour is wanted, f"{_seen(seen)} (exit code only)"
+    piece = _evidence(check, claimed, observed, holds, seen.tail)
+    return _proving(piece, {check: f"{wanted.value} (exit code only)"})
+
+
+def _proving(piece: Evidence, words: Mapping[str, str]) -> Evidence:
+    """Say what a piece of evidence proves, where it holds."""
+    return msgspec.structs.replace(piece, proven={**words}) if piece.standing is EvidenceStatus.CONFIRMED else piece
+
+
 def _unverified(check: str, claimed: str) -> Evidence:
     return Evidence(check, claimed, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED)
 
@@ -188,53 +390,441 @@ def _seen(observation: Observation) -> str:
 
 
 def _paths(changes: Sequence[Change]) -> str:
-    names = [change.path for change in changes]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+    return _listed([change.path for change in changes])
 
 
-def _tests(claim: Verification, changes: Sequence[Change], since: str) -> list[Change]:
-    """List test files, and files of other purposes whose words to the test runner differ."""
-    globs = claim.state.policy.test_globs
-    return [c for c in changes if is_test(c.path, globs) or _bends_the_runner(claim, c.path, since)]
+def _judges(claim: Verification, since: str) -> Judges:
+    """Return what judges the code, as the tree `since` has it."""
+    policy = claim.state.policy
+    base = claim.place.base_checkpoint(claim.state.base).tree
+    reports = [claim.known(tree) for tree in (base, *((since,) if since != claim.state.base else ()))]
+    places = {split_name(name)[0] for report in reports for name in report.results}
+    return Judges(policy.test_globs, policy.test, _snapshot(claim, since), _snapshot(claim, claim.tree), places)
 
 
-def _bends_the_runner(claim: Verification, path: str, since: str) -> bool:
-    """Dependencies may change; what a shared configuration file tells the test runner may not."""
-    if path.rsplit("/", 1)[-1] not in SHARED_CONFIGURATION:
-        return False
-    before, after = (claim.place.trees.read(tree, path) or b"" for tree in (since, claim.tree))
-    parts = [runner_part(path, text.decode(errors="replace")) for text in (before, after)]
-    return parts[0] != parts[1]
+def _snapshot(claim: Verification, tree: str) -> Snapshot:
+    trees = claim.place.trees
+    return Snapshot(frozenset(trees.files(tree)), lambda path: (trees.read(tree, path) or b"").decode(errors="replace"))
 
 
 def _base_green(claim: Verification) -> Evidence:
-    """The test command is green, or finds no tests, before anything is done."""
-    said = "the tests are green before anything is done"
+    """Tests pass before anything is done; those that fail are known from then on (`evidence.base`)."""
+    said = "the tests pass before anything is done"
     if not claim.state.policy.test:
         return _unverified("base-green", said)
-    observation = claim.observe(claim.place.base_checkpoint(claim.state.base).tree)
-    holds = observation.colour in (Colour.GREEN, Colour.EMPTY)
-    return _evidence("base-green", said, _seen(observation), holds, observation.tail)
+    seen = claim.observe(claim.place.base_checkpoint(claim.state.base).tree)
+    if seen.colour in (Colour.GREEN, Colour.EMPTY):
+        return _evidence("base-green", said, _seen(seen), True)
+    base = claim.baseline() if claim.state.policy.base != "strict" else None
+    if base is None or not base.passing or base.report.errors:
+        return _evidence("base-green", said, _seen(seen), False, seen.tail)
+    known, flaky = sorted(base.failing), sorted(base.flaky)
+    words = [f"{len(base.passing)} pass by name"]
+    words += [f"known to fail: {_listed(known)}"] if known else []
+    words += [f"flaky: {_listed(flaky)}"] if flaky else []
+    return _judged("base-green", said, Judgement("; ".join(words), True, tests={KNOWN: known, FLAKY: flaky}))
 
 
 def _red(claim: Verification) -> Evidence:
-    """The test command is red. Green twice stops the item as “seems already done”."""
+    """A new test fails by name, and every test of the base is unharmed. Nothing red twice stops the item as “seems
+    already done”."""
     said = "the new tests fail, because the code is missing"
     if not claim.state.policy.test:
-        return _unverified("red", said)
-    observation = claim.observe(claim.tree)
-    piece = _evidence("red", said, _seen(observation), observation.colour is Colour.RED, observation.tail)
-    return _seems_done(piece) if observation.colour is Colour.GREEN else piece
+        return _unverified_red(claim, said)
+    if claim.kept():
+        return _mended(claim)
+    seen, now = claim.run_of(claim.tree)
+    base = claim.baseline()
+    if base is None or not (now.complete or now.errors):
+        piece = _by_exit_code("red", said, seen, Colour.RED)
+        return _seems_done(claim, piece) if seen.colour is Colour.GREEN else piece
+    edits = claim.test_edits()
+    absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: _parses(claim, path))
+    found = judge_red(base, now, edits, absent)
+    piece = _judged("red", said, found, f"{found.detail}\n\n{seen.tail}".strip())
+    piece = msgspec.structs.replace(piece, by_absence=found.holds and bool(absent))
+    return _seems_done(claim, piece) if seen.colour is Colour.GREEN and not found.holds else piece
+
+
+def _unverified_red(claim: Verification, said: str) -> Evidence:
+    """Judge tests that nobody knows how to run: a document is none."""
+    changes = claim.changes(claim.state.base)
+    if changes and all(is_document(change.path) for change in changes):
+        return _evidence("red", said, f"no test was written: {_paths(changes)}", False, "Write tests that can be run.")
+    return _unverified("red", said)
+
+
+def _mended(claim: Verification) -> Evidence:
+    """Judge tests that were mended while the code was there: each passes on it, and notices a mutant that survived."""
+    said, kept = "the tests hold the code", claim.kept()
+    seen, now = claim.run_of(claim.tree)
+    base, before = claim.baseline(), claim.run_of(kept)[1]
+    if base is None or not now.complete or not before.complete:
+        return _mended_by_exit_code(claim, said, seen)
+    since = claim.test_edits(kept)
+    found = judge_mended(base, Baseline(before), now, claim.test_edits(), since)
+    if not found.holds:
+        return _evidence("red", said, found.observed, False, f"{found.detail}\n\n{seen.tail}".strip())
+    killed = {mutant: _killers(now, *_run_mutant(claim, mutant)) for mutant in _survivors(claim)}
+    fresh = [name for name in fresh_tests(Baseline(before), now, since) if now.results[name] is Result.PASSED]
+    idle = [name for name in fresh if killed and not any(name in killers for killers in killed.values())]
+    alive = [mutant.said for mutant, killers in killed.items() if not killers and mutant.kind == BODY]
+    faults = [f"{_listed(idle)} {_fails(idle)} with none of the changes that no test noticed"] if idle else []
+    faults += [f"no test notices {line} yet" for line in alive if fresh]
+    unproven = _red_by_name(claim)
+    faults += [unproven.observed] if unproven and unproven.standing is EvidenceStatus.REFUTED else []
+    count = f"{sum(map(bool, killed.values()))} of {len(killed)} survivors" if killed else ""
+    notices = f"; {count} are noticed now" if killed else ""
+    detail = "\n".join((*faults, *(f"{m.said}: every test still passes" for m, by in killed.items() if not by)))
+    piece = _evidence("red", said, "; ".join(faults) or f"{found.observed}{notices}", not faults, detail)
+    words = f"tests mended ({count} noticed)" if killed else "tests mended"
+    return msgspec.structs.replace(_proving(piece, {ProofPart.MENDED: words}), tests={"mended": tuple(fresh[:_NAMED])})
+
+
+def _fails(names: Sequence[str]) -> str:
+    return "fails" if len(names) == 1 else "fail"
+
+
+def _mended_by_exit_code(claim: Verification, said: str, seen: Observation) -> Evidence:
+    noticed = [mutant for mutant in _survivors(claim) if _run_mutant(claim, mutant)[0].colour is Colour.RED]
+    holds = seen.colour is Colour.RED or bool(noticed) or not _survivors(claim)
+    words = f"{_seen(seen)}; {len(noticed)} of {len(_survivors(claim))} survivors are noticed now (exit code only)"
+    return _evidence("red", said, words, holds, _DEMAND)
+
+
+def _survivors(claim: Verification) -> list[Mutant]:
+    """Return the mutants that no test noticed when the work went back, those that the tree still has."""
+    known = claim.state.mending.survivors if claim.state.mending else ()
+    return [mutant for mutant in _mutants(claim) if mutant.said in known] if known else []
+
+
+def _killers(now: TestReport, broken: Observation, report: TestReport) -> set[str]:
+    """Return the tests that pass, and do not with a mutant."""
+    if broken.colour is Colour.TIMED_OUT or not report.complete:
+        return {*now.passed} if _noticed(now, broken, report) else set()
+    return {*now.passed} - {*report.passed}
+
+
+def _parses(claim: Verification, path: str) -> bool:
+    return parses(path, claim.place.trees.read(claim.tree, path) or b"")
 
 
 def _green(claim: Verification) -> Evidence:
-    """The test command is green."""
+    """Every new test passes by name, and so does every test that passed on the base."""
     said = "all tests pass"
     if not claim.state.policy.test:
         return _unverified("green", said)
-    observation = claim.observe(claim.tree)
-    return _evidence("green", said, _seen(observation), observation.colour is Colour.GREEN, observation.tail)
+    seen, now = claim.run_of(claim.tree)
+    base = claim.baseline()
+    if base is None or not now.complete:
+        return _by_exit_code("green", said, seen, Colour.GREEN)
+    edits = claim.test_edits()
+    frozen = bool(claim.state.workflow.writer(TESTS, claim.phase.name))
+    found = judge_green(base, now, edits, _proven(claim, base), frozen=frozen)
+    if not found.holds and seen.colour is Colour.RED:
+        found = _once_more(claim, base, now, found)
+    if found.holds and seen.exit_code and not now.red:
+        found = Judgement(f"{_seen(seen)}, although {len(now.passed)} tests pass by name", False)
+    elif found.holds and seen.colour is Colour.EMPTY:
+        found = Judgement(f"{_seen(seen)}: no test passed", False)
+    piece = _judged("green", said, found, f"{found.detail}\n\n{seen.tail}".strip())
+    return msgspec.structs.replace(piece, mend=TESTS) if found.in_tests else piece
+
+
+def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judgement) -> Judgement:
+    """Ask once more where only old tests fail: one that passes then is flaky, whatever the change."""
+    edits = claim.test_edits()
+    if any(now.results.get(name) is not Result.PASSED for name in fresh_tests(base, now, edits)):
+        return found
+    again = claim.run_of(claim.tree, _AGAIN)[1]
+    second = judge_green(base, again, edits, _proven(claim, base)) if again.complete else found
+    if not second.holds or found.in_tests:
+        return found
+    flaky = sorted({*now.red} - {*again.red} - base.failing)
+    return second._replace(observed=f"{second.observed}; flaky: {_listed(flaky)}", tests={**second.tests, FLAKY: flaky})
+
+
+def _proven(claim: Verification, base: Baseline) -> list[str]:
+    """Return the new tests that were seen red on the tree that the last review let pass, where that run is known."""
+    since = claim.since()
+    if since == claim.state.base:
+        return []
+    return [name for name in claim.known(since).red if name not in base.failing]
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return between.join(names[:_SHOWN]) + more
+
+
+def _canary(claim: Verification) -> Evidence | None:
+    """Failing tests that Capsule puts among the new ones fail by name: the test run can be trusted."""
+    said = "the test run tells the truth"
+    if not claim.state.policy.test:
+        return None
+    now, base = claim.run_of(claim.tree)[1], claim.baseline()
+    fresh = fresh_tests(base, now, claim.test_edits()) if base and now.complete else []
+    if not fresh:
+        return None
+    places = {*claim.test_edits().paths, *(split_name(name)[0] for name in fresh)}
+    names = {split_name(name)[1] for name in fresh}
+    read = claim.place.trees.read
+    texts = [(path, text) for path in sorted(places) if (text := read(claim.tree, path)) is not None]
+    if not any(canary(path, text, "mark", names) for path, text in texts):
+        return Evidence("canary", said, "no canary is known for this test runner", EvidenceStatus.UNVERIFIED)
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        made = [canary(path, text, claim.services.token(), names) for path, text in texts]
+        set_in = [each for each in made if each]
+        return {each.path: text for each, text in set_in}, [each.line for each, _ in set_in]
+
+    seen, report = claim.run_of(claim.tree, "canary", edit)
+    if new_errors(Baseline(now), report) and not report.red:
+        return Evidence("canary", said, "the test files with canaries cannot be loaded", EvidenceStatus.UNVERIFIED)
+    faults = silent(seen.edits, report, fresh)
+    observed = "; ".join(faults) or f"canary seen in {len(seen.edits)} test file{'s' if len(seen.edits) != 1 else ''}"
+    return _proving(_evidence("canary", said, observed, not faults, _NOT_TRUSTED), {ProofPart.CANARY: "canary seen"})
+
+
+_NOT_TRUSTED = (
+    "The test run cannot be trusted: it must report a failing test as failed, whatever the code under test does."
+)
+
+
+def _red_by_name(claim: Verification) -> Evidence | None:
+    """Every new test fails by name when the bodies of all changed functions are taken out; where tests were red only
+    because what they name did not exist."""
+    said = "every new test fails without the change"
+    if not claim.state.policy.test or not claim.state.by_absence:
+        return None
+    now, base = claim.run_of(claim.tree)[1], claim.baseline()
+    sources = _sources(claim)
+    if base is None or not now.complete or not sources:
+        return None
+    proven = _proven(claim, base)
+    fresh = [n for n in fresh_tests(base, now, claim.test_edits()) if now.results[n] is Result.PASSED]
+    passing = [name for name in fresh if name not in proven]
+    for other in (False, True):  # one that asks for the default value passes with the first kind of stub
+        report = _run_stubs(claim, other=other)[1] if passing else TestReport(complete=True)
+        if not report.complete or (new_errors(Baseline(now), report) and not report.results):
+            return Evidence("red-by-name", said, "the code cannot be built without its bodies", _UNSURE)
+        passing = [name for name in passing if report.results.get(name) is Result.PASSED]
+    if {*passing} != {*fresh}:  # beside tests of the change there may be first tests of what was there
+        passing = _about_the_change(claim, passing)
+    if not passing:
+        words = f"red by name ({len(fresh)} new)"
+        piece = _evidence("red-by-name", said, f"{words} with the change taken out", True)
+        return _proving(piece, {ProofPart.RED: words})
+    observed = f"{_listed(passing)} {'passes' if len(passing) == 1 else 'pass'} with the change taken out"
+    if any(works_outside_functions(path, *texts) for path, texts in sources.items()):
+        return Evidence("red-by-name", said, f"{observed}, except what is in no function", _UNSURE)
+    piece = _evidence("red-by-name", said, observed, False, f"{observed}.\n{_DEMAND}")
+    return msgspec.structs.replace(piece, mend=TESTS, instead=observed)
+
+
+_UNSURE = EvidenceStatus.UNVERIFIED
+
+
+def _about_the_change(claim: Verification, tests: Sequence[str]) -> list[str]:
+    """Choose the tests whose text names a changed function."""
+    functions = {stub.function for path, texts in _sources(claim).items() for stub in stubs(path, *texts)}
+    read = claim.place.trees.read
+    texts = texts_of_all((path, read(claim.tree, path) or b"") for path in claim.test_edits().paths)
+    return [name for name in tests if mentions_any(texts.get(split_name(name)[1]), functions)]
+
+
+def _run_stubs(claim: Verification, *, other: bool) -> tuple[Observation, TestReport]:
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        made = _stubbed(claim, other)
+        return made, [f"every changed body taken out in {path}" for path in made]
+
+    return claim.run_of(claim.tree, f"stubs{' with other values' if other else ''}", edit)
+
+
+def _stubbed(claim: Verification, other: bool) -> dict[str, bytes]:
+    return {
+        path: stubbed(path, *texts, partial(is_in_tests, path, texts[1]), other=other)
+        for path, texts in _sources(claim).items()
+    }
+
+
+def _exam(claim: Verification) -> Evidence | None:
+    """Tests by somebody who has seen neither the code nor its tests pass. Those that also pass with the changed bodies
+    taken out, or cannot find their names, do not count and are named."""
+    if not claim.state.exam:
+        return None
+    if not claim.state.policy.test:
+        return _unverified(CHECK, "it passes its exam")
+
+    def run(variant: str, files: Mapping[str, bytes], lines: Sequence[str]) -> tuple[Observation, TestReport]:
+        return claim.run_of(claim.tree, variant, lambda: (files, lines))
+
+    try:
+        return examine(claim.state, run, partial(_stubbed, claim), partial(claim.place.trees.read, claim.tree))
+    finally:
+        claim.place.gate(claim.tree)  # nothing of the exam is left lying about
+
+
+def signatures_of(claim: Verification) -> list[tuple[str, list[str]]]:
+    """List the public signatures of what differs from the base, file by file: names and types, no bodies."""
+    return [(path, signatures(path, *texts)) for path, texts in _sources(claim).items()]
+
+
+def _sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
+    """Return the text of each changed file that is no test, before and after."""
+    read, base = claim.place.trees.read, claim.state.base
+    changed = [each.path for each in claim.changes(base) if each.kind != "D"]
+    judges = _judges(claim, base)
+    paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
+    return {path: (read(base, path) or b"", read(claim.tree, path) or b"") for path in paths}
+
+
+def _mutants(claim: Verification) -> list[Mutant]:
+    """List the mutants of the change; a function that was only moved is no change."""
+    read, base, sources = claim.place.trees.read, claim.state.base, _sources(claim)
+    removed = {each.path: read(base, each.path) or b"" for each in claim.changes(base) if each.kind == "D"}
+    moved = moved_functions(sources, removed)
+
+    def found(make: Callable[[str, bytes, bytes], Sequence[Mutant]]) -> list[Mutant]:
+        all_of = [(texts[1], mutant) for path, texts in sources.items() for mutant in make(path, *texts)]
+        changed = [(text, mutant) for text, mutant in all_of if (mutant.path, mutant.function) not in moved]
+        return [mutant for text, mutant in changed if not is_in_tests(mutant.path, text, mutant.start)]
+
+    if made := found(mutants) or found(fillings):
+        return made
+    sources |= _named_by_new_tests(claim)
+    return found(leftovers) if _has_new_tests(claim) else []
+
+
+def _named_by_new_tests(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
+    """Return the text of each new file, other than a test, that a new test file names."""
+    read, judges = claim.place.trees.read, _judges(claim, claim.state.base)
+    tests = b"\n".join(read(claim.tree, path) or b"" for path in claim.test_edits().paths)
+    added = [each.path for each in claim.changes(claim.state.base) if each.kind == "A"]
+    named = [path for path in added if path.rpartition("/")[2].encode() in tests and not judges.why_frozen(path)]
+    return {path: (b"", read(claim.tree, path) or b"") for path in named}
+
+
+def _has_new_tests(claim: Verification) -> bool:
+    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
+    return base is not None and bool(fresh_tests(base, now, claim.test_edits()))
+
+
+def _demanded(claim: Verification) -> Evidence | None:
+    """Some test fails when a changed function is broken on purpose."""
+    tried, left = _try_mutants(claim)
+    return _demand("the tests demand the change", tried, left) if tried else None
+
+
+def _try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
+    """Break the change on purpose, within limits; return which mutants were noticed, and how many were not tried."""
+    policy = claim.state.policy
+    if not policy.test or not policy.mutants:
+        return {}, 0
+    seen, now = claim.run_of(claim.tree)
+    again = _survivors(claim)  # those that went back are asked first
+    others = [mutant for mutant in choose(_mutants(claim), claim.tree, policy.mutants) if mutant not in again]
+    chosen = [*again, *others][: policy.mutants]
+    limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, _MUTANT_SECONDS)), 0.0
+    tried: dict[Mutant, bool] = {}
+    for mutant in chosen:
+        if spent >= limit:
+            break
+        broken, report = _run_mutant(claim, mutant)
+        spent += broken.seconds
+        noticed = _noticed(now, broken, report)
+        if noticed is not None:
+            tried[mutant] = noticed
+    return tried, len(chosen) - len(tried)
+
+
+_MUTANT_SECONDS = 30
+
+
+def _run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
+    tree = tree or claim.tree
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {mutant.path: mutant.applied(claim.place.trees.read(tree, mutant.path) or b"")}, (mutant.said,)
+
+    return claim.run_of(tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
+
+
+def _as_demanded(claim: Verification) -> Evidence | None:
+    """What tests noticed when a function of the base was broken on purpose, they still notice."""
+    said = "the tests notice what they noticed before"
+    tried, left = _try_mutants(claim)
+    if not tried:
+        return None
+    loose = _loose(tried)
+    before = _noticed_before(claim, {path for path, _ in loose})
+    lost = [
+        f"{function} in {path}"
+        for path, function in loose
+        if before.get((path, function), all(seen for (other, _), seen in before.items() if other == path))
+    ]
+    score = f"{sum(tried.values())} of {len(tried)} mutants noticed{f', {left} not tried' if left else ''}"
+    observed = f"{score}; nobody notices any more when {_listed(lost)} is broken" if lost else score
+    piece = _with_survivors(_evidence("as-demanded", said, observed, not lost, _undetected(tried)), tried)
+    return _proving(piece, {ProofPart.DEMANDED: score})
+
+
+def _noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
+    """Break the functions of the base that the change rewrote, one at a time: did a test notice?"""
+    tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
+    now = claim.run_of(tree)[1]
+    found: dict[tuple[str, str], bool] = {}
+    for path in sorted(paths):
+        for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
+            if len(found) < claim.state.policy.mutants:
+                noticed = _noticed(now, *_run_mutant(claim, mutant, tree))
+                found |= {} if noticed is None else {(path, mutant.function): noticed}
+    return found
+
+
+def _noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
+    """Tell whether a test noticed a mutant; None where the mutant could not be compiled, or nothing ran."""
+    if broken.colour is Colour.TIMED_OUT:
+        return True
+    if broken.colour is not Colour.RED:
+        return False if broken.colour is Colour.GREEN else None
+    if report.complete and now.complete and {*now.passed} <= {*report.passed}:
+        return False
+    return True if report.results or not report.errors else None
+
+
+def _demand(said: str, tried: Mapping[Mutant, bool], left: int) -> Evidence:
+    """Judge the mutants: a function whose body can go, or of which three can go and none is missed, is not demanded."""
+    score = f"demanded {sum(tried.values())} of {len(tried)}{f', {left} not tried' if left else ''}"
+    loose = [f"{function} in {path}" for path, function in _loose(tried)]
+    observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
+    piece = _with_survivors(_evidence("demanded", said, observed, not loose, _undetected(tried)), tried)
+    piece = _proving(piece, {ProofPart.DEMANDED: score})
+    return msgspec.structs.replace(piece, mend=TESTS, instead=observed) if loose else piece
+
+
+def _with_survivors(piece: Evidence, tried: Mapping[Mutant, bool]) -> Evidence:
+    return msgspec.structs.replace(piece, survivors=tuple(m.said for m, noticed in tried.items() if not noticed))
+
+
+def _loose(tried: Mapping[Mutant, bool]) -> list[tuple[str, str]]:
+    """List the functions, with their path, that no test notices when they are broken."""
+    found = []
+    for path, function in dict.fromkeys((m.path, m.function) for m, noticed in tried.items() if not noticed):
+        mine = [m for m in tried if (m.path, m.function) == (path, function)]
+        alive = [m for m in mine if not tried[m]]
+        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
+            found.append((path, function))
+    return found
+
+
+def _undetected(tried: Mapping[Mutant, bool]) -> str:
+    lines = [f"{mutant.said}: every test still passes" for mutant, noticed in tried.items() if not noticed]
+    return "\n".join((*lines, _DEMAND))
+
+
+_ENOUGH = 3
+_DEMAND = "Write tests that fail when this code is broken: assert what it returns or changes."
 
 
 def _green_when_done(claim: Verification) -> Evidence | None:
@@ -246,12 +836,14 @@ def _changed(claim: Verification) -> Evidence:
     """Something differs from what the last review approved."""
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
-    return piece if changes or "red" not in claim.phase.checks else _seems_done(piece)
+    return piece if changes or "red" not in claim.phase.checks else _seems_done(claim, piece)
 
 
-def _seems_done(piece: Evidence) -> Evidence:
+def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
     """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
-    return msgspec.structs.replace(piece, patience=1, instead="seems already done")
+    offer = other_kinds(claim.state)
+    offered = f"; nothing to make red: {offer}" if offer else ""
+    return msgspec.structs.replace(piece, patience=1, instead=f"seems already done{offered}")
 
 
 def _changed_now(claim: Verification) -> Evidence | None:
@@ -272,64 +864,96 @@ def _claimed_files(signal: Signal) -> str:
 
 
 def _only_tests(claim: Verification) -> Evidence | None:
-    """Only test files differ from the base."""
-    changes = claim.changes(claim.state.base)
-    tests = _tests(claim, changes, claim.state.base)
-    others = [change for change in changes if change not in tests]
+    """Only test files differ from the base, and what tests need: their data, helpers and dependencies. Where tests are
+    mended, from the tree that was judged."""
+    since, said = claim.kept() or claim.state.base, "only test files were changed"
+    changes, judges = claim.changes(since), _judges(claim, since)
+    others = [change for change in changes if not judges.is_for_tests(change.path)]
+    if claim.state.policy.first_tests:  # without a manifest there is nothing to run them with
+        others = [change for change in others if not is_manifest(change.path)]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"
-    return _or_warning(claim, _evidence("only-tests", "only test files were changed", observed, not others))
+    if others and all(judges.is_source(change.path) for change in others):
+        return Evidence("only-tests", said, f"{observed} (tests live in sources)", EvidenceStatus.UNVERIFIED)
+    return _or_warning(claim, _evidence("only-tests", said, observed, not others))
 
 
 def _untouched_tests(claim: Verification) -> Evidence | None:
-    """No test file was added, changed or removed since the last review approved it."""
+    """Nothing that judges the code was added, changed or removed since the last review approved it: test files, their
+    data and helpers, the test runner's settings, scripts of the test command."""
     since = claim.since()
-    touched = _tests(claim, claim.changes(since), since)
-    observed = (
-        "no test file differs" if not touched else "; ".join(f"{c.path} ({_KINDS[c.kind]})" for c in touched[:_SHOWN])
-    )
+    judges = _judges(claim, since)
+    reasons = [(change, judges.why_frozen(change.path)) for change in claim.changes(since)]
+    touched = [f"{c.path} ({_KINDS[c.kind]}{'' if why == TEST_FILE else f': {why}'})" for c, why in reasons if why]
     detail = "Put these files back as the review let them pass, and make the code fit the tests."
-    said = "the reviewed tests were not touched"
-    return _or_warning(claim, _evidence("untouched-tests", said, observed, not touched, detail))
+    piece = _evidence(
+        "untouched-tests",
+        "the reviewed tests were not touched",
+        _listed(touched, "; ") or "no test file differs",
+        not touched,
+        detail,
+    )
+    return _or_warning(claim, piece)
 
 
 _KINDS = {"A": "added", "M": "changed", "D": "removed", "T": "changed its type"}
 
 
 def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
-    """Make it a warning where tests live in source files: which files were touched says little then."""
+    """Make it a warning where no test files are known."""
     policy = claim.state.policy
-    why = "tests live in sources" if policy.tests_in_sources else "" if policy.test_globs else "no test files are known"
-    if piece.standing is EvidenceStatus.REFUTED and why:
-        return Evidence(piece.check, piece.claimed, f"{piece.observed} ({why})", EvidenceStatus.UNVERIFIED)
-    return piece
+    if policy.test or policy.test_globs or piece.standing is not EvidenceStatus.REFUTED:
+        return piece
+    return Evidence(
+        piece.check, piece.claimed, f"{piece.observed} (no test files are known)", EvidenceStatus.UNVERIFIED
+    )
 
 
 def _no_debris(claim: Verification) -> Evidence:
     """No file that matches `evidence.debris` was added."""
     changes = [change for change in claim.changes(claim.state.base) if change.kind != "D"]
     debris = [c for c in changes if any(matches(c.path, glob) for glob in claim.state.policy.debris)]
+    debris = [c for c in debris if not _is_test_data(claim, c.path)]
     detail = "Remove these files."
     return _evidence("no-debris", "no temporary files are left", _paths(debris) or "none", not debris, detail)
 
 
+def _is_test_data(claim: Verification, path: str) -> bool:
+    """Tell whether a file lies among the tests, and one of them names it."""
+    globs, name = claim.state.policy.test_globs, path.rsplit("/", 1)[-1].encode()
+    if not is_test(path, globs):
+        return False
+    others = [other for other in claim.place.trees.files(claim.tree) if other != path and is_test(other, globs)]
+    return any(name in (claim.place.trees.read(claim.tree, other) or b"") for other in others)
+
+
 def _fit_for_main(claim: Verification) -> Evidence | None:
     """Neither the work nor a commit of its branch adds a secret, a link that leads out of the repository, a
-    pointer to another repository or a `.git`. Every phase is checked."""
-    found = hazards(claim.place.trees.added_files(claim.tree), claim.services.redact)
+    pointer to another repository, a `.git`, or code that names the folder it was written in. Every phase is checked."""
+    added, named = allowed_secrets(claim.place.trees.added_files(claim.tree), claim.state.policy.allow)
+    found = hazards(added, claim.services.redact, _own_folders(claim))
+    said = "it brings nothing that must not be merged"
     if not found:
-        return None
-    said, detail = "it brings nothing that must not be merged", "\n".join((*found, _TAKE_IT_OUT))
-    return _evidence("fit-for-main", said, "; ".join(found[:_SHOWN]), holds=False, detail=detail)
+        return _evidence("fit-for-main", said, "; ".join(named[:_SHOWN]), holds=True) if named else None
+    return _evidence("fit-for-main", said, "; ".join(found[:_SHOWN]), False, "\n".join((*found, _TAKE_IT_OUT)))
 
 
+def _own_folders(claim: Verification) -> list[str]:
+    """Return where the work is done; a short path such as `/app` may be meant for another machine."""
+    place = claim.place.path
+    return [str(each) for each in (place, *place.parents[2:3]) if len(each.parts) >= _DEEP]
+
+
+_DEEP = 4
 _TAKE_IT_OUT = """
 Take it out of the files. If a commit of this branch holds it, make the branch without that commit
-(git reset --soft to where it began, then commit what is right): commits are merged with all they hold."""
+(git reset --soft to where it began, then commit what is right): commits are merged with all they hold.
+A key that is test data is permitted by a person: evidence.allow in .capsule/config.yaml names its file."""
 
 
 def _as_approved(claim: Verification) -> Evidence:
-    """Nothing differs from what the last review approved."""
-    changes = claim.changes(claim.since())
+    """Nothing differs from what the last review approved, except tests of a passed exam."""
+    joined, read = joining(claim.state), partial(claim.place.trees.read, claim.tree)
+    changes = [c for c in claim.changes(claim.since()) if joined.get(c.path) is None or joined[c.path] != read(c.path)]
     return _evidence(
         "as-approved", "the work is as it was signed off", _paths(changes) or "no file differs", not changes
     )
@@ -353,16 +977,229 @@ def _artefact(claim: Verification) -> Evidence:
 
 
 def _spec_done(claim: Verification) -> Evidence | None:
-    """For PASS: no `- [ ]` is left in the document."""
+    """For PASS: no `- [ ]` is left in the document, and none was taken out since it was planned."""
     if claim.signal.verdict is not Verdict.PASS:
         return None
-    texts = [claim.place.trees.read(claim.tree, path) or b"" for path in _artefacts(claim, claim.phase.artefact)]
-    boxes = sum(open_boxes(text.decode(errors="replace")) for text in texts)
-    return _evidence("spec-done", "every task of the spec is done", f"{boxes} open boxes", not boxes)
+    said = "every task of the spec is done"
+    planned, now = _boxes(claim, claim.since_document()), _boxes(claim, claim.tree)
+    if not now.all or now.all < planned.all:
+        observed = f"{now.all} of {planned.all} boxes are left" if planned.all else "there is no box"
+        detail = "Put the tasks back as they were planned, and tick those that are done."
+        return _evidence("spec-done", said, observed, holds=False, detail=detail)
+    return _evidence("spec-done", said, f"{now.open} of {now.all} boxes open", not now.open)
+
+
+def _planned(claim: Verification) -> Evidence | None:
+    """For PASS: the document has phases or lists with `- [ ]` to tick, and not all are ticked."""
+    if claim.signal.verdict is not Verdict.PASS:
+        return None
+    boxes = _boxes(claim, claim.tree)
+    observed = f"{boxes.open} of {boxes.all} boxes open" if boxes.all else "there is no box"
+    detail = "Write each task as `- [ ] …` under **Tasks:** of its phase."
+    return _evidence("planned", "there are tasks to build", observed, bool(boxes.open), detail)
+
+
+def _built(claim: Verification) -> Evidence | None:
+    """For PASS: the phase, all its parts together, changed more than the item's documents and comments."""
+    if claim.signal.verdict is not Verdict.PASS:
+        return None
+    since, read = claim.since_document(), claim.place.trees.read
+    now = {change.path for change in claim.changes(claim.before)}
+    changes = claim.changes(since)
+    if not claim.state.taken_over:  # what people commit meanwhile is on the same branch
+        mine = now | _earlier_files(claim)
+        changes = [change for change in changes if change.path in mine]
+    papers = {*own_documents(claim.state.item.id, (change.path for change in changes))}
+    built = [
+        change
+        for change in changes
+        if change.path not in papers
+        and not same_code(change.path, read(since, change.path) or b"", read(claim.tree, change.path) or b"")
+    ]
+    observed = _paths(built) or "nothing but documents and comments differs from when it was planned"
+    return _evidence("built", "something was built", observed, bool(built), "Build what the document plans.")
+
+
+def _earlier_files(claim: Verification) -> set[str]:
+    """Return the files that earlier runs of this phase changed, since the mission was started."""
+    found: set[str] = set()
+    for _, event in claim.services.journal.events(claim.state.mission):
+        if isinstance(event, MissionStarted):
+            found = set()
+        elif isinstance(event, StepEnded) and event.phase == claim.phase.name:
+            found |= {*event.outcome.files}
+    return found
+
+
+def _boxes(claim: Verification, tree: str) -> Boxes:
+    paths = artefact_paths(claim.state.item.id, claim.phase.artefact, claim.place.trees.files(tree))
+    counted = [boxes_of((claim.place.trees.read(tree, path) or b"").decode(errors="replace")) for path in paths]
+    return Boxes(sum(each.open for each in counted), sum(each.all for each in counted))
 
 
 def _artefacts(claim: Verification, kind: str) -> list[str]:
     return artefact_paths(claim.state.item.id, kind, claim.place.trees.files(claim.tree))
+
+
+def _files_changed(claim: Verification) -> Evidence | None:
+    """The files that an agent says it changed did change. If not, that is shown and costs nothing."""
+    place = str(claim.place.path)
+    named = [path.removeprefix(f"{place}/").removeprefix("./").rstrip("/") for path in claim.signal.files_changed]
+    changed = {change.path for since in (claim.before, claim.state.base) for change in claim.changes(since)}
+
+    def differs(name: str) -> bool:
+        ours = name == "worklog.md" or name.startswith(".capsule/")
+        return ours or any(name == p or p.startswith(f"{name}/") or name.endswith(f"/{p}") for p in changed)
+
+    strange = [name for name in named if name and not differs(name)]
+    if not strange:
+        return None
+    said = f"changed {_listed([one_line(name)[:200] for name in named])}"
+    observed = f"{_listed([one_line(name)[:200] for name in strange])} did not change"
+    return Evidence("files-changed", said, observed, EvidenceStatus.REFUTED, harmless=True)
+
+
+def _only_docs(claim: Verification) -> Evidence:
+    """Only documents, comments and docstrings differ from the base."""
+    base, read = claim.state.base, claim.place.trees.read
+    globs, odd = claim.state.policy.test_globs, claim.place.trees.odd_files(claim.tree)
+    others = [
+        change
+        for change in claim.changes(base)
+        if change.path in odd
+        or not (
+            is_document(change.path, globs)
+            or (
+                change.kind == "M"
+                and same_code(change.path, *(read(tree, change.path) or b"" for tree in (base, claim.tree)))
+            )
+        )
+    ]
+    observed = f"also changed: {_paths(others)}" if others else "nothing but documents and comments differs"
+    detail = "Put these files back as they were: this is about documents."
+    piece = _evidence("only-docs", "only documents were changed", observed, not others, detail)
+    return _proving(piece, {ProofPart.DOCS: "only documents and comments differ"})
+
+
+def _tests_kept(claim: Verification) -> Evidence | None:
+    """No test of the base is gone, skipped or rewritten, unless it fails as it was; lines may be added at its end."""
+    said = "the tests of the base are kept"
+    if not claim.state.policy.test:
+        return _unverified("tests-kept", said)
+    base, now, edits = claim.baseline(), claim.run_of(claim.tree)[1], claim.test_edits()
+    read, since = claim.place.trees.read, claim.state.base
+    judges = _judges(claim, since)
+    judging = [c for c in claim.changes(since) if judges.why_frozen(c.path) and not judges.is_source(c.path)]
+    changed = [c.path for c in judging if c.kind != "A" or _holds_no_test(c.path, judges, now)]
+    if base is None or not (now.complete or (base.passing and changed)):
+        return _files_kept(said, changed)
+    names = suspects(base, now, edits)
+    if not names:
+        observed, words = f"{len(base.passing)} tests of the base are as they were", "tests of the base kept"
+        return _judged("tests-kept", said, Judgement(observed, True, proven={ProofPart.KEPT: words}))
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {path: read(since, path) or b"" for path in changed}, [f"{path} as it was" for path in changed]
+
+    old = claim.run_of(claim.tree, "tests of the base", edit)[1] if changed else now
+    found = judge_kept(names, now, old)
+    return _judged("tests-kept", said, found, f"{found.detail}\n\n{_KEEP}")
+
+
+def _holds_no_test(path: str, judges: Judges, now: TestReport) -> bool:
+    """Tell whether a new file speaks to the runner without a test of its own, as a `conftest.py` does."""
+    if judges.why_frozen(path) != TEST_FILE:
+        return True
+    return path.endswith(".py") and path not in {split_name(name)[0] for name in now.results}
+
+
+def _files_kept(said: str, changed: Sequence[str]) -> Evidence:
+    """Judge by files where no names are told: without them nobody knows what a changed test file still tests."""
+    if not changed:
+        return _evidence("tests-kept", said, "no test file of the base differs", True)
+    return Evidence("tests-kept", said, f"changed: {_listed(changed)} (exit code only)", EvidenceStatus.UNVERIFIED)
+
+
+_KEEP = "Leave tests as they are that pass: put these back, and add new ones beside them."
+
+
+def unharmed(claim: Verification) -> Evidence:
+    """Every test that passed on the base passes. A project without tests is unverified."""
+    piece = msgspec.structs.replace(_green(claim), check="unharmed")
+    base = claim.baseline() if claim.state.policy.test else None
+    empty = base is not None and not base.report.results
+    if piece.standing is EvidenceStatus.REFUTED and empty and claim.observe(claim.tree).colour is Colour.EMPTY:
+        return Evidence("unharmed", piece.claimed, "there are no tests", EvidenceStatus.UNVERIFIED)
+    return piece
+
+
+def _kills(claim: Verification) -> Evidence:
+    """Each new test passes, and fails when code that it is about is broken on purpose."""
+    policy, said = claim.state.policy, "each new test holds something"
+    if not policy.test:
+        return _unverified("kills", said)
+    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
+    if base is None or not now.complete:
+        return Evidence("kills", said, "the tests tell no names (exit code only)", EvidenceStatus.UNVERIFIED)
+    fresh = fresh_tests(base, now, claim.test_edits())
+    if not fresh:
+        return _evidence("kills", said, "there is no new test", holds=False)
+    if not policy.mutants:
+        return Evidence("kills", said, "no mutants are tried (evidence.mutants)", EvidenceStatus.UNVERIFIED)
+    waiting = {name: _about(claim, name) for name in fresh}
+    if not any(waiting.values()):
+        return Evidence("kills", said, "no code is known to break on purpose", EvidenceStatus.UNVERIFIED)
+    left, spent, tried = policy.mutants, 0.0, set[Mutant]()
+    limit = min(policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, _MUTANT_SECONDS))
+    killed: set[str] = set()
+    while left and spent < limit and (mutant := _next_mutant(waiting, killed, tried)):
+        broken, report = _run_mutant(claim, mutant)
+        tried.add(mutant)
+        left, spent = left - 1, spent + broken.seconds
+        if broken.colour is Colour.TIMED_OUT:
+            killed |= {name for name in fresh if mutant in waiting[name]}
+        killed |= {name for name in fresh if report.results.get(name) in (Result.FAILED, Result.ERRORED)}
+    idle = [name for name in fresh if name not in killed and {*waiting[name]} <= tried]
+    unsure = len({*fresh} - killed - {*idle})
+    rest = f", {unsure} not tried" if unsure else ""
+    observed = f"no mutant makes {_listed(idle)} fail" if idle else f"{len(killed)} of {len(fresh)} kill a mutant{rest}"
+    detail = "\n".join((*(f"{mutant.said}: they still pass" for mutant in tried), _DEMAND))
+    words = f"{len(killed)} of {len(fresh)} new tests kill a mutant{rest}"
+    return _proving(_evidence("kills", said, observed, not idle, detail), {ProofPart.KILLS: words})
+
+
+def _next_mutant(waiting: Mapping[str, Sequence[Mutant]], killed: set[str], tried: set[Mutant]) -> Mutant | None:
+    """Choose what most of the tests that have killed nothing yet are about."""
+    votes = Counter(m for name, found in waiting.items() if name not in killed for m in found if m not in tried)
+    return max(votes, key=lambda mutant: (votes[mutant], mutant.kind == BODY), default=None)
+
+
+def _about(claim: Verification, test: str) -> list[Mutant]:
+    """List mutants of the code that a test is about: functions that it names, else those of modules it names."""
+    read, globs = claim.place.trees.read, claim.state.policy.test_globs
+    place, name = split_name(test)
+    paths = [place] if place.endswith(SUFFIXES) else list(claim.test_edits().paths)
+    texts = [(path, text) for path in paths if (text := read(claim.tree, path)) is not None]
+    own = b"\n".join(text[d.start : d.end] for path, text in texts for d in definitions(path, text) if d.name == name)
+    around = b"\n".join(text for _, text in texts)
+    folders = {path.rpartition("/")[0] for path, _ in texts}
+    sources = [p for p in claim.place.trees.files(claim.tree) if language_of(p) and not is_test(p, globs)]
+    near = [p for p in sources if _names_module(around, p) or (p.endswith(".go") and p.rpartition("/")[0] in folders)]
+    found = [m for path in (near or sources)[:_MOST_SOURCES] for m in mutants(path, b"", read(claim.tree, path) or b"")]
+    named = [m for m in found if re.search(rb"\b" + re.escape(m.function.encode()) + rb"\b", own or around)]
+    return choose(named or found, claim.tree, claim.state.policy.mutants)
+
+
+_MOST_SOURCES = 50
+_ENTRIES = ("__init__", "index", "lib", "mod", "main")
+
+
+def _names_module(text: bytes, path: str) -> bool:
+    """Tell whether a test's file names the module that a source file is; one called `index` goes by its folder."""
+    folder, _, name = path.rpartition("/")
+    stem = name.partition(".")[0]
+    word = folder.rpartition("/")[2] if stem in _ENTRIES and folder else stem
+    return bool(word) and re.search(rb"\b" + re.escape(word.encode()) + rb"\b", text) is not None
 
 
 def _only_documents(claim: Verification) -> Evidence:
@@ -419,21 +1256,36 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "red": _red,
     "green": _green,
     "green-when-done": _green_when_done,
+    "red-by-name": _red_by_name,
+    "unharmed": unharmed,
+    "tests-kept": _tests_kept,
+    "kills": _kills,
+    "canary": _canary,
+    "demanded": _demanded,
+    CHECK: _exam,
+    "as-demanded": _as_demanded,
     "changed": _changed,
     "changed-now": _changed_now,
     "more-is-more": _more_is_more,
+    "files-changed": _files_changed,
     "only-tests": _only_tests,
+    "only-docs": _only_docs,
     "untouched-tests": _untouched_tests,
     "no-debris": _no_debris,
     "fit-for-main": _fit_for_main,
     "as-approved": _as_approved,
     "committed": _committed,
     "artefact": _artefact,
+    "planned": _planned,
     "spec-done": _spec_done,
+    "built": _built,
     "only-documents": _only_documents,
     "idea": _idea,
     "known-duplicate": _known_duplicate,
     "hooks": _hooks,
 }
-_ALWAYS = ("fit-for-main",)
-_DEAR = ("base-green", "red", "green", "green-when-done", "hooks")
+_ALWAYS = ("fit-for-main", "files-changed")
+_DEAR = (
+    *("base-green", "tests-kept", "red", "green", "green-when-done", "unharmed", "red-by-name"),
+    *("kills", "canary", "demanded", "as-demanded", CHECK, "hooks"),
+)

@@ -7,13 +7,15 @@ stops the run, with the cause named and the item where it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from capsule.adapters import Agent
-from capsule.core.briefing import Briefing, Transcript
+from capsule.adapters import Agent, TestSite
+from capsule.core.briefing import Briefing, SandboxPaths, Transcript
 from capsule.core.budget import Allowance, duration, least
 from capsule.core.errors import AgentUnavailable, CapsuleError, Interrupted, ProviderLimit
 from capsule.core.event import Salvaged, Spent, Waiting
@@ -24,6 +26,7 @@ from capsule.core.stamps import clock_time
 from capsule.core.state import agent_for
 from capsule.core.test_runs import killed_by
 from capsule.core.text import one_line, sentence
+from capsule.core.workflow import EXAM
 from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
 from capsule.engine.funds import funds, require_funds
 from capsule.engine.job import Job, Report, load_state, passed, sandbox, sent_back
@@ -131,18 +134,34 @@ def run_with_backoff(job: Job, agent: Agent, model: str) -> AgentRun:
 def _run_once(job: Job, agent: Agent, model: str) -> AgentRun:
     before = start_from_checkpoint(job)
     write_down = job.services.recorder(job.place, before)
-    briefing = brief(job, model)
+    site = _copy_of_the_base(job) if job.phase.writes == EXAM else None
+    briefing = brief(job, model, site.folder if site else None)
     rest = funds(job.state, job.phase.name, job.services)
     if rest != _UNLIMITED:
         most = None if rest.usd is None else max(rest.usd, _LEAST_USD)
         briefing = replace(briefing, most_usd=most, timeout=least(briefing.timeout or None, rest.seconds) or 0.0)
-    with sandbox(job.place) as paths:
+    with _inside(job, site) if site else sandbox(job.place) as paths:
         answer = (str(Path(briefing.result_path).parent),) if briefing.result_path else ()
         briefing = replace(briefing, sandbox_paths=replace(paths, writable=(*paths.writable, *answer)))
         job.services.observer.activity(job.mission, f"{agent.name} is at work on {job.phase.name}")
         transcript = agent.run(briefing)
     write_down(briefing, transcript)
     return AgentRun(briefing, transcript, before)
+
+
+def _copy_of_the_base(job: Job) -> TestSite:
+    """Make the folder in which an exam is written: the gate, with the project as it was before the change."""
+    return job.place.gate(job.place.base_checkpoint(job.state.base).tree)
+
+
+@contextmanager
+def _inside(job: Job, site: TestSite) -> Iterator[SandboxPaths]:
+    """Let an agent work in a copy; nothing of what it leaves there is kept."""
+    try:
+        yield site.sandbox_paths or SandboxPaths()
+    finally:
+        job.place.guard.restore()
+        _copy_of_the_base(job)
 
 
 def _stopped_by_its_budget(ran: AgentRun) -> bool:

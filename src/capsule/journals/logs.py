@@ -10,6 +10,7 @@ from pathlib import Path
 from capsule.core.item import check_id
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 
+LARGEST_TEXT = 64 * 1024 * 1024
 LARGEST_RESULT = 4 * 1024 * 1024
 _COMPLETE = "summary.md"
 """Written last: an archive that has it is a whole one."""
@@ -45,6 +46,12 @@ class LogFolders:
         path = self.working_folder(mission) / name
         write_atomically(path, self._redact(text.encode()))
         return path
+
+    def text(self, mission: str, name: str) -> str:
+        try:
+            return read_regular(self.folder(mission) / name, LARGEST_TEXT).decode(errors="replace")
+        except (NotRegular, TooLarge, OSError):
+            return ""
 
     def result_path(self, item: str, phase: str, *, dry: bool = False) -> Path:
         path = self._result(item, phase)
@@ -84,7 +91,7 @@ class LogFolders:
         return bool(self._outputs(mission))
 
     def _outputs(self, mission: str) -> list[Path]:
-        """What phases printed: kept beside the mission, or only in its worktree where a phase was run by hand."""
+        """Find what phases printed: beside the mission, or in its worktree where a phase was run by hand."""
         working, by_hand = self.folder(mission), self._home / "worktrees" / check_id(mission) / ".capsule" / "output"
         found = [*working.glob("outputs/*"), *working.glob("*.log"), *working.glob("*.md")]
         if not by_hand.is_symlink() and not by_hand.parent.is_symlink():
@@ -142,7 +149,7 @@ def _copy_outputs(outputs: Sequence[Path], target: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Whatever stands there: a file, a link, a pipe, a folder."""
+    """Remove a file, a link, a pipe or a folder."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -85,7 +85,7 @@ class Watch:
                 self._started_by[pid] = parent_of(pid) if pid else 0
 
     def _summary(self, name: str, now: str) -> MissionSummary | RunSummary:
-        """What nobody holds looks the same until something happens to it."""
+        """Summarize a mission; one that nobody holds is read again only after an event."""
         history = self._histories[name]
         if name in self._held:
             pid = self._held[name]

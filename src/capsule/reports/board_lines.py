@@ -14,6 +14,7 @@ from capsule.core.event import Waiting
 from capsule.core.evidence import EvidenceStatus
 from capsule.core.history import Attempt, MissionSummary, RunSummary, evidence_counts
 from capsule.core.outline import OutlineEntry
+from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import sentence
@@ -57,6 +58,9 @@ def _mission_lines(view: MissionSummary) -> Iterator[str]:
     last = next((attempt for attempt in reversed(view.attempts) if attempt.ended), None)
     if last:
         yield f"  last: {attempt_sentence(last)}"
+    proof = proof_of(view)
+    if proof.line:
+        yield f"  {proof.label}: {clean(proof.line)}"
     if view.spent.runs:
         yield f"  {agents_used(view.spent)}"
     for warning in view.warnings:
@@ -72,7 +76,11 @@ def attempt_sentence(attempt: Attempt) -> str:
     refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]
     if refuted:
         return f"{judged}{f', {LET_PASS}' if attempt.let_pass else ''}: {'; '.join(refuted)}"
-    words = {EvidenceStatus.CONFIRMED: "confirmed", EvidenceStatus.UNVERIFIED: "could not be checked"}
+    words = {
+        EvidenceStatus.CONFIRMED: "confirmed",
+        EvidenceStatus.ACCEPTED: "accepted by a person",
+        EvidenceStatus.UNVERIFIED: "could not be checked",
+    }
     seen = ", ".join(f"{counts[standing]} {word}" for standing, word in words.items() if counts[standing])
     return f"{judged} ({seen})" if seen else judged
 

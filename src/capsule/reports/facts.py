@@ -10,7 +10,9 @@ import msgspec
 from capsule.core.budget import as_facts
 from capsule.core.decide import HALTS, SETBACKS
 from capsule.core.history import Attempt, MissionSummary
+from capsule.core.proven import proof_of
 from capsule.core.report import Report
+from capsule.reports.words import acceptance, exam
 
 VERSION = 1
 
@@ -32,11 +34,14 @@ def mission_facts(summary: MissionSummary, root: Path) -> dict[str, Any]:
         "merged": summary.merged or None,
         "verify": state.policy.verify,
         "test": state.policy.test or None,
+        "proof": _proof(summary),
         "to_do": list(state.to_do),
         "attempts": [_shown_attempt(attempt) for attempt in summary.attempts if not attempt.repeated],
         "spent": as_facts(summary.spent_with_parts),
         "waited": [{"key": w.key, "kind": w.failure.kind.value, "seconds": w.seconds} for w in waits],
         "feedback": summary.feedback,
+        "accepted": [msgspec.to_builtins(each) for each in summary.accepted],
+        "exam": exam(summary.state),
         "salvaged": [{"ref": ref, "why": why} for ref, why in summary.salvaged.items()],
         "warnings": list(summary.warnings),
         "places": places(summary.mission, root),
@@ -65,6 +70,12 @@ def _shown_attempt(attempt: Attempt) -> dict[str, Any]:
         "evidence": [msgspec.to_builtins(piece) for piece in outcome.evidence],
         "warnings": list(outcome.warnings),
     }
+
+
+def _proof(summary: MissionSummary) -> dict[str, Any]:
+    """Keep what was proven apart from what was only said."""
+    proof = proof_of(summary)
+    return {"line": proof.line, **msgspec.to_builtins(proof)}
 
 
 def places(mission: str, root: Path) -> dict[str, str]:
@@ -116,6 +127,7 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
         "standing": summary.sentence,
         "unverified": summary.unverified or None,
         "merged": summary.merged or None,
+        "proof": _proof(summary),
         "first_pass": summary.first_pass if summary.at_an_end else None,
         "sent_back": summary.sent_back,
         "refuted": summary.refuted,
@@ -133,6 +145,8 @@ def _mission(summary: MissionSummary) -> dict[str, Any]:
             "files": [msgspec.structs.asdict(file) for file in diff.files],
         },
         "warnings": list(summary.warnings),
+        "accepted": [acceptance(each) for each in summary.accepted],
+        "exam": exam(summary.state),
         "salvaged": [f"{ref} ({why})" for ref, why in summary.salvaged.items()],
         "parts": [_mission(part) for part in summary.parts],
     }

@@ -17,6 +17,7 @@ from capsule.core.budget import Spending, duration
 from capsule.core.event import cut
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Diff, FileChange, MissionSummary, Round, comparable_claim, evidence_counts
+from capsule.core.proven import proof_of
 from capsule.core.report import Report, Totals
 from capsule.core.status import Tone, count_statuses
 from capsule.reports import words
@@ -68,7 +69,7 @@ def _totals(report: Report) -> str:
     parts = (
         (Tone.GOOD, totals.claims_confirmed),
         (Tone.BAD, totals.claims_refuted),
-        (Tone.WARN, totals.claims_unverified),
+        (Tone.WARN, totals.claims_unverified + totals.claims_accepted),
     )
     return _tiles(
         ("missions", f"{totals.missions:,}", escape(count_statuses(report.statuses))),
@@ -165,6 +166,7 @@ def _told(summary: MissionSummary) -> str:
         f'<p class="soft small">workflow {line(summary.workflow)} · base <code>{line(summary.base[:12])}</code> · '
         f"into {line(summary.into)} · {escape(words.period(summary))}{starts}</p>",
         f'<p class="notice"><strong>{line(summary.unverified)}</strong></p>' if summary.unverified else "",
+        _proof(summary),
         _figures(summary),
         _timeline(summary),
         _claims(summary),
@@ -175,10 +177,21 @@ def _told(summary: MissionSummary) -> str:
     return "\n".join(filter(None, pieces))
 
 
+def _proof(summary: MissionSummary) -> str:
+    """Draw what was proven and what was only said, with the tests and mutants that this is about."""
+    rows = "".join(
+        f"<li>{escape(label)}: {f'<strong>{line(text)}</strong>' if label == 'proven' else line(text)}</li>"
+        for label, text in words.proof_rows(proof_of(summary))
+    )
+    return f"<ul>{rows}</ul>" if rows else ""
+
+
 def _figures(summary: MissionSummary) -> str:
     counts = evidence_counts(piece for attempt in summary.attempts for piece in attempt.evidence)
     held, unsure = counts[EvidenceStatus.CONFIRMED], counts[EvidenceStatus.UNVERIFIED]
-    not_held = f"{counts[EvidenceStatus.REFUTED]} refuted{f', {unsure} could not be checked' if unsure else ''}"
+    accepted = counts[EvidenceStatus.ACCEPTED]
+    not_held = f"{counts[EvidenceStatus.REFUTED]} refuted{f', {accepted} accepted by a person' if accepted else ''}"
+    not_held += f", {unsure} could not be checked" if unsure else ""
     sent_back = words.count(summary.sent_back, "time")
     return _tiles(
         _time(summary),
@@ -329,6 +342,8 @@ def _file_row(file: FileChange, most: int) -> str:
 
 def _notes(summary: MissionSummary) -> str:
     def notes() -> Iterator[str]:
+        yield from (f"exam: {text}" for text in words.exam(summary.state))
+        yield from map(words.acceptance, summary.accepted)
         yield from (f"warning: {text}" for text in summary.warnings)
         for attempt in summary.attempts:
             warnings = attempt.ended.outcome.warnings if attempt.ended else ()

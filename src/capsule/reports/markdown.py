@@ -9,6 +9,7 @@ from capsule.core.briefing import fenced
 from capsule.core.budget import duration, in_words
 from capsule.core.event import cut
 from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
+from capsule.core.proven import proof_of
 from capsule.core.report import Report
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.reports import words
@@ -90,6 +91,10 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
         f"{words.period(summary)}; {duration(summary.wall_seconds)} wall clock ({active})",
         f"{words.count(len(summary.attempts), 'attempt')}, sent back {words.count(summary.sent_back, 'time')}",
         f"Agents used: {in_words(summary.spent_with_parts)}",
+        *(
+            f"{label.capitalize()}: {plain(text, _LONGEST_BLOCK)}"
+            for label, text in words.proof_rows(proof_of(summary))
+        ),
     )
     if summary.attempts:
         yield f"{heading} Timeline"
@@ -98,6 +103,9 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
     if checked:
         yield f"{heading} Claims against evidence"
         yield from words.elided(checked, _evidence, lambda count: f"⋯ {count:,} attempts left out")
+    if summary.state.exam:
+        yield f"{heading} Exam"
+        yield _list(*(plain(text) for text in words.exam(summary.state)))
     if summary.rounds:
         rounds = list(enumerate(summary.rounds, 1))
         yield f"{heading} Feedback: {words.count(len(rounds), 'round')}"

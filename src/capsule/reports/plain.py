@@ -12,6 +12,7 @@ from typing import Any, TextIO
 from capsule.core.budget import Budget, duration, in_words, left, price
 from capsule.core.decide import Decision, Move
 from capsule.core.event import (
+    Accepted,
     Advanced,
     Discovered,
     Event,
@@ -32,6 +33,7 @@ from capsule.core.event import (
     StepBegun,
     StepEnded,
     Stopped,
+    TestsFound,
     Usage,
     Waiting,
     Warned,
@@ -70,6 +72,7 @@ def _moved(mission: str, event: MovedByHand) -> str:
 
 _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Reopened: ("", lambda mission, event: f"{mission} resumes{', with your changes' if event.checkpoint else ''}."),
+    Accepted: ("", lambda mission, event: f"{mission}: a person accepted {event.check}, because: {event.because}"),
     Rebased: (
         "",
         lambda mission, event: f"{mission} was rebuilt on {event.base[:12]}; it resumes at {event.re_enter}.",
@@ -77,6 +80,7 @@ _SAID: dict[type, tuple[str, Callable[[str, Any], str]]] = {
     Salvaged: (_INDENT, lambda _, event: f"salvaged: {event.ref} ({event.why})"),
     MovedByHand: (_INDENT, _moved),
     Warned: ("", lambda _, event: f"! {event.text}"),
+    TestsFound: (_INDENT, lambda _, event: f"first tests: `{event.policy.test}` judges from now on"),
     ItemClosed: (_INDENT, lambda mission, _: f"{mission} is closed in the tracker"),
     Advanced: ("", lambda _, event: f"{event.item} {event.title}: {event.done} of {event.of} done"),
     ParentClosed: ("", lambda _, event: f"{event.item} {event.title} is closed: {event.reason}"),
@@ -137,6 +141,8 @@ class PlainReport:
                 self._pulse.end(mission)
             case RunEnded():
                 self._pulse.end()
+            case Observed(observation=seen) if seen.edits:
+                self._pulse.now(mission, "")
             case Observed(observation=seen):
                 word = self._style.paint("green" if seen.colour is Colour.GREEN else "red", seen.colour.value)
                 self._write(f"{_INDENT}tests on {seen.tree[:12]}: {word} ({seen.seconds:.1f} s)")

@@ -9,6 +9,7 @@ from pathlib import Path
 from capsule.core.budget import duration
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, MissionSummary
+from capsule.core.proven import proof_of
 from capsule.reports import words
 from capsule.reports.facts import places
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
@@ -19,6 +20,7 @@ NARROWEST = 32
 _COLUMNS = ("phase", "try", "claimed", "verdict", "time", "by", "cost")
 _DISPENSABLE = ("cost", "by", "time", "try", "claimed")
 """Columns that a narrow terminal does without, first things first."""
+_LABEL = 20
 _PLACES = {"under way": "working:", "papers": "logs:"}
 
 Cells = dict[str, str]
@@ -39,6 +41,8 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
         if len(told) > _FEEDBACK_LINES:
             yield f"  ... and {words.count(len(told) - _FEEDBACK_LINES, 'more line')}: --json has them all"
     for label, texts in (
+        ("exam", words.exam(summary.state)),
+        ("accepted", [words.acceptance(each) for each in summary.accepted]),
         ("salvaged", [f"{ref} ({why})" for ref, why in summary.salvaged.items()]),
         ("warning", summary.warnings),
     ):
@@ -50,6 +54,8 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
     for what, path in places(summary.mission, root).items():
         yield f"{_PLACES.get(what, f'{what}:'):<12}{path}"
     yield f"{'next:':<12}{summary.next}"
+    if summary.otherwise and not summary.running:
+        yield f"{'or:':<12}{summary.otherwise}"
 
 
 def _header(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
@@ -65,6 +71,13 @@ def _header(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
         yield from wrapped(f"{words.agents_used(summary.spent_with_parts)}{paused}", width, "  ")
     if summary.unverified:
         yield style.paint("yellow", f"  {summary.unverified}")
+    before = ""
+    for label, text in words.proof_rows(proof_of(summary)):
+        head = f"  {'' if label == before else f'{label}:':<{_LABEL}}"
+        first, *rest = wrapped(text, max(NARROWEST, width) - len(head), "", "") or [""]
+        yield f"{head}{first}"
+        yield from (f"{' ' * len(head)}{line}" for line in rest)
+        before = label
 
 
 def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from capsule.core.budget import Spending, duration, in_words, price
-from capsule.core.evidence import Evidence, EvidenceStatus
+from capsule.core.event import Accepted
+from capsule.core.evidence import Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.history import (
     SUCCESSES,
     Attempt,
@@ -20,9 +21,11 @@ from capsule.core.history import (
     evidence_counts,
     run_counts,
 )
+from capsule.core.proven import Proof, joined
 from capsule.core.report import Totals
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
+from capsule.core.state import MissionState
 from capsule.core.status import Tone, count_statuses
 from capsule.reports.style import TONES, Style, clean, wrapped
 
@@ -56,6 +59,7 @@ EVIDENCE = {
     EvidenceStatus.CONFIRMED: Look(Tone.GOOD, "✓"),
     EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
     EvidenceStatus.UNVERIFIED: Look(Tone.WARN, "?"),
+    EvidenceStatus.ACCEPTED: Look(Tone.WARN, "!"),
 }
 UNVERIFIED, LET_PASS = "unverified", "though refuted"
 NO_MISSIONS = "No missions yet."
@@ -103,6 +107,8 @@ def judged(attempt: Attempt) -> str:
     if refuted:
         though = "though " if verdict in SUCCESSES else ""
         return f"{verdict}, {though}{refuted} of {checks} {'refutes' if refuted == 1 else 'refute'} it"
+    if accepted := counts[EvidenceStatus.ACCEPTED]:
+        return f"{verdict}, {accepted} of {checks} accepted by a person"
     if unsure:
         return f"{verdict}, {unsure} of {checks} could not be made"
     if evidence:
@@ -138,11 +144,54 @@ def evidence_lines(piece: Evidence, style: Style, width: int, indent: str) -> It
     yield from rest
 
 
+def acceptance(each: Accepted) -> str:
+    """Tell which refuted claim a person accepted, and why."""
+    return f"{each.check} at {each.phase}: {each.observed}; accepted by a person, because: {each.because}"
+
+
+def exam(state: MissionState) -> list[str]:
+    """Tell what each test of an exam asked, and what came of it."""
+    return [
+        f"{test.id} {_marked(state.exam_results.get(test.id))}: {test.criterion}; input: {test.input}; "
+        f"expected: {test.expected}{_seen_by(state.exam_results.get(test.id))}"
+        for test in state.exam
+    ]
+
+
+def _marked(result: ExamResult | None) -> str:
+    return result.mark.value if result else "not held yet"
+
+
+def _seen_by(result: ExamResult | None) -> str:
+    if not result or not result.seen:
+        return ""
+    return f"; seen: {result.seen}" if result.mark is ExamMark.FAILED else f"; because {result.seen}"
+
+
 def proof(piece: Evidence, most: int = 12) -> str:
     """Return the end of what was seen, where it contradicts the claim."""
     if piece.standing is not EvidenceStatus.REFUTED:
         return ""
     return "\n".join(piece.detail.strip().splitlines()[-most:])
+
+
+_KINDS = {"new": "new tests", "rewritten": "rewritten tests", "mended": "mended tests", "flaky": "flaky tests"}
+_MOST_TESTS = 12
+
+
+def proof_rows(proof: Proof) -> Iterator[tuple[str, str]]:
+    """Yield what was proven, what was not, what was only said, and the tests and mutants that this is about."""
+    yield from ((label, joined(said)) for label, said in (("proven", proof.proven), ("not proven", proof.gaps)) if said)
+    yield from (("only said", f"{each.phase}: {each.summary or 'it passed'}") for each in proof.reviews)
+    yield from proof_details(proof.tests, proof.survivors)
+
+
+def proof_details(tests: Mapping[str, Sequence[str]], survivors: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the tests by what became of them, and each mutant that no test noticed."""
+    for kind, names in tests.items():
+        more = f" and {len(names) - _MOST_TESTS} more" if len(names) > _MOST_TESTS else ""
+        yield _KINDS.get(kind, kind), ", ".join(names[:_MOST_TESTS]) + more
+    yield from (("survived", f"{line}: every test still passes") for line in survivors)
 
 
 # ---- time and money
@@ -208,8 +257,9 @@ def rate(totals: Totals) -> str:
 
 
 def claims(totals: Totals) -> str:
+    accepted = f"{totals.claims_accepted} accepted by a person, " if totals.claims_accepted else ""
     return (
-        f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, "
+        f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, {accepted}"
         f"{totals.claims_unverified} could not be checked"
     )
 

@@ -139,15 +139,25 @@ def sweep_temps(directory: Path) -> list[Path]:
     """Remove the temporary files of dead writers; return what was removed."""
     dead = []
     for path in sorted(directory.iterdir()):
-        if match := re.fullmatch(_TEMP_NAME, path.name):
-            try:
-                os.kill(int(match[1]), 0)
-            except (ProcessLookupError, OverflowError):
-                dead.append(path)
-                path.unlink(missing_ok=True)
-            except PermissionError:
-                continue  # alive, and somebody else's
+        match = re.fullmatch(_TEMP_NAME, path.name)
+        if match and _has_ended(int(match[1])):
+            dead.append(path)
+            path.unlink(missing_ok=True)
     return dead
+
+
+def _has_ended(pid: int) -> bool:
+    """Tell whether a process is gone, or only waits for its parent to hear of it; that may take for ever."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        return False  # alive, and somebody else's
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split(None, 1)[0]
+        return state in b"ZX"
+    return False
 
 
 def _write_all(fd: int, content: bytes) -> None:

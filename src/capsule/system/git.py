@@ -225,7 +225,7 @@ class Git:
         return {name: oid for oid, name in (row.split(" ", 1) for row in rows)}
 
     def ref(self, name: str) -> str:
-        """What one ref points to, by its whole name; '' where there is none."""
+        """Return what one ref points to, by its whole name; '' where there is none."""
         return self.refs(name).get(name, "")
 
     def move_refs(self, *moves: RefMove, why: str = "capsule") -> None:
@@ -262,7 +262,7 @@ class Git:
     # Commits
 
     def commit(self, oid: str) -> Commit:
-        """What a commit says. Commits never change, so each is read once."""
+        """Read a commit. Commits never change, so each is read once."""
         if oid not in self._commits:
             self._commits[oid] = read_commit(self._object("commit", oid))
         return self._commits[oid]
@@ -295,7 +295,7 @@ class Git:
         return near or self.content("merge-base", "--is-ancestor", older, newer, ok=(0, 1)).code == 0
 
     def _is_near(self, older: str, newer: str) -> bool:
-        """Whether one is an ancestor of the other, and not far from it."""
+        """Tell whether one is an ancestor of the other, and not far from it."""
         with contextlib.suppress(LookupError):
             return any(older in commit.parents for level in self._back_to(older, [newer]) for commit in level)
         return False
@@ -398,7 +398,7 @@ class Git:
         return [read_entry(row) for row in rows if row]
 
     def entry_at(self, tree: str, path: bytes) -> TreeEntry | None:
-        """What stands at a path of a tree or commit; its own path is the last name alone."""
+        """Return what stands at a path of a tree or commit; its own path is the last name alone."""
         found = None
         for number, name in enumerate(path.split(b"/")):
             if number and (found is None or found.kind != "tree"):
@@ -426,7 +426,7 @@ class Git:
         return written or self.content("hash-object", "-w", "--stdin", *how, input=content).out.decode().strip()
 
     def blob_of(self, file: Path) -> str:
-        """What a file's bytes, or where a link leads, would be called as an object."""
+        """Return the object id of a file's bytes, or of a link."""
         if file.is_symlink():
             return self._names.name("blob", os.fsencode(file.readlink()))
         return self._names.name_of_file(file)
@@ -435,13 +435,13 @@ class Git:
         return self._object("blob", oid)
 
     def read_blobs(self, oids: Sequence[str], most: int) -> list[bytes] | None:
-        """What these hold; None where one of them is larger."""
+        """Read these; None where one of them is larger."""
         if any(size > most for size in self._reader.sizes(oids)):
             return None
         return [self.read_blob(oid) for oid in oids]
 
     def converts(self, paths: Iterable[bytes], worktree: Path) -> bool:
-        """Whether git may store one of these files otherwise than it lies there: its bytes, its mode, a link."""
+        """Tell whether git may store one of these files otherwise than it lies there: its bytes, its mode, a link."""
         if any(_is_odd(key.lower(), value.lower()) for key, value in self._kept):
             return True
         around = {p for path in paths for p in (worktree / os.fsdecode(path)).parents if p.is_relative_to(worktree)}
@@ -531,7 +531,7 @@ class Git:
 
     @property
     def calls(self) -> int:
-        """How many processes were started."""
+        """Count the processes that were started."""
         return self._calls + self._reader.started
 
     def _object(self, kind: str, oid: str) -> bytes:
@@ -724,7 +724,7 @@ def _start_reader(git: Git | None) -> subprocess.Popen[bytes]:
 
 
 def _is_odd(key: str, value: str) -> bool:
-    """Whether a setting makes a file on disk differ from what is stored; filters need attributes to apply."""
+    """Tell whether a setting makes a file on disk differ from what is stored; filters need attributes to apply."""
     if key in ("core.symlinks", "core.filemode"):
         return value in _FALSE
     return key == "core.attributesfile" or (key == "core.autocrlf" and value not in _FALSE)
@@ -813,7 +813,7 @@ def _is_bare(common_dir: Path) -> bool:
 
 
 def _guesses(common_dir: Path) -> list[Path]:
-    """Where the main worktree may be: noted by us, or set as git does for a submodule."""
+    """List where the main worktree may be: noted by us, or set as git does for a submodule."""
     try:
         noted = [Path(os.fsdecode(read_regular(common_dir / "capsule" / _CHECKOUT, _LONGEST_PATH)))]
     except OSError:

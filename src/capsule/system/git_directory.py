@@ -96,7 +96,7 @@ def _read_packed(common_dir: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def read_head(git_dir: Path) -> str | None:
-    """What a worktree is on: the whole name of a branch, or an id where its HEAD is detached."""
+    """Return what a worktree is on: the whole name of a branch, or an id where its HEAD is detached."""
     try:
         content = read_regular(git_dir / "HEAD", _LONGEST)
     except OSError:
@@ -135,7 +135,7 @@ _POINTER = b"gitdir: "
 
 
 def leads_to(folder: Path, git_dir: Path) -> bool:
-    """Whether the folder's `.git` is this git directory, or a link to it, or a file that names it."""
+    """Tell whether the folder's `.git` is this git directory, or a link to it, or a file that names it."""
     return _named_by(folder) == os.path.realpath(git_dir)
 
 

@@ -116,12 +116,12 @@ def with_filters_run_in(folder: Path, settings: Iterable[Setting]) -> list[Setti
 
 
 def signed(name: str, email: str, date: str, role: str) -> Mapping[str, str]:
-    """Who a commit is by, for one of the roles AUTHOR and COMMITTER."""
+    """Return whom a commit is by, for one of the roles AUTHOR and COMMITTER."""
     return {f"GIT_{role}_NAME": name, f"GIT_{role}_EMAIL": email, f"GIT_{role}_DATE": date}
 
 
 def attributes_of_the_user() -> Path:
-    """Where git looks for attributes of all repositories unless a setting names another file."""
+    """Find where git looks for attributes of all repositories unless a setting names another file."""
     home = os.environ.get("XDG_CONFIG_HOME") or f"{os.environ.get('HOME', '')}/.config"
     return Path(home, "git/attributes")
 
@@ -137,7 +137,7 @@ def _clean() -> dict[str, str]:
 
 
 def for_others(inherited: Mapping[str, str]) -> dict[str, str]:
-    """What an agent or a project's own command inherits: whose commits they are, not which repository we were in."""
+    """Return what an agent or a project's own command inherits: whose commits, not which repository."""
     keep = (name for name in inherited if not name.startswith("GIT_") or name.startswith(_KEPT_FOR_OTHERS))
     return {name: inherited[name] for name in keep}
 
@@ -190,7 +190,7 @@ def may_hold_a_credential(name: str) -> bool:
 
 
 def secrets_in(env: Mapping[str, str]) -> Iterator[str]:
-    """What is secret in the git settings of an environment: the words alone, not what stands around them."""
+    """List what is secret in the git settings of an environment: the words alone, not what stands around them."""
     for _, name, value in (*_numbered(env), *_parameters(env.get("GIT_CONFIG_PARAMETERS", ""))):
         for url in re.findall(_USER_INFO, f"{name} {value}"):
             yield url.partition(":")[2] or url

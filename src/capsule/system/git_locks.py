@@ -61,7 +61,7 @@ def clear_if_stale(lock: Path, common_dir: Path, folders: Iterable[Path], *, old
 
 
 def git_at_work(folders: Iterable[Path]) -> bool:
-    """Whether a git process stands in one of these folders."""
+    """Tell whether a git process stands in one of these folders."""
     if sys.platform != "linux":
         return _any_git_at_all()
     places = tuple(folders)

@@ -174,15 +174,15 @@ class ObjectReader:
         """How many processes it took so far."""
 
     def read(self, oids: Sequence[str]) -> list[Object | None]:
-        """What each of these is and holds; None where there is no answer."""
+        """Return what each of these is and holds; None where there is no answer."""
         return self._ask("contents", oids)
 
     def kinds(self, oids: Sequence[str]) -> list[str]:
-        """What each of these is, or ''."""
+        """Return the kind of each of these, or ''."""
         return [found.kind if found else "" for found in self._ask("info", oids)]
 
     def sizes(self, oids: Sequence[str]) -> list[int]:
-        """How many bytes each of these holds; 0 where there is no answer."""
+        """Return how many bytes each of these holds; 0 where there is no answer."""
         return [found.size if found else 0 for found in self._ask("info", oids)]
 
     def close(self) -> None:
@@ -296,7 +296,7 @@ class ObjectWriter:
 
 
 def _freshened(file: str) -> bool:
-    """Whether it is there; it counts as new then, as after git's own writing: nobody prunes it meanwhile."""
+    """Tell whether it is there; it counts as new then, as after git's own writing: nobody prunes it meanwhile."""
     try:
         os.utime(file)
     except FileNotFoundError:

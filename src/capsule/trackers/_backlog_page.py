@@ -22,10 +22,9 @@ import msgspec
 
 from capsule.core.errors import TrackerError
 from capsule.core.text import without_controls
-from capsule.plain_files import duplicate_keys
+from capsule.plain_files import MOST_ALIASES, count_aliases, duplicate_keys
 
 LARGEST = 64 * 1024 * 1024
-MOST_ALIASES = 10
 """Ten that are nested stand for a few dozen values; a hundred for more than there is memory."""
 SCHEMA_VERSION = 1
 BOM = b"\xef\xbb\xbf"
@@ -44,8 +43,6 @@ _LINE_AT = r"\n {%d}(?![\s#]|-[ \t\r\n]|-\Z)"
 """The start of a line with a key at some indent: no comment, no blank line, no entry of a list."""
 _KEEPS_BLANKS = r":[ \t]+[|>][1-9]?\+"
 _CONFLICT = rb"(?m)^(?:<{7}|>{7}|\|{7})(?: |\r?$)"
-_ANCHOR = r"[&](?<=[\s\[{,]&)([^\s\[\]{},&]+)"
-_ALIAS = r"[*](?<=[\s\[{,]\*)([^\s\[\]{},*]+)"
 _MAY_BE_ANCHOR = r"[&](?<!\w&)[^ \t\r\n]"
 _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 _MARK = "\ue000"
@@ -313,9 +310,7 @@ def _parsed(data: bytes, text: str, where: str) -> list[Any]:
 def _refuse_bombs(text: str, where: str) -> None:
     if _TOO_FAR_IN in text or _TOO_DEEP.search(text) or _TOO_DEEP.match("\n" + text[:1000]):
         raise TrackerError(f"{where} is nested too deeply.", "Items are a flat list of mappings.")
-    anchors = set(re.findall(_ANCHOR, text)) if "&" in text else set()
-    aliases = sum(name in anchors for name in re.findall(_ALIAS, text)) if anchors else 0
-    if aliases > MOST_ALIASES:
+    if (aliases := count_aliases(text)) > MOST_ALIASES:
         raise TrackerError(f"{where} uses {aliases} YAML aliases.", f"Write them out: {MOST_ALIASES} are the most.")
 
 

@@ -16,6 +16,7 @@ from textual.widgets import Static
 from capsule.core.budget import Allowance, Spending, duration
 from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine, comparable_claim
+from capsule.core.proven import proof_of
 from capsule.core.status import MissionStatus, Tone
 from capsule.reports import words as shared
 from capsule.reports.style import clean, printable
@@ -146,6 +147,12 @@ def phase_verdict(line: PhaseLine, width: int) -> Content:
 
 def earlier(view: MissionSummary) -> Content:
     return text(f"{shared.count(view.forgotten, 'earlier attempt')} not shown: capsule show {view.mission}", FAINT)
+
+
+def proven(view: MissionSummary, width: int) -> list[Content]:
+    """Say in one line what was proven of a mission; nothing while nothing was checked."""
+    known = proof_of(view)
+    return paragraph(known.line, width, first=text(f"{known.label}  ", FAINT)) if known.line else []
 
 
 def proof(piece: Evidence, width: int, *, whole: bool = False) -> list[Content]:

@@ -59,6 +59,7 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
     if view:
         lines += [row(drawing.status_of(view), f"  {drawing.elapsed(view.seconds)}")]
         lines += drawing.paragraph(view.sentence, width)
+        lines += drawing.proven(view, width)
         lines += [*short_phases(view, width), Content("")]
     lines += [*doable(target, width), Content("")]
     if entry.item.description:

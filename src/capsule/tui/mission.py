@@ -12,11 +12,12 @@ from textual.content import Content
 
 from capsule.core.evidence import Colour
 from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine
+from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.text import sentence
 from capsule.reports.style import clean, printable
 from capsule.reports.table import width_of
-from capsule.reports.words import count
+from capsule.reports.words import count, proof_rows
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
 
@@ -64,6 +65,7 @@ def head_lines(view: MissionSummary, width: int) -> Iterator[Content]:
     yield _stages(view, width)
     if view.unverified:
         yield from drawing.paragraph(view.unverified, width, f"{UNSURE} bold")
+    yield from drawing.proven(view, width)
     yield Content("")
 
 
@@ -161,7 +163,7 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
     shown = [attempt for attempt in view.attempts if attempt.ended]
     if not whole:  # the last that is worth a look: it failed, or a claim was set beside what was seen
         shown = [each for each in shown if each.evidence or each.verdict not in ("PASS", "MORE", "SKIPPED")][-1:]
-    lines: list[Content] = []
+    lines: list[Content] = _proof(view, width) if whole else []
     if whole and view.forgotten:
         lines.append(drawing.earlier(view))
     for attempt in reversed(shown):
@@ -175,6 +177,14 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
     for warning in view.warnings:
         lines += drawing.paragraph(warning, width, UNSURE, first=text("! ", UNSURE), most=0 if whole else 3)
     return lines
+
+
+def _proof(view: MissionSummary, width: int) -> list[Content]:
+    """Draw what was proven and what was only said, with the tests and mutants that this is about."""
+    lines: list[Content] = []
+    for label, words in proof_rows(proof_of(view)):
+        lines += drawing.paragraph(words, width, first=text(f"  {label}  ", FAINT))
+    return [_title("Proof", view.mission, width), *lines, Content("")] if lines else []
 
 
 def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:

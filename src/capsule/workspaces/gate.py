@@ -27,6 +27,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from capsule.adapters import TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
@@ -67,6 +70,11 @@ class Gate:
         """The folder that keeps what the set-up left, untouched by any test."""
         return self.path.with_name(f"{self._mission}+setup")
 
+    @property
+    def _reports(self) -> Path:
+        """The folder in which test runners tell how each test ended: outside of the tree, empty before every run."""
+        return self.path.with_name(f"{self._mission}+reports")
+
     def at(self, tree: str, base: str) -> Path:
         """Return the folder, holding exactly this tree, set up; its HEAD is the commit `base`."""
         self._index.parent.mkdir(parents=True, exist_ok=True)
@@ -79,17 +87,31 @@ class Gate:
             self._make(tree, base)
         return self.path
 
+    def site(self, tree: str, base: str, edits: Mapping[str, bytes]) -> TestSite:
+        """Return the folder as `at` does, with the content of some files replaced, and all that a run there needs."""
+        self.at(tree, base)
+        for path, content in edits.items():
+            target = self.path / path
+            if not is_inside(self.path, target) or target.is_symlink():
+                raise CapsuleError(f"{path} leads out of the tree.", "Put a regular file in its place.")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(target, content, flush=False)  # the next use resets it: its time stamp differs
+        remove_tree(self._reports)
+        self._reports.mkdir(mode=0o700)
+        return TestSite(self.path, self.sandbox_paths(base), self._reports)
+
     def sandbox_paths(self, base: str) -> SandboxPaths | None:
         """Say what a sandbox shows of it; None where there is no sandbox."""
         if not self._confined:
             return None
         layers = self._provisions.dependencies.layers(base, self._git.root)
-        return mounted(self._git, self.path, self._private / "git", layers)
+        shown = mounted(self._git, self.path, self._private / "git", layers)
+        return replace(shown, writable=(*shown.writable, str(self._reports)))
 
     def remove(self) -> None:
         """Take it away with all that belongs to it. Safe to repeat."""
         self._remove_former()
-        folders = (self.path, self._as_set_up, self._private, self._cloned, self._compared)
+        folders = (self.path, self._as_set_up, self._reports, self._private, self._cloned, self._compared)
         for each in (*folders, self._index, self._note, self._kept):
             remove_tree(each)
         for folder in (self.path.parent, self._private.parent):

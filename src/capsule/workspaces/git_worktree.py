@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from capsule.adapters import TestSite
 from capsule.core.briefing import SandboxPaths
 from capsule.core.errors import Refused, WorkspaceBroken
 from capsule.core.evidence import Checkpoint
@@ -354,9 +355,9 @@ class GitWorktree:
 
     # The gate
 
-    def gate(self, tree: str) -> tuple[Path, SandboxPaths | None]:
+    def gate(self, tree: str, edits: Mapping[str, bytes] | None = None) -> TestSite:
         self._gated = not self._confined
-        return self._gate.at(tree, self._base()), self._gate.sandbox_paths(self._base())
+        return self._gate.site(tree, self._base(), edits or {})
 
     def variables(self, folder: Path) -> Mapping[str, str]:
         base = self._base_commit or self._refs.standing().base

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from capsule.core.test_runs import interpreter_of
+from capsule.core.detection import interpreter_of
 
 Ask = Callable[[str], str]
 """Runs a shell command in the gate as the tests are run, and returns the end of what it printed."""

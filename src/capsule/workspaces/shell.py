@@ -7,19 +7,30 @@ the folder they run in is theirs, but for the repository and for what is Capsule
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from capsule.adapters import Ran
 from capsule.core.briefing import SandboxPaths
+from capsule.core.test_report import TestReport, read_report, readable
 from capsule.system.environment import for_commands
-from capsule.system.files import head_bytes, tail_bytes
+from capsule.system.files import head_bytes, read_regular, tail_bytes
 from capsule.system.process import Command, SupervisorClient
 from capsule.system.sandbox import Sandbox, at_its_own_path, fault_of_its_own
 from capsule.system.stop import Stop
 
+_INSTRUMENTS = Path(__file__).resolve().parents[1] / "instruments"
+_ASK = 'if [ -r "$CAPSULE_ASK/ask.sh" ]; then . "$CAPSULE_ASK/ask.sh"; fi'
 _TAIL = 64 * 1024
+_MOST_OUTPUT = 32 * 1024 * 1024
+_MOST_FILES = 2000
+_JUNIT = tuple(
+    f"**/{folder}.xml"
+    for folder in ("target/surefire-reports/TEST-*", "target/failsafe-reports/TEST-*", "build/test-results/**/*")
+)
+"""Where Maven and Gradle leave what they know of their tests."""
 _HEAD = 1024
 
 
@@ -53,10 +64,16 @@ class SupervisedShell:
         timeout: float | None,
         env: Mapping[str, str],
         sandbox_paths: SandboxPaths | None = None,
+        reports: Path | None = None,
+        junit: Sequence[str] = (),
     ) -> Ran:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
-        environment, argv = {**self._env, **env}, ("sh", "-c", command)
+        environment = {**self._env, **env}
+        if reports:
+            environment |= {"CAPSULE_REPORTS": str(reports), "CAPSULE_TREE": str(cwd), "CAPSULE_ASK": str(_INSTRUMENTS)}
+            command = f"{_ASK}\n{command}"
+        argv = ("sh", "-c", command)
         if sandbox_paths is None:
             sandbox_paths = SandboxPaths(writable=(str(cwd),), protected=(str(cwd / ".git"), str(cwd / ".capsule")))
         elif not self._at_checkout_path:
@@ -64,6 +81,7 @@ class SupervisedShell:
         confined: AbstractContextManager[tuple[str, ...]] = nullcontext(argv)
         if self._sandbox:
             confined = self._sandbox.around(argv, cwd=cwd, env=environment, sandbox_paths=sandbox_paths)
+        began = time.time()
         with confined as words:
             asked = Command(argv=words, cwd=cwd, env=environment, stdout=log, stderr=log, timeout=timeout)
             ended = self._supervisor.run(asked, stop=self._stop)
@@ -71,4 +89,24 @@ class SupervisedShell:
         code = ended.exit_code if ended.signal is None else 128 + ended.signal
         fault = fault_of_its_own(head_bytes(log, _HEAD), code) if self._sandbox else ""
         why = "not-started" if fault else ended.why
-        return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=fault or tail or ended.detail, log=log)
+        report = _told(reports, cwd, log, began, junit) if reports else TestReport()
+        text = readable(fault or tail or ended.detail)
+        return Ran(exit_code=code, why=why, seconds=ended.seconds, tail=text, log=log, report=report)
+
+
+def _told(reports: Path, folder: Path, log: Path, began: float, globs: Sequence[str]) -> TestReport:
+    """Read what the runners behind a command have told; what the code under test left there instead is no report."""
+    written = {path.name: _text(path) for path in sorted(reports.iterdir())[:_MOST_FILES]}
+    if globs:
+        written["begun-junit"] = ""
+    left = [path for glob in (*_JUNIT, *globs) for path in sorted(folder.glob(glob))[:_MOST_FILES]]
+    junit = [_text(path) for path in dict.fromkeys(left) if path.lstat().st_mtime >= began]
+    output = tail_bytes(log, _MOST_OUTPUT).decode(errors="replace") if log.exists() else ""
+    return read_report(written, output, junit)
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_regular(path, _MOST_OUTPUT).decode(errors="replace")
+    except OSError:
+        return ""

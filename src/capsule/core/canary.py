@@ -1,0 +1,229 @@
+"""Put failing tests among new ones, to see whether the runner tells the truth.
+
+Code under test runs in the runner's own process and can forge what it says: it may end the process with 0, patch
+assertions, skip, or compare equal to everything. So each new test file gets two canaries, in the gate only: a test that
+fails, at its end, and one of its own tests with the expected value changed. Both have to fail **by name**. A run in
+which one does not proves nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from capsule.core.proof import split_name
+from capsule.core.syntax import Definition, definitions, language_of, parse, parses
+from capsule.core.test_report import RED, TestReport
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+class Canary(msgspec.Struct, frozen=True):
+    """A test file with canaries in it, and the names that have to fail."""
+
+    path: str
+    appended: str
+    """Part of the name of the test that was added; '' where a value was changed in a file that names no test."""
+    changed: str
+    """The test whose expected value was changed; '' where none has one."""
+    said: str
+
+    @property
+    def line(self) -> str:
+        return "\t".join((self.path, self.appended, self.changed, self.said))
+
+
+def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple[Canary, bytes] | None:
+    """Set canaries into a test file; None where no grammar, or no test in it, is known.
+
+    `mark` is random: it names the test that is added, and chooses among the expected values there are. `fresh` are the
+    bare names of the tests that are new.
+    """
+    if language_of(path) in _PROGRAMS:
+        return _in_program(path, source, mark)
+    tests = [each for each in definitions(path, source) if each.name in fresh]
+    addition = _failing_test(path, source, mark) if tests else ""
+    if not addition:
+        return None
+    edited, name, said = source, "", ""
+    changed = sorted(_expected_values(path, source, tests))
+    if changed:
+        name, start, end, new = changed[zlib.crc32(mark.encode()) % len(changed)]
+        said = f"`{source[start:end].decode(errors='replace')}` → `{new}`"
+        edited = source[:start] + new.encode() + source[end:]
+    at = edited.rfind(b"}") if language_of(path) == "java" else len(edited)
+    whole = edited[:at] + addition.encode() + edited[at:]
+    return (Canary(path, mark, name, said), whole) if parses(path, whole) else None
+
+
+def silent(lines: Iterable[str], report: TestReport, fresh: Collection[str] = ()) -> list[str]:
+    """Return the canaries that did not fail by name, one sentence each; they are given as `Canary.line`.
+
+    `fresh` are the new tests: one of them has to fail where a file does not say what its tests are called.
+    """
+    red = report.names(*RED)
+    bare = {split_name(name)[1] for name in red}
+    found = []
+    for path, appended, changed, said in (line.split("\t") for line in lines):
+        if not any(appended in name for name in red if appended or name in fresh):
+            other = f"{path} did not fail with another expected value ({said})"
+            found.append(f"a failing test that was added to {path} did not fail" if appended else other)
+        if changed and changed not in bare:
+            found.append(f"{changed} in {path} did not fail with another expected value ({said})")
+    return found
+
+
+# ---- a test that fails
+
+
+_FAILING = {
+    "py": (
+        "\n\nimport unittest as _{mark}\n\n\nclass Test{mark}(_{mark}.TestCase):\n"
+        '    def test_{mark}(self):\n        self.assertEqual("{mark}", "")\n'
+    ),
+    "go": '\n\nfunc Test{mark}(t *testing.T) {{ t.Fatal("{mark}") }}\n',
+    "rs": '\n\n#[cfg(test)]\nmod {mark} {{\n    #[test]\n    fn fails() {{ assert_eq!("{mark}", "") }}\n}}\n',
+    "java": '\n    @{annotation} public void {mark}() {{ throw new AssertionError("{mark}"); }}\n',
+    "js": "\n;{call}('{mark}', () => {{ throw new Error('{mark}'); }});\n",
+}
+_CALL = rb"(?m)^[ \t]*((?:it|test))\("
+
+
+def _failing_test(path: str, source: bytes, mark: str) -> str:
+    language = {"ts": "js", "tsx": "js"}.get(language_of(path), language_of(path))
+    called = re.search(_CALL, source)
+    if language not in _FAILING or (language == "js" and called is None):
+        return ""
+    annotation = "org.junit.jupiter.api.Test" if b"org.junit.jupiter" in source else "org.junit.Test"
+    return _FAILING[language].format(mark=mark, annotation=annotation, call=called[1].decode() if called else "")
+
+
+# ---- a program that is a test
+
+
+_PROGRAMS = ("c", "cpp")
+"""Here a test is a program, or a macro that no grammar knows: what it is called stands elsewhere."""
+_ASSERTS = re.compile(rb"(?i)\w*(?:assert|expect|check|require|verify)\w*")
+_ASKS_EQUAL = re.compile(rb"(?i)\w*(?:_|assert|expect|check)_?(?:int_|str_)?(?:eq|equal|equals)(?:_\w+)?")
+_GIVES_UP = re.compile(rb"\breturn\s+(?!0\s*;)|\bexit\s*\(\s*(?!0)|\babort\b|(?i:fail)")
+
+
+def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | None:
+    """Change one expected value; the program has to fail then."""
+    root = parse(path, source)
+    places = sorted((each.start_byte, each.end_byte, _other(each)) for each in _asserted(root)) if root else []
+    if not places:
+        return None
+    start, end, new = places[zlib.crc32(mark.encode()) % len(places)]
+    whole = source[:start] + new.encode() + source[end:]
+    said = f"`{source[start:end].decode(errors='replace')}` → `{new}`"
+    return (Canary(path, "", "", said), whole) if parses(path, whole) else None
+
+
+def _asserted(root: Node) -> Iterator[Node]:
+    """Yield the literals that a program insists on: in `assert(a == 1 && …)`, or in `if (a != 1 || …) return 1;`."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.named_children
+        if node.type == "if_statement":
+            condition, then = (node.child_by_field_name(name) for name in ("condition", "consequence"))
+            if condition is not None and then is not None and _GIVES_UP.search(then.text or b""):
+                yield from _joined(condition, "||", "!=")
+        elif node.type == "call_expression":
+            called, given = (node.child_by_field_name(name) for name in ("function", "arguments"))
+            values = given.named_children if given is not None else []
+            name = (called.text or b"") if called is not None else b""
+            if len(values) == 1 and _ASSERTS.fullmatch(name):
+                yield from _joined(values[0], "&&", "==")
+            elif len(values) > 1 and _ASKS_EQUAL.fullmatch(name):
+                literals = [each for each in values[:2] if each.type in _LITERALS and _other(each)]
+                yield from literals if len(literals) == 1 else ()
+
+
+def _joined(condition: Node, joint: str, operator: str) -> Iterator[Node]:
+    """Yield the literal of each comparison, where all of them are joined in the same way."""
+    node = condition
+    while node.type in ("parenthesized_expression", "condition_clause") and node.named_child_count == 1:
+        node = node.named_children[0]
+    if node.type == "binary_expression" and len(node.children) == 3 and node.children[1].type == joint:
+        yield from _joined(node.children[0], joint, operator)
+        yield from _joined(node.children[2], joint, operator)
+    elif node.type == "binary_expression":
+        literal = _literal_of(node, operator)
+        yield from [literal] if literal is not None and _other(literal) else []
+
+
+# ---- an expected value
+
+
+_EQUAL_CALLS = (
+    rb"(?:self\.|t\.|assert\.|Assert(?:ions)?\.)?(?:assertEquals?|assertEqual|assert_eq|equal|strictEqual|deepEqual"
+    rb"|deepStrictEqual|Equal|assertListEqual|assertDictEqual)|.*\.(?:toBe|toEqual|toStrictEqual|equal|eql?|equals)"
+)
+_LITERALS = {
+    **dict.fromkeys(("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal"), "number"),
+    "number_literal": "number",
+    **dict.fromkeys(("string", "interpreted_string_literal", "string_literal"), "string"),
+    **dict.fromkeys(("true", "false", "boolean_literal"), "truth"),
+}
+_FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
+
+
+def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[tuple[str, int, int, str]]:
+    """Yield (test, start, end, new text) for literals that stand as the expected value of an equality."""
+    root = parse(path, source)
+    if root is None:
+        return
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting += node.named_children
+        literal = _expected(node)
+        new = _other(literal) if literal is not None else ""
+        if literal is None or not new:
+            continue
+        around = [each for each in tests if each.start <= literal.start_byte < each.end]
+        if around:
+            yield around[-1].name, literal.start_byte, literal.end_byte, new
+
+
+def _expected(node: Node) -> Node | None:
+    """Return the literal that a comparison or an assertion expects."""
+    asserted = node.type == "assert_statement" and node.named_children[:1]
+    if asserted and asserted[0].type == "comparison_operator":
+        return _literal_of(asserted[0], "==")
+    if node.type == "if_statement" and (condition := node.child_by_field_name("condition")) is not None:
+        return _literal_of(condition, "!=") if node.text and b"t." in node.text else None
+    if node.type in ("call", "call_expression", "method_invocation"):
+        called = node.child_by_field_name("function") or node.child_by_field_name("name")
+        given = node.child_by_field_name("arguments")
+        if called is None or given is None or not re.fullmatch(_EQUAL_CALLS, called.text or b""):
+            return None
+        values = given.named_children[:2]
+        return next((each for each in reversed(values) if each.type in _LITERALS), None)
+    if node.type == "macro_invocation" and (node.text or b"").startswith(b"assert_eq!"):
+        tokens = node.named_children[-1].children
+        return next((each for each in reversed(tokens) if each.type in _LITERALS), None)
+    return None
+
+
+def _literal_of(comparison: Node, operator: str) -> Node | None:
+    sides = comparison.children
+    if len(sides) != 3 or sides[1].type != operator:
+        return None
+    return next((each for each in (sides[2], sides[0]) if each.type in _LITERALS), None)
+
+
+def _other(literal: Node) -> str:
+    text, kind = (literal.text or b"").decode(errors="replace"), _LITERALS[literal.type]
+    if kind == "number":
+        return str(int(text) + 1) if text.isdigit() else ""
+    if kind == "truth":
+        return _FLIPPED.get(text, "")
+    return f"{text[:-1]}~{text[-1]}" if len(text) > 1 and text[-1] in "\"'`" and text[:3] not in ('"""', "'''") else ""

@@ -1,0 +1,289 @@
+"""How a project runs its tests: found by its files, at the top or in the folders below.
+
+An ecosystem is a row: which files mark it, with which command its tests run, and what test files are called there. A
+project's own settings come before any of them. Where the top is no project, the topmost folders that are one are
+tested one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+Reader = Callable[[str], str]
+"""The text of a file in the base, or '' where there is none."""
+
+
+class Folder(NamedTuple):
+    """A folder of the project, seen as if it were all of it."""
+
+    files: frozenset[str]
+    read: Reader
+
+    def some(self, pattern: str) -> bool:
+        """Tell whether a path matches from its beginning to its end."""
+        return any(re.fullmatch(pattern, name) for name in self.files)
+
+
+class Ecosystem(NamedTuple):
+    name: str
+    command: Callable[[Folder], str]
+    """Return the command that runs the tests of a folder; '' where it is none of this kind."""
+    globs: tuple[str, ...]
+    """What test files are called, and what belongs to them."""
+    program: str = ""
+    """The first word of commands that belong here."""
+    tests_in_sources: bool = False
+
+
+class Detection(NamedTuple):
+    """The command that was found, and which files are tests; an empty command where nothing was found."""
+
+    command: str = ""
+    globs: tuple[str, ...] = ()
+    tests_in_sources: bool = False
+
+
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+"""In the order in which make looks for them."""
+_PYTHON_TESTS = ("test_*.py", "*_test.py", "tests.py", "**/tests/**", "**/test/**", "**/Tests/**")
+_NODE_TESTS = (
+    *("*.test.*", "*.spec.*", "test-*.[cm]js", "test-*.[jt]s", "*[-_]test.[cm]js", "*[-_]test.[jt]s", "test.[cm]js"),
+    *("test.[jt]s", "**/__tests__/**", "**/__mocks__/**", "**/test/**", "**/tests/**", "**/spec/**"),
+)
+_JVM_TESTS = ("**/src/test/**", "**/src/*Test/**", "**/src/it/**")
+
+
+def _pytest(folder: Folder) -> str:
+    read = folder.read
+    configured = (
+        not {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}.isdisjoint(folder.files)
+        or "[tool.pytest" in read("pyproject.toml")
+        or "[tool:pytest]" in read("setup.cfg")
+        or re.search(r"(?m)^\[pytest\]", read("tox.ini"))
+        or any(name.endswith("conftest.py") for name in _python_files(folder))
+    )
+    return "python3 -m pytest -q" if configured or _written_for_pytest(folder) else ""
+
+
+_MOST_READ = 20
+_FOR_PYTEST = r"(?m)^(?:import pytest\b|from pytest\b|(?:async )?def test_)"
+_PYTHON_MANIFEST = r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|[^/]*requirements[^/]*\.txt|Pipfile"
+
+
+def _python_files(folder: Folder) -> Iterator[str]:
+    """List Python files that belong to this folder, not to a project of their own further down."""
+    manifest = folder.some(_PYTHON_MANIFEST)
+    for name in sorted(folder.files):
+        first = name.partition("/")[0]
+        ours = manifest or first in (name, "tests", "test", "src") or f"{first}/__init__.py" in folder.files
+        if name.endswith(".py") and ours:
+            yield name
+
+
+def _written_for_pytest(folder: Folder) -> bool:
+    """Tell whether tests are functions, or name pytest: unittest would find nothing in them."""
+    tests = [name for name in _python_files(folder) if re.fullmatch(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py", name)]
+    return any(re.search(_FOR_PYTEST, folder.read(name)) for name in tests[:_MOST_READ])
+
+
+def _unittest(folder: Folder) -> str:
+    """Return a command that starts in a test folder, where that is no package: unittest enters nothing but packages."""
+    tests = [name for name in folder.files if re.fullmatch(r"(?:.*/)?test[^/]*\.py", name)]
+    for start in ("tests", "test", "Tests"):
+        loose = f"{start}/__init__.py" not in folder.files
+        if loose and any(name.startswith(f"{start}/test") and name.count("/") == 1 for name in tests):
+            return f"python3 -m unittest discover -s {start}"
+    found = any(_in_packages(name, folder.files) for name in tests)
+    return "python3 -m unittest discover" if found else ""
+
+
+def _in_packages(path: str, files: frozenset[str]) -> bool:
+    parts = path.split("/")[:-1]
+    return all(f"{'/'.join(parts[: n + 1])}/__init__.py" in files for n in range(len(parts)))
+
+
+def _npm(folder: Folder) -> str:
+    manifest = _parsed(folder.read("package.json"))
+    if re.search(_NPM_TEST, _script(manifest)):
+        return "npm test"
+    packages = [name for name in folder.files if name.endswith("/package.json") and "node_modules/" not in name]
+    if manifest.get("workspaces") and any(re.search(_NPM_TEST, _script(_parsed(folder.read(p)))) for p in packages):
+        return "npm test --workspaces --if-present"
+    return ""
+
+
+def _node(folder: Folder) -> str:
+    """Return node's own runner, where tests are written for it and no script runs them."""
+    tests = sorted(n for n in folder.files if re.fullmatch(_NODE_FILES, n) and "node_modules/" not in n)
+    return "node --test" if any(re.search(_FOR_NODE, folder.read(name)) for name in tests[:_MOST_READ]) else ""
+
+
+_NODE_FILES = r"(?:.*/)?(?:[^/]*[.\-_]test|test-[^/]*|test)\.[cm]?js|(?:.*/)?test/.*\.[cm]?js"
+_FOR_NODE = r"(?:\brequire\(|\bfrom\s*|\bimport\s*)[\"']node:test[\"']"
+_NPM_TEST = r"^(?!echo \"Error: no test)\s*\S"
+
+
+def _script(manifest: dict[str, Any]) -> str:
+    scripts = manifest.get("scripts")
+    return str(scripts.get("test", "")) if isinstance(scripts, dict) else ""
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return parsed if isinstance(parsed, dict) else {}
+
+
+def _deno(folder: Folder) -> str:
+    text = folder.read("deno.json") or folder.read("deno.jsonc")
+    tasks = _parsed(text).get("tasks")
+    if isinstance(tasks, dict) and "test" in tasks:
+        return "deno task test"
+    return "deno test" if text else ""
+
+
+def _maven(folder: Folder) -> str:
+    if "pom.xml" not in folder.files:
+        return ""
+    return "./mvnw -B test" if "mvnw" in folder.files else "mvn -B test"
+
+
+def _gradle(folder: Folder) -> str:
+    if not folder.some(r"(?:build|settings)\.gradle(?:\.kts)?"):
+        return ""
+    return f"{'./gradlew' if 'gradlew' in folder.files else 'gradle'} --no-daemon test"
+
+
+def _ruby(folder: Folder) -> str:
+    if "Gemfile" not in folder.files:
+        return ""
+    if folder.some(r"spec/.*_spec\.rb"):
+        return "bundle exec rspec"
+    return "bundle exec rake test" if "Rakefile" in folder.files and folder.some(r"test/.*\.rb") else ""
+
+
+def _php(folder: Folder) -> str:
+    if "composer.json" not in folder.files:
+        return ""
+    if _script(_parsed(folder.read("composer.json"))):
+        return "composer test"
+    return "vendor/bin/phpunit" if folder.some(r"phpunit\.(?:dist\.)?xml(?:\.dist)?") else ""
+
+
+def _dotnet(folder: Folder) -> str:
+    projects = [name for name in folder.files if re.search(r"\.(?:cs|fs|vb)proj$", name)]
+    tested = any("Microsoft.NET.Test.Sdk" in folder.read(name) for name in projects)
+    at_the_top = folder.some(r"[^/]+\.(?:sln|slnx|csproj|fsproj|vbproj)")
+    return "dotnet test" if at_the_top and tested else ""
+
+
+def _make(folder: Folder) -> str:
+    text = next(filter(None, map(folder.read, MAKEFILES)), "")
+    return "make test" if re.search(r"(?m)^(?:[^\s:#=]+ +)*test(?: +[^\s:#=]+)* *:(?!=)", text) else ""
+
+
+def _cmake(folder: Folder) -> str:
+    tested = re.search(r"(?im)^\s*(?:enable_testing|include)\s*\(\s*(?:CTest)?\s*\)", folder.read("CMakeLists.txt"))
+    build = "cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure"
+    return build if tested else ""
+
+
+def _marked_by(name: str, command: str) -> Callable[[Folder], str]:
+    return lambda folder: command if name in folder.files else ""
+
+
+ECOSYSTEMS: tuple[Ecosystem, ...] = (
+    Ecosystem("pytest", _pytest, _PYTHON_TESTS, "pytest"),
+    Ecosystem("go", _marked_by("go.mod", "go test ./..."), ("*_test.go", "**/testdata/**"), "go"),
+    Ecosystem("cargo", _marked_by("Cargo.toml", "cargo test"), ("**/tests/**",), "cargo", tests_in_sources=True),
+    Ecosystem("npm", _npm, _NODE_TESTS, "npm"),
+    Ecosystem("node", _node, _NODE_TESTS, "node"),
+    Ecosystem("deno", _deno, (*_NODE_TESTS, "*_test.*"), "deno"),
+    Ecosystem("maven", _maven, _JVM_TESTS, "mvn"),
+    Ecosystem("gradle", _gradle, _JVM_TESTS, "gradle"),
+    Ecosystem("mix", _marked_by("mix.exs", "mix test"), ("**/test/**", "*_test.exs"), "mix"),
+    Ecosystem("ruby", _ruby, ("**/spec/**", "**/test/**", "*_spec.rb", "*_test.rb"), "bundle"),
+    Ecosystem("php", _php, ("**/tests/**", "**/test/**", "*Test.php"), "composer"),
+    Ecosystem("dotnet", _dotnet, ("*Tests.cs", "*Test.cs", "**/*.Tests/**", "**/*.Test/**", "**/tests/**"), "dotnet"),
+    Ecosystem(
+        "make", _make, (*_PYTHON_TESTS, *_NODE_TESTS, *_JVM_TESTS, "*_test.*", "**/testdata/**", "*_spec.rb"), "make"
+    ),
+    Ecosystem("ctest", _cmake, ("**/tests/**", "**/test/**", "*_test.*", "test_*.*", "*_tests.*"), "ctest"),
+    Ecosystem("unittest", _unittest, _PYTHON_TESTS),
+)
+ANY_TESTS = tuple(dict.fromkeys(glob for row in ECOSYSTEMS for glob in row.globs))
+_DEEPEST = 3
+_NOT_OURS = (
+    r"(?i)(?:^|/)(?:\.[^/]*|node_modules|vendor|third_party|external|testdata|fixtures?|examples?|samples?|templates?|docs?"
+    r"|tests?|spec|benchmarks?|target|dist|build)(?:/|$)"
+)
+
+
+def detect(files: Sequence[str], read: Reader) -> Detection:
+    """Return how the tests of these files are run: those at the top, else those of the topmost folders with any."""
+    found = list(_found(files, read))
+    if not found:
+        return Detection()
+    commands = [f"cd {_quoted(folder)} && {command}" if folder else command for folder, _, command in found]
+    joined = " && ".join(f"({command})" for command in commands) if len(commands) > 1 else commands[0]
+    rows = [row for _, row, _ in found]
+    globs = tuple(dict.fromkeys(glob for row in rows for glob in row.globs))
+    return Detection(joined, globs, any(row.tests_in_sources for row in rows))
+
+
+def _found(files: Sequence[str], read: Reader) -> Iterator[tuple[str, Ecosystem, str]]:
+    """Find the projects: folder, ecosystem and command of each."""
+    inside: dict[str, set[str]] = {"": set(files)}
+    for path in files:
+        parts = path.split("/")
+        for depth in range(1, min(len(parts), _DEEPEST + 1)):
+            inside.setdefault("/".join(parts[:depth]), set()).add("/".join(parts[depth:]))
+    taken: list[str] = []
+    for name in sorted(inside, key=lambda name: (name.count("/") if name else -1, name)):
+        if re.search(_NOT_OURS, name) or any(not top or name.startswith(f"{top}/") for top in taken):
+            continue
+        folder = Folder(frozenset(inside[name]), _reader_in(name, read))
+        row = next(((row, command) for row in ECOSYSTEMS if (command := row.command(folder))), None)
+        if row:
+            taken.append(name)
+            yield name, *row
+
+
+def _reader_in(folder: str, read: Reader) -> Reader:
+    return (lambda path: read(f"{folder}/{path}")) if folder else read
+
+
+def _quoted(folder: str) -> str:
+    return folder if re.fullmatch(r"[\w./-]+", folder) else "'" + folder.replace("'", "'\\''") + "'"
+
+
+def globs_for(command: str, files: Sequence[str], read: Reader) -> tuple[tuple[str, ...], bool]:
+    """Return test globs for a command given in the settings, and whether tests live inside source files."""
+    words = re.split(r"[\s;&|()/]+", command)
+    named = [row for row in ECOSYSTEMS if row.name in words or (row.program and row.program in words)]
+    if named:
+        globs = tuple(dict.fromkeys(glob for row in named for glob in row.globs))
+        return globs, any(row.tests_in_sources for row in named)
+    found = detect(files, read)
+    return (found.globs, found.tests_in_sources) if found.command else (ANY_TESTS, False)
+
+
+_RUNNERS = r"(?:^|[;&|]\s*)((?:uv|poetry|pdm|pipenv|hatch|rye)\s+run)\s"
+_PYTHON = r"(?:^|[\s;&|(])((?:[\w./~-]+/)?(?:python|pypy)[\d.]*)(?=\s|$)"
+_BESIDE = r"(?:^|[\s;&|(])([\w./~-]+/)(?:pytest|py\.test|tox|nox)(?=\s|$)"
+
+
+def interpreter_of(command: str) -> str:
+    """Return the words that start it: as the command names it, beside its test runner, or the one on the PATH."""
+    if runner := re.search(_RUNNERS, command):
+        return f"{runner[1]} python"
+    if named := re.search(_PYTHON, command):
+        return named[1]
+    if beside := re.search(_BESIDE, command):
+        return f"{beside[1]}python"
+    return "$(command -v python3 || command -v python)"

@@ -1,0 +1,414 @@
+"""Break a change on purpose, in small ways: if no test notices, no test demands it.
+
+A **mutant** is one edit of one file, on lines that the change added or rewrote: a function that returns at once with
+its default value, a condition negated, a boundary moved, an operator swapped, a constant changed, a statement left out.
+Which ones there are depends on the two versions of a file alone, and which of them are tried on the tree: the same tree
+always has the same mutants.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from capsule.core.syntax import Definition, definitions, language_of, parse, parses, texts_of, values_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+BODY = "body"
+"""The kind of mutant that takes a whole function's work away."""
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """One edit: the bytes from `start` to `end` of a file become `text`."""
+
+    path: str
+    function: str
+    kind: str
+    start: int
+    end: int
+    text: str
+    said: str
+    """What it does, for people: `if n > 0` → `if n >= 0` in src/x.py:14."""
+
+    def applied(self, source: bytes) -> bytes:
+        return source[: self.start] + self.text.encode() + source[self.end :]
+
+
+def mutants(path: str, before: bytes, after: bytes) -> list[Mutant]:
+    """List the mutants of a changed file: those that parse, on lines that differ, in functions that have a body."""
+    root = parse(path, after)
+    if root is None or root.has_error:
+        return []
+    lines = changed_lines(before, after)
+    boring = {n for n, line in enumerate(after.split(b"\n")) if re.search(_BORING, line)}
+    found: list[Mutant] = []
+    for each in _changed_functions(path, after, lines):
+        if (stub := _stub(path, after, each)) is not None:
+            found.append(stub)
+        assert each.body
+        inner = [d for d in definitions(path, after) if d.body and each.start < d.start and d.end <= each.end]
+        for node in _nodes(root, *each.body):
+            elsewhere = any(d.start <= node.start_byte < d.end for d in inner)
+            if node.start_point.row in lines - boring and not elsewhere:
+                found += _of_node(path, after, each.name, node)
+    different = (each for each in dict.fromkeys(found) if each.applied(after) != after)
+    return [each for each in different if parses(path, each.applied(after))]
+
+
+def moved_functions(sources: Mapping[str, tuple[bytes, bytes]], removed: Mapping[str, bytes]) -> set[tuple[str, str]]:
+    """Name the functions, with their path, that stood word for word in another file of the base."""
+    before = {path: text for path, (text, _) in sources.items()} | dict(removed)
+    known = {text for path, source in before.items() for text in texts_of(path, source).items()}
+    now = [(path, text) for path, (_, after) in sources.items() for text in texts_of(path, after).items()]
+    return {(path, text[0]) for path, text in now if text in known}
+
+
+def choose(found: Iterable[Mutant], seed: str, most: int) -> list[Mutant]:
+    """Choose a handful, the same for the same seed: each function's body first, then in turn from all functions."""
+    by_function: dict[tuple[str, str], list[Mutant]] = {}
+    for each in sorted(found, key=lambda each: hashlib.sha256(f"{seed}\0{each.said}\0{each.start}".encode()).digest()):
+        by_function.setdefault((each.path, each.function), []).append(each)
+    rows = [sorted(row, key=lambda each: each.kind != BODY) for row in by_function.values()]
+    turns = (row[turn] for turn in range(max(map(len, rows), default=0)) for row in rows if turn < len(row))
+    return list(turns)[:most]
+
+
+def stubs(path: str, before: bytes, after: bytes) -> list[Mutant]:
+    """Return the body-removed mutant of every changed function."""
+    lines = changed_lines(before, after)
+    found = [_stub(path, after, each) for each in _changed_functions(path, after, lines)]
+    return [each for each in found if each is not None and parses(path, each.applied(after))]
+
+
+def fillings(path: str, before: bytes, after: bytes) -> list[Mutant]:
+    """Return a mutant with a value for every changed function that does nothing and returns nothing.
+
+    They are for a change that has no other function: there is nothing else to break in it.
+    """
+    found = []
+    for each in _changed_functions(path, after, changed_lines(before, after), idle=True):
+        stub = None if _is_declared_only(path, each) else _stub(path, after, each)
+        nothing = _NONE.get(language_of(path), "")
+        if stub is not None and nothing and nothing in stub.text:  # 1 is what vacuous tests put up with
+            words = (text.replace(nothing, "1", 1) for text in (stub.text, stub.said))
+            found.append(replace(stub, **dict(zip(("text", "said"), words, strict=True))))
+    return [each for each in found if parses(path, each.applied(after))]
+
+
+def leftovers(path: str, before: bytes, after: bytes) -> list[Mutant]:
+    """Return a mutant of what lies in no function: every value on changed lines is 1, or a new file is emptied.
+
+    They are for a change that has no function at all.
+    """
+    root = parse(path, after)
+    if root is None:  # an old file as it was is what new tests were red on
+        put, said = ("", f"`{path}` emptied") if after else ("capsule\n", f"`{path}` filled")
+        known = bool(before) or path.rpartition("/")[2] in _MARKERS
+        return [] if known else [Mutant(path, "what it holds", BODY, 0, len(after), put, said)]
+    lines, inside = changed_lines(before, after), [(d.start, d.end) for d in definitions(path, after)]
+    values = [
+        node
+        for node in values_of(root)
+        if node.start_point.row in lines and not any(a <= node.start_byte < b for a, b in inside)
+    ]
+    if not values or root.has_error:
+        return []
+    start, text, at = values[0].start_byte, b"", values[0].start_byte
+    for node in values:
+        text += after[at : node.start_byte] + (b"2" if node.text == b"1" else b"1")
+        at = node.end_byte
+    said = f"every value on new lines → `1` in {path}:{_line(after, start)}"
+    mutant = Mutant(path, "what is in no function", BODY, start, at, text.decode(errors="replace"), said)
+    return [mutant] if parses(path, mutant.applied(after)) else []
+
+
+_MARKERS = ("py.typed", ".nojekyll", ".gitkeep", ".keep")
+"""Files that are empty by their nature."""
+_NONE = {**{"py": "None", "rb": "nil", "php": "null"}, **dict.fromkeys(("js", "ts", "tsx"), "undefined")}
+
+
+def _is_declared_only(path: str, each: Definition) -> bool:
+    """Tell whether a function is there for its types, or for others to fill."""
+    around, node = each.node.text or b"", each.node.parent
+    while node is not None:
+        if node.type in ("class_definition", "decorated_definition"):
+            around += (node.text or b"").partition(b":")[0]
+        node = node.parent
+    return path.endswith(".pyi") or re.search(rb"\b(?:Protocol|overload|abstractmethod)\b", around) is not None
+
+
+def stubbed(
+    path: str, before: bytes, after: bytes, keeps: Callable[[int], bool] = lambda _: False, *, other: bool = False
+) -> bytes:
+    """Return the file with the body of every changed function taken out, except where `keeps` says of its place.
+
+    With `other` they return a value that equals no other, where there is one: a test that asks for the default value
+    passes with the first kind of stub, and fails with the second.
+    """
+    outer: list[Mutant] = []
+    for each in sorted(stubs(path, before, after), key=lambda each: (each.start, -each.end)):
+        if not keeps(each.start) and (not outer or each.start >= outer[-1].end):
+            outer.append(each)
+    text = after
+    for each in reversed(outer):
+        text = replace(each, text=_other(path, each.text)).applied(text) if other else each.applied(text)
+    return text if parses(path, text) else after
+
+
+_OTHERS = {
+    "py": (r"\bNone", "object()"),
+    "rb": ("nil", "Object.new"),
+    "js": (r"\bundefined", 'Symbol("capsule")'),
+    "ts": (r"\bundefined", 'Symbol("capsule")'),
+    "tsx": (r"\bundefined", 'Symbol("capsule")'),
+    "php": ("return null", "return new \\stdClass()"),
+    "rs": (r"return [^;]+;", 'panic!("capsule");'),
+    "java": (r"return [^;]+;", 'throw new RuntimeException("capsule");'),
+    "cs": (r"return [^;]+;", 'throw new System.Exception("capsule");'),
+    "go": (r"var capsule\d.*; return [^}]+", 'panic("capsule") '),
+}
+_GO_VALUES = ((r"(?:u?int\d*|float\d+|byte|rune)", "77"), ("string", '"capsule"'), ("bool", "true"))
+
+
+def _other(path: str, stub: str) -> str:
+    """Return the stub with another value; where the type has none that is easily told, with a panic."""
+    language = language_of(path)
+    if language == "go":
+        for kind, value in _GO_VALUES:
+            stub = re.sub(rf"(var capsule\d+ {kind})(?=;)", rf"\1 = {value}", stub)
+        if " = " in stub:
+            return stub
+    pattern, value = _OTHERS.get(language, ("", ""))
+    return re.sub(pattern, lambda _: value, stub, count=1) if pattern else stub
+
+
+def works_outside_functions(path: str, before: bytes, after: bytes) -> bool:
+    """Tell whether a change also lies where no stub reaches: a constant, a table, a function without a default."""
+    made = stubs(path, before, after)
+    spans = [(each.body or (0, 0)) for each in _changed_functions(path, after, changed_lines(before, after))]
+    if len(spans) != len(made):
+        return True
+    covered = {n for start, end in spans for n in range(_line(after, start) - 1, _line(after, end))}
+    lines = after.split(b"\n")
+    return any(lines[n].strip() and not re.match(_PLAIN, lines[n]) for n in changed_lines(before, after) - covered)
+
+
+_PLAIN = (
+    rb"\s*(?:#|//|/?\*|\"\"\"|'{3}|@|[{}()\[\];,]+\s*$|(?:async\s+)?def\b|class\b|import\b|from\b|export\s*\{|use\b|package\b"
+    rb"|(?:(?:export|default|async|public|private|protected|static|final|pub(?:\([^)]*\))?|unsafe|const)\s+)*"
+    rb"(?:function|func|fn|impl|interface|struct|mod|module|require)\b)|.*[{]\s*$"
+)
+
+
+def changed_lines(before: bytes, after: bytes) -> set[int]:
+    """Return the numbers, from 0, of the lines of the new text that the old one does not have there."""
+    old, new = before.split(b"\n"), after.split(b"\n")
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(new) > _LONG)
+    return {n for kind, _, _, start, end in matcher.get_opcodes() if kind != "equal" for n in range(start, end)}
+
+
+_LONG = 5000
+_BORING = (
+    rb"\b(?:log(?:ger|ging)?|console|warnings?)\b[.(]|\bprint(?:ln|f)?!?\(|^\s*(?:import|from|use|#include|package)\b"
+    rb"|\bassert\b.*\bisinstance\b|\b(?:raise|throw|panic)\b"
+)
+_TRIVIAL = (
+    rb"(?s)[{\s]*(?:pass|\.\.\.|(?:return\s+)?(?:None|nil|null|undefined)|return|raise NotImplementedError.*|)[;}\s]*"
+)
+
+
+def _changed_functions(path: str, source: bytes, lines: set[int], *, idle: bool = False) -> Iterator[Definition]:
+    """Yield functions with a body of their own on changed lines, or those that do nothing; of nested ones each."""
+    for each in definitions(path, source):
+        if each.body is None or bool(re.fullmatch(_TRIVIAL, _code(path, source[slice(*each.body)]))) is not idle:
+            continue
+        first = source.count(b"\n", 0, each.body[0])
+        last = first + source.count(b"\n", *each.body)
+        if lines & set(range(first, last + 1)):
+            yield each
+
+
+def _code(path: str, body: bytes) -> bytes:
+    """Return a body without its docstring."""
+    return re.sub(rb'(?s)^\s*(?:"""|\'\'\').*?(?:"""|\'\'\')', b"", body) if language_of(path) == "py" else body
+
+
+def _nodes(root: Node, start: int, end: int) -> Iterator[Node]:
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.end_byte <= start or node.start_byte >= end:
+            continue
+        if start <= node.start_byte and node.end_byte <= end:
+            yield node
+        waiting += reversed(node.children)
+
+
+# ---- a function's body
+
+
+_ZERO = {
+    "go": (),
+    "rs": (("bool", "false"), ("String", "String::new()"), ("&str", '""'), ("&'static str", '""')),
+    "java": (("boolean", "false"), ("char", "'a'")),
+    "c": (),
+    "cpp": (("std::string", "{}"),),
+    "cs": (),
+}
+_NUMBERS = r"[iu](?:8|16|32|64|128|size)|f(?:32|64)|int|long|short|byte|float|double|size_t|u?int\d*_t|unsigned.*"
+
+
+def _stub(path: str, source: bytes, each: Definition) -> Mutant | None:
+    """Make the function return its default value at once. What it would have done stays below, so that it compiles."""
+    assert each.body
+    start, end = each.body
+    body, language, where = source[start:end], language_of(path), f"in {path}:{_line(source, start)}"
+    if language in ("py", "rb"):
+        text = "nil" if language == "rb" else "None" if each.node.type == "assignment" else "return None"
+        said = f"the body of `{each.name}` → `{text}` {where}"
+        if language == "py" and re.search(rb"\byield\b", body):
+            text += f"\n{' ' * _column(source, start)}yield"
+        return Mutant(path, each.name, BODY, start, end, text, said)
+    if language in ("js", "ts", "tsx") and not body.startswith(b"{"):
+        text = "undefined" if language == "js" else "(undefined as any)"
+        return Mutant(path, each.name, BODY, start, end, text, f"the body of `{each.name}` → `{text}` {where}")
+    value = _default(language, each.node)
+    if value is None or not body.startswith(b"{"):
+        return None
+    return Mutant(path, each.name, BODY, start, start + 1, f"{{ {value} ", f"`{each.name}` → `{value}` at once {where}")
+
+
+def _default(language: str, node: Node) -> str | None:  # noqa: PLR0911 - one line per language
+    """Return the statement that leaves a function with its default value; None where there is none for its type."""
+    if language in ("js", "ts", "tsx"):
+        named = node.child_by_field_name("name")
+        cast = " as any" if language != "js" else ""
+        return None if named is not None and named.text == b"constructor" else f"if (true) return undefined{cast};"
+    if language == "go":
+        return _go_default(node)
+    field = {"rs": "return_type", "java": "type", "c": "type", "cpp": "type", "cs": "returns", "php": "return_type"}[
+        language
+    ]
+    declared = node.child_by_field_name(field) or node.child_by_field_name("type")
+    kind = declared.text.decode(errors="replace").strip() if declared is not None and declared.text else ""
+    if node.type == "constructor_declaration":
+        return None
+    if language == "rs":
+        return _rust_default(kind)
+    if language == "php":
+        values = {"int": "0", "float": "0.0", "string": "''", "bool": "false", "array": "[]"}
+        return "if (true) return;" if kind == "void" else f"if (true) return {values.get(kind, 'null')};"
+    if kind == "void" and b"*" not in (node.text or b"").partition(b"(")[0]:
+        return "if (1) return;" if language in ("c", "cpp") else "if (true) return;"
+    if language == "cs":
+        return "if (true) return default;"
+    if language == "java":
+        value = dict(_ZERO["java"]).get(kind) or ("0" if re.fullmatch(_NUMBERS, kind) else "null")
+        return f"if (true) return {value};"
+    plain = (
+        re.fullmatch(_NUMBERS, kind) or kind in ("bool", "char", "") or b"*" in (node.text or b"").partition(b"(")[0]
+    )
+    return "if (1) return 0;" if plain else "if (1) return {};" if language == "cpp" else None
+
+
+def _go_default(node: Node) -> str:
+    result = node.child_by_field_name("result")
+    if result is None:
+        return "if true { return };"
+    if result.type != "parameter_list":
+        types = [result.text or b""]
+    else:
+        if any(each.child_by_field_name("name") for each in result.named_children):
+            return "if true { return };"
+        types = [each.text or b"" for each in result.named_children]
+    names = [f"capsule{n}" for n in range(len(types))]
+    declared = "; ".join(f"var {name} {kind.decode()}" for name, kind in zip(names, types, strict=True))
+    return f"if true {{ {declared}; return {', '.join(names)} }};"
+
+
+def _rust_default(kind: str) -> str | None:
+    if not kind or kind == "()":
+        return "if true { return; }"
+    if kind.startswith(("impl", "&mut", "Box<dyn", "!")) or (kind.startswith("&") and "str" not in kind):
+        return None
+    value = dict(_ZERO["rs"]).get(kind) or ("0 as _" if re.fullmatch(_NUMBERS, kind) else "Default::default()")
+    value = "None" if kind.startswith("Option<") else "Ok(Default::default())" if kind.startswith("Result<") else value
+    return f"if true {{ return {value}; }}"
+
+
+# ---- smaller edits
+
+
+_OPERATORS = {
+    **{">": ">=", ">=": ">", "<": "<=", "<=": "<", "==": "!=", "!=": "==", "===": "!==", "!==": "==="},
+    **{"+": "-", "-": "+", "*": "+", "/": "*", "%": "*", "and": "or", "or": "and", "&&": "||", "||": "&&"},
+    **{"+=": "-=", "-=": "+=", "in": "not in", "is": "is not"},
+}
+_CALCULATES = r"(?:comparison|boolean|binary)_operator|binary_expression|augmented_assignment(?:_expression)?|binary"
+_INTEGERS = ("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal", "number_literal")
+_STRINGS = ("string", "interpreted_string_literal", "string_literal")
+_BRANCHES = ("if_statement", "while_statement", "if_expression", "elif_clause", "ternary_expression")
+_RETURNS = ("return_statement", "return_expression", "return")
+_NOTHING = {"py": "return None", "js": "return undefined", "php": "return null", "rb": "return nil"}
+
+
+def _of_node(path: str, source: bytes, function: str, node: Node) -> Iterator[Mutant]:
+    language, text = language_of(path), (node.text or b"").decode(errors="replace")
+    span = (node.start_byte, node.end_byte)
+    parent = node.parent
+
+    def made(kind: str, new: str) -> Mutant:
+        line = _line(source, node.start_byte)
+        at = node.start_byte - source.rfind(b"\n", 0, node.start_byte) - 1
+        whole = source[node.start_byte - at :].partition(b"\n")[0].decode(errors="replace")
+        mutated = f"{whole[:at]}{new}{whole[at + len(text) :]}" if "\n" not in text else f"{whole[:at]}{new}"
+        said = f"`{_short(whole)}` → `{_short(mutated)}` in {path}:{line}"
+        return Mutant(path, function, kind, *span, new, said)
+
+    if not node.is_named and parent is not None and re.fullmatch(_CALCULATES, parent.type) and text in _OPERATORS:
+        yield made("operator", _OPERATORS[text])
+    elif node.type in ("true", "false", "boolean_literal") and text.lower() in ("true", "false"):
+        flipped = {"true": "false", "false": "true", "True": "False", "False": "True"}
+        yield made("constant", flipped[text])
+    elif node.type in _INTEGERS and text.isdigit():
+        yield made("constant", str(int(text) + 1))
+    elif node.type in _STRINGS and len(text) > 2 and not _is_docstring(node):
+        yield made("constant", f"{text[:-1]}~{text[-1]}" if text[-1] == text[-2:-1] or text[-1] in "\"'" else text)
+    elif node.type in _RETURNS and language in _NOTHING and node.named_child_count:
+        end = ";" if text.endswith(";") else ""
+        yield made("return", _NOTHING[language] + end)
+    elif node.type == "expression_statement" and language in ("py", "js", "java", "c", "cpp", "php") and _is_call(node):
+        yield made("statement", "pass" if language == "py" else ";")
+    if parent is not None and parent.type in _BRANCHES and parent.child_by_field_name("condition") == node:
+        inner = text[1:-1] if node.type == "parenthesized_expression" else text
+        negated = f"not ({inner})" if language == "py" else f"!({inner})"
+        yield made("condition", f"({negated})" if node.type == "parenthesized_expression" else negated)
+
+
+def _is_call(node: Node) -> bool:
+    return bool(node.named_children) and node.named_children[0].type in ("call", "call_expression", "method_invocation")
+
+
+def _is_docstring(node: Node) -> bool:
+    return node.parent is not None and node.parent.type == "expression_statement"
+
+
+def _line(source: bytes, at: int) -> int:
+    return source.count(b"\n", 0, at) + 1
+
+
+def _column(source: bytes, at: int) -> int:
+    return at - source.rfind(b"\n", 0, at) - 1
+
+
+def _short(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 60 else flat[:59] + "…"

@@ -1,0 +1,137 @@
+"""Sum up what was proven of a mission, and what was only said, from the evidence of its attempts.
+
+Each piece of evidence says in `proven` what it adds, by its place in the one line that every screen and report shows:
+`red by name (3 new) · green by name · 212 others unharmed · demanded 7 of 8 · canary seen · reviewed (its word)`.
+A check that had nothing to say is named too (`mutants not tried`, `no canary`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from capsule.core.evidence import Evidence, EvidenceStatus, ProofPart, refuted
+from capsule.core.history import Attempt, MissionHistory
+from capsule.core.signal import Verdict
+from capsule.core.workflow import Role
+
+_SILENT: Mapping[str, tuple[str, str]] = {
+    "red": (ProofPart.RED, "red not seen"),
+    "green": (ProofPart.GREEN, "tests not run"),
+    "green-when-done": (ProofPart.GREEN, "tests not run"),
+    "unharmed": (ProofPart.GREEN, "tests not run"),
+    "kills": (ProofPart.KILLS, "mutants not tried"),
+    "demanded": (ProofPart.DEMANDED, "mutants not tried"),
+    "as-demanded": (ProofPart.DEMANDED, "mutants not tried"),
+    "canary": (ProofPart.CANARY, "no canary"),
+}
+"""By check: its place, and the words for a phase that passed without it."""
+_GREEN = {ProofPart.GREEN.value: "green (exit code only)"}
+_BY_EXIT_CODE: Mapping[str, dict[str, str]] = {
+    "red": {ProofPart.RED: "red (exit code only)"},
+    "green": _GREEN,
+    "green-when-done": _GREEN,
+    "unharmed": _GREEN,
+}
+"""By check: the words for evidence that says no more than that it holds, as journals of earlier versions do."""
+REVIEWED = "reviewed (its word)"
+_BETWEEN = " · "
+
+
+class Review(msgspec.Struct, frozen=True):
+    """A phase that judged and passed: what its agent says is not proven."""
+
+    phase: str
+    summary: str
+
+
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a mission's work as it stands."""
+
+    proven: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    """What was not tried, what does not hold, and what a person accepted although it did not."""
+    reviews: tuple[Review, ...] = ()
+    tests: dict[str, tuple[str, ...]] = {}
+    """Tests by what became of them: new, rewritten, known to fail."""
+    survivors: tuple[str, ...] = ()
+    """The mutants that no test noticed, one line each."""
+
+    @property
+    def label(self) -> str:
+        return "proven" if self.proven else "not proven"
+
+    @property
+    def line(self) -> str:
+        """Return all of it in one line; '' while nothing was checked."""
+        reviewed = (REVIEWED,) if self.reviews else ()
+        return joined((*self.proven, *self.gaps, *reviewed))
+
+
+def proof_of(history: MissionHistory) -> Proof:
+    """Join the evidence of the phases that stand; of a phase that is to be done again, nothing stands."""
+    state = history.state
+    to_do = {*state.to_do} if not state.abandoned else set[str]()
+    ended = [attempt for attempt in history.attempts if attempt.ended]
+    stands = [each for each in ended if each.phase not in to_do and each.verdict == Verdict.PASS]
+    pieces = [piece for attempt in stands for piece in attempt.evidence]
+    words = words_of(pieces)
+    doubted = {piece.check for piece in pieces if _doubt(piece)}
+    checks = {check for each in stands for check in state.workflow.phase(each.phase).checks} - doubted
+    silent = [said for check, (part, said) in _SILENT.items() if check in checks and part not in words]
+    against = [piece for piece in pieces if piece.standing is not EvidenceStatus.CONFIRMED]
+    against += ended[-1].evidence if ended and ended[-1] not in stands else ()
+    return Proof(
+        proven=tuple(words.values()),
+        gaps=tuple(dict.fromkeys(filter(None, (*silent, *map(_doubt, against))))),
+        reviews=tuple({each.phase: _review(each) for each in stands if _judges(history, each)}.values()),
+        tests=tests_of(pieces),
+        survivors=survivors_of(pieces),
+    )
+
+
+def words_of(evidence: Iterable[Evidence]) -> dict[str, str]:
+    """Return what pieces of evidence prove, by place, in the order of the line."""
+    found: dict[str, str] = {}
+    for piece in evidence:
+        if piece.standing is EvidenceStatus.CONFIRMED:
+            found |= piece.proven or _BY_EXIT_CODE.get(piece.check, {})
+    return {part: found[part] for part in ProofPart if part in found}
+
+
+def joined(words: Iterable[str]) -> str:
+    return _BETWEEN.join(words)
+
+
+def line_of(evidence: Iterable[Evidence]) -> str:
+    """Return what one phase proved, in one line."""
+    return joined(words_of(evidence).values())
+
+
+def tests_of(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
+    """Return the tests that evidence names, by what became of them; the last word on each counts."""
+    found: dict[str, tuple[str, ...]] = {}
+    for piece in evidence:
+        found |= piece.tests
+    return found
+
+
+def survivors_of(evidence: Iterable[Evidence]) -> tuple[str, ...]:
+    """Return the mutants that survived when they were last tried."""
+    tried = [piece for piece in evidence if piece.survivors or ProofPart.DEMANDED in piece.proven]
+    return tried[-1].survivors if tried else ()
+
+
+def _doubt(piece: Evidence) -> str:
+    if piece.standing is EvidenceStatus.ACCEPTED:
+        return f"{piece.check} accepted by a person"
+    return f"{piece.check} refuted" if refuted((piece,)) else ""
+
+
+def _review(attempt: Attempt) -> Review:
+    return Review(attempt.phase, attempt.summary)
+
+
+def _judges(history: MissionHistory, attempt: Attempt) -> bool:
+    return bool(attempt.agent) and history.state.workflow.phase(attempt.phase).role is Role.REVIEW

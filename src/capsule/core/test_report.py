@@ -1,0 +1,288 @@
+"""How each test ended, by name: what a run of the test command says, beyond its exit code.
+
+Runners are asked for it through their environment (`instruments/`) and write one file per process; those that cannot be
+asked are read from what they print. `read_report` puts all of it together. A report is **complete** if every
+invocation that shows in the output has told of its tests, and has come to its own end: a test that is not in a complete
+report did not run.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Result(StrEnum):
+    """How one test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    ERRORED = "errored"
+    SKIPPED = "skipped"
+    XFAILED = "xfailed"
+    """It failed, as its author said it would."""
+    XPASSED = "xpassed"
+    """It passed, although its author said it would fail."""
+
+
+RED = (Result.FAILED, Result.ERRORED)
+_WORST = (Result.PASSED, Result.XPASSED, Result.SKIPPED, Result.XFAILED, Result.ERRORED, Result.FAILED)
+"""A test may be told of more than once (subtests, teardown): the last of this row counts."""
+
+
+class LoadError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file or package whose tests could not be loaded or compiled: none of them has a name."""
+
+    where: str
+    text: str = ""
+
+
+class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How each test of one run ended."""
+
+    __test__ = False  # pytest takes a class with this name for tests
+
+    results: dict[str, Result] = {}
+    errors: tuple[LoadError, ...] = ()
+    invocations: int = 0
+    complete: bool = False
+    """Every invocation that the output shows has told of its tests, and none was cut short."""
+    cut_short: bool = False
+    """An invocation began and did not come to its own end."""
+    begun: tuple[str, ...] = ()
+    """Runners that were seen to start: one that shows no test has run none."""
+
+    def names(self, *results: Result) -> list[str]:
+        return [name for name, result in self.results.items() if result in results]
+
+    @property
+    def passed(self) -> list[str]:
+        return self.names(Result.PASSED)
+
+    @property
+    def red(self) -> list[str]:
+        return self.names(*RED)
+
+
+class _Part(NamedTuple):
+    """What one invocation of a runner has told."""
+
+    runner: str
+    results: list[tuple[str, str]]
+    errors: list[LoadError]
+    ended: bool
+
+
+def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()) -> TestReport:
+    """Put together what the runners behind one command have told.
+
+    `files` holds what each process wrote, by the name of its file; `output` is what the command printed; `junit` holds
+    the XML that it left.
+    """
+    parts = [*_told(files), *_cargo(output), *_nextest(output), *_ctest(output)]
+    parts += [part for text in junit if (part := _junit(text))]
+    results: dict[str, Result] = {}
+    for part in parts:
+        for name, word in part.results:
+            result = Result(word)
+            known = results.get(name, Result.PASSED)
+            results[name] = max(known, result, key=_WORST.index)
+    plain = _plain(output)
+    shown = {name: len(re.findall(pattern, plain)) for name, pattern in _SHOWN.items()}
+    told = {name: sum(part.runner == name for part in parts) for name in shown}
+    begun = tuple(sorted({name.split("-")[1] for name in files if name.startswith("begun-")}))
+    runners = {part.runner for part in parts}
+    silent = (
+        any(shown[name] > told[name] for name in shown) or not {_TELLS.get(each, each) for each in begun} <= runners
+    )
+    cut_short = not all(part.ended for part in parts)
+    complete = bool(parts) and not silent and not cut_short
+    errors = tuple(error for part in parts for error in part.errors)
+    return TestReport(results, errors, len(parts), complete, cut_short, begun)
+
+
+def readable(output: str) -> str:
+    """Return what a command printed, with the events of `go test -json` as the text they stand for."""
+    if '"Action":' not in output:
+        return output
+    lines = []
+    for line in output.splitlines(keepends=True):
+        event = _json(line) if line.startswith("{") else None
+        if event is not None and "Action" in event:
+            lines.append(str(event.get("Output", "")))
+        else:
+            lines.append(line)
+    return "".join(lines)
+
+
+_TELLS = {"mvn": "junit", "gradle": "junit"}
+"""Runners that were seen to start, and in what form they tell of their tests."""
+_SHOWN = {
+    # Closing lines that only a run prints. One that shows here and told nothing makes a report incomplete.
+    "pytest": r"(?m)^(?:=+ )?(?:\d+ \w+, )*\d+ (?:passed|failed|errors?|skipped)\b[^\n]* in [\d.]+s",
+    "unittest": r"(?m)^Ran \d+ tests? in [\d.]+s$",
+    "jest": r"(?m)^Test Suites: .*\d+ total$",
+    "vitest": r"(?m)^ *Test Files  .*\(\d+\)$",
+    "mocha": r"(?m)^  \d+ passing \(",
+    "cargo": r"(?m)^test result: ",
+    "go": r"(?m)^(?:ok|FAIL)\s+\S+\s+[\d.]+s",
+    "node": r"(?m)^[ℹ#] tests \d+$",
+    "junit": r"(?m)^\S*\s*Tests run: \d+, Failures: \d+, Errors: \d+, Skipped: \d+\s*$",
+    "ctest": r"(?m)^\d+% tests passed, \d+ tests failed out of \d+$",
+}
+_COLOURS = r"\x1b\[[\d;]*m"
+
+
+def _plain(output: str) -> str:
+    return re.sub(_COLOURS, "", output)
+
+
+def _json(line: str) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+def _rows(text: str) -> Iterator[dict[str, Any]]:
+    return (row for line in text.splitlines() if (row := _json(line)) is not None)
+
+
+def _told(files: Mapping[str, str]) -> Iterator[_Part]:
+    """Read what our own recorders wrote, and the events of `go test`."""
+    for name, text in sorted(files.items()):
+        if name.endswith(".jsonl"):
+            rows = list(_rows(text))
+            runner = next((str(row["runner"]) for row in rows if "runner" in row), "")
+            results = [(str(row["test"]), str(row.get("result"))) for row in rows if "test" in row]
+            errors = [LoadError(str(row["error"]), str(row.get("text", ""))) for row in rows if "error" in row]
+            known = [(test, word) for test, word in results if word in Result.__members__.values()]
+            yield _Part(runner, known, errors, any("ended" in row for row in rows))
+        elif name.startswith("go-") and not name.endswith(".ended"):
+            yield _go(text, ended=f"{name}.ended" in files)
+
+
+_GO = {"pass": Result.PASSED, "fail": Result.FAILED, "skip": Result.SKIPPED}
+
+
+def _go(text: str, *, ended: bool) -> _Part:
+    results, errors, output = [], [], dict[str, str]()
+    open_tests: dict[str, None] = {}
+    for row in _rows(text):
+        package = str(row.get("Package") or row.get("ImportPath") or "").partition(" ")[0]
+        action, test = row.get("Action"), row.get("Test")
+        if action in ("output", "build-output"):
+            output[package] = (output.get(package, "") + str(row.get("Output", "")))[-4000:]
+        if test:
+            name = f"{package}::{test}"
+            if action == "run":
+                open_tests[name] = None
+            elif action in _GO:
+                open_tests.pop(name, None)
+                results.append((name, _GO[action].value))
+        elif action in ("build-fail", "fail") and "[build failed]" in output.get(package, "") + " [build failed]" * (
+            action == "build-fail"
+        ):
+            errors.append(LoadError(package.removesuffix(".test"), output.get(package, "")))
+    results += [(name, Result.ERRORED.value) for name in open_tests]
+    unique = {error.where.removesuffix("_test"): error for error in reversed(errors)}
+    return _Part("go", results, list(unique.values()), ended)
+
+
+_CARGO_TARGET = r"^ +(?:Running (?:unittests )?(\S+) \(\S*?([^/\\\s]+?)-[0-9a-f]{16}(?:\.exe)?\)|Doc-tests (\S+))$"
+_NO_TARGET = "     Running the-end (end-0000000000000000)"
+_CARGO_BEGIN = r"^running \d+ tests?$"
+_CARGO_TEST = r"^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)(?:,.*)?$"
+_DOCTEST_LINE = r" \(line \d+\)$"
+_CARGO_END = r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored"
+_CARGO = {"ok": Result.PASSED, "FAILED": Result.FAILED, "ignored": Result.SKIPPED}
+_RUSTC_ERROR = r"(?m)^error(?:\[E\d+\])?: .*\n(?:.*\n)*? *--> ([^\s:]+):\d+"
+
+
+def _cargo(output: str) -> Iterator[_Part]:
+    """Read the lines of libtest: one part for each test binary."""
+    text = _plain(output)
+    if "Nextest run" in text:
+        return
+    failed = {*re.findall(r"^ +`(?:-p \S+ )?--(?:test|bin) (\S+)`$", text, re.MULTILINE)}
+    target, results, running = "", list[tuple[str, str]](), False
+    for line in (*text.splitlines(), _NO_TARGET):
+        if found := re.match(_CARGO_TARGET, line):
+            if running:  # it began to run tests, and has told no result: it crashed
+                yield _Part("cargo", results, [], ended=False)
+            elif target:  # a binary without libtest: one test, as cargo sees it
+                word = Result.FAILED if target.partition(":")[0] in failed else Result.PASSED
+                yield _Part("cargo", [(f"{target}::main", word.value)], [], ended=True)
+            target, results, running = f"{found[2]}:{found[1]}" if found[1] else f"{found[3]}:doc", [], False
+        elif re.match(_CARGO_BEGIN, line):
+            results, running = [], True
+        elif found := re.match(_CARGO_TEST, line):
+            results.append((f"{target}::{re.sub(_DOCTEST_LINE, '', found[1])}", _CARGO[found[2]].value))
+        elif found := re.match(_CARGO_END, line):  # `-q` prints dots instead of names
+            yield _Part("cargo", results, [], ended=len(results) == sum(map(int, found.groups())))
+            target, results, running = "", [], False
+    if "error: could not compile" in text:
+        errors = [LoadError(found[1], found[0]) for found in re.finditer(_RUSTC_ERROR, text)]
+        yield _Part("rustc", [], errors or [LoadError("", "error: could not compile")], ended=True)
+
+
+_NEXTEST = r"^ +(PASS|FAIL|SKIP|SIGABRT|SIGSEGV|TIMEOUT|LEAK) +\[[^\]]*\] +(?:\(\d+/\d+\) +)?(\S+) (\S+)$"
+
+
+def _nextest(output: str) -> Iterator[_Part]:
+    if "Nextest run ID" not in output:
+        return
+    rows = [found for line in _plain(output).splitlines() if (found := re.match(_NEXTEST, line))]
+    words = {"PASS": "passed", "LEAK": "passed", "SKIP": "skipped"}
+    results = [(f"{found[2]}::{found[3]}", words.get(found[1], "failed")) for found in rows]
+    yield _Part("nextest", results, [], ended=re.search(r"^ +Summary \[", _plain(output), re.MULTILINE) is not None)
+
+
+_CTEST = (
+    r"^ *\d+/\d+ Test +#\d+: (.+?) \.*(?: +|\*\*\*)"
+    r"(Passed|Failed|Skipped|Not Run(?: \(Disabled\))?|Timeout|(?:Exception|SEGFAULT|Subprocess|Child).*?) +[\d.]+ sec"
+)
+_CTEST_WORDS = {"Passed": "passed", "Skipped": "skipped", "Not Run (Disabled)": "skipped"}
+
+
+def _ctest(output: str) -> Iterator[_Part]:
+    if "Test project " not in output:
+        return
+    text = _plain(output)
+    for piece in re.split(r"^Test project [^\n]*\n", text, flags=re.MULTILINE)[1:]:
+        rows = [found for line in piece.splitlines() if (found := re.match(_CTEST, line))]
+        results = [(f"ctest::{found[1]}", _CTEST_WORDS.get(found[2], "failed")) for found in rows]
+        yield _Part(
+            "ctest", results, [], ended=re.search(_SHOWN["ctest"], piece) is not None or "No tests were found" in piece
+        )
+
+
+def _junit(text: str) -> _Part | None:
+    """Read JUnit XML, as Maven, Gradle and many others write it."""
+    from junitparser import Error, Failure, JUnitXml, Skipped  # noqa: PLC0415 - few projects write it
+
+    try:
+        suites = JUnitXml.fromstring(text.encode())
+    except Exception:  # noqa: BLE001 - whatever is wrong with a file that an agent's code wrote
+        return None
+    results = []
+    for suite in suites if isinstance(suites, JUnitXml) else [suites]:
+        for case in suite:
+            kinds = {type(each) for each in case.result}
+            word = (
+                "errored"
+                if Error in kinds
+                else "failed"
+                if Failure in kinds
+                else "skipped"
+                if Skipped in kinds
+                else "passed"
+            )
+            results.append((f"{case.classname or suite.name or ''}::{case.name}", word))
+    return _Part("junit", results, [], ended=True)

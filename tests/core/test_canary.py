@@ -1,0 +1,54 @@
+"""Canaries: tests that have to fail, set among new ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from capsule.core.canary import canary, silent
+from capsule.core.test_report import Result, TestReport
+
+HEAD = "int clamp(int n, int low, int high);\nint main(void) {\n    "
+
+
+@pytest.mark.parametrize(
+    ("path", "asks", "changed"),
+    [
+        ("a.c", "if (clamp(5, 0, 3) != 3) return 1;", "if (clamp(5, 0, 3) != 4) return 1;"),
+        ("a.c", "if (clamp(5, 0, 3) != 3) { fprintf(stderr, 0); exit(2); }", "!= 4"),
+        ("a.c", "assert(clamp(5, 0, 3) == 3);", "assert(clamp(5, 0, 3) == 4);"),
+        ("a.c", "assert(ok && clamp(5, 0, 3) == 3);", "assert(ok && clamp(5, 0, 3) == 4);"),
+        ("a.c", "ck_assert_int_eq(clamp(5, 0, 3), 3);", "ck_assert_int_eq(clamp(5, 0, 3), 4);"),
+        ("a.cc", "EXPECT_EQ(clamp(5, 0, 3), 3);", "EXPECT_EQ(clamp(5, 0, 3), 4);"),
+        ("a.cpp", "REQUIRE(clamp(5, 0, 3) == 3);", "REQUIRE(clamp(5, 0, 3) == 4);"),
+        ("a.cpp", "if (clamp(5, 0, 3) != 3) return 1;", "!= 4"),
+        ("a.c", "TEST_ASSERT_EQUAL(3, clamp(5, 0, 3));", "TEST_ASSERT_EQUAL(4, clamp(5, 0, 3));"),
+    ],
+)
+def test_a_program_gets_another_expected_value(path: str, asks: str, changed: str) -> None:
+    found = canary(path, f"{HEAD}{asks}\n    return 0;\n}}\n".encode(), "mark", {"clamp"})
+    assert found is not None
+    assert changed.encode() in found[1]
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "if (argc == 2) return 0;",
+        "if (clamp(5, 0, 3) != 3) return 0;",
+        "if (clamp(5, 0, 3) != 3 && more != 2) return 1;",
+        "assert(clamp(5, 0, 3) == 3 || clamp(5, 0, 3) == 2);",
+        "EXPECT_NE(clamp(5, 0, 3), 3);",
+    ],
+)
+def test_what_a_program_does_not_insist_on_is_no_expected_value(asks: str) -> None:
+    assert canary("a.c", f"{HEAD}{asks}\n    return 0;\n}}\n".encode(), "mark", {"clamp"}) is None
+
+
+def test_a_program_with_another_expected_value_has_to_fail_by_the_name_of_a_new_test() -> None:
+    made = canary("a.c", f"{HEAD}if (clamp(5, 0, 3) != 3) return 1;\n}}\n".encode(), "mark", {"clamp"})
+    assert made is not None
+    lines, fresh = [made[0].line], ["ctest::clamp"]
+    failed = TestReport({"ctest::clamp": Result.FAILED, "ctest::add": Result.PASSED}, complete=True)
+    forged = TestReport({"ctest::clamp": Result.PASSED, "ctest::add": Result.FAILED}, complete=True)
+    assert silent(lines, failed, fresh) == []
+    assert silent(lines, forged, fresh) == ["a.c did not fail with another expected value (`3` → `4`)"]

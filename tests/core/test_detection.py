@@ -1,0 +1,97 @@
+"""Which command tests a project."""
+
+from __future__ import annotations
+
+import pytest
+
+from capsule.core.detection import ANY_TESTS, Detection, detect, globs_for
+
+PROJECTS: dict[str, tuple[dict[str, str], str]] = {
+    "pytest by its file": ({"pytest.ini": "", "Makefile": "test:\n"}, "python3 -m pytest -q"),
+    "pytest by its settings": ({"pyproject.toml": "[tool.pytest.ini_options]\n"}, "python3 -m pytest -q"),
+    "pytest by a conftest": ({"tests/conftest.py": ""}, "python3 -m pytest -q"),
+    "a package of unittests": ({"tests/__init__.py": "", "tests/test_a.py": ""}, "python3 -m unittest discover"),
+    "loose unittests": ({"tests/test_a.py": ""}, "python3 -m unittest discover -s tests"),
+    "go": ({"go.mod": "module x\n"}, "go test ./..."),
+    "cargo": ({"Cargo.toml": ""}, "cargo test"),
+    "npm": ({"package.json": '{"scripts": {"test": "jest"}}'}, "npm test"),
+    "node's own runner": (
+        {"package.json": "{}", "test/a.test.js": "const test = require('node:test');\n"},
+        "node --test",
+    ),
+    "make": ({"Makefile": "build:\n\ntest: build\n\t./run\n"}, "make test"),
+    "make by its other name": ({"GNUmakefile": "test:\n\t./run\n"}, "make test"),
+    "make, one of two targets": ({"Makefile": "check test: build\n\t./run\n"}, "make test"),
+    "tests that are functions": ({"tests/test_a.py": "def test_a():\n    pass\n"}, "python3 -m pytest -q"),
+    "tests that name pytest": ({"pkg/__init__.py": "", "pkg/test_a.py": "import pytest\n"}, "python3 -m pytest -q"),
+    "unittests in packages": ({"pkg/__init__.py": "", "pkg/tests.py": ""}, "python3 -m unittest discover"),
+    "a capital folder": ({"Tests/test_a.py": ""}, "python3 -m unittest discover -s Tests"),
+    "npm workspaces": (
+        {"package.json": '{"workspaces": ["a"]}', "a/package.json": '{"scripts": {"test": "jest"}}'},
+        "npm test --workspaces --if-present",
+    ),
+    "deno": ({"deno.json": "{}"}, "deno test"),
+    "deno, by a task": ({"deno.json": '{"tasks": {"test": "deno test -A"}}'}, "deno task test"),
+    "maven": ({"pom.xml": ""}, "mvn -B test"),
+    "maven, by its wrapper": ({"pom.xml": "", "mvnw": ""}, "./mvnw -B test"),
+    "gradle": ({"build.gradle.kts": "", "gradlew": ""}, "./gradlew --no-daemon test"),
+    "mix": ({"mix.exs": ""}, "mix test"),
+    "rspec": ({"Gemfile": "", "spec/a_spec.rb": ""}, "bundle exec rspec"),
+    "minitest": ({"Gemfile": "", "Rakefile": "", "test/a_test.rb": ""}, "bundle exec rake test"),
+    "composer": ({"composer.json": '{"scripts": {"test": "phpunit"}}'}, "composer test"),
+    "phpunit": ({"composer.json": "{}", "phpunit.xml.dist": ""}, "vendor/bin/phpunit"),
+    "dotnet": (
+        {"all.sln": "", "a.Tests/a.Tests.csproj": '<PackageReference Include="Microsoft.NET.Test.Sdk" />'},
+        "dotnet test",
+    ),
+    "ctest": (
+        {"CMakeLists.txt": "project(x)\nenable_testing()\n"},
+        "cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure",
+    ),
+    "below the top": ({"README.md": "", "backend/pytest.ini": ""}, "cd backend && python3 -m pytest -q"),
+    "unittests below the top": (
+        {"backend/tests/__init__.py": "", "backend/tests/test_a.py": ""},
+        "cd backend && python3 -m unittest discover",
+    ),
+    "go below the top": ({"src/go.mod": "module x\n"}, "cd src && go test ./..."),
+    "two below the top": (
+        {"api/go.mod": "", "web app/package.json": '{"scripts": {"test": "jest"}}'},
+        "(cd api && go test ./...) && (cd 'web app' && npm test)",
+    ),
+    "the topmost only": ({"api/go.mod": "", "api/tools/go.mod": "", "apis/x.go": ""}, "cd api && go test ./..."),
+    "the top alone": ({"go.mod": "", "web/package.json": '{"scripts": {"test": "jest"}}'}, "go test ./..."),
+}
+NOTHING = {
+    "no files": {},
+    "npm's placeholder": {"package.json": '{"scripts": {"test": "echo \\"Error: no test specified\\" && exit 1"}}'},
+    "a makefile without tests": {"Makefile": "testing:\ntest := 1\n"},
+    "python without tests": {"src/app.py": "", "latest.py": ""},
+    "a broken package.json": {"package.json": "{"},
+    "cmake without tests": {"CMakeLists.txt": "project(x)\n"},
+    "a solution without tests": {"all.sln": "", "a/a.csproj": ""},
+    "tests of vendored code": {"vendor/x/go.mod": "", "node_modules/y/package.json": '{"scripts": {"test": "jest"}}'},
+    "an example": {"examples/web/package.json": '{"scripts": {"test": "jest"}}'},
+    "a project among fixtures": {"tests/fixtures/go.mod": ""},
+}
+
+
+@pytest.mark.promise("evidence.detection")
+@pytest.mark.parametrize(("files", "command"), PROJECTS.values(), ids=PROJECTS.keys())
+def test_a_projects_test_command_is_found(files: dict[str, str], command: str) -> None:
+    assert detect(list(files), lambda path: files.get(path, "")).command == command
+
+
+@pytest.mark.parametrize("files", NOTHING.values(), ids=NOTHING.keys())
+def test_where_there_is_none_none_is_made_up(files: dict[str, str]) -> None:
+    assert detect(list(files), lambda path: files.get(path, "")) == Detection()
+
+
+def test_a_command_from_the_settings_brings_its_ecosystems_globs() -> None:
+    def nothing(_: str) -> str:
+        return ""
+
+    assert "*_test.go" in globs_for("go test ./pkg/...", [], nothing)[0]
+    assert globs_for("cargo test --all", [], nothing)[1] is True
+    assert "test_*.py" in globs_for("uv run pytest -x", [], nothing)[0]
+    assert globs_for("./check", [], nothing) == (ANY_TESTS, False)
+    assert "*_test.go" in globs_for("./check", ["go.mod"], nothing)[0]

@@ -1,0 +1,1 @@
+"""One file for each family; its docstring says what they have in common, `CASES` is the table."""
