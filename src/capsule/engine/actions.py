@@ -32,6 +32,7 @@ from capsule.core.state import MissionState
 from capsule.core.text import one_line
 from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
+from capsule.engine.checks import unharmed, verify, with_acceptance
 from capsule.engine.job import (
     Job,
     Report,
@@ -43,7 +44,7 @@ from capsule.engine.job import (
     sent_back,
     state_store_of,
 )
-from capsule.engine.verify import Verification, detect_tests, unharmed, verify, with_acceptance
+from capsule.engine.verification import Verification, detect_tests
 from capsule.engine.work import first_checkpoint, start_from_checkpoint
 from capsule.services import Services
 

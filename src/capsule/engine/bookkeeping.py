@@ -18,8 +18,9 @@ from capsule.core.ledger import Ending, assignments_of, guarded, subject
 from capsule.core.signal import Verdict
 from capsule.core.state import MissionState
 from capsule.engine.actions import ARCHIVED_AT
+from capsule.engine.checks import unharmed
 from capsule.engine.job import Job, guard_repository, note, place_of, state_store_of
-from capsule.engine.verify import Verification, unharmed
+from capsule.engine.verification import Verification
 from capsule.services import Services
 
 _MOST_ROUNDS = 8

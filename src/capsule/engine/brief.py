@@ -9,7 +9,8 @@ from capsule.core.briefing import Briefing, compose, fenced, fitting, prompt_val
 from capsule.core.documents import own_documents
 from capsule.core.workflow import EXAM, Contract
 from capsule.engine.job import Job, commit_message, passed
-from capsule.engine.verify import Verification, signatures_of
+from capsule.engine.mutants import signatures_of
+from capsule.engine.verification import Verification
 
 
 def brief(job: Job, model: str, folder: Path | None = None, *, dry: bool = False) -> Briefing:

@@ -23,10 +23,11 @@ from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
 from capsule.core.worklog import entry, section_of, with_entry
 from capsule.engine.actions import ACTIONS
 from capsule.engine.bookkeeping import with_tracker_updates
+from capsule.engine.checks import CHECKS, verify
 from capsule.engine.children import run_child
 from capsule.engine.examiner import run_examiner, writes_exam
 from capsule.engine.job import Job, Report, RunUntilHalt, guard_repository, parked, passed, place_of
-from capsule.engine.verify import CHECKS, Verification, verify
+from capsule.engine.verification import Verification
 from capsule.engine.work import run_agent, run_command
 from capsule.services import Services
 

@@ -30,7 +30,7 @@ from capsule.core.workflow import EXAM
 from capsule.engine.brief import answers_by_file, brief, exported, timeout_of
 from capsule.engine.funds import funds, require_funds
 from capsule.engine.job import Job, Report, load_state, passed, sandbox, sent_back
-from capsule.engine.verify import TAIL, TRIES, no_result_of
+from capsule.engine.verification import TAIL, TRIES, no_result_of
 
 _ENDINGS = {
     "timeout": "Agent timed out after {seconds:.0f} s",

@@ -2,205 +2,66 @@
 
 Each check is a row of `CHECKS`: a small function that sets one claim beside what is to be seen, and says whether it
 stands. Cheap checks (which files differ) come before dear ones (running the tests): where a cheap one refutes the
-claim, the tests are not run. The test command runs in the gate, a clean place that holds exactly the tree in question,
-and its result is journaled by tree, so nothing is run twice and nothing an agent left lying about can colour it.
+claim, the tests are not run.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import msgspec
-from msgspec import Struct, field
 
-from capsule.adapters import Place, Ran
 from capsule.core.canary import canary, silent
-from capsule.core.detection import detect
-from capsule.core.documents import (
-    Boxes,
-    artefact_paths,
-    boxes_of,
-    idea_paths,
-    is_document,
-    is_paper,
-    own_documents,
-)
-from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
-from capsule.core.event import MissionStarted, Observed, StepEnded, TestsFound, cut
-from capsule.core.evidence import REUSABLE, Change, Colour, Evidence, EvidenceStatus, Observation, ProofPart, refuted
+from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, is_document, is_paper, own_documents
+from capsule.core.errors import NeedsPerson
+from capsule.core.event import MissionStarted, StepEnded
+from capsule.core.evidence import Change, Colour, Evidence, EvidenceStatus, Observation, ProofPart, refuted
 from capsule.core.exam import joining
-from capsule.core.frozen import TEST_FILE, Judges, Snapshot, commands_behind, is_in_tests, is_vendored
+from capsule.core.frozen import TEST_FILE, Judges
 from capsule.core.globs import is_test, matches
 from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
 from capsule.core.manifests import is_manifest
-from capsule.core.mutants import (
-    BODY,
-    Mutant,
-    choose,
-    fillings,
-    leftovers,
-    moved_functions,
-    mutants,
-    stubbed,
-    stubs,
-    works_outside_functions,
-)
+from capsule.core.mutants import BODY, Mutant, works_outside_functions
 from capsule.core.proof import (
     FLAKY,
     KNOWN,
-    SUFFIXES,
     Baseline,
     Judgement,
-    TestEdits,
-    baseline_of,
-    edits_of,
     fresh_tests,
     judge_green,
     judge_kept,
     judge_mended,
     judge_red,
-    mentions_any,
     new_errors,
     red_by_absence,
     split_name,
     suspects,
-    texts_of_all,
 )
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import MissionState, acceptance_key, baseline, kept_code, other_kinds
-from capsule.core.syntax import definitions, language_of, parses, same_code, signatures
+from capsule.core.state import acceptance_key, other_kinds
+from capsule.core.syntax import parses, same_code
 from capsule.core.test_report import Result, TestReport
-from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.text import one_line
-from capsule.core.workflow import TESTS, Phase
+from capsule.core.workflow import TESTS
 from capsule.engine.exam import CHECK, examine
-from capsule.services import Services
-
-TAIL = 6000
-TRIES = 2
-"""How often a command is run that somebody kills."""
-_SHOWN = 12
-
-
-Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
-"""Makes the content of the files that differ from a tree, and says what was done to them, one line each."""
-_AGAIN = "again"
-
-
-class Verification(Struct):
-    """One phase's claim, and the services to check it with."""
-
-    state: MissionState
-    phase: Phase
-    signal: Signal
-    place: Place
-    services: Services
-    tree: str
-    """What would be delivered as things stand."""
-    before: str
-    """The same when the phase began."""
-    seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
-
-    def observe(self, tree: str) -> Observation:
-        """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
-        return self.run_of(tree)[0]
-
-    def run_of(self, tree: str, variant: str = "", edit: Edit | None = None) -> tuple[Observation, TestReport]:
-        """Return the result of the test command on a tree, and how each test ended.
-
-        A `variant` names a run of its own: a second one, or one with an edit of the tree, which is made if it is run.
-        """
-        suffix = f"\0{variant}" if variant else ""
-        key = observation_key(self.place.trees.test_cache_key(tree) + suffix, self.state.policy.test)
-        known = self.seen.get(key) or self.remembered(key)
-        if known:
-            return known
-        files, lines = edit() if edit else ({}, ())
-        observation, report = _run_tests(self, tree, files)
-        observation = msgspec.structs.replace(observation, edits=tuple(lines))
-        if observation.colour in REUSABLE:
-            if report.results or report.errors:
-                text = self.services.redact(msgspec.json.encode(report).decode())
-                self.services.archive.put(self.state.mission, _report_name(key), text)
-                observation = msgspec.structs.replace(observation, report=_hash(text))
-            event = Observed(at=self.services.clock.now(), key=key, observation=observation)
-            self.services.journal.note(self.state.mission, event)
-            self.services.observer.event(self.state.mission, event)
-            self.seen[key] = observation, report
-        return observation, report
-
-    def remembered(self, key: str) -> tuple[Observation, TestReport] | None:
-        """Return a run that the journal knows; None where the names of its tests are gone, so that it runs again."""
-        observation = self.state.observations.get(key)
-        if observation is None or not observation.report:
-            return (observation, TestReport()) if observation else None
-        text = self.services.archive.text(self.state.mission, _report_name(key))
-        if _hash(text) != observation.report:
-            return None
-        return observation, msgspec.json.decode(text, type=TestReport)
-
-    def baseline(self) -> Baseline | None:
-        """Return how the tests of the base ended, by name; None where they told no names."""
-        if self.state.policy.first_tests:
-            return Baseline(TestReport(complete=True))
-        tree = self.place.base_checkpoint(self.state.base).tree
-        seen, report = self.run_of(tree)
-        if seen.colour is Colour.EMPTY and not report.results:
-            return Baseline(TestReport(complete=True))
-        if not report.complete:
-            return None
-        again = self.run_of(tree, _AGAIN)[1] if report.red else None
-        return baseline_of(report, again if again and again.complete else None)
-
-    def test_edits(self, since: str = "") -> TestEdits:
-        """Compare the test files with those of the base, or of another tree."""
-        read, since = self.place.trees.read, since or self.state.base
-        judges = _judges(self, since)
-        paths = [each.path for each in self.changes(since) if judges.is_for_tests(each.path)]
-        return edits_of((path, read(since, path), read(self.tree, path)) for path in paths)
-
-    def known(self, tree: str) -> TestReport:
-        """Return how each test ended on a tree, where that is known already; nothing is run for it."""
-        key = observation_key(self.place.trees.test_cache_key(tree), self.state.policy.test)
-        found = self.seen.get(key) or self.remembered(key)
-        return found[1] if found else TestReport()
-
-    def since_document(self) -> str:
-        """Return the tree that the phase left which writes this phase's document; where there was none, the base."""
-        names = self.state.workflow.names()
-        earlier = self.state.workflow.phases[: names.index(self.phase.name)]
-        writers = [p.name for p in earlier if p.artefact == self.phase.artefact != "" and p.name in self.state.approved]
-        return self.place.delivered(self.state.approved[writers[-1]]) if writers else self.state.base
-
-    def since(self) -> str:
-        """Return the tree that the last review let pass; where there was none, the base."""
-        approved = baseline(self.state, self.phase.name)
-        return self.place.delivered(approved) if approved else self.kept() or self.state.base
-
-    def kept(self) -> str:
-        """Return the tree that went back to have its tests mended, code and all; '' where none did."""
-        code = kept_code(self.state)
-        return self.place.delivered(code) if code else ""
-
-    def is_green(self) -> bool:
-        """Tell whether the tests are known to pass on the tree; nothing is run to find out."""
-        key = observation_key(self.place.trees.test_cache_key(self.tree), self.state.policy.test)
-        if not self.state.policy.test or not self.remembered(key):
-            return False
-        seen, now = self.run_of(self.tree)
-        base = self.baseline()
-        if base is None or not now.complete:
-            return seen.colour is Colour.GREEN
-        return judge_green(base, now, self.test_edits(), _proven(self, base), frozen=True).holds
-
-    def changes(self, since: str) -> Sequence[Change]:
-        return self.place.trees.changes(since, self.tree)
+from capsule.engine.mutants import (
+    MUTANT_SECONDS,
+    about_the_change,
+    changed_sources,
+    killers,
+    loose_functions,
+    mutants_about,
+    next_mutant,
+    noticed_before,
+    run_mutant,
+    run_stubs,
+    survivors,
+    try_mutants,
+    without_bodies,
+)
+from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests, judges_of, seen_red
 
 
 def verify(claim: Verification) -> tuple[Evidence, ...]:
@@ -234,122 +95,6 @@ def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence
         return msgspec.structs.replace(piece, tree=judged)
     observed = f"{piece.observed}; a person accepted it, because: {because}"
     return Evidence(piece.check, piece.claimed, observed, EvidenceStatus.ACCEPTED, tree=judged)
-
-
-def detect_tests(claim: Verification) -> None:
-    """Look for the test command again where the base had none: once there are tests, they judge. It is journaled."""
-    policy = claim.state.policy
-    if not policy.detect or policy.test:
-        return
-    files, read = claim.place.trees.files(claim.tree), claim.place.trees.read
-    names = frozenset(files)
-    command, globs, in_sources = detect(
-        files, lambda path: (read(claim.tree, path) or b"").decode(errors="replace") if path in names else ""
-    )
-    if not command:
-        return
-    policy = msgspec.structs.replace(
-        policy, test=command, test_globs=policy.test_globs or globs, tests_in_sources=in_sources, first_tests=True
-    )
-    event = TestsFound(at=claim.services.clock.now(), policy=policy)
-    claim.services.journal.note(claim.state.mission, event)
-    claim.services.observer.event(claim.state.mission, event)
-    claim.state = msgspec.structs.replace(claim.state, policy=policy)
-
-
-def observation_key(tree: str, command: str) -> str:
-    return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
-
-
-def _report_name(key: str) -> str:
-    return f"report-{key}.json"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _run_tests(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
-    """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
-    for _ in range(TRIES):
-        seen, report = _run_tests_once(claim, tree, edits)
-        if seen.colour is not Colour.NO_RESULT:
-            return seen, report
-    raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
-
-
-def no_result_of(command: str, killed_by: str, log: str, state: MissionState) -> NoResult:
-    return NoResult(
-        f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or somebody ended it: "
-        f"see {log}; then go on with `capsule run {state.parent or state.mission}`."
-    )
-
-
-def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
-    state, services = claim.state, claim.services
-    _require_dependencies(claim, tree)
-    folder, sandbox_paths, reports = claim.place.gate(tree, edits)
-    log = services.archive.working_folder(state.mission) / f"tests-{tree[:12]}.log"
-    env = {**claim.place.variables(folder), **services.exported}
-    run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
-    _require_own_code(claim, tree, folder, run)
-    services.observer.activity(state.mission, f"running {state.policy.test}")
-    limit = state.policy.test_timeout_minutes * 60
-    ran = run(state.policy.test, folder, log, timeout=limit, reports=reports, junit=state.policy.report)
-    if ran.why == "stopped":
-        raise Interrupted("Stopped while the tests were running.")
-    if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
-        hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
-        raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
-    touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
-    behind = commands_behind(state.policy.test, *_snapshot(claim, tree))
-    colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
-    observation = Observation(
-        tree=tree,
-        command=state.policy.test,
-        colour=colour,
-        exit_code=ran.exit_code,
-        seconds=round(ran.seconds, 3),
-        tail=cut("\n".join((ran.tail[-TAIL:], *touched))),
-        log=str(log),
-        tests=len(ran.report.results),
-        passed=len(ran.report.passed),
-        failing=tuple(name[:300] for name in ran.report.red[:_SHOWN]),
-    )
-    return observation, ran.report
-
-
-def _require_dependencies(claim: Verification, tree: str) -> None:
-    """Require that what the tree depends on is installed: with other dependencies its tests say nothing."""
-    manifest, command = claim.place.missing_setup(tree)
-    if manifest:
-        cause = f"{manifest} asks for other dependencies than are installed in your checkout."
-        hint = f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim)}."
-        raise NeedsPerson(cause, hint)
-
-
-def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callable[..., Ran]) -> None:
-    """Require that tests load the tree's own code: with the checkout's they would be green whatever the tree holds."""
-    state, services = claim.state, claim.services
-
-    def ask(command: str) -> str:
-        log = services.archive.working_folder(state.mission) / "probe.log"
-        return run(command, folder, log, timeout=_PROBE_SECONDS).tail
-
-    found = claim.place.strays(tree, folder, state.policy.test, ask)
-    if found:
-        name, path = found[0]
-        cause = f"The tests would not test the change: `{name}` is loaded from {path}, in your checkout."
-        hint = f"Set a `workspace.setup` that installs the project where it runs, such as `{_INSTALL}`; {_then(claim)}."
-        raise NeedsPerson(cause, hint)
-
-
-_PROBE_SECONDS = 60
-_INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
-
-
-def _then(claim: Verification) -> str:
-    return f"then go on with `capsule run {claim.state.parent or claim.state.mission}`"
 
 
 def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str = "") -> Evidence:
@@ -391,20 +136,6 @@ def _seen(observation: Observation) -> str:
 
 def _paths(changes: Sequence[Change]) -> str:
     return _listed([change.path for change in changes])
-
-
-def _judges(claim: Verification, since: str) -> Judges:
-    """Return what judges the code, as the tree `since` has it."""
-    policy = claim.state.policy
-    base = claim.place.base_checkpoint(claim.state.base).tree
-    reports = [claim.known(tree) for tree in (base, *((since,) if since != claim.state.base else ()))]
-    places = {split_name(name)[0] for report in reports for name in report.results}
-    return Judges(policy.test_globs, policy.test, _snapshot(claim, since), _snapshot(claim, claim.tree), places)
-
-
-def _snapshot(claim: Verification, tree: str) -> Snapshot:
-    trees = claim.place.trees
-    return Snapshot(frozenset(trees.files(tree)), lambda path: (trees.read(tree, path) or b"").decode(errors="replace"))
 
 
 def _base_green(claim: Verification) -> Evidence:
@@ -465,7 +196,7 @@ def _mended(claim: Verification) -> Evidence:
     found = judge_mended(base, Baseline(before), now, claim.test_edits(), since)
     if not found.holds:
         return _evidence("red", said, found.observed, False, f"{found.detail}\n\n{seen.tail}".strip())
-    killed = {mutant: _killers(now, *_run_mutant(claim, mutant)) for mutant in _survivors(claim)}
+    killed = {mutant: killers(now, *run_mutant(claim, mutant)) for mutant in survivors(claim)}
     fresh = [name for name in fresh_tests(Baseline(before), now, since) if now.results[name] is Result.PASSED]
     idle = [name for name in fresh if killed and not any(name in killers for killers in killed.values())]
     alive = [mutant.said for mutant, killers in killed.items() if not killers and mutant.kind == BODY]
@@ -486,23 +217,10 @@ def _fails(names: Sequence[str]) -> str:
 
 
 def _mended_by_exit_code(claim: Verification, said: str, seen: Observation) -> Evidence:
-    noticed = [mutant for mutant in _survivors(claim) if _run_mutant(claim, mutant)[0].colour is Colour.RED]
-    holds = seen.colour is Colour.RED or bool(noticed) or not _survivors(claim)
-    words = f"{_seen(seen)}; {len(noticed)} of {len(_survivors(claim))} survivors are noticed now (exit code only)"
+    noticed = [mutant for mutant in survivors(claim) if run_mutant(claim, mutant)[0].colour is Colour.RED]
+    holds = seen.colour is Colour.RED or bool(noticed) or not survivors(claim)
+    words = f"{_seen(seen)}; {len(noticed)} of {len(survivors(claim))} survivors are noticed now (exit code only)"
     return _evidence("red", said, words, holds, _DEMAND)
-
-
-def _survivors(claim: Verification) -> list[Mutant]:
-    """Return the mutants that no test noticed when the work went back, those that the tree still has."""
-    known = claim.state.mending.survivors if claim.state.mending else ()
-    return [mutant for mutant in _mutants(claim) if mutant.said in known] if known else []
-
-
-def _killers(now: TestReport, broken: Observation, report: TestReport) -> set[str]:
-    """Return the tests that pass, and do not with a mutant."""
-    if broken.colour is Colour.TIMED_OUT or not report.complete:
-        return {*now.passed} if _noticed(now, broken, report) else set()
-    return {*now.passed} - {*report.passed}
 
 
 def _parses(claim: Verification, path: str) -> bool:
@@ -520,7 +238,7 @@ def _green(claim: Verification) -> Evidence:
         return _by_exit_code("green", said, seen, Colour.GREEN)
     edits = claim.test_edits()
     frozen = bool(claim.state.workflow.writer(TESTS, claim.phase.name))
-    found = judge_green(base, now, edits, _proven(claim, base), frozen=frozen)
+    found = judge_green(base, now, edits, seen_red(claim, base), frozen=frozen)
     if not found.holds and seen.colour is Colour.RED:
         found = _once_more(claim, base, now, found)
     if found.holds and seen.exit_code and not now.red:
@@ -536,25 +254,17 @@ def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judg
     edits = claim.test_edits()
     if any(now.results.get(name) is not Result.PASSED for name in fresh_tests(base, now, edits)):
         return found
-    again = claim.run_of(claim.tree, _AGAIN)[1]
-    second = judge_green(base, again, edits, _proven(claim, base)) if again.complete else found
+    again = claim.run_of(claim.tree, AGAIN)[1]
+    second = judge_green(base, again, edits, seen_red(claim, base)) if again.complete else found
     if not second.holds or found.in_tests:
         return found
     flaky = sorted({*now.red} - {*again.red} - base.failing)
     return second._replace(observed=f"{second.observed}; flaky: {_listed(flaky)}", tests={**second.tests, FLAKY: flaky})
 
 
-def _proven(claim: Verification, base: Baseline) -> list[str]:
-    """Return the new tests that were seen red on the tree that the last review let pass, where that run is known."""
-    since = claim.since()
-    if since == claim.state.base:
-        return []
-    return [name for name in claim.known(since).red if name not in base.failing]
-
-
 def _listed(names: Sequence[str], between: str = ", ") -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return between.join(names[:_SHOWN]) + more
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return between.join(names[:SHOWN]) + more
 
 
 def _canary(claim: Verification) -> Evidence | None:
@@ -598,19 +308,19 @@ def _red_by_name(claim: Verification) -> Evidence | None:
     if not claim.state.policy.test or not claim.state.by_absence:
         return None
     now, base = claim.run_of(claim.tree)[1], claim.baseline()
-    sources = _sources(claim)
+    sources = changed_sources(claim)
     if base is None or not now.complete or not sources:
         return None
-    proven = _proven(claim, base)
+    proven = seen_red(claim, base)
     fresh = [n for n in fresh_tests(base, now, claim.test_edits()) if now.results[n] is Result.PASSED]
     passing = [name for name in fresh if name not in proven]
     for other in (False, True):  # one that asks for the default value passes with the first kind of stub
-        report = _run_stubs(claim, other=other)[1] if passing else TestReport(complete=True)
+        report = run_stubs(claim, other=other)[1] if passing else TestReport(complete=True)
         if not report.complete or (new_errors(Baseline(now), report) and not report.results):
             return Evidence("red-by-name", said, "the code cannot be built without its bodies", _UNSURE)
         passing = [name for name in passing if report.results.get(name) is Result.PASSED]
     if {*passing} != {*fresh}:  # beside tests of the change there may be first tests of what was there
-        passing = _about_the_change(claim, passing)
+        passing = about_the_change(claim, passing)
     if not passing:
         words = f"red by name ({len(fresh)} new)"
         piece = _evidence("red-by-name", said, f"{words} with the change taken out", True)
@@ -625,29 +335,6 @@ def _red_by_name(claim: Verification) -> Evidence | None:
 _UNSURE = EvidenceStatus.UNVERIFIED
 
 
-def _about_the_change(claim: Verification, tests: Sequence[str]) -> list[str]:
-    """Choose the tests whose text names a changed function."""
-    functions = {stub.function for path, texts in _sources(claim).items() for stub in stubs(path, *texts)}
-    read = claim.place.trees.read
-    texts = texts_of_all((path, read(claim.tree, path) or b"") for path in claim.test_edits().paths)
-    return [name for name in tests if mentions_any(texts.get(split_name(name)[1]), functions)]
-
-
-def _run_stubs(claim: Verification, *, other: bool) -> tuple[Observation, TestReport]:
-    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
-        made = _stubbed(claim, other)
-        return made, [f"every changed body taken out in {path}" for path in made]
-
-    return claim.run_of(claim.tree, f"stubs{' with other values' if other else ''}", edit)
-
-
-def _stubbed(claim: Verification, other: bool) -> dict[str, bytes]:
-    return {
-        path: stubbed(path, *texts, partial(is_in_tests, path, texts[1]), other=other)
-        for path, texts in _sources(claim).items()
-    }
-
-
 def _exam(claim: Verification) -> Evidence | None:
     """Tests by somebody who has seen neither the code nor its tests pass. Those that also pass with the changed bodies
     taken out, or cannot find their names, do not count and are named."""
@@ -660,104 +347,25 @@ def _exam(claim: Verification) -> Evidence | None:
         return claim.run_of(claim.tree, variant, lambda: (files, lines))
 
     try:
-        return examine(claim.state, run, partial(_stubbed, claim), partial(claim.place.trees.read, claim.tree))
+        return examine(claim.state, run, partial(without_bodies, claim), partial(claim.place.trees.read, claim.tree))
     finally:
         claim.place.gate(claim.tree)  # nothing of the exam is left lying about
 
 
-def signatures_of(claim: Verification) -> list[tuple[str, list[str]]]:
-    """List the public signatures of what differs from the base, file by file: names and types, no bodies."""
-    return [(path, signatures(path, *texts)) for path, texts in _sources(claim).items()]
-
-
-def _sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
-    """Return the text of each changed file that is no test, before and after."""
-    read, base = claim.place.trees.read, claim.state.base
-    changed = [each.path for each in claim.changes(base) if each.kind != "D"]
-    judges = _judges(claim, base)
-    paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
-    return {path: (read(base, path) or b"", read(claim.tree, path) or b"") for path in paths}
-
-
-def _mutants(claim: Verification) -> list[Mutant]:
-    """List the mutants of the change; a function that was only moved is no change."""
-    read, base, sources = claim.place.trees.read, claim.state.base, _sources(claim)
-    removed = {each.path: read(base, each.path) or b"" for each in claim.changes(base) if each.kind == "D"}
-    moved = moved_functions(sources, removed)
-
-    def found(make: Callable[[str, bytes, bytes], Sequence[Mutant]]) -> list[Mutant]:
-        all_of = [(texts[1], mutant) for path, texts in sources.items() for mutant in make(path, *texts)]
-        changed = [(text, mutant) for text, mutant in all_of if (mutant.path, mutant.function) not in moved]
-        return [mutant for text, mutant in changed if not is_in_tests(mutant.path, text, mutant.start)]
-
-    if made := found(mutants) or found(fillings):
-        return made
-    sources |= _named_by_new_tests(claim)
-    return found(leftovers) if _has_new_tests(claim) else []
-
-
-def _named_by_new_tests(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
-    """Return the text of each new file, other than a test, that a new test file names."""
-    read, judges = claim.place.trees.read, _judges(claim, claim.state.base)
-    tests = b"\n".join(read(claim.tree, path) or b"" for path in claim.test_edits().paths)
-    added = [each.path for each in claim.changes(claim.state.base) if each.kind == "A"]
-    named = [path for path in added if path.rpartition("/")[2].encode() in tests and not judges.why_frozen(path)]
-    return {path: (b"", read(claim.tree, path) or b"") for path in named}
-
-
-def _has_new_tests(claim: Verification) -> bool:
-    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
-    return base is not None and bool(fresh_tests(base, now, claim.test_edits()))
-
-
 def _demanded(claim: Verification) -> Evidence | None:
     """Some test fails when a changed function is broken on purpose."""
-    tried, left = _try_mutants(claim)
+    tried, left = try_mutants(claim)
     return _demand("the tests demand the change", tried, left) if tried else None
-
-
-def _try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
-    """Break the change on purpose, within limits; return which mutants were noticed, and how many were not tried."""
-    policy = claim.state.policy
-    if not policy.test or not policy.mutants:
-        return {}, 0
-    seen, now = claim.run_of(claim.tree)
-    again = _survivors(claim)  # those that went back are asked first
-    others = [mutant for mutant in choose(_mutants(claim), claim.tree, policy.mutants) if mutant not in again]
-    chosen = [*again, *others][: policy.mutants]
-    limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, _MUTANT_SECONDS)), 0.0
-    tried: dict[Mutant, bool] = {}
-    for mutant in chosen:
-        if spent >= limit:
-            break
-        broken, report = _run_mutant(claim, mutant)
-        spent += broken.seconds
-        noticed = _noticed(now, broken, report)
-        if noticed is not None:
-            tried[mutant] = noticed
-    return tried, len(chosen) - len(tried)
-
-
-_MUTANT_SECONDS = 30
-
-
-def _run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
-    tree = tree or claim.tree
-
-    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
-        return {mutant.path: mutant.applied(claim.place.trees.read(tree, mutant.path) or b"")}, (mutant.said,)
-
-    return claim.run_of(tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
 
 
 def _as_demanded(claim: Verification) -> Evidence | None:
     """What tests noticed when a function of the base was broken on purpose, they still notice."""
     said = "the tests notice what they noticed before"
-    tried, left = _try_mutants(claim)
+    tried, left = try_mutants(claim)
     if not tried:
         return None
-    loose = _loose(tried)
-    before = _noticed_before(claim, {path for path, _ in loose})
+    loose = loose_functions(tried)
+    before = noticed_before(claim, {path for path, _ in loose})
     lost = [
         f"{function} in {path}"
         for path, function in loose
@@ -769,34 +377,10 @@ def _as_demanded(claim: Verification) -> Evidence | None:
     return _proving(piece, {ProofPart.DEMANDED: score})
 
 
-def _noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
-    """Break the functions of the base that the change rewrote, one at a time: did a test notice?"""
-    tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
-    now = claim.run_of(tree)[1]
-    found: dict[tuple[str, str], bool] = {}
-    for path in sorted(paths):
-        for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
-            if len(found) < claim.state.policy.mutants:
-                noticed = _noticed(now, *_run_mutant(claim, mutant, tree))
-                found |= {} if noticed is None else {(path, mutant.function): noticed}
-    return found
-
-
-def _noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
-    """Tell whether a test noticed a mutant; None where the mutant could not be compiled, or nothing ran."""
-    if broken.colour is Colour.TIMED_OUT:
-        return True
-    if broken.colour is not Colour.RED:
-        return False if broken.colour is Colour.GREEN else None
-    if report.complete and now.complete and {*now.passed} <= {*report.passed}:
-        return False
-    return True if report.results or not report.errors else None
-
-
 def _demand(said: str, tried: Mapping[Mutant, bool], left: int) -> Evidence:
     """Judge the mutants: a function whose body can go, or of which three can go and none is missed, is not demanded."""
     score = f"demanded {sum(tried.values())} of {len(tried)}{f', {left} not tried' if left else ''}"
-    loose = [f"{function} in {path}" for path, function in _loose(tried)]
+    loose = [f"{function} in {path}" for path, function in loose_functions(tried)]
     observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
     piece = _with_survivors(_evidence("demanded", said, observed, not loose, _undetected(tried)), tried)
     piece = _proving(piece, {ProofPart.DEMANDED: score})
@@ -807,23 +391,11 @@ def _with_survivors(piece: Evidence, tried: Mapping[Mutant, bool]) -> Evidence:
     return msgspec.structs.replace(piece, survivors=tuple(m.said for m, noticed in tried.items() if not noticed))
 
 
-def _loose(tried: Mapping[Mutant, bool]) -> list[tuple[str, str]]:
-    """List the functions, with their path, that no test notices when they are broken."""
-    found = []
-    for path, function in dict.fromkeys((m.path, m.function) for m, noticed in tried.items() if not noticed):
-        mine = [m for m in tried if (m.path, m.function) == (path, function)]
-        alive = [m for m in mine if not tried[m]]
-        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
-            found.append((path, function))
-    return found
-
-
 def _undetected(tried: Mapping[Mutant, bool]) -> str:
     lines = [f"{mutant.said}: every test still passes" for mutant, noticed in tried.items() if not noticed]
     return "\n".join((*lines, _DEMAND))
 
 
-_ENOUGH = 3
 _DEMAND = "Write tests that fail when this code is broken: assert what it returns or changes."
 
 
@@ -860,14 +432,14 @@ def _more_is_more(claim: Verification) -> Evidence | None:
 
 
 def _claimed_files(signal: Signal) -> str:
-    return f"changed {', '.join(signal.files_changed[:_SHOWN])}" if signal.files_changed else "something was done"
+    return f"changed {', '.join(signal.files_changed[:SHOWN])}" if signal.files_changed else "something was done"
 
 
 def _only_tests(claim: Verification) -> Evidence | None:
     """Only test files differ from the base, and what tests need: their data, helpers and dependencies. Where tests are
     mended, from the tree that was judged."""
     since, said = claim.kept() or claim.state.base, "only test files were changed"
-    changes, judges = claim.changes(since), _judges(claim, since)
+    changes, judges = claim.changes(since), judges_of(claim, since)
     others = [change for change in changes if not judges.is_for_tests(change.path)]
     if claim.state.policy.first_tests:  # without a manifest there is nothing to run them with
         others = [change for change in others if not is_manifest(change.path)]
@@ -881,7 +453,7 @@ def _untouched_tests(claim: Verification) -> Evidence | None:
     """Nothing that judges the code was added, changed or removed since the last review approved it: test files, their
     data and helpers, the test runner's settings, scripts of the test command."""
     since = claim.since()
-    judges = _judges(claim, since)
+    judges = judges_of(claim, since)
     reasons = [(change, judges.why_frozen(change.path)) for change in claim.changes(since)]
     touched = [f"{c.path} ({_KINDS[c.kind]}{'' if why == TEST_FILE else f': {why}'})" for c, why in reasons if why]
     detail = "Put these files back as the review let them pass, and make the code fit the tests."
@@ -933,8 +505,8 @@ def _fit_for_main(claim: Verification) -> Evidence | None:
     found = hazards(added, claim.services.redact, _own_folders(claim))
     said = "it brings nothing that must not be merged"
     if not found:
-        return _evidence("fit-for-main", said, "; ".join(named[:_SHOWN]), holds=True) if named else None
-    return _evidence("fit-for-main", said, "; ".join(found[:_SHOWN]), False, "\n".join((*found, _TAKE_IT_OUT)))
+        return _evidence("fit-for-main", said, "; ".join(named[:SHOWN]), holds=True) if named else None
+    return _evidence("fit-for-main", said, "; ".join(found[:SHOWN]), False, "\n".join((*found, _TAKE_IT_OUT)))
 
 
 def _own_folders(claim: Verification) -> list[str]:
@@ -963,7 +535,7 @@ def _committed(claim: Verification) -> Evidence:
     """Everything to be delivered is in a commit of the branch."""
     left = claim.place.touched_outside_commit()
     detail = "Stage exactly these paths and commit them."
-    shown = ", ".join(left[:_SHOWN])
+    shown = ", ".join(left[:SHOWN])
     return _evidence("committed", "everything is committed", shown or "nothing is left uncommitted", not left, detail)
 
 
@@ -1088,7 +660,7 @@ def _tests_kept(claim: Verification) -> Evidence | None:
         return _unverified("tests-kept", said)
     base, now, edits = claim.baseline(), claim.run_of(claim.tree)[1], claim.test_edits()
     read, since = claim.place.trees.read, claim.state.base
-    judges = _judges(claim, since)
+    judges = judges_of(claim, since)
     judging = [c for c in claim.changes(since) if judges.why_frozen(c.path) and not judges.is_source(c.path)]
     changed = [c.path for c in judging if c.kind != "A" or _holds_no_test(c.path, judges, now)]
     if base is None or not (now.complete or (base.passing and changed)):
@@ -1146,14 +718,14 @@ def _kills(claim: Verification) -> Evidence:
         return _evidence("kills", said, "there is no new test", holds=False)
     if not policy.mutants:
         return Evidence("kills", said, "no mutants are tried (evidence.mutants)", EvidenceStatus.UNVERIFIED)
-    waiting = {name: _about(claim, name) for name in fresh}
+    waiting = {name: mutants_about(claim, name) for name in fresh}
     if not any(waiting.values()):
         return Evidence("kills", said, "no code is known to break on purpose", EvidenceStatus.UNVERIFIED)
     left, spent, tried = policy.mutants, 0.0, set[Mutant]()
-    limit = min(policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, _MUTANT_SECONDS))
+    limit = min(policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, MUTANT_SECONDS))
     killed: set[str] = set()
-    while left and spent < limit and (mutant := _next_mutant(waiting, killed, tried)):
-        broken, report = _run_mutant(claim, mutant)
+    while left and spent < limit and (mutant := next_mutant(waiting, killed, tried)):
+        broken, report = run_mutant(claim, mutant)
         tried.add(mutant)
         left, spent = left - 1, spent + broken.seconds
         if broken.colour is Colour.TIMED_OUT:
@@ -1166,40 +738,6 @@ def _kills(claim: Verification) -> Evidence:
     detail = "\n".join((*(f"{mutant.said}: they still pass" for mutant in tried), _DEMAND))
     words = f"{len(killed)} of {len(fresh)} new tests kill a mutant{rest}"
     return _proving(_evidence("kills", said, observed, not idle, detail), {ProofPart.KILLS: words})
-
-
-def _next_mutant(waiting: Mapping[str, Sequence[Mutant]], killed: set[str], tried: set[Mutant]) -> Mutant | None:
-    """Choose what most of the tests that have killed nothing yet are about."""
-    votes = Counter(m for name, found in waiting.items() if name not in killed for m in found if m not in tried)
-    return max(votes, key=lambda mutant: (votes[mutant], mutant.kind == BODY), default=None)
-
-
-def _about(claim: Verification, test: str) -> list[Mutant]:
-    """List mutants of the code that a test is about: functions that it names, else those of modules it names."""
-    read, globs = claim.place.trees.read, claim.state.policy.test_globs
-    place, name = split_name(test)
-    paths = [place] if place.endswith(SUFFIXES) else list(claim.test_edits().paths)
-    texts = [(path, text) for path in paths if (text := read(claim.tree, path)) is not None]
-    own = b"\n".join(text[d.start : d.end] for path, text in texts for d in definitions(path, text) if d.name == name)
-    around = b"\n".join(text for _, text in texts)
-    folders = {path.rpartition("/")[0] for path, _ in texts}
-    sources = [p for p in claim.place.trees.files(claim.tree) if language_of(p) and not is_test(p, globs)]
-    near = [p for p in sources if _names_module(around, p) or (p.endswith(".go") and p.rpartition("/")[0] in folders)]
-    found = [m for path in (near or sources)[:_MOST_SOURCES] for m in mutants(path, b"", read(claim.tree, path) or b"")]
-    named = [m for m in found if re.search(rb"\b" + re.escape(m.function.encode()) + rb"\b", own or around)]
-    return choose(named or found, claim.tree, claim.state.policy.mutants)
-
-
-_MOST_SOURCES = 50
-_ENTRIES = ("__init__", "index", "lib", "mod", "main")
-
-
-def _names_module(text: bytes, path: str) -> bool:
-    """Tell whether a test's file names the module that a source file is; one called `index` goes by its folder."""
-    folder, _, name = path.rpartition("/")
-    stem = name.partition(".")[0]
-    word = folder.rpartition("/")[2] if stem in _ENTRIES and folder else stem
-    return bool(word) and re.search(rb"\b" + re.escape(word.encode()) + rb"\b", text) is not None
 
 
 def _only_documents(claim: Verification) -> Evidence:

@@ -1,0 +1,204 @@
+"""Break the change on purpose, and see whether a test notices."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from capsule.core.evidence import Colour, Observation
+from capsule.core.frozen import is_in_tests, is_vendored
+from capsule.core.globs import is_test
+from capsule.core.mutants import BODY, Mutant, choose, fillings, leftovers, moved_functions, mutants, stubbed, stubs
+from capsule.core.proof import SUFFIXES, fresh_tests, mentions_any, split_name, texts_of_all
+from capsule.core.syntax import definitions, language_of, signatures
+from capsule.core.test_report import TestReport
+from capsule.engine.verification import Verification, judges_of
+
+
+def changed_sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
+    """Return the text of each changed file that is no test, before and after."""
+    read, base = claim.place.trees.read, claim.state.base
+    changed = [each.path for each in claim.changes(base) if each.kind != "D"]
+    judges = judges_of(claim, base)
+    paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
+    return {path: (read(base, path) or b"", read(claim.tree, path) or b"") for path in paths}
+
+
+def signatures_of(claim: Verification) -> list[tuple[str, list[str]]]:
+    """List the public signatures of what differs from the base, file by file: names and types, no bodies."""
+    return [(path, signatures(path, *texts)) for path, texts in changed_sources(claim).items()]
+
+
+def without_bodies(claim: Verification, other: bool) -> dict[str, bytes]:
+    return {
+        path: stubbed(path, *texts, partial(is_in_tests, path, texts[1]), other=other)
+        for path, texts in changed_sources(claim).items()
+    }
+
+
+def run_stubs(claim: Verification, *, other: bool) -> tuple[Observation, TestReport]:
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        made = without_bodies(claim, other)
+        return made, [f"every changed body taken out in {path}" for path in made]
+
+    return claim.run_of(claim.tree, f"stubs{' with other values' if other else ''}", edit)
+
+
+def about_the_change(claim: Verification, tests: Sequence[str]) -> list[str]:
+    """Choose the tests whose text names a changed function."""
+    functions = {stub.function for path, texts in changed_sources(claim).items() for stub in stubs(path, *texts)}
+    read = claim.place.trees.read
+    texts = texts_of_all((path, read(claim.tree, path) or b"") for path in claim.test_edits().paths)
+    return [name for name in tests if mentions_any(texts.get(split_name(name)[1]), functions)]
+
+
+def mutants_of_change(claim: Verification) -> list[Mutant]:
+    """List the mutants of the change; a function that was only moved is no change."""
+    read, base, sources = claim.place.trees.read, claim.state.base, changed_sources(claim)
+    removed = {each.path: read(base, each.path) or b"" for each in claim.changes(base) if each.kind == "D"}
+    moved = moved_functions(sources, removed)
+
+    def found(make: Callable[[str, bytes, bytes], Sequence[Mutant]]) -> list[Mutant]:
+        all_of = [(texts[1], mutant) for path, texts in sources.items() for mutant in make(path, *texts)]
+        changed = [(text, mutant) for text, mutant in all_of if (mutant.path, mutant.function) not in moved]
+        return [mutant for text, mutant in changed if not is_in_tests(mutant.path, text, mutant.start)]
+
+    if made := found(mutants) or found(fillings):
+        return made
+    sources |= _named_by_new_tests(claim)
+    return found(leftovers) if _has_new_tests(claim) else []
+
+
+def _named_by_new_tests(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
+    """Return the text of each new file, other than a test, that a new test file names."""
+    read, judges = claim.place.trees.read, judges_of(claim, claim.state.base)
+    tests = b"\n".join(read(claim.tree, path) or b"" for path in claim.test_edits().paths)
+    added = [each.path for each in claim.changes(claim.state.base) if each.kind == "A"]
+    named = [path for path in added if path.rpartition("/")[2].encode() in tests and not judges.why_frozen(path)]
+    return {path: (b"", read(claim.tree, path) or b"") for path in named}
+
+
+def _has_new_tests(claim: Verification) -> bool:
+    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
+    return base is not None and bool(fresh_tests(base, now, claim.test_edits()))
+
+
+def survivors(claim: Verification) -> list[Mutant]:
+    """Return the mutants that no test noticed when the work went back, those that the tree still has."""
+    known = claim.state.mending.survivors if claim.state.mending else ()
+    return [mutant for mutant in mutants_of_change(claim) if mutant.said in known] if known else []
+
+
+def try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
+    """Break the change on purpose, within limits; return which mutants were noticed, and how many were not tried."""
+    policy = claim.state.policy
+    if not policy.test or not policy.mutants:
+        return {}, 0
+    seen, now = claim.run_of(claim.tree)
+    again = survivors(claim)  # those that went back are asked first
+    others = [mutant for mutant in choose(mutants_of_change(claim), claim.tree, policy.mutants) if mutant not in again]
+    chosen = [*again, *others][: policy.mutants]
+    limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, MUTANT_SECONDS)), 0.0
+    tried: dict[Mutant, bool] = {}
+    for mutant in chosen:
+        if spent >= limit:
+            break
+        broken, report = run_mutant(claim, mutant)
+        spent += broken.seconds
+        noticed = was_noticed(now, broken, report)
+        if noticed is not None:
+            tried[mutant] = noticed
+    return tried, len(chosen) - len(tried)
+
+
+MUTANT_SECONDS = 30
+
+
+def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
+    tree = tree or claim.tree
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {mutant.path: mutant.applied(claim.place.trees.read(tree, mutant.path) or b"")}, (mutant.said,)
+
+    return claim.run_of(tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
+
+
+def was_noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
+    """Tell whether a test noticed a mutant; None where the mutant could not be compiled, or nothing ran."""
+    if broken.colour is Colour.TIMED_OUT:
+        return True
+    if broken.colour is not Colour.RED:
+        return False if broken.colour is Colour.GREEN else None
+    if report.complete and now.complete and {*now.passed} <= {*report.passed}:
+        return False
+    return True if report.results or not report.errors else None
+
+
+def killers(now: TestReport, broken: Observation, report: TestReport) -> set[str]:
+    """Return the tests that pass, and do not with a mutant."""
+    if broken.colour is Colour.TIMED_OUT or not report.complete:
+        return {*now.passed} if was_noticed(now, broken, report) else set()
+    return {*now.passed} - {*report.passed}
+
+
+def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
+    """Break the functions of the base that the change rewrote, one at a time: did a test notice?"""
+    tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
+    now = claim.run_of(tree)[1]
+    found: dict[tuple[str, str], bool] = {}
+    for path in sorted(paths):
+        for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
+            if len(found) < claim.state.policy.mutants:
+                noticed = was_noticed(now, *run_mutant(claim, mutant, tree))
+                found |= {} if noticed is None else {(path, mutant.function): noticed}
+    return found
+
+
+def loose_functions(tried: Mapping[Mutant, bool]) -> list[tuple[str, str]]:
+    """List the functions, with their path, that no test notices when they are broken."""
+    found = []
+    for path, function in dict.fromkeys((m.path, m.function) for m, noticed in tried.items() if not noticed):
+        mine = [m for m in tried if (m.path, m.function) == (path, function)]
+        alive = [m for m in mine if not tried[m]]
+        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
+            found.append((path, function))
+    return found
+
+
+_ENOUGH = 3
+
+
+def next_mutant(waiting: Mapping[str, Sequence[Mutant]], killed: set[str], tried: set[Mutant]) -> Mutant | None:
+    """Choose what most of the tests that have killed nothing yet are about."""
+    votes = Counter(m for name, found in waiting.items() if name not in killed for m in found if m not in tried)
+    return max(votes, key=lambda mutant: (votes[mutant], mutant.kind == BODY), default=None)
+
+
+def mutants_about(claim: Verification, test: str) -> list[Mutant]:
+    """List mutants of the code that a test is about: functions that it names, else those of modules it names."""
+    read, globs = claim.place.trees.read, claim.state.policy.test_globs
+    place, name = split_name(test)
+    paths = [place] if place.endswith(SUFFIXES) else list(claim.test_edits().paths)
+    texts = [(path, text) for path in paths if (text := read(claim.tree, path)) is not None]
+    own = b"\n".join(text[d.start : d.end] for path, text in texts for d in definitions(path, text) if d.name == name)
+    around = b"\n".join(text for _, text in texts)
+    folders = {path.rpartition("/")[0] for path, _ in texts}
+    sources = [p for p in claim.place.trees.files(claim.tree) if language_of(p) and not is_test(p, globs)]
+    near = [p for p in sources if _names_module(around, p) or (p.endswith(".go") and p.rpartition("/")[0] in folders)]
+    found = [m for path in (near or sources)[:_MOST_SOURCES] for m in mutants(path, b"", read(claim.tree, path) or b"")]
+    named = [m for m in found if re.search(rb"\b" + re.escape(m.function.encode()) + rb"\b", own or around)]
+    return choose(named or found, claim.tree, claim.state.policy.mutants)
+
+
+_MOST_SOURCES = 50
+_ENTRIES = ("__init__", "index", "lib", "mod", "main")
+
+
+def _names_module(text: bytes, path: str) -> bool:
+    """Tell whether a test's file names the module that a source file is; one called `index` goes by its folder."""
+    folder, _, name = path.rpartition("/")
+    stem = name.partition(".")[0]
+    word = folder.rpartition("/")[2] if stem in _ENTRIES and folder else stem
+    return bool(word) and re.search(rb"\b" + re.escape(word.encode()) + rb"\b", text) is not None
