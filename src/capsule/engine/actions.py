@@ -32,7 +32,7 @@ from capsule.core.state import MissionState
 from capsule.core.text import one_line
 from capsule.core.workflow import Role
 from capsule.core.worklog import open_worklog, summary
-from capsule.engine.checks import unharmed, verify, with_acceptance
+from capsule.engine.checks import NO_COMMAND, unharmed, verify, with_acceptance
 from capsule.engine.job import (
     Job,
     Report,
@@ -166,7 +166,7 @@ def _gate(job: Job, candidate: Candidate) -> tuple[Evidence, ...]:
     claim = Verification(job.state, job.phase, passed(""), job.place, job.services, candidate.tree, candidate.tree)
     detect_tests(claim)
     if not claim.state.policy.test:
-        return (Evidence("gate", said, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED),)
+        return (Evidence("gate", said, NO_COMMAND, EvidenceStatus.UNVERIFIED),)
     with guard_repository(job.place):
         seen = claim.observe(candidate.tree)
         judged = unharmed(claim) if seen.colour in (Colour.RED, Colour.EMPTY) else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from capsule.core.canary import canary, silent
 from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, is_document, is_paper, own_documents
@@ -47,13 +47,12 @@ from capsule.core.text import one_line
 from capsule.core.workflow import TESTS
 from capsule.engine.exam import CHECK, examine
 from capsule.engine.mutants import (
-    MUTANT_SECONDS,
     about_the_change,
     changed_sources,
+    kill,
     killers,
     loose_functions,
     mutants_about,
-    next_mutant,
     noticed_before,
     run_mutant,
     run_stubs,
@@ -61,7 +60,9 @@ from capsule.engine.mutants import (
     try_mutants,
     without_bodies,
 )
-from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests, judges_of, seen_red
+from capsule.engine.verification import AGAIN, SHOWN, Verification, detect_tests
+
+NO_COMMAND = "no test command is known, so nothing was run"
 
 
 def verify(claim: Verification) -> tuple[Evidence, ...]:
@@ -92,7 +93,7 @@ def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence
     judged = claim.place.trees.test_cache_key(tree)
     because = claim.state.accepted.get(acceptance_key(piece.check, judged))
     if because is None:
-        return msgspec.structs.replace(piece, tree=judged)
+        return replace(piece, tree=judged)
     observed = f"{piece.observed}; a person accepted it, because: {because}"
     return Evidence(piece.check, piece.claimed, observed, EvidenceStatus.ACCEPTED, tree=judged)
 
@@ -106,7 +107,7 @@ def _judged(check: str, claimed: str, found: Judgement, detail: str = "") -> Evi
     """Make evidence of a judgement by name, with the tests that it is about."""
     tests = {kind: tuple(name[:300] for name in names[:_NAMED]) for kind, names in found.tests.items() if names}
     piece = _evidence(check, claimed, found.observed, found.holds, detail)
-    return msgspec.structs.replace(piece, proven={**found.proven} if found.holds else {}, tests=tests)
+    return replace(piece, proven={**found.proven} if found.holds else {}, tests=tests)
 
 
 _NAMED = 50
@@ -122,11 +123,11 @@ def _by_exit_code(check: str, claimed: str, seen: Observation, wanted: Colour) -
 
 def _proving(piece: Evidence, words: Mapping[str, str]) -> Evidence:
     """Say what a piece of evidence proves, where it holds."""
-    return msgspec.structs.replace(piece, proven={**words}) if piece.standing is EvidenceStatus.CONFIRMED else piece
+    return replace(piece, proven={**words}) if piece.standing is EvidenceStatus.CONFIRMED else piece
 
 
-def _unverified(check: str, claimed: str) -> Evidence:
-    return Evidence(check, claimed, "no test command is known, so nothing was run", EvidenceStatus.UNVERIFIED)
+def _unverified(check: str, claimed: str, observed: str = NO_COMMAND) -> Evidence:
+    return Evidence(check, claimed, observed, EvidenceStatus.UNVERIFIED)
 
 
 def _seen(observation: Observation) -> str:
@@ -170,10 +171,11 @@ def _red(claim: Verification) -> Evidence:
         piece = _by_exit_code("red", said, seen, Colour.RED)
         return _seems_done(claim, piece) if seen.colour is Colour.GREEN else piece
     edits = claim.test_edits()
-    absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: _parses(claim, path))
+    read = partial(claim.place.trees.read, claim.tree)
+    absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: parses(path, read(path) or b""))
     found = judge_red(base, now, edits, absent)
     piece = _judged("red", said, found, f"{found.detail}\n\n{seen.tail}".strip())
-    piece = msgspec.structs.replace(piece, by_absence=found.holds and bool(absent))
+    piece = replace(piece, by_absence=found.holds and bool(absent))
     return _seems_done(claim, piece) if seen.colour is Colour.GREEN and not found.holds else piece
 
 
@@ -198,9 +200,10 @@ def _mended(claim: Verification) -> Evidence:
         return _evidence("red", said, found.observed, False, f"{found.detail}\n\n{seen.tail}".strip())
     killed = {mutant: killers(now, *run_mutant(claim, mutant)) for mutant in survivors(claim)}
     fresh = [name for name in fresh_tests(Baseline(before), now, since) if now.results[name] is Result.PASSED]
-    idle = [name for name in fresh if killed and not any(name in killers for killers in killed.values())]
-    alive = [mutant.said for mutant, killers in killed.items() if not killers and mutant.kind == BODY]
-    faults = [f"{_listed(idle)} {_fails(idle)} with none of the changes that no test noticed"] if idle else []
+    idle = [name for name in fresh if killed and not any(name in by for by in killed.values())]
+    alive = [mutant.said for mutant, by in killed.items() if not by and mutant.kind == BODY]
+    fail = "fails" if len(idle) == 1 else "fail"
+    faults = [f"{_listed(idle)} {fail} with none of the changes that no test noticed"] if idle else []
     faults += [f"no test notices {line} yet" for line in alive if fresh]
     unproven = _red_by_name(claim)
     faults += [unproven.observed] if unproven and unproven.standing is EvidenceStatus.REFUTED else []
@@ -209,22 +212,15 @@ def _mended(claim: Verification) -> Evidence:
     detail = "\n".join((*faults, *(f"{m.said}: every test still passes" for m, by in killed.items() if not by)))
     piece = _evidence("red", said, "; ".join(faults) or f"{found.observed}{notices}", not faults, detail)
     words = f"tests mended ({count} noticed)" if killed else "tests mended"
-    return msgspec.structs.replace(_proving(piece, {ProofPart.MENDED: words}), tests={"mended": tuple(fresh[:_NAMED])})
-
-
-def _fails(names: Sequence[str]) -> str:
-    return "fails" if len(names) == 1 else "fail"
+    return replace(_proving(piece, {ProofPart.MENDED: words}), tests={"mended": tuple(fresh[:_NAMED])})
 
 
 def _mended_by_exit_code(claim: Verification, said: str, seen: Observation) -> Evidence:
-    noticed = [mutant for mutant in survivors(claim) if run_mutant(claim, mutant)[0].colour is Colour.RED]
-    holds = seen.colour is Colour.RED or bool(noticed) or not survivors(claim)
-    words = f"{_seen(seen)}; {len(noticed)} of {len(survivors(claim))} survivors are noticed now (exit code only)"
+    known = survivors(claim)
+    noticed = [mutant for mutant in known if run_mutant(claim, mutant)[0].colour is Colour.RED]
+    holds = seen.colour is Colour.RED or bool(noticed) or not known
+    words = f"{_seen(seen)}; {len(noticed)} of {len(known)} survivors are noticed now (exit code only)"
     return _evidence("red", said, words, holds, _DEMAND)
-
-
-def _parses(claim: Verification, path: str) -> bool:
-    return parses(path, claim.place.trees.read(claim.tree, path) or b"")
 
 
 def _green(claim: Verification) -> Evidence:
@@ -238,7 +234,7 @@ def _green(claim: Verification) -> Evidence:
         return _by_exit_code("green", said, seen, Colour.GREEN)
     edits = claim.test_edits()
     frozen = bool(claim.state.workflow.writer(TESTS, claim.phase.name))
-    found = judge_green(base, now, edits, seen_red(claim, base), frozen=frozen)
+    found = judge_green(base, now, edits, claim.seen_red(base), frozen=frozen)
     if not found.holds and seen.colour is Colour.RED:
         found = _once_more(claim, base, now, found)
     if found.holds and seen.exit_code and not now.red:
@@ -246,7 +242,7 @@ def _green(claim: Verification) -> Evidence:
     elif found.holds and seen.colour is Colour.EMPTY:
         found = Judgement(f"{_seen(seen)}: no test passed", False)
     piece = _judged("green", said, found, f"{found.detail}\n\n{seen.tail}".strip())
-    return msgspec.structs.replace(piece, mend=TESTS) if found.in_tests else piece
+    return replace(piece, mend=TESTS) if found.in_tests else piece
 
 
 def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judgement) -> Judgement:
@@ -255,7 +251,7 @@ def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judg
     if any(now.results.get(name) is not Result.PASSED for name in fresh_tests(base, now, edits)):
         return found
     again = claim.run_of(claim.tree, AGAIN)[1]
-    second = judge_green(base, again, edits, seen_red(claim, base)) if again.complete else found
+    second = judge_green(base, again, edits, claim.seen_red(base)) if again.complete else found
     if not second.holds or found.in_tests:
         return found
     flaky = sorted({*now.red} - {*again.red} - base.failing)
@@ -272,8 +268,7 @@ def _canary(claim: Verification) -> Evidence | None:
     said = "the test run tells the truth"
     if not claim.state.policy.test:
         return None
-    now, base = claim.run_of(claim.tree)[1], claim.baseline()
-    fresh = fresh_tests(base, now, claim.test_edits()) if base and now.complete else []
+    fresh = claim.new_tests()
     if not fresh:
         return None
     places = {*claim.test_edits().paths, *(split_name(name)[0] for name in fresh)}
@@ -281,7 +276,7 @@ def _canary(claim: Verification) -> Evidence | None:
     read = claim.place.trees.read
     texts = [(path, text) for path in sorted(places) if (text := read(claim.tree, path)) is not None]
     if not any(canary(path, text, "mark", names) for path, text in texts):
-        return Evidence("canary", said, "no canary is known for this test runner", EvidenceStatus.UNVERIFIED)
+        return _unverified("canary", said, "no canary is known for this test runner")
 
     def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
         made = [canary(path, text, claim.services.token(), names) for path, text in texts]
@@ -289,8 +284,8 @@ def _canary(claim: Verification) -> Evidence | None:
         return {each.path: text for each, text in set_in}, [each.line for each, _ in set_in]
 
     seen, report = claim.run_of(claim.tree, "canary", edit)
-    if new_errors(Baseline(now), report) and not report.red:
-        return Evidence("canary", said, "the test files with canaries cannot be loaded", EvidenceStatus.UNVERIFIED)
+    if new_errors(Baseline(claim.run_of(claim.tree)[1]), report) and not report.red:
+        return _unverified("canary", said, "the test files with canaries cannot be loaded")
     faults = silent(seen.edits, report, fresh)
     observed = "; ".join(faults) or f"canary seen in {len(seen.edits)} test file{'s' if len(seen.edits) != 1 else ''}"
     return _proving(_evidence("canary", said, observed, not faults, _NOT_TRUSTED), {ProofPart.CANARY: "canary seen"})
@@ -311,13 +306,13 @@ def _red_by_name(claim: Verification) -> Evidence | None:
     sources = changed_sources(claim)
     if base is None or not now.complete or not sources:
         return None
-    proven = seen_red(claim, base)
+    proven = claim.seen_red(base)
     fresh = [n for n in fresh_tests(base, now, claim.test_edits()) if now.results[n] is Result.PASSED]
     passing = [name for name in fresh if name not in proven]
     for other in (False, True):  # one that asks for the default value passes with the first kind of stub
         report = run_stubs(claim, other=other)[1] if passing else TestReport(complete=True)
         if not report.complete or (new_errors(Baseline(now), report) and not report.results):
-            return Evidence("red-by-name", said, "the code cannot be built without its bodies", _UNSURE)
+            return _unverified("red-by-name", said, "the code cannot be built without its bodies")
         passing = [name for name in passing if report.results.get(name) is Result.PASSED]
     if {*passing} != {*fresh}:  # beside tests of the change there may be first tests of what was there
         passing = about_the_change(claim, passing)
@@ -327,12 +322,9 @@ def _red_by_name(claim: Verification) -> Evidence | None:
         return _proving(piece, {ProofPart.RED: words})
     observed = f"{_listed(passing)} {'passes' if len(passing) == 1 else 'pass'} with the change taken out"
     if any(works_outside_functions(path, *texts) for path, texts in sources.items()):
-        return Evidence("red-by-name", said, f"{observed}, except what is in no function", _UNSURE)
+        return _unverified("red-by-name", said, f"{observed}, except what is in no function")
     piece = _evidence("red-by-name", said, observed, False, f"{observed}.\n{_DEMAND}")
-    return msgspec.structs.replace(piece, mend=TESTS, instead=observed)
-
-
-_UNSURE = EvidenceStatus.UNVERIFIED
+    return replace(piece, mend=TESTS, instead=observed)
 
 
 def _exam(claim: Verification) -> Evidence | None:
@@ -355,12 +347,18 @@ def _exam(claim: Verification) -> Evidence | None:
 def _demanded(claim: Verification) -> Evidence | None:
     """Some test fails when a changed function is broken on purpose."""
     tried, left = try_mutants(claim)
-    return _demand("the tests demand the change", tried, left) if tried else None
+    if not tried:
+        return None
+    score = f"demanded {sum(tried.values())} of {len(tried)}{f', {left} not tried' if left else ''}"
+    loose = [f"{function} in {path}" for path, function in loose_functions(tried)]
+    observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
+    piece = _of_mutants("demanded", "the tests demand the change", observed, not loose, tried)
+    piece = _proving(piece, {ProofPart.DEMANDED: score})
+    return replace(piece, mend=TESTS, instead=observed) if loose else piece
 
 
 def _as_demanded(claim: Verification) -> Evidence | None:
     """What tests noticed when a function of the base was broken on purpose, they still notice."""
-    said = "the tests notice what they noticed before"
     tried, left = try_mutants(claim)
     if not tried:
         return None
@@ -373,27 +371,15 @@ def _as_demanded(claim: Verification) -> Evidence | None:
     ]
     score = f"{sum(tried.values())} of {len(tried)} mutants noticed{f', {left} not tried' if left else ''}"
     observed = f"{score}; nobody notices any more when {_listed(lost)} is broken" if lost else score
-    piece = _with_survivors(_evidence("as-demanded", said, observed, not lost, _undetected(tried)), tried)
+    piece = _of_mutants("as-demanded", "the tests notice what they noticed before", observed, not lost, tried)
     return _proving(piece, {ProofPart.DEMANDED: score})
 
 
-def _demand(said: str, tried: Mapping[Mutant, bool], left: int) -> Evidence:
-    """Judge the mutants: a function whose body can go, or of which three can go and none is missed, is not demanded."""
-    score = f"demanded {sum(tried.values())} of {len(tried)}{f', {left} not tried' if left else ''}"
-    loose = [f"{function} in {path}" for path, function in loose_functions(tried)]
-    observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
-    piece = _with_survivors(_evidence("demanded", said, observed, not loose, _undetected(tried)), tried)
-    piece = _proving(piece, {ProofPart.DEMANDED: score})
-    return msgspec.structs.replace(piece, mend=TESTS, instead=observed) if loose else piece
-
-
-def _with_survivors(piece: Evidence, tried: Mapping[Mutant, bool]) -> Evidence:
-    return msgspec.structs.replace(piece, survivors=tuple(m.said for m, noticed in tried.items() if not noticed))
-
-
-def _undetected(tried: Mapping[Mutant, bool]) -> str:
-    lines = [f"{mutant.said}: every test still passes" for mutant, noticed in tried.items() if not noticed]
-    return "\n".join((*lines, _DEMAND))
+def _of_mutants(check: str, claimed: str, observed: str, holds: bool, tried: Mapping[Mutant, bool]) -> Evidence:
+    """Make evidence of mutants, with those that survived."""
+    alive = tuple(mutant.said for mutant, noticed in tried.items() if not noticed)
+    detail = "\n".join((*(f"{said}: every test still passes" for said in alive), _DEMAND))
+    return replace(_evidence(check, claimed, observed, holds, detail), survivors=alive)
 
 
 _DEMAND = "Write tests that fail when this code is broken: assert what it returns or changes."
@@ -415,7 +401,7 @@ def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
     """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
     offer = other_kinds(claim.state)
     offered = f"; nothing to make red: {offer}" if offer else ""
-    return msgspec.structs.replace(piece, patience=1, instead=f"seems already done{offered}")
+    return replace(piece, patience=1, instead=f"seems already done{offered}")
 
 
 def _changed_now(claim: Verification) -> Evidence | None:
@@ -439,13 +425,13 @@ def _only_tests(claim: Verification) -> Evidence | None:
     """Only test files differ from the base, and what tests need: their data, helpers and dependencies. Where tests are
     mended, from the tree that was judged."""
     since, said = claim.kept() or claim.state.base, "only test files were changed"
-    changes, judges = claim.changes(since), judges_of(claim, since)
+    changes, judges = claim.changes(since), claim.judges(since)
     others = [change for change in changes if not judges.is_for_tests(change.path)]
     if claim.state.policy.first_tests:  # without a manifest there is nothing to run them with
         others = [change for change in others if not is_manifest(change.path)]
     observed = f"also changed: {_paths(others)}" if others else "only test files differ"
     if others and all(judges.is_source(change.path) for change in others):
-        return Evidence("only-tests", said, f"{observed} (tests live in sources)", EvidenceStatus.UNVERIFIED)
+        return _unverified("only-tests", said, f"{observed} (tests live in sources)")
     return _or_warning(claim, _evidence("only-tests", said, observed, not others))
 
 
@@ -453,7 +439,7 @@ def _untouched_tests(claim: Verification) -> Evidence | None:
     """Nothing that judges the code was added, changed or removed since the last review approved it: test files, their
     data and helpers, the test runner's settings, scripts of the test command."""
     since = claim.since()
-    judges = judges_of(claim, since)
+    judges = claim.judges(since)
     reasons = [(change, judges.why_frozen(change.path)) for change in claim.changes(since)]
     touched = [f"{c.path} ({_KINDS[c.kind]}{'' if why == TEST_FILE else f': {why}'})" for c, why in reasons if why]
     detail = "Put these files back as the review let them pass, and make the code fit the tests."
@@ -475,9 +461,7 @@ def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
     policy = claim.state.policy
     if policy.test or policy.test_globs or piece.standing is not EvidenceStatus.REFUTED:
         return piece
-    return Evidence(
-        piece.check, piece.claimed, f"{piece.observed} (no test files are known)", EvidenceStatus.UNVERIFIED
-    )
+    return _unverified(piece.check, piece.claimed, f"{piece.observed} (no test files are known)")
 
 
 def _no_debris(claim: Verification) -> Evidence:
@@ -542,7 +526,7 @@ def _committed(claim: Verification) -> Evidence:
 def _artefact(claim: Verification) -> Evidence:
     """The document exists and is not empty."""
     wanted = claim.phase.artefact
-    found = _artefacts(claim, wanted)
+    found = artefact_paths(claim.state.item.id, wanted, claim.place.trees.files(claim.tree))
     written = [path for path in found if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     observed = ", ".join(written) or ("it is empty" if found else "there is no such file")
     return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
@@ -609,10 +593,6 @@ def _boxes(claim: Verification, tree: str) -> Boxes:
     return Boxes(sum(each.open for each in counted), sum(each.all for each in counted))
 
 
-def _artefacts(claim: Verification, kind: str) -> list[str]:
-    return artefact_paths(claim.state.item.id, kind, claim.place.trees.files(claim.tree))
-
-
 def _files_changed(claim: Verification) -> Evidence | None:
     """The files that an agent says it changed did change. If not, that is shown and costs nothing."""
     place = str(claim.place.path)
@@ -660,7 +640,7 @@ def _tests_kept(claim: Verification) -> Evidence | None:
         return _unverified("tests-kept", said)
     base, now, edits = claim.baseline(), claim.run_of(claim.tree)[1], claim.test_edits()
     read, since = claim.place.trees.read, claim.state.base
-    judges = judges_of(claim, since)
+    judges = claim.judges(since)
     judging = [c for c in claim.changes(since) if judges.why_frozen(c.path) and not judges.is_source(c.path)]
     changed = [c.path for c in judging if c.kind != "A" or _holds_no_test(c.path, judges, now)]
     if base is None or not (now.complete or (base.passing and changed)):
@@ -689,7 +669,7 @@ def _files_kept(said: str, changed: Sequence[str]) -> Evidence:
     """Judge by files where no names are told: without them nobody knows what a changed test file still tests."""
     if not changed:
         return _evidence("tests-kept", said, "no test file of the base differs", True)
-    return Evidence("tests-kept", said, f"changed: {_listed(changed)} (exit code only)", EvidenceStatus.UNVERIFIED)
+    return _unverified("tests-kept", said, f"changed: {_listed(changed)} (exit code only)")
 
 
 _KEEP = "Leave tests as they are that pass: put these back, and add new ones beside them."
@@ -697,11 +677,11 @@ _KEEP = "Leave tests as they are that pass: put these back, and add new ones bes
 
 def unharmed(claim: Verification) -> Evidence:
     """Every test that passed on the base passes. A project without tests is unverified."""
-    piece = msgspec.structs.replace(_green(claim), check="unharmed")
+    piece = replace(_green(claim), check="unharmed")
     base = claim.baseline() if claim.state.policy.test else None
     empty = base is not None and not base.report.results
     if piece.standing is EvidenceStatus.REFUTED and empty and claim.observe(claim.tree).colour is Colour.EMPTY:
-        return Evidence("unharmed", piece.claimed, "there are no tests", EvidenceStatus.UNVERIFIED)
+        return _unverified("unharmed", piece.claimed, "there are no tests")
     return piece
 
 
@@ -712,26 +692,17 @@ def _kills(claim: Verification) -> Evidence:
         return _unverified("kills", said)
     base, now = claim.baseline(), claim.run_of(claim.tree)[1]
     if base is None or not now.complete:
-        return Evidence("kills", said, "the tests tell no names (exit code only)", EvidenceStatus.UNVERIFIED)
+        return _unverified("kills", said, "the tests tell no names (exit code only)")
     fresh = fresh_tests(base, now, claim.test_edits())
     if not fresh:
         return _evidence("kills", said, "there is no new test", holds=False)
     if not policy.mutants:
-        return Evidence("kills", said, "no mutants are tried (evidence.mutants)", EvidenceStatus.UNVERIFIED)
-    waiting = {name: mutants_about(claim, name) for name in fresh}
-    if not any(waiting.values()):
-        return Evidence("kills", said, "no code is known to break on purpose", EvidenceStatus.UNVERIFIED)
-    left, spent, tried = policy.mutants, 0.0, set[Mutant]()
-    limit = min(policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, MUTANT_SECONDS))
-    killed: set[str] = set()
-    while left and spent < limit and (mutant := next_mutant(waiting, killed, tried)):
-        broken, report = run_mutant(claim, mutant)
-        tried.add(mutant)
-        left, spent = left - 1, spent + broken.seconds
-        if broken.colour is Colour.TIMED_OUT:
-            killed |= {name for name in fresh if mutant in waiting[name]}
-        killed |= {name for name in fresh if report.results.get(name) in (Result.FAILED, Result.ERRORED)}
-    idle = [name for name in fresh if name not in killed and {*waiting[name]} <= tried]
+        return _unverified("kills", said, "no mutants are tried (evidence.mutants)")
+    about = {name: mutants_about(claim, name) for name in fresh}
+    if not any(about.values()):
+        return _unverified("kills", said, "no code is known to break on purpose")
+    killed, tried = kill(claim, about)
+    idle = [name for name in fresh if name not in killed and {*about[name]} <= tried]
     unsure = len({*fresh} - killed - {*idle})
     rest = f", {unsure} not tried" if unsure else ""
     observed = f"no mutant makes {_listed(idle)} fail" if idle else f"{len(killed)} of {len(fresh)} kill a mutant{rest}"
@@ -742,7 +713,8 @@ def _kills(claim: Verification) -> Evidence:
 
 def _only_documents(claim: Verification) -> Evidence:
     """Nothing differs from the last commit except the item's own documents."""
-    changes = claim.changes(_last_commit(claim))
+    began = claim.state.checkpoint  # what an agent commits meanwhile is its work too
+    changes = claim.changes(began.head if began else claim.state.base)
     item, globs = claim.state.item.id, claim.state.policy.test_globs
     odd = claim.place.trees.odd_files(claim.tree)
     strays = [c for c in changes if c.path in odd or not is_paper(item, c.path, globs)]
@@ -761,12 +733,6 @@ def _idea(claim: Verification) -> Evidence | None:
     ideas = idea_paths(item.id, claim.place.trees.files(claim.tree))
     written = [path for path in ideas if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     return _evidence("idea", "the idea is written down", ", ".join(written) or "there is no idea file", bool(written))
-
-
-def _last_commit(claim: Verification) -> str:
-    """Return where the branch was when the phase began: what an agent commits meanwhile is its work too."""
-    known = claim.state.checkpoint
-    return known.head if known else claim.state.base
 
 
 def _known_duplicate(claim: Verification) -> Evidence | None:

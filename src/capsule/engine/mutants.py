@@ -1,4 +1,8 @@
-"""Break the change on purpose, and see whether a test notices."""
+"""Break the change on purpose, and see whether a test notices.
+
+With all changed bodies taken out, every new test has to fail. With one mutant at a time, some test has to: which
+mutants there are is for `core/mutants.py` to say, which are tried, and within which time, is decided here.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,17 @@ from capsule.core.evidence import Colour, Observation
 from capsule.core.frozen import is_in_tests, is_vendored
 from capsule.core.globs import is_test
 from capsule.core.mutants import BODY, Mutant, choose, fillings, leftovers, moved_functions, mutants, stubbed, stubs
-from capsule.core.proof import SUFFIXES, fresh_tests, mentions_any, split_name, texts_of_all
+from capsule.core.proof import SUFFIXES, mentions_any, split_name, texts_of_all
 from capsule.core.syntax import definitions, language_of, signatures
-from capsule.core.test_report import TestReport
-from capsule.engine.verification import Verification, judges_of
+from capsule.core.test_report import Result, TestReport
+from capsule.engine.verification import Verification
 
 
 def changed_sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
     """Return the text of each changed file that is no test, before and after."""
     read, base = claim.place.trees.read, claim.state.base
     changed = [each.path for each in claim.changes(base) if each.kind != "D"]
-    judges = judges_of(claim, base)
+    judges = claim.judges(base)
     paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
     return {path: (read(base, path) or b"", read(claim.tree, path) or b"") for path in paths}
 
@@ -68,21 +72,16 @@ def mutants_of_change(claim: Verification) -> list[Mutant]:
     if made := found(mutants) or found(fillings):
         return made
     sources |= _named_by_new_tests(claim)
-    return found(leftovers) if _has_new_tests(claim) else []
+    return found(leftovers) if claim.new_tests() else []
 
 
 def _named_by_new_tests(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
     """Return the text of each new file, other than a test, that a new test file names."""
-    read, judges = claim.place.trees.read, judges_of(claim, claim.state.base)
+    read, judges = claim.place.trees.read, claim.judges(claim.state.base)
     tests = b"\n".join(read(claim.tree, path) or b"" for path in claim.test_edits().paths)
     added = [each.path for each in claim.changes(claim.state.base) if each.kind == "A"]
     named = [path for path in added if path.rpartition("/")[2].encode() in tests and not judges.why_frozen(path)]
     return {path: (b"", read(claim.tree, path) or b"") for path in named}
-
-
-def _has_new_tests(claim: Verification) -> bool:
-    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
-    return base is not None and bool(fresh_tests(base, now, claim.test_edits()))
 
 
 def survivors(claim: Verification) -> list[Mutant]:
@@ -96,11 +95,11 @@ def try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
     policy = claim.state.policy
     if not policy.test or not policy.mutants:
         return {}, 0
-    seen, now = claim.run_of(claim.tree)
+    now = claim.run_of(claim.tree)[1]
     again = survivors(claim)  # those that went back are asked first
     others = [mutant for mutant in choose(mutants_of_change(claim), claim.tree, policy.mutants) if mutant not in again]
     chosen = [*again, *others][: policy.mutants]
-    limit, spent = min(policy.mutant_minutes * 60, max(seen.seconds, MUTANT_SECONDS)), 0.0
+    limit, spent = _seconds_for_mutants(claim), 0.0
     tried: dict[Mutant, bool] = {}
     for mutant in chosen:
         if spent >= limit:
@@ -113,7 +112,12 @@ def try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
     return tried, len(chosen) - len(tried)
 
 
-MUTANT_SECONDS = 30
+def _seconds_for_mutants(claim: Verification) -> float:
+    """Return how long mutants may take together: as long as the suite itself, but not less than half a minute."""
+    return min(claim.state.policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, _LEAST_SECONDS))
+
+
+_LEAST_SECONDS = 30
 
 
 def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
@@ -170,10 +174,22 @@ def loose_functions(tried: Mapping[Mutant, bool]) -> list[tuple[str, str]]:
 _ENOUGH = 3
 
 
-def next_mutant(waiting: Mapping[str, Sequence[Mutant]], killed: set[str], tried: set[Mutant]) -> Mutant | None:
-    """Choose what most of the tests that have killed nothing yet are about."""
-    votes = Counter(m for name, found in waiting.items() if name not in killed for m in found if m not in tried)
-    return max(votes, key=lambda mutant: (votes[mutant], mutant.kind == BODY), default=None)
+def kill(claim: Verification, about: Mapping[str, Sequence[Mutant]]) -> tuple[set[str], set[Mutant]]:
+    """Break what new tests are about, within limits; return the tests that failed by it, and the mutants tried."""
+    killers, tried = set[str](), set[Mutant]()
+    limit, spent = _seconds_for_mutants(claim), 0.0
+    while len(tried) < claim.state.policy.mutants and spent < limit:
+        waiting = Counter(m for name, found in about.items() if name not in killers for m in found if m not in tried)
+        if not waiting:
+            break
+        mutant = max(waiting, key=lambda each: (waiting[each], each.kind == BODY))
+        broken, report = run_mutant(claim, mutant)
+        tried.add(mutant)
+        spent += broken.seconds
+        if broken.colour is Colour.TIMED_OUT:
+            killers |= {name for name in about if mutant in about[name]}
+        killers |= {name for name in about if report.results.get(name) in (Result.FAILED, Result.ERRORED)}
+    return killers, tried
 
 
 def mutants_about(claim: Verification, test: str) -> list[Mutant]:

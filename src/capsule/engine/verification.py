@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from capsule.adapters import Place, Ran
 from capsule.core.detection import detect
@@ -20,7 +21,7 @@ from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, TestsFound, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Observation
 from capsule.core.frozen import Judges, Snapshot, commands_behind
-from capsule.core.proof import Baseline, TestEdits, baseline_of, edits_of, judge_green, split_name
+from capsule.core.proof import Baseline, TestEdits, baseline_of, edits_of, fresh_tests, judge_green, split_name
 from capsule.core.signal import Signal
 from capsule.core.state import MissionState, baseline, kept_code
 from capsule.core.test_report import TestReport
@@ -61,34 +62,42 @@ class Verification(Struct):
 
         A `variant` names a run of its own: a second one, or one with an edit of the tree, which is made if it is run.
         """
-        suffix = f"\0{variant}" if variant else ""
-        key = observation_key(self.place.trees.test_cache_key(tree) + suffix, self.state.policy.test)
-        known = self.seen.get(key) or self.remembered(key)
-        if known:
+        key = self._key(tree, variant)
+        if known := self._remembered(key):
             return known
         files, lines = edit() if edit else ({}, ())
         observation, report = _run_tests(self, tree, files)
-        observation = msgspec.structs.replace(observation, edits=tuple(lines))
+        observation = replace(observation, edits=tuple(lines))
         if observation.colour in REUSABLE:
             if report.results or report.errors:
                 text = self.services.redact(msgspec.json.encode(report).decode())
                 self.services.archive.put(self.state.mission, _report_name(key), text)
-                observation = msgspec.structs.replace(observation, report=_hash(text))
-            event = Observed(at=self.services.clock.now(), key=key, observation=observation)
-            self.services.journal.note(self.state.mission, event)
-            self.services.observer.event(self.state.mission, event)
+                observation = replace(observation, report=_hash(text))
+            self.note(Observed(at=self.services.clock.now(), key=key, observation=observation))
             self.seen[key] = observation, report
         return observation, report
 
-    def remembered(self, key: str) -> tuple[Observation, TestReport] | None:
+    def known(self, tree: str) -> tuple[Observation, TestReport] | None:
+        """Return what is known of a tree already; nothing is run for it."""
+        return self._remembered(self._key(tree))
+
+    def _key(self, tree: str, variant: str = "") -> str:
+        suffix = f"\0{variant}" if variant else ""
+        return _hash(f"{self.place.trees.test_cache_key(tree)}{suffix}\0{self.state.policy.test}")
+
+    def _remembered(self, key: str) -> tuple[Observation, TestReport] | None:
         """Return a run that the journal knows; None where the names of its tests are gone, so that it runs again."""
         observation = self.state.observations.get(key)
-        if observation is None or not observation.report:
-            return (observation, TestReport()) if observation else None
+        if key in self.seen or observation is None:
+            return self.seen.get(key)
+        if not observation.report:
+            return observation, TestReport()
         text = self.services.archive.text(self.state.mission, _report_name(key))
-        if _hash(text) != observation.report:
-            return None
-        return observation, msgspec.json.decode(text, type=TestReport)
+        return (observation, msgspec.json.decode(text, type=TestReport)) if _hash(text) == observation.report else None
+
+    def note(self, event: Observed | TestsFound) -> None:
+        self.services.journal.note(self.state.mission, event)
+        self.services.observer.event(self.state.mission, event)
 
     def baseline(self) -> Baseline | None:
         """Return how the tests of the base ended, by name; None where they told no names."""
@@ -103,25 +112,48 @@ class Verification(Struct):
         again = self.run_of(tree, AGAIN)[1] if report.red else None
         return baseline_of(report, again if again and again.complete else None)
 
+    def new_tests(self) -> list[str]:
+        """Return the tests that are new or changed, by name; none where names are not told."""
+        base, now = self.baseline(), self.run_of(self.tree)[1]
+        return fresh_tests(base, now, self.test_edits()) if base and now.complete else []
+
+    def seen_red(self, base: Baseline) -> list[str]:
+        """Return the new tests that were seen red on the tree that the last review let pass, if that run is known."""
+        since = self.since()
+        known = self.known(since) if since != self.state.base else None
+        return [name for name in known[1].red if name not in base.failing] if known else []
+
+    def is_green(self) -> bool:
+        """Tell whether the tests are known to pass on the tree; nothing is run to find out."""
+        known = self.known(self.tree) if self.state.policy.test else None
+        if known is None:
+            return False
+        (seen, now), base = known, self.baseline()
+        if base is None or not now.complete:
+            return seen.colour is Colour.GREEN
+        return judge_green(base, now, self.test_edits(), self.seen_red(base), frozen=True).holds
+
+    def changes(self, since: str) -> Sequence[Change]:
+        return self.place.trees.changes(since, self.tree)
+
     def test_edits(self, since: str = "") -> TestEdits:
         """Compare the test files with those of the base, or of another tree."""
         read, since = self.place.trees.read, since or self.state.base
-        judges = judges_of(self, since)
+        judges = self.judges(since)
         paths = [each.path for each in self.changes(since) if judges.is_for_tests(each.path)]
         return edits_of((path, read(since, path), read(self.tree, path)) for path in paths)
 
-    def known(self, tree: str) -> TestReport:
-        """Return how each test ended on a tree, where that is known already; nothing is run for it."""
-        key = observation_key(self.place.trees.test_cache_key(tree), self.state.policy.test)
-        found = self.seen.get(key) or self.remembered(key)
-        return found[1] if found else TestReport()
+    def judges(self, since: str) -> Judges:
+        """Return what judges the code, as the tree `since` has it."""
+        policy, base = self.state.policy, self.place.base_checkpoint(self.state.base).tree
+        runs = [self.known(tree) for tree in (base, *((since,) if since != self.state.base else ()))]
+        places = {split_name(name)[0] for known in runs if known for name in known[1].results}
+        return Judges(policy.test_globs, policy.test, self.snapshot(since), self.snapshot(self.tree), places)
 
-    def since_document(self) -> str:
-        """Return the tree that the phase left which writes this phase's document; where there was none, the base."""
-        names = self.state.workflow.names()
-        earlier = self.state.workflow.phases[: names.index(self.phase.name)]
-        writers = [p.name for p in earlier if p.artefact == self.phase.artefact != "" and p.name in self.state.approved]
-        return self.place.delivered(self.state.approved[writers[-1]]) if writers else self.state.base
+    def snapshot(self, tree: str) -> Snapshot:
+        read = self.place.trees.read
+        files = frozenset(self.place.trees.files(tree))
+        return Snapshot(files, lambda path: (read(tree, path) or b"").decode(errors="replace") if path in files else "")
 
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
@@ -133,19 +165,12 @@ class Verification(Struct):
         code = kept_code(self.state)
         return self.place.delivered(code) if code else ""
 
-    def is_green(self) -> bool:
-        """Tell whether the tests are known to pass on the tree; nothing is run to find out."""
-        key = observation_key(self.place.trees.test_cache_key(self.tree), self.state.policy.test)
-        if not self.state.policy.test or not self.remembered(key):
-            return False
-        seen, now = self.run_of(self.tree)
-        base = self.baseline()
-        if base is None or not now.complete:
-            return seen.colour is Colour.GREEN
-        return judge_green(base, now, self.test_edits(), seen_red(self, base), frozen=True).holds
-
-    def changes(self, since: str) -> Sequence[Change]:
-        return self.place.trees.changes(since, self.tree)
+    def since_document(self) -> str:
+        """Return the tree that the phase left which writes this phase's document; where there was none, the base."""
+        names = self.state.workflow.names()
+        earlier = self.state.workflow.phases[: names.index(self.phase.name)]
+        writers = [p.name for p in earlier if p.artefact == self.phase.artefact != "" and p.name in self.state.approved]
+        return self.place.delivered(self.state.approved[writers[-1]]) if writers else self.state.base
 
 
 def detect_tests(claim: Verification) -> None:
@@ -153,54 +178,15 @@ def detect_tests(claim: Verification) -> None:
     policy = claim.state.policy
     if not policy.detect or policy.test:
         return
-    files, read = claim.place.trees.files(claim.tree), claim.place.trees.read
-    names = frozenset(files)
-    command, globs, in_sources = detect(
-        files, lambda path: (read(claim.tree, path) or b"").decode(errors="replace") if path in names else ""
-    )
+    tree = claim.snapshot(claim.tree)
+    command, globs, in_sources = detect(sorted(tree.files), tree.read)
     if not command:
         return
-    policy = msgspec.structs.replace(
+    found = replace(
         policy, test=command, test_globs=policy.test_globs or globs, tests_in_sources=in_sources, first_tests=True
     )
-    event = TestsFound(at=claim.services.clock.now(), policy=policy)
-    claim.services.journal.note(claim.state.mission, event)
-    claim.services.observer.event(claim.state.mission, event)
-    claim.state = msgspec.structs.replace(claim.state, policy=policy)
-
-
-def seen_red(claim: Verification, base: Baseline) -> list[str]:
-    """Return the new tests that were seen red on the tree that the last review let pass, where that run is known."""
-    since = claim.since()
-    if since == claim.state.base:
-        return []
-    return [name for name in claim.known(since).red if name not in base.failing]
-
-
-def judges_of(claim: Verification, since: str) -> Judges:
-    """Return what judges the code, as the tree `since` has it."""
-    policy = claim.state.policy
-    base = claim.place.base_checkpoint(claim.state.base).tree
-    reports = [claim.known(tree) for tree in (base, *((since,) if since != claim.state.base else ()))]
-    places = {split_name(name)[0] for report in reports for name in report.results}
-    return Judges(policy.test_globs, policy.test, _snapshot(claim, since), _snapshot(claim, claim.tree), places)
-
-
-def _snapshot(claim: Verification, tree: str) -> Snapshot:
-    trees = claim.place.trees
-    return Snapshot(frozenset(trees.files(tree)), lambda path: (trees.read(tree, path) or b"").decode(errors="replace"))
-
-
-def observation_key(tree: str, command: str) -> str:
-    return hashlib.sha256(f"{tree}\0{command}".encode()).hexdigest()[:24]
-
-
-def _report_name(key: str) -> str:
-    return f"report-{key}.json"
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
+    claim.note(TestsFound(at=claim.services.clock.now(), policy=found))
+    claim.state = replace(claim.state, policy=found)
 
 
 def _run_tests(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
@@ -215,7 +201,7 @@ def _run_tests(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tu
 def no_result_of(command: str, killed_by: str, log: str, state: MissionState) -> NoResult:
     return NoResult(
         f"No result: `{command}` was ended by {killed_by}, twice. Memory may have run short, or somebody ended it: "
-        f"see {log}; then go on with `capsule run {state.parent or state.mission}`."
+        f"see {log}; {_then(state)}."
     )
 
 
@@ -233,10 +219,9 @@ def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) 
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
-        hint = f"Mend that, then go on with `capsule run {state.parent or state.mission}`."
-        raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", hint)
+        raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", f"Mend that, {_then(state)}.")
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
-    behind = commands_behind(state.policy.test, *_snapshot(claim, tree))
+    behind = commands_behind(state.policy.test, *claim.snapshot(tree))
     colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
     observation = Observation(
         tree=tree,
@@ -258,7 +243,9 @@ def _require_dependencies(claim: Verification, tree: str) -> None:
     manifest, command = claim.place.missing_setup(tree)
     if manifest:
         cause = f"{manifest} asks for other dependencies than are installed in your checkout."
-        hint = f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim)}."
+        hint = (
+            f"Set `workspace.setup: {command}`, or what installs them, in .capsule/config.yaml; {_then(claim.state)}."
+        )
         raise NeedsPerson(cause, hint)
 
 
@@ -274,7 +261,7 @@ def _require_own_code(claim: Verification, tree: str, folder: Path, run: Callabl
     if found:
         name, path = found[0]
         cause = f"The tests would not test the change: `{name}` is loaded from {path}, in your checkout."
-        hint = f"Set a `workspace.setup` that installs the project where it runs, such as `{_INSTALL}`; {_then(claim)}."
+        hint = f"Set a `workspace.setup` that installs the project where it runs, such as `{_INSTALL}`; {_then(state)}."
         raise NeedsPerson(cause, hint)
 
 
@@ -282,5 +269,13 @@ _PROBE_SECONDS = 60
 _INSTALL = "python3 -m venv .venv && .venv/bin/pip install -e ."
 
 
-def _then(claim: Verification) -> str:
-    return f"then go on with `capsule run {claim.state.parent or claim.state.mission}`"
+def _then(state: MissionState) -> str:
+    return f"then go on with `capsule run {state.parent or state.mission}`"
+
+
+def _report_name(key: str) -> str:
+    return f"report-{key}.json"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
