@@ -72,7 +72,7 @@ def verify(claim: Verification) -> tuple[Evidence, ...]:
     detect_tests(claim)
     found: tuple[Evidence, ...] = ()
     wanted = (*_ALWAYS, *claim.phase.checks, *(("hooks",) if claim.state.policy.hooks else ()))
-    for check in sorted(wanted, key=lambda name: _DEAR.index(name) if name in _DEAR else -1):
+    for check in sorted(wanted, key=lambda name: [*_DEAR].index(name) if name in _DEAR else -1):
         if check in _DEAR and refuted(found):
             break
         try:
@@ -98,9 +98,21 @@ def with_acceptance(claim: Verification, piece: Evidence, tree: str) -> Evidence
     return Evidence(piece.check, piece.claimed, observed, EvidenceStatus.ACCEPTED, tree=judged)
 
 
+# ---- how evidence is made
+
+
 def _evidence(check: str, claimed: str, observed: str, holds: bool, detail: str = "") -> Evidence:
     standing = EvidenceStatus.CONFIRMED if holds else EvidenceStatus.REFUTED
     return Evidence(check, claimed, observed, standing, "" if holds else detail)
+
+
+def _unverified(check: str, claimed: str, observed: str = NO_COMMAND) -> Evidence:
+    return Evidence(check, claimed, observed, EvidenceStatus.UNVERIFIED)
+
+
+def _proving(piece: Evidence, words: Mapping[str, str]) -> Evidence:
+    """Say what a piece of evidence proves, where it holds."""
+    return replace(piece, proven={**words}) if piece.standing is EvidenceStatus.CONFIRMED else piece
 
 
 def _judged(check: str, claimed: str, found: Judgement, detail: str = "") -> Evidence:
@@ -121,15 +133,6 @@ def _by_exit_code(check: str, claimed: str, seen: Observation, wanted: Colour) -
     return _proving(piece, {check: f"{wanted.value} (exit code only)"})
 
 
-def _proving(piece: Evidence, words: Mapping[str, str]) -> Evidence:
-    """Say what a piece of evidence proves, where it holds."""
-    return replace(piece, proven={**words}) if piece.standing is EvidenceStatus.CONFIRMED else piece
-
-
-def _unverified(check: str, claimed: str, observed: str = NO_COMMAND) -> Evidence:
-    return Evidence(check, claimed, observed, EvidenceStatus.UNVERIFIED)
-
-
 def _seen(observation: Observation) -> str:
     code = "" if observation.exit_code is None else f", exit {observation.exit_code}"
     return f"`{observation.command}` is {observation.colour.value}{code}"
@@ -137,6 +140,14 @@ def _seen(observation: Observation) -> str:
 
 def _paths(changes: Sequence[Change]) -> str:
     return _listed([change.path for change in changes])
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return between.join(names[:SHOWN]) + more
+
+
+# ---- what the tests show
 
 
 def _base_green(claim: Verification) -> Evidence:
@@ -155,6 +166,48 @@ def _base_green(claim: Verification) -> Evidence:
     words += [f"known to fail: {_listed(known)}"] if known else []
     words += [f"flaky: {_listed(flaky)}"] if flaky else []
     return _judged("base-green", said, Judgement("; ".join(words), True, tests={KNOWN: known, FLAKY: flaky}))
+
+
+def _tests_kept(claim: Verification) -> Evidence | None:
+    """No test of the base is gone, skipped or rewritten, unless it fails as it was; lines may be added at its end."""
+    said = "the tests of the base are kept"
+    if not claim.state.policy.test:
+        return _unverified("tests-kept", said)
+    base, now, edits = claim.baseline(), claim.run_of(claim.tree)[1], claim.test_edits()
+    read, since = claim.place.trees.read, claim.state.base
+    judges = claim.judges(since)
+    judging = [c for c in claim.changes(since) if judges.why_frozen(c.path) and not judges.is_source(c.path)]
+    changed = [c.path for c in judging if c.kind != "A" or _holds_no_test(c.path, judges, now)]
+    if base is None or not (now.complete or (base.passing and changed)):
+        return _files_kept(said, changed)
+    names = suspects(base, now, edits)
+    if not names:
+        observed, words = f"{len(base.passing)} tests of the base are as they were", "tests of the base kept"
+        return _judged("tests-kept", said, Judgement(observed, True, proven={ProofPart.KEPT: words}))
+
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        return {path: read(since, path) or b"" for path in changed}, [f"{path} as it was" for path in changed]
+
+    old = claim.run_of(claim.tree, "tests of the base", edit)[1] if changed else now
+    found = judge_kept(names, now, old)
+    return _judged("tests-kept", said, found, f"{found.detail}\n\n{_KEEP}")
+
+
+def _holds_no_test(path: str, judges: Judges, now: TestReport) -> bool:
+    """Tell whether a new file speaks to the runner without a test of its own, as a `conftest.py` does."""
+    if judges.why_frozen(path) != TEST_FILE:
+        return True
+    return path.endswith(".py") and path not in {split_name(name)[0] for name in now.results}
+
+
+def _files_kept(said: str, changed: Sequence[str]) -> Evidence:
+    """Judge by files where no names are told: without them nobody knows what a changed test file still tests."""
+    if not changed:
+        return _evidence("tests-kept", said, "no test file of the base differs", True)
+    return _unverified("tests-kept", said, f"changed: {_listed(changed)} (exit code only)")
+
+
+_KEEP = "Leave tests as they are that pass: put these back, and add new ones beside them."
 
 
 def _red(claim: Verification) -> Evidence:
@@ -185,6 +238,13 @@ def _unverified_red(claim: Verification, said: str) -> Evidence:
     if changes and all(is_document(change.path) for change in changes):
         return _evidence("red", said, f"no test was written: {_paths(changes)}", False, "Write tests that can be run.")
     return _unverified("red", said)
+
+
+def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
+    """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
+    offer = other_kinds(claim.state)
+    offered = f"; nothing to make red: {offer}" if offer else ""
+    return replace(piece, patience=1, instead=f"seems already done{offered}")
 
 
 def _mended(claim: Verification) -> Evidence:
@@ -258,42 +318,19 @@ def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judg
     return second._replace(observed=f"{second.observed}; flaky: {_listed(flaky)}", tests={**second.tests, FLAKY: flaky})
 
 
-def _listed(names: Sequence[str], between: str = ", ") -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return between.join(names[:SHOWN]) + more
+def _green_when_done(claim: Verification) -> Evidence | None:
+    """The test command is green; for PASS only, not for MORE."""
+    return _green(claim) if claim.signal.verdict is Verdict.PASS else None
 
 
-def _canary(claim: Verification) -> Evidence | None:
-    """Failing tests that Capsule puts among the new ones fail by name: the test run can be trusted."""
-    said = "the test run tells the truth"
-    if not claim.state.policy.test:
-        return None
-    fresh = claim.new_tests()
-    if not fresh:
-        return None
-    places = {*claim.test_edits().paths, *(split_name(name)[0] for name in fresh)}
-    names = {split_name(name)[1] for name in fresh}
-    read = claim.place.trees.read
-    texts = [(path, text) for path in sorted(places) if (text := read(claim.tree, path)) is not None]
-    if not any(canary(path, text, "mark", names) for path, text in texts):
-        return _unverified("canary", said, "no canary is known for this test runner")
-
-    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
-        made = [canary(path, text, claim.services.token(), names) for path, text in texts]
-        set_in = [each for each in made if each]
-        return {each.path: text for each, text in set_in}, [each.line for each, _ in set_in]
-
-    seen, report = claim.run_of(claim.tree, "canary", edit)
-    if new_errors(Baseline(claim.run_of(claim.tree)[1]), report) and not report.red:
-        return _unverified("canary", said, "the test files with canaries cannot be loaded")
-    faults = silent(seen.edits, report, fresh)
-    observed = "; ".join(faults) or f"canary seen in {len(seen.edits)} test file{'s' if len(seen.edits) != 1 else ''}"
-    return _proving(_evidence("canary", said, observed, not faults, _NOT_TRUSTED), {ProofPart.CANARY: "canary seen"})
-
-
-_NOT_TRUSTED = (
-    "The test run cannot be trusted: it must report a failing test as failed, whatever the code under test does."
-)
+def unharmed(claim: Verification) -> Evidence:
+    """Every test that passed on the base passes. A project without tests is unverified."""
+    piece = replace(_green(claim), check="unharmed")
+    base = claim.baseline() if claim.state.policy.test else None
+    empty = base is not None and not base.report.results
+    if piece.standing is EvidenceStatus.REFUTED and empty and claim.observe(claim.tree).colour is Colour.EMPTY:
+        return _unverified("unharmed", piece.claimed, "there are no tests")
+    return piece
 
 
 def _red_by_name(claim: Verification) -> Evidence | None:
@@ -327,21 +364,63 @@ def _red_by_name(claim: Verification) -> Evidence | None:
     return replace(piece, mend=TESTS, instead=observed)
 
 
-def _exam(claim: Verification) -> Evidence | None:
-    """Tests by somebody who has seen neither the code nor its tests pass. Those that also pass with the changed bodies
-    taken out, or cannot find their names, do not count and are named."""
-    if not claim.state.exam:
-        return None
+def _kills(claim: Verification) -> Evidence:
+    """Each new test passes, and fails when code that it is about is broken on purpose."""
+    policy, said = claim.state.policy, "each new test holds something"
+    if not policy.test:
+        return _unverified("kills", said)
+    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
+    if base is None or not now.complete:
+        return _unverified("kills", said, "the tests tell no names (exit code only)")
+    fresh = fresh_tests(base, now, claim.test_edits())
+    if not fresh:
+        return _evidence("kills", said, "there is no new test", holds=False)
+    if not policy.mutants:
+        return _unverified("kills", said, "no mutants are tried (evidence.mutants)")
+    about = {name: mutants_about(claim, name) for name in fresh}
+    if not any(about.values()):
+        return _unverified("kills", said, "no code is known to break on purpose")
+    killed, tried = kill(claim, about)
+    idle = [name for name in fresh if name not in killed and {*about[name]} <= tried]
+    unsure = len({*fresh} - killed - {*idle})
+    rest = f", {unsure} not tried" if unsure else ""
+    observed = f"no mutant makes {_listed(idle)} fail" if idle else f"{len(killed)} of {len(fresh)} kill a mutant{rest}"
+    detail = "\n".join((*(f"{mutant.said}: they still pass" for mutant in tried), _DEMAND))
+    words = f"{len(killed)} of {len(fresh)} new tests kill a mutant{rest}"
+    return _proving(_evidence("kills", said, observed, not idle, detail), {ProofPart.KILLS: words})
+
+
+def _canary(claim: Verification) -> Evidence | None:
+    """Failing tests that Capsule puts among the new ones fail by name: the test run can be trusted."""
+    said = "the test run tells the truth"
     if not claim.state.policy.test:
-        return _unverified(CHECK, "it passes its exam")
+        return None
+    fresh = claim.new_tests()
+    if not fresh:
+        return None
+    places = {*claim.test_edits().paths, *(split_name(name)[0] for name in fresh)}
+    names = {split_name(name)[1] for name in fresh}
+    read = claim.place.trees.read
+    texts = [(path, text) for path in sorted(places) if (text := read(claim.tree, path)) is not None]
+    if not any(canary(path, text, "mark", names) for path, text in texts):
+        return _unverified("canary", said, "no canary is known for this test runner")
 
-    def run(variant: str, files: Mapping[str, bytes], lines: Sequence[str]) -> tuple[Observation, TestReport]:
-        return claim.run_of(claim.tree, variant, lambda: (files, lines))
+    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+        made = [canary(path, text, claim.services.token(), names) for path, text in texts]
+        set_in = [each for each in made if each]
+        return {each.path: text for each, text in set_in}, [each.line for each, _ in set_in]
 
-    try:
-        return examine(claim.state, run, partial(without_bodies, claim), partial(claim.place.trees.read, claim.tree))
-    finally:
-        claim.place.gate(claim.tree)  # nothing of the exam is left lying about
+    seen, report = claim.run_of(claim.tree, "canary", edit)
+    if new_errors(Baseline(claim.run_of(claim.tree)[1]), report) and not report.red:
+        return _unverified("canary", said, "the test files with canaries cannot be loaded")
+    faults = silent(seen.edits, report, fresh)
+    observed = "; ".join(faults) or f"canary seen in {len(seen.edits)} test file{'s' if len(seen.edits) != 1 else ''}"
+    return _proving(_evidence("canary", said, observed, not faults, _NOT_TRUSTED), {ProofPart.CANARY: "canary seen"})
+
+
+_NOT_TRUSTED = (
+    "The test run cannot be trusted: it must report a failing test as failed, whatever the code under test does."
+)
 
 
 def _demanded(claim: Verification) -> Evidence | None:
@@ -385,9 +464,34 @@ def _of_mutants(check: str, claimed: str, observed: str, holds: bool, tried: Map
 _DEMAND = "Write tests that fail when this code is broken: assert what it returns or changes."
 
 
-def _green_when_done(claim: Verification) -> Evidence | None:
-    """The test command is green; for PASS only, not for MORE."""
-    return _green(claim) if claim.signal.verdict is Verdict.PASS else None
+def _exam(claim: Verification) -> Evidence | None:
+    """Tests by somebody who has seen neither the code nor its tests pass. Those that also pass with the changed bodies
+    taken out, or cannot find their names, do not count and are named."""
+    if not claim.state.exam:
+        return None
+    if not claim.state.policy.test:
+        return _unverified(CHECK, "it passes its exam")
+
+    def run(variant: str, files: Mapping[str, bytes], lines: Sequence[str]) -> tuple[Observation, TestReport]:
+        return claim.run_of(claim.tree, variant, lambda: (files, lines))
+
+    try:
+        return examine(claim.state, run, partial(without_bodies, claim), partial(claim.place.trees.read, claim.tree))
+    finally:
+        claim.place.gate(claim.tree)  # nothing of the exam is left lying about
+
+
+def _hooks(claim: Verification) -> Evidence | None:
+    """Your commit hooks pass. Every phase is checked if `git.hooks` is true and work is published in steps."""
+    answer = claim.place.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
+    if answer is None:
+        return None
+    passed, said = answer
+    observed = "they let it pass" if passed else "they refuse it"
+    return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
+
+
+# ---- which files differ
 
 
 def _changed(claim: Verification) -> Evidence:
@@ -395,13 +499,6 @@ def _changed(claim: Verification) -> Evidence:
     changes = claim.changes(claim.state.base if claim.state.taken_over else claim.since())
     piece = _evidence("changed", _claimed_files(claim.signal), _paths(changes) or "no file differs", bool(changes))
     return piece if changes or "red" not in claim.phase.checks else _seems_done(claim, piece)
-
-
-def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
-    """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
-    offer = other_kinds(claim.state)
-    offered = f"; nothing to make red: {offer}" if offer else ""
-    return replace(piece, patience=1, instead=f"seems already done{offered}")
 
 
 def _changed_now(claim: Verification) -> Evidence | None:
@@ -419,6 +516,24 @@ def _more_is_more(claim: Verification) -> Evidence | None:
 
 def _claimed_files(signal: Signal) -> str:
     return f"changed {', '.join(signal.files_changed[:SHOWN])}" if signal.files_changed else "something was done"
+
+
+def _files_changed(claim: Verification) -> Evidence | None:
+    """The files that an agent says it changed did change. If not, that is shown and costs nothing."""
+    place = str(claim.place.path)
+    named = [path.removeprefix(f"{place}/").removeprefix("./").rstrip("/") for path in claim.signal.files_changed]
+    changed = {change.path for since in (claim.before, claim.state.base) for change in claim.changes(since)}
+
+    def differs(name: str) -> bool:
+        ours = name == "worklog.md" or name.startswith(".capsule/")
+        return ours or any(name == p or p.startswith(f"{name}/") or name.endswith(f"/{p}") for p in changed)
+
+    strange = [name for name in named if name and not differs(name)]
+    if not strange:
+        return None
+    said = f"changed {_listed([one_line(name)[:200] for name in named])}"
+    observed = f"{_listed([one_line(name)[:200] for name in strange])} did not change"
+    return Evidence("files-changed", said, observed, EvidenceStatus.REFUTED, harmless=True)
 
 
 def _only_tests(claim: Verification) -> Evidence | None:
@@ -462,6 +577,28 @@ def _or_warning(claim: Verification, piece: Evidence) -> Evidence:
     if policy.test or policy.test_globs or piece.standing is not EvidenceStatus.REFUTED:
         return piece
     return _unverified(piece.check, piece.claimed, f"{piece.observed} (no test files are known)")
+
+
+def _only_docs(claim: Verification) -> Evidence:
+    """Only documents, comments and docstrings differ from the base."""
+    base, read = claim.state.base, claim.place.trees.read
+    globs, odd = claim.state.policy.test_globs, claim.place.trees.odd_files(claim.tree)
+    others = [
+        change
+        for change in claim.changes(base)
+        if change.path in odd
+        or not (
+            is_document(change.path, globs)
+            or (
+                change.kind == "M"
+                and same_code(change.path, *(read(tree, change.path) or b"" for tree in (base, claim.tree)))
+            )
+        )
+    ]
+    observed = f"also changed: {_paths(others)}" if others else "nothing but documents and comments differs"
+    detail = "Put these files back as they were: this is about documents."
+    piece = _evidence("only-docs", "only documents were changed", observed, not others, detail)
+    return _proving(piece, {ProofPart.DOCS: "only documents and comments differ"})
 
 
 def _no_debris(claim: Verification) -> Evidence:
@@ -523,6 +660,9 @@ def _committed(claim: Verification) -> Evidence:
     return _evidence("committed", "everything is committed", shown or "nothing is left uncommitted", not left, detail)
 
 
+# ---- what documents and the tracker say
+
+
 def _artefact(claim: Verification) -> Evidence:
     """The document exists and is not empty."""
     wanted = claim.phase.artefact
@@ -530,6 +670,16 @@ def _artefact(claim: Verification) -> Evidence:
     written = [path for path in found if (claim.place.trees.read(claim.tree, path) or b"").strip()]
     observed = ", ".join(written) or ("it is empty" if found else "there is no such file")
     return _evidence("artefact", f"the {wanted} document is written", observed, bool(written))
+
+
+def _planned(claim: Verification) -> Evidence | None:
+    """For PASS: the document has phases or lists with `- [ ]` to tick, and not all are ticked."""
+    if claim.signal.verdict is not Verdict.PASS:
+        return None
+    boxes = _boxes(claim, claim.tree)
+    observed = f"{boxes.open} of {boxes.all} boxes open" if boxes.all else "there is no box"
+    detail = "Write each task as `- [ ] …` under **Tasks:** of its phase."
+    return _evidence("planned", "there are tasks to build", observed, bool(boxes.open), detail)
 
 
 def _spec_done(claim: Verification) -> Evidence | None:
@@ -545,14 +695,10 @@ def _spec_done(claim: Verification) -> Evidence | None:
     return _evidence("spec-done", said, f"{now.open} of {now.all} boxes open", not now.open)
 
 
-def _planned(claim: Verification) -> Evidence | None:
-    """For PASS: the document has phases or lists with `- [ ]` to tick, and not all are ticked."""
-    if claim.signal.verdict is not Verdict.PASS:
-        return None
-    boxes = _boxes(claim, claim.tree)
-    observed = f"{boxes.open} of {boxes.all} boxes open" if boxes.all else "there is no box"
-    detail = "Write each task as `- [ ] …` under **Tasks:** of its phase."
-    return _evidence("planned", "there are tasks to build", observed, bool(boxes.open), detail)
+def _boxes(claim: Verification, tree: str) -> Boxes:
+    paths = artefact_paths(claim.state.item.id, claim.phase.artefact, claim.place.trees.files(tree))
+    counted = [boxes_of((claim.place.trees.read(tree, path) or b"").decode(errors="replace")) for path in paths]
+    return Boxes(sum(each.open for each in counted), sum(each.all for each in counted))
 
 
 def _built(claim: Verification) -> Evidence | None:
@@ -585,130 +731,6 @@ def _earlier_files(claim: Verification) -> set[str]:
         elif isinstance(event, StepEnded) and event.phase == claim.phase.name:
             found |= {*event.outcome.files}
     return found
-
-
-def _boxes(claim: Verification, tree: str) -> Boxes:
-    paths = artefact_paths(claim.state.item.id, claim.phase.artefact, claim.place.trees.files(tree))
-    counted = [boxes_of((claim.place.trees.read(tree, path) or b"").decode(errors="replace")) for path in paths]
-    return Boxes(sum(each.open for each in counted), sum(each.all for each in counted))
-
-
-def _files_changed(claim: Verification) -> Evidence | None:
-    """The files that an agent says it changed did change. If not, that is shown and costs nothing."""
-    place = str(claim.place.path)
-    named = [path.removeprefix(f"{place}/").removeprefix("./").rstrip("/") for path in claim.signal.files_changed]
-    changed = {change.path for since in (claim.before, claim.state.base) for change in claim.changes(since)}
-
-    def differs(name: str) -> bool:
-        ours = name == "worklog.md" or name.startswith(".capsule/")
-        return ours or any(name == p or p.startswith(f"{name}/") or name.endswith(f"/{p}") for p in changed)
-
-    strange = [name for name in named if name and not differs(name)]
-    if not strange:
-        return None
-    said = f"changed {_listed([one_line(name)[:200] for name in named])}"
-    observed = f"{_listed([one_line(name)[:200] for name in strange])} did not change"
-    return Evidence("files-changed", said, observed, EvidenceStatus.REFUTED, harmless=True)
-
-
-def _only_docs(claim: Verification) -> Evidence:
-    """Only documents, comments and docstrings differ from the base."""
-    base, read = claim.state.base, claim.place.trees.read
-    globs, odd = claim.state.policy.test_globs, claim.place.trees.odd_files(claim.tree)
-    others = [
-        change
-        for change in claim.changes(base)
-        if change.path in odd
-        or not (
-            is_document(change.path, globs)
-            or (
-                change.kind == "M"
-                and same_code(change.path, *(read(tree, change.path) or b"" for tree in (base, claim.tree)))
-            )
-        )
-    ]
-    observed = f"also changed: {_paths(others)}" if others else "nothing but documents and comments differs"
-    detail = "Put these files back as they were: this is about documents."
-    piece = _evidence("only-docs", "only documents were changed", observed, not others, detail)
-    return _proving(piece, {ProofPart.DOCS: "only documents and comments differ"})
-
-
-def _tests_kept(claim: Verification) -> Evidence | None:
-    """No test of the base is gone, skipped or rewritten, unless it fails as it was; lines may be added at its end."""
-    said = "the tests of the base are kept"
-    if not claim.state.policy.test:
-        return _unverified("tests-kept", said)
-    base, now, edits = claim.baseline(), claim.run_of(claim.tree)[1], claim.test_edits()
-    read, since = claim.place.trees.read, claim.state.base
-    judges = claim.judges(since)
-    judging = [c for c in claim.changes(since) if judges.why_frozen(c.path) and not judges.is_source(c.path)]
-    changed = [c.path for c in judging if c.kind != "A" or _holds_no_test(c.path, judges, now)]
-    if base is None or not (now.complete or (base.passing and changed)):
-        return _files_kept(said, changed)
-    names = suspects(base, now, edits)
-    if not names:
-        observed, words = f"{len(base.passing)} tests of the base are as they were", "tests of the base kept"
-        return _judged("tests-kept", said, Judgement(observed, True, proven={ProofPart.KEPT: words}))
-
-    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
-        return {path: read(since, path) or b"" for path in changed}, [f"{path} as it was" for path in changed]
-
-    old = claim.run_of(claim.tree, "tests of the base", edit)[1] if changed else now
-    found = judge_kept(names, now, old)
-    return _judged("tests-kept", said, found, f"{found.detail}\n\n{_KEEP}")
-
-
-def _holds_no_test(path: str, judges: Judges, now: TestReport) -> bool:
-    """Tell whether a new file speaks to the runner without a test of its own, as a `conftest.py` does."""
-    if judges.why_frozen(path) != TEST_FILE:
-        return True
-    return path.endswith(".py") and path not in {split_name(name)[0] for name in now.results}
-
-
-def _files_kept(said: str, changed: Sequence[str]) -> Evidence:
-    """Judge by files where no names are told: without them nobody knows what a changed test file still tests."""
-    if not changed:
-        return _evidence("tests-kept", said, "no test file of the base differs", True)
-    return _unverified("tests-kept", said, f"changed: {_listed(changed)} (exit code only)")
-
-
-_KEEP = "Leave tests as they are that pass: put these back, and add new ones beside them."
-
-
-def unharmed(claim: Verification) -> Evidence:
-    """Every test that passed on the base passes. A project without tests is unverified."""
-    piece = replace(_green(claim), check="unharmed")
-    base = claim.baseline() if claim.state.policy.test else None
-    empty = base is not None and not base.report.results
-    if piece.standing is EvidenceStatus.REFUTED and empty and claim.observe(claim.tree).colour is Colour.EMPTY:
-        return _unverified("unharmed", piece.claimed, "there are no tests")
-    return piece
-
-
-def _kills(claim: Verification) -> Evidence:
-    """Each new test passes, and fails when code that it is about is broken on purpose."""
-    policy, said = claim.state.policy, "each new test holds something"
-    if not policy.test:
-        return _unverified("kills", said)
-    base, now = claim.baseline(), claim.run_of(claim.tree)[1]
-    if base is None or not now.complete:
-        return _unverified("kills", said, "the tests tell no names (exit code only)")
-    fresh = fresh_tests(base, now, claim.test_edits())
-    if not fresh:
-        return _evidence("kills", said, "there is no new test", holds=False)
-    if not policy.mutants:
-        return _unverified("kills", said, "no mutants are tried (evidence.mutants)")
-    about = {name: mutants_about(claim, name) for name in fresh}
-    if not any(about.values()):
-        return _unverified("kills", said, "no code is known to break on purpose")
-    killed, tried = kill(claim, about)
-    idle = [name for name in fresh if name not in killed and {*about[name]} <= tried]
-    unsure = len({*fresh} - killed - {*idle})
-    rest = f", {unsure} not tried" if unsure else ""
-    observed = f"no mutant makes {_listed(idle)} fail" if idle else f"{len(killed)} of {len(fresh)} kill a mutant{rest}"
-    detail = "\n".join((*(f"{mutant.said}: they still pass" for mutant in tried), _DEMAND))
-    words = f"{len(killed)} of {len(fresh)} new tests kill a mutant{rest}"
-    return _proving(_evidence("kills", said, observed, not idle, detail), {ProofPart.KILLS: words})
 
 
 def _only_documents(claim: Verification) -> Evidence:
@@ -745,36 +767,17 @@ def _known_duplicate(claim: Verification) -> Evidence | None:
     return _evidence("known-duplicate", f"it is a duplicate of {twin}", observed, found)
 
 
-def _hooks(claim: Verification) -> Evidence | None:
-    """Your commit hooks pass. Every phase is checked if `git.hooks` is true and work is published in steps."""
-    answer = claim.place.hooks(claim.tree, f"[{claim.state.item.id}] {claim.signal.summary}")
-    if answer is None:
-        return None
-    passed, said = answer
-    observed = "they let it pass" if passed else "they refuse it"
-    return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
+# ---- the table
 
-
-CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
-    "base-green": _base_green,
-    "red": _red,
-    "green": _green,
-    "green-when-done": _green_when_done,
-    "red-by-name": _red_by_name,
-    "unharmed": unharmed,
-    "tests-kept": _tests_kept,
-    "kills": _kills,
-    "canary": _canary,
-    "demanded": _demanded,
-    CHECK: _exam,
-    "as-demanded": _as_demanded,
+Check = Callable[[Verification], Evidence | None]
+_CHEAP: dict[str, Check] = {
     "changed": _changed,
     "changed-now": _changed_now,
     "more-is-more": _more_is_more,
     "files-changed": _files_changed,
     "only-tests": _only_tests,
-    "only-docs": _only_docs,
     "untouched-tests": _untouched_tests,
+    "only-docs": _only_docs,
     "no-debris": _no_debris,
     "fit-for-main": _fit_for_main,
     "as-approved": _as_approved,
@@ -786,10 +789,22 @@ CHECKS: dict[str, Callable[[Verification], Evidence | None]] = {
     "only-documents": _only_documents,
     "idea": _idea,
     "known-duplicate": _known_duplicate,
+}
+_DEAR: dict[str, Check] = {
+    "base-green": _base_green,
+    "tests-kept": _tests_kept,
+    "red": _red,
+    "green": _green,
+    "green-when-done": _green_when_done,
+    "unharmed": unharmed,
+    "red-by-name": _red_by_name,
+    "kills": _kills,
+    "canary": _canary,
+    "demanded": _demanded,
+    "as-demanded": _as_demanded,
+    CHECK: _exam,
     "hooks": _hooks,
 }
+"""Checks that run something, in the order in which they are made."""
+CHECKS = {**_DEAR, **_CHEAP}
 _ALWAYS = ("fit-for-main", "files-changed")
-_DEAR = (
-    *("base-green", "tests-kept", "red", "green", "green-when-done", "unharmed", "red-by-name"),
-    *("kills", "canary", "demanded", "as-demanded", CHECK, "hooks"),
-)
