@@ -23,6 +23,7 @@ from capsule.core.item import Item, Lineage, NewItem, Status
 from capsule.core.signal import FollowUp
 from capsule.core.state import Step
 from capsule.core.test_report import TestReport
+from capsule.core.tracker_traits import TrackerTraits
 from capsule.core.workflow import Workflow
 
 
@@ -30,8 +31,7 @@ class Tracker(Protocol):
     """Where work comes from (trackers/): a provider's quirks end there. `BaseTracker` has defaults to borrow."""
 
     name: str
-    keeps_phases: bool
-    """It says at which phase an item stands; what is committed (`StateStore`) changes it, not claim and close."""
+    traits: TrackerTraits
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -73,7 +73,7 @@ class Tracker(Protocol):
     def add(self, new: NewItem) -> str:
         """Add an item and return its id; one whose reference is there already is not added again.
 
-        Not for a tracker that keeps phases: that one is changed by what is committed.
+        Not for one that is changed by commits (`CommittedTracker`).
         """
 
     def comment(self, item_id: str, text: str) -> None:
@@ -84,6 +84,26 @@ class Tracker(Protocol):
 
     def own_files(self) -> Sequence[str]:
         """List the tracker's paths in the project: they never count as dirty and never reach main by a mission."""
+
+
+class CommittedTracker(Tracker, Protocol):
+    """A tracker whose state lies in files of the project, which commits change: one that is authoritative."""
+
+    @property
+    def last_id(self) -> int:
+        """Return the highest number that was ever given."""
+
+    def rewrite(
+        self,
+        read: Callable[[str], bytes | None],
+        assignments: Sequence[Assignment],
+        ids: Sequence[str] = (),
+        last_given: int = 0,
+    ) -> tuple[Mapping[str, bytes], tuple[str, ...]]:
+        """From how its files read to how they are to read, for each that changes; and the ids that were given."""
+
+    def understood(self, data: bytes) -> tuple[Mapping[str, Item], int]:
+        """Return the items that such a file holds, and the last number that was given."""
 
 
 class Agent(Protocol):

@@ -214,7 +214,7 @@ def _places(
             run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
             dependencies=dependencies,
             confined=confined,
-            not_ours=partial(is_of_another_item, mission) if tracker.keeps_phases else lambda _path: False,
+            not_ours=partial(is_of_another_item, mission) if tracker.traits.documents else lambda _path: False,
         )
 
     return place

@@ -146,9 +146,9 @@ def _release(services: Services, mission: str) -> tuple[str, ...]:
     except (UnknownItem, InvalidId):
         return ()  # the item is gone from its tracker: nothing is claimed any more
     except CapsuleError as fault:
-        by_bd = f", such as with: bd update {mission} --status=open" if services.tracker.name == "beads" else "."
+        there = services.tracker.traits.own_command("release", mission, ".", ", such as with: ")
         claimed = f"warning: {mission} is still claimed in its tracker: {fault.message}"
-        return (f"{claimed}\n  Take the claim back there{by_bd}",)
+        return (f"{claimed}\n  Take the claim back there{there}",)
     return ()
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from capsule.adapters import StateCommit, StateWritten, Tracker
 from capsule.app.missions import mission_state, running
 from capsule.core.assignment import Assign, Assignment
-from capsule.core.errors import LockHeld, Refused, UnknownItem, UsageError
+from capsule.core.errors import LockHeld, Refused, UnknownItem
 from capsule.core.event import MovedByHand
 from capsule.core.item import Item, Value, check_id, stands_at, with_values
 from capsule.core.ledger import tagged
@@ -45,20 +45,11 @@ class Moved(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def refuse_no_commit(tracker: Tracker, *, no_commit: bool) -> None:
-    if no_commit and not tracker.keeps_phases:
-        raise UsageError(
-            f"--no-commit is for a backlog, and this project's tracker is {tracker.name}.",
-            "Leave it out: nothing is committed.",
-        )
-
-
-def refuse_beads(tracker: Tracker, verb: str, instead: str) -> None:
-    """Refuse what only a backlog has: phases to be moved between, decisions to be waited for."""
-    if not tracker.keeps_phases:
-        raise Refused(
-            f"`capsule {verb}` is for the items of a backlog, and this project's tracker is {tracker.name}.", instead
-        )
+def refuse_verb(tracker: Tracker, verb: str, instead: str) -> None:
+    """Refuse a command that this tracker has no use for: no phases to move between, no decisions to wait for."""
+    if verb not in tracker.traits.verbs:
+        this = tracker.traits.described.format(tracker.name)
+        raise Refused(f"`capsule {verb}` is for the items of a backlog, and {this}.", instead)
 
 
 def find_item(tracker: Tracker, item_id: str) -> Item:

@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from capsule.adapters import Tracker
-from capsule.app.items import ItemLock, Moved, lock_item, move, record, refuse_beads, refuse_no_commit
+from capsule.adapters import CommittedTracker, Tracker
+from capsule.app.items import ItemLock, Moved, lock_item, move, record, refuse_verb
 from capsule.core.assignment import Exists
 from capsule.core.documents import artefact_path, artefact_paths
 from capsule.core.errors import CapsuleError, Refused, UsageError
@@ -36,6 +37,7 @@ LEVELS = {
 TYPES = "task, bug, feature, epic, or what else your tracker knows"
 PRIORITIES = ("0", "1", "2", "3", "4")
 FOR_BEADS = ("type", "priority", "parent")
+"""The other fields that `add` knows, levels apart."""
 ONWARDS = {
     Status.NEW: Status.SCOPED,
     Status.RESEARCHING: Status.SCOPED,
@@ -71,63 +73,21 @@ def add_item(
     project: Project, tracker: Tracker, draft: ItemDraft, *, no_commit: bool = False
 ) -> tuple[str, tuple[str, ...]]:
     """Put an item into the tracker; return its id and warnings."""
-    levels: dict[str, Value] = {name: _level(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)}
-    tags, others = list(dict.fromkeys(draft.tags)), list(dict.fromkeys(check_id(other) for other in draft.depends_on))
-    _refuse_fields_of_the_other_kind(tracker, draft)
-    refuse_no_commit(tracker, no_commit=no_commit)
-    for other in others:
-        _check_known(tracker, other, "to depend on")
-    if not tracker.keeps_phases:
-        return _add_to_tracker(tracker, draft, tuple(tags), tuple(others)), ()
-    given = {"description": draft.description, **levels, "tags": tags, "dependencies": others}
-    at = SystemClock().now()
-    values = {
-        "title": draft.title,
-        "status": Status.NEW.value,
-        **{name: value for name, value in given.items() if value},
-    }
-    new = Exists(f"add/{os.urandom(8).hex()}", {**values, "created": at, "updated": at})
-    lock = FileLock(project.state_folder / "locks" / "add.lock")
-    lock.acquire(_PATIENCE)
-    with lock:  # one at a time: the commit's first line names an id that nobody else has taken
-        next_id = f"{project.settings.project.prefix}-{getattr(tracker, 'last_id', 0) + 1:03}"
-        booked, warnings = record(project, tracker, tagged(next_id, "ADD", draft.title), (new,), no_commit=no_commit)
-    return booked.added[0], warnings
-
-
-def _refuse_fields_of_the_other_kind(tracker: Tracker, draft: ItemDraft) -> None:
-    given = [name for name in (FOR_BEADS if tracker.keeps_phases else LEVELS) if getattr(draft, name)]
-    if given and tracker.keeps_phases:
-        hint = "An item of a backlog has --size, --complexity, --risk and --impact."
-        raise UsageError(f"--{given[0]} is for beads, and this project has a backlog.", hint)
-    if given:
-        hint = "An item has --type, --priority (0 to 4) and --parent there."
-        raise UsageError(f"--{given[0]} is for a backlog, and this project's tracker is {tracker.name}.", hint)
-
-
-def _add_to_tracker(tracker: Tracker, draft: ItemDraft, tags: tuple[str, ...], others: tuple[str, ...]) -> str:
-    """The reference makes it ours: should the tracker be asked twice, it is added once."""
-    priority = (draft.priority or "2").lower().removeprefix("p")
-    if priority not in PRIORITIES:
-        raise UsageError(f"--priority is {draft.priority!a}; it must be 0 to 4.", "0 is the most urgent, 2 the usual.")
-    if draft.parent:
-        _check_known(tracker, check_id(draft.parent), "to belong to")
-    new = NewItem(
-        title=draft.title,
-        description=draft.description,
-        type=draft.type.lower() or "task",
-        priority=int(priority),
-        parent=draft.parent,
-        tags=tags,
-        dependencies=others,
-        reference=f"capsule/add/{os.urandom(8).hex()}",
+    draft = replace(
+        draft,
+        **{name: _level(name, getattr(draft, name)) for name in LEVELS if getattr(draft, name)},
+        tags=tuple(dict.fromkeys(draft.tags)),
+        depends_on=tuple(dict.fromkeys(check_id(other) for other in draft.depends_on)),
     )
-    try:
-        return tracker.add(new)
-    except Refused as refused:
-        if draft.type and "type" in refused.message:  # the one thing it can refuse that we do not look at ourselves
-            refused.hint = f"--type is {TYPES}."
-        raise
+    traits = tracker.traits
+    given = [name for name in (*FOR_BEADS, *LEVELS) if getattr(draft, name) and name not in traits.fields]
+    if given:
+        this, whose = traits.described.format(tracker.name), "a backlog" if given[0] in LEVELS else "beads"
+        raise UsageError(f"--{given[0]} is for {whose}, and {this}.", traits.fields_hint)
+    changes = changes_of(project, tracker, no_commit=no_commit)
+    for other in draft.depends_on:
+        _check_known(tracker, other, "to depend on")
+    return changes.add(draft)
 
 
 def title_of(text: str) -> str:
@@ -163,7 +123,7 @@ def _check_known(tracker: Tracker, other: str, why: str) -> None:
 
 def advance(project: Project, tracker: Tracker, item_id: str, *, to: str = "", no_commit: bool = False) -> Moved:
     """Move an item of the backlog one step on, or to a phase."""
-    refuse_beads(tracker, "advance", f"Go on with a bead: capsule run {item_id}, or capsule step {item_id}")
+    refuse_verb(tracker, "advance", f"Go on with a bead: capsule run {item_id}, or capsule step {item_id}")
     with lock_item(project, tracker, item_id) as held:
         before, values = held.item, _advanced(held, to)
         after = with_values(before, values)
@@ -252,8 +212,10 @@ class Unblocked(NamedTuple):
     """The outcome of unblocking an item."""
 
     item: Item
+    stands: str = ""
+    """Where the tracker says that it stands again; '' where it is only open."""
     goes_on_from: str = ""
-    """The phase that its halted mission goes on from; '' where none waits, or a backlog says so itself."""
+    """The phase that its halted mission goes on from; '' where none waits, or the tracker says where it stands."""
     commented: bool = False
     """No mission waits for notes, so they became a comment."""
     warnings: tuple[str, ...] = ()
@@ -261,47 +223,28 @@ class Unblocked(NamedTuple):
 
 def unblock(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Let an item go on that waits for a human."""
-    if tracker.keeps_phases:
-        return _unblock_in_backlog(project, tracker, item_id, notes, no_commit=no_commit)
-    refuse_no_commit(tracker, no_commit=no_commit)
+    changes = changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
-        item, halt = held.item, held.mission.halt if held.mission.under_way else None
-        if not halt:
-            _block_of(item)
-        if item.status is Status.BLOCKED:  # the tracker first: where it refuses, the mission stays halted
-            tracker.reopen(item.id)
-            after = tracker.item(item.id)
-            if after.blocked:
-                where = f": bd show {item.id}" if tracker.name == "beads" else ", in its tracker."
-                raise Refused(f"{item.id} is blocked still: {after.blocked.reason}.", f"See what it waits for{where}")
-        if notes and not halt:
-            tracker.comment(item.id, notes)
-    if halt:
+        done = changes.unblock(held, notes)
+    if done.goes_on_from:
         from capsule.app.endings import reopen_mission  # noqa: PLC0415 - start-up
 
-        reopen_mission(project, tracker, item, notes)
-    return Unblocked(item, halt.phase if halt else "", commented=bool(notes and not halt))
+        reopen_mission(project, tracker, done.item, notes)
+    return done
 
 
 def approve(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Say yes to an item of the backlog that waits for a decision."""
-    refuse_beads(tracker, "approve", f"Unblock a bead: capsule unblock {item_id}, or capsule run {item_id}")
-    return _unblock_in_backlog(project, tracker, item_id, notes, no_commit=no_commit, only_decisions=True)
-
-
-def _unblock_in_backlog(
-    project: Project, tracker: Tracker, item_id: str, notes: str, *, no_commit: bool, only_decisions: bool = False
-) -> Unblocked:
+    refuse_verb(tracker, "approve", f"Unblock a bead: capsule unblock {item_id}, or capsule run {item_id}")
+    changes = changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         block = _block_of(held.item)
-        if only_decisions and block.kind != DECISION:
+        if block.kind != DECISION:
             raise Refused(
-                f"{held.item.id} waits for an answer, not for a decision: {block.reason}",
-                f'Answer it: capsule unblock {held.item.id} --notes "..."',
+                f"{item_id} waits for an answer, not for a decision: {block.reason}",
+                f'Answer it: capsule unblock {item_id} --notes "..."',
             )
-        values = unblocked(held.item, guardrails_of(project.settings), notes)
-        moved = move(held, "UNBLOCK", notes or block.reason, values, no_commit=no_commit)
-    return Unblocked(moved.after, warnings=moved.warnings)
+        return changes.unblock(held, notes)
 
 
 def _block_of(item: Item) -> Blocked:
@@ -332,7 +275,7 @@ def accept(
     """Accept one refuted claim of a mission, for the tree that was judged, and let its item go on."""
     if not because:
         raise UsageError("The reason is empty.", "Say why it may stand: it is shown with the mission for ever.")
-    refuse_no_commit(tracker, no_commit=no_commit)
+    changes = changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         state = _with_refutation(held, check)
         known = state.refused[check]
@@ -352,10 +295,7 @@ def accept(
             for name, other in state.refused.items()
             if other.phase == known.phase and name != check and not is_accepted(state, other.piece)
         )
-        warnings: tuple[str, ...] = ()
-        if tracker.keeps_phases and held.item.status is Status.BLOCKED and not left:
-            values = unblocked(held.item, guardrails_of(project.settings), because)
-            warnings = move(held, "UNBLOCK", f"accepted {check}: {because}", values, no_commit=no_commit).warnings
+        warnings = () if left else changes.unblock_accepted(held, check, because)
     return Acceptance(held.item, known.phase, known.piece.claimed, known.piece.observed, left, warnings)
 
 
@@ -412,17 +352,10 @@ def close(project: Project, tracker: Tracker, item_id: str, reason: str, *, no_c
 
 def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_commit: bool) -> Archived:
     """Out of the tracker first: it may refuse, and a mission found without its item is ended too."""
-    refuse_no_commit(tracker, no_commit=no_commit)
-    warnings: tuple[str, ...] = ()
+    changes = changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         item, left = held.item, held.mission.under_way
-        if tracker.keeps_phases:
-            assignments = archived(item, SystemClock().now(), "archive", why)
-            subject = archive_subject(item, "archive", why)
-            _, warnings = record(project, tracker, subject, assignments, no_commit=no_commit)
-        else:
-            _refuse_to_close(tracker, item, under_way=left)
-            tracker.close(item.id, why or "completed by hand")
+        warnings = changes.archive(held, why)
     if not left:
         return Archived(item, warnings=warnings)
     from capsule.app.endings import end_mission  # noqa: PLC0415 - start-up
@@ -431,16 +364,130 @@ def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_c
     return Archived(item, mission_ended=True, salvage=ended.salvage, warnings=(*warnings, *ended.warnings))
 
 
-def _refuse_to_close(tracker: Tracker, item: Item, *, under_way: bool) -> None:
-    """Not every tracker minds open members, and whoever closes an epic by mistake would never see its tasks again."""
-    if item.status is Status.DONE and not under_way:
-        by_bd = f": bd reopen {item.id}" if tracker.name == "beads" else "."
-        raise Refused(f"{item.id} is closed already.", f"If there is more to do, reopen it in its tracker{by_bd}")
-    unfinished = [each for each in tracker.under(item.id) if each.status is not Status.DONE] if item.holds else []
-    if unfinished:
-        left = [each.id for each in unfinished if not each.holds] or [each.id for each in unfinished]
-        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-        raise Refused(
-            f"{item.id} holds what is still open: {', '.join(left[:_NAMED])}{more}.",
-            f"Complete or close these first, or work through them: capsule run {item.id}",
+# ---- how a change reaches the tracker
+
+
+class TrackerChanges:
+    """Change items through their tracker, which may refuse; nothing is committed."""
+
+    def __init__(self, project: Project, tracker: Tracker, *, no_commit: bool) -> None:
+        if no_commit:
+            this = tracker.traits.described.format(tracker.name)
+            raise UsageError(f"--no-commit is for a backlog, and {this}.", "Leave it out: nothing is committed.")
+        self._project, self._tracker = project, tracker
+
+    def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
+        """The reference makes it ours: should the tracker be asked twice, it is added once."""
+        priority = (draft.priority or "2").lower().removeprefix("p")
+        if priority not in PRIORITIES:
+            hint = "0 is the most urgent, 2 the usual."
+            raise UsageError(f"--priority is {draft.priority!a}; it must be 0 to 4.", hint)
+        if draft.parent:
+            _check_known(self._tracker, check_id(draft.parent), "to belong to")
+        new = NewItem(
+            title=draft.title,
+            description=draft.description,
+            type=draft.type.lower() or "task",
+            priority=int(priority),
+            parent=draft.parent,
+            tags=draft.tags,
+            dependencies=draft.depends_on,
+            reference=f"capsule/add/{os.urandom(8).hex()}",
         )
+        try:
+            return self._tracker.add(new), ()
+        except Refused as refused:
+            if draft.type and "type" in refused.message:  # the one thing it can refuse that we do not look at ourselves
+                refused.hint = f"--type is {TYPES}."
+            raise
+
+    def unblock(self, held: ItemLock, notes: str) -> Unblocked:
+        item, halt = held.item, held.mission.halt if held.mission.under_way else None
+        if not halt:
+            _block_of(item)
+        if item.status is Status.BLOCKED:  # the tracker first: where it refuses, the mission stays halted
+            self._tracker.reopen(item.id)
+            after = self._tracker.item(item.id)
+            if after.blocked:
+                where = self._tracker.traits.own_command("show", item.id, ", in its tracker.")
+                raise Refused(f"{item.id} is blocked still: {after.blocked.reason}.", f"See what it waits for{where}")
+        if notes and not halt:
+            self._tracker.comment(item.id, notes)
+        return Unblocked(item, goes_on_from=halt.phase if halt else "", commented=bool(notes and not halt))
+
+    def unblock_accepted(self, held: ItemLock, check: str, because: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Unblock an item that was blocked by what is now accepted: here its mission only has to go on."""
+        return ()
+
+    def archive(self, held: ItemLock, why: str) -> tuple[str, ...]:
+        """Close an item that holds nothing open: a tracker may not mind, and its tasks would never be seen again."""
+        item = held.item
+        if item.status is Status.DONE and not held.mission.under_way:
+            there = self._tracker.traits.own_command("reopen", item.id, ".")
+            raise Refused(f"{item.id} is closed already.", f"If there is more to do, reopen it in its tracker{there}")
+        members = self._tracker.under(item.id) if item.holds else ()
+        unfinished = [each for each in members if each.status is not Status.DONE]
+        if unfinished:
+            left = [each.id for each in unfinished if not each.holds] or [each.id for each in unfinished]
+            more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+            raise Refused(
+                f"{item.id} holds what is still open: {', '.join(left[:_NAMED])}{more}.",
+                f"Complete or close these first, or work through them: capsule run {item.id}",
+            )
+        self._tracker.close(item.id, why or "completed by hand")
+        return ()
+
+
+class CommittedChanges(TrackerChanges):
+    """Change items by a commit of their tracker's files, or only save them."""
+
+    def __init__(self, project: Project, tracker: Tracker, *, no_commit: bool) -> None:
+        super().__init__(project, tracker, no_commit=False)
+        self._no_commit = no_commit
+
+    def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
+        project, at = self._project, SystemClock().now()
+        given: dict[str, Value] = {
+            "description": draft.description,
+            **{name: getattr(draft, name) for name in LEVELS},
+            "tags": list(draft.tags),
+            "dependencies": list(draft.depends_on),
+        }
+        values = {
+            "title": draft.title,
+            "status": Status.NEW.value,
+            **{name: value for name, value in given.items() if value},
+        }
+        new = Exists(f"add/{os.urandom(8).hex()}", {**values, "created": at, "updated": at})
+        lock = FileLock(project.state_folder / "locks" / "add.lock")
+        lock.acquire(_PATIENCE)
+        with lock:  # one at a time: the commit's first line names an id that nobody else has taken
+            last = cast("CommittedTracker", self._tracker).last_id
+            subject = tagged(f"{project.settings.project.prefix}-{last + 1:03}", "ADD", draft.title)
+            booked, warnings = record(project, self._tracker, subject, (new,), no_commit=self._no_commit)
+        return booked.added[0], warnings
+
+    def unblock(self, held: ItemLock, notes: str) -> Unblocked:
+        block = _block_of(held.item)
+        moved = self._unblock(held, notes or block.reason, notes)
+        return Unblocked(moved.after, stands=stands_at(moved.after), warnings=moved.warnings)
+
+    def unblock_accepted(self, held: ItemLock, check: str, because: str) -> tuple[str, ...]:
+        if held.item.status is not Status.BLOCKED:
+            return ()
+        return self._unblock(held, f"accepted {check}: {because}", because).warnings
+
+    def _unblock(self, held: ItemLock, words: str, notes: str) -> Moved:
+        values = unblocked(held.item, guardrails_of(self._project.settings), notes)
+        return move(held, "UNBLOCK", words, values, no_commit=self._no_commit)
+
+    def archive(self, held: ItemLock, why: str) -> tuple[str, ...]:
+        assignments = archived(held.item, SystemClock().now(), "archive", why)
+        subject = archive_subject(held.item, "archive", why)
+        return record(self._project, self._tracker, subject, assignments, no_commit=self._no_commit)[1]
+
+
+def changes_of(project: Project, tracker: Tracker, *, no_commit: bool) -> TrackerChanges:
+    """Choose how this tracker is changed by hand."""
+    kind = CommittedChanges if tracker.traits.authoritative else TrackerChanges
+    return kind(project, tracker, no_commit=no_commit)

@@ -25,7 +25,7 @@ def queued(
 ) -> list[QueuePosition]:
     """Order these items as a queue. `resumed` go on although they halted, or somebody began them by hand."""
     guardrails = guardrails_of(project.settings)
-    if tracker.keeps_phases:
+    if tracker.traits.authoritative:
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
         return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
     standing = {name: words for name, state in states.items() if (words := _way_on(state))}

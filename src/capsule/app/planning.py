@@ -84,7 +84,8 @@ def plan_mission(
     """
     item = tracker.item(item_id)
     state = mission_state(project, item_id)
-    if item.status is Status.DONE and not tracker.keeps_phases and not state.under_way and not state.finished:
+    closed = item.status is Status.DONE and not state.under_way and not state.finished
+    if closed and item_id not in {each.id for each in tracker.everything()}:  # those have still to be archived
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
     check_version()
     project.git.identity  # noqa: B018 - raises where git does not know who we are

@@ -106,11 +106,11 @@ def _make_way(run: RunContext, item: Item) -> None:
         _start_anew(run, item)
     elif run.request.rebase:
         _rebuild(run, item)
-    elif item.blocked and tracker.keeps_phases:
+    elif item.blocked and tracker.traits.authoritative:
         answer = f'Answer it: capsule unblock {item.id} --notes "..."'
         hint = f"Decide it: capsule approve {item.id}" if item.blocked.kind == DECISION else answer
         raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", hint)
-    if tracker.keeps_phases or not mission_state(project, item.id).under_way:
+    if tracker.traits.authoritative or not mission_state(project, item.id).under_way:
         refuse_what_has_to_wait(tracker, item.id)
 
 
@@ -182,7 +182,7 @@ class ProjectJobs:
     def places(self, left_alone: Mapping[str, str]) -> Sequence[QueuePosition]:
         items = self._tracker.everything()
         states = self._states
-        if not self._tracker.keeps_phases:  # missions as this run found them, and those that it took up as they are now
+        if not self._tracker.traits.authoritative:  # as this run found them; those that it took up, as they are now
             states = states | states_of(self._project, [item.id for item in items if item.id in self._taken])
         resumed = self.resumed(states)
         return queued(self._project, self._tracker, states, items, left_alone, resumed=resumed)

@@ -23,5 +23,6 @@ arguments = unblock.arguments
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
-    done = approve(project, open_tracker(project), args.item, text_of(args.notes), no_commit=args.no_commit)
-    return unblock.report(done)
+    notes = text_of(args.notes)
+    done = approve(project, open_tracker(project), args.item, notes, no_commit=args.no_commit)
+    return unblock.report(done, notes)

@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     if on_screen:
         return view_run(project, request, args.words)
     tracker = open_tracker(project)
-    if not request.items or tracker.keeps_phases:
+    if not request.items or tracker.traits.authoritative:
         return run_in_queue(project, tracker, request, args.output, dry=args.dry_run)
     return max(_run_named(project, tracker, item, request, args.output, dry=args.dry_run) for item in request.items)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.app.missions import running, under_way
@@ -36,8 +36,6 @@ from capsule.reports.table import column, widest
 if TYPE_CHECKING:
     from capsule.adapters import Tracker
 
-LIST = ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk")
-TREE = ("ID", "Status", "Pri", "Done", "Title")
 NARROWEST_TITLE = 12
 GAP = "  "
 ADD = 'capsule add "Describe the change in one line"'
@@ -56,6 +54,17 @@ class Row(NamedTuple):
     why: str = ""
 
 
+class Layout(NamedTuple):
+    """How items are shown."""
+
+    headings: tuple[str, ...]
+    shows_done: bool
+    rows: Callable[[Sequence[Item], Mapping[str, Item]], list[Row]]
+    """Of these items, out of all that there are."""
+    counts: Callable[[Sequence[Item], Sequence[Item]], str]
+    """Of these items, out of all that could be shown."""
+
+
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="a list of items, with all their fields")
     parser.add_argument("--only", metavar="FIELD=VALUE[,...]", help="items of this kind, such as status=new,tag=ui")
@@ -66,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
     wanted = _conditions(args.only or "")
     project = open_project(args.project_dir)
     tracker = open_tracker(project)
+    layout = LIST if tracker.traits.by_status else TREE
     known = tracker.under("")  # a tree needs what is closed, too
-    every = [item for item in known if tracker.keeps_phases or item.status is not Status.DONE]
+    every = [item for item in known if layout.shows_done or item.status is not Status.DONE]
     items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
     for warning in tracker.warnings:
         print(f"warning: {warning}", file=sys.stderr)
@@ -76,27 +86,20 @@ def run(args: argparse.Namespace) -> int:
 
         print(json.dumps([_plain(item) for item in items], indent=2, ensure_ascii=False))
         return 0
-    if items:
-        rows = _listed(items) if tracker.keeps_phases else _as_tree(items, {item.id: item for item in known})
-        print("\n".join(_page(project, tracker, rows, every)))
-    else:
+    if not items:
         print("No items match --only." if every else nothing_yet(tracker))
+        return 0
+    rows = layout.rows(items, {item.id: item for item in known})
+    shown = [row.item for row in rows]
+    missions = _missions(project, {item.id for item in shown}, by_tracker=tracker.traits.authoritative)
+    table = _table(layout.headings, rows, Style(sys.stdout), output_width(sys.stdout))
+    print("\n".join([*table, "", layout.counts(shown, every), *missions]))
     return 0
 
 
-def _page(project: Project, tracker: Tracker, rows: Sequence[Row], every: Sequence[Item]) -> Iterator[str]:
-    items = [row.item for row in rows]
-    yield from _table(LIST if tracker.keeps_phases else TREE, rows, Style(sys.stdout), output_width(sys.stdout))
-    yield ""
-    yield _counts(items, len(every)) if tracker.keeps_phases else _counts_of_work(items, every)
-    yield from _missions(project, {item.id for item in items}, by_tracker=tracker.keeps_phases)
-
-
 def nothing_yet(tracker: Tracker) -> str:
-    if tracker.keeps_phases:
-        return f"The backlog is empty. Add an item: {ADD}"
-    by_bd = ", or bd create" if tracker.name == "beads" else ""
-    return f"No open items in {tracker.name}. Add one: {ADD}{by_bd}"
+    traits = tracker.traits
+    return f"{traits.empty.format(tracker.name)}: {ADD}{traits.own_command('add', '', '', ', or ')}"
 
 
 # ---- which items
@@ -137,7 +140,7 @@ def _values(item: Item, name: str) -> set[str]:
 # ---- for people
 
 
-def _listed(items: Sequence[Item]) -> list[Row]:
+def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[Row]:  # noqa: ARG001
     return [
         Row(
             item,
@@ -151,7 +154,7 @@ def _listed(items: Sequence[Item]) -> list[Row]:
     ]
 
 
-def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
+def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[Row]:
     """List items in the order of the tracker, each below its parent, and indented by its depth."""
     shown, counts = {item.id for item in items}, _progress(known)
     depths: dict[str, int] = {}
@@ -172,10 +175,10 @@ def _as_tree(items: Sequence[Item], known: dict[str, Item]) -> list[Row]:
     return rows
 
 
-def _progress(known: dict[str, Item]) -> dict[str, tuple[int, int]]:
+def _progress(known: Mapping[str, Item]) -> dict[str, tuple[int, int]]:
     """Count done and all items below each, at any depth; from the leaves up, so that each is visited once."""
     counts: dict[str, tuple[int, int]] = {}
-    for item in reversed(known.values()):
+    for item in reversed([*known.values()]):
         own = (0, 0) if is_container(item) else (int(item.status is Status.DONE), 1)
         done, of = (sum(pair) for pair in zip(own, counts.get(item.id, (0, 0)), strict=True))
         counts[item.id] = done, of
@@ -207,7 +210,8 @@ def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: in
             yield from (f"{indent}{line}" for line in textwrap.wrap(row.why, room, break_on_hyphens=False))
 
 
-def _counts(items: Sequence[Item], all_of_them: int, waiting: Container[str] = ()) -> str:
+def _counts(items: Sequence[Item], every: Sequence[Item], waiting: Container[str] = ()) -> str:
+    all_of_them = len(every)
     counts = Counter("waiting" if item.id in waiting else item.status.value for item in items)
     shown = f"{len(items)} of {all_of_them}" if len(items) != all_of_them else str(all_of_them)
     kinds = ", ".join(f"{number} {word}" for word, number in counts.items())
@@ -219,7 +223,13 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     from capsule.core.schedule import queue  # noqa: PLC0415 - start-up: a backlog does not need it
 
     waiting = {place.item.id for place in queue(every) if place.waits_for}
-    return _counts(to_do(items), len(to_do(every)), waiting)
+    return _counts(to_do(items), to_do(every), waiting)
+
+
+LIST = Layout(
+    ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk"), shows_done=True, rows=_listed, counts=_counts
+)
+TREE = Layout(("ID", "Status", "Pri", "Done", "Title"), shows_done=False, rows=_as_tree, counts=_counts_of_work)
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 
-from capsule.app.items import refuse_beads
+from capsule.app.items import refuse_verb
 from capsule.app.queue import cap_of, triage
 from capsule.app.running import RunContext
 from capsule.commands.arguments import agent_options, dirty_option, project_option
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     project = open_project(args.project_dir, flags_of(args))
     tracker = open_tracker(project)
-    refuse_beads(tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
+    refuse_verb(tracker, "triage", "Beads are ready as they are: `capsule run` works through them.")
     cap = cap_of(project, request)
     output = output_for(project, args.output, QueueReport)
     with summed_up(output.form, lambda report: queue_summary(report, cap, tracker, project)) as report:

@@ -21,7 +21,6 @@ import argparse
 
 from capsule.app.moves import Unblocked, unblock
 from capsule.commands.arguments import commit_option, item_argument, project_option, text_of, warn
-from capsule.core.item import stands_at
 from capsule.project import open_project, open_tracker
 
 
@@ -34,23 +33,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
-    tracker = open_tracker(project)
     notes = text_of(args.notes)
-    done = unblock(project, tracker, args.item, notes, no_commit=args.no_commit)
-    if tracker.keeps_phases:
-        return report(done)
+    done = unblock(project, open_tracker(project), args.item, notes, no_commit=args.no_commit)
+    return report(done, notes)
+
+
+def report(done: Unblocked, notes: str) -> int:
     item = done.item.id
-    if done.goes_on_from:
+    warn(done.warnings)
+    if done.stands:
+        print(f"{item} is {done.stands} again.")
+    elif done.goes_on_from:
         print(f"{item} resumes at {done.goes_on_from}{' with your notes' if notes else ''}: capsule run {item}")
-        return 0
-    print(f"{item} is open again: capsule run {item}")
+    else:
+        print(f"{item} is open again: capsule run {item}")
     if done.commented:
         print("  No mission is waiting for notes, so they were added as a comment.")
         print("  Agents do not read comments: put what they must know into the description.")
-    return 0
-
-
-def report(done: Unblocked) -> int:
-    warn(done.warnings)
-    print(f"{done.item.id} is {stands_at(done.item)} again.")
     return 0

@@ -13,13 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from capsule.core.errors import Refused, UnknownItem
 from capsule.core.item import Item, Lineage, NewItem, Status, below, check_id, lineage_of
 from capsule.core.text import nearest
+from capsule.core.tracker_traits import TrackerTraits
 
 
 class BaseTracker(ABC):
     """Write the first five methods, and override of the others what your provider does better."""
 
     name: str
-    keeps_phases = False
+    traits = TrackerTraits()
 
     @abstractmethod
     def all_items(self) -> Mapping[str, Item]:

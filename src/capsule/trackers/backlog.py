@@ -17,6 +17,7 @@ from pathlib import Path
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
 from capsule.core.item import Item, NewItem, Status, check_id, check_move
+from capsule.core.tracker_traits import TrackerTraits
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import BaseTracker, already_closed, unknown
@@ -56,7 +57,16 @@ def _now() -> str:
 
 class BacklogTracker(BaseTracker):
     name = "backlog"
-    keeps_phases = True
+    traits = TrackerTraits(
+        authoritative=True,
+        by_status=True,
+        documents=True,
+        verbs=("advance", "approve", "triage"),
+        fields=("size", "complexity", "risk", "impact"),
+        fields_hint="An item of a backlog has --size, --complexity, --risk and --impact.",
+        described="this project has a backlog",
+        empty="The backlog is empty. Add an item",
+    )
 
     def __init__(
         self,

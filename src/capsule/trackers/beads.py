@@ -28,6 +28,7 @@ from capsule.core.campaign import ancestors, is_container
 from capsule.core.errors import CapsuleError, Refused, TrackerError
 from capsule.core.item import HELD, Blocked, Item, Lineage, NewItem, Status, below, check_id, lineage_of, with_holders
 from capsule.core.text import sentence
+from capsule.core.tracker_traits import TrackerTraits
 from capsule.trackers import already_closed, unknown
 from capsule.trackers._bd import EVERYTHING, Bd, BdResult, Patience
 from capsule.trackers._beads import (
@@ -65,7 +66,14 @@ class _Table(Struct, frozen=True):
 
 class BeadsTracker:
     name = "beads"
-    keeps_phases = False
+    traits = TrackerTraits(
+        own_commands={
+            "add": "bd create",
+            "show": "bd show {}",
+            "reopen": "bd reopen {}",
+            "release": "bd update {} --status=open",
+        }
+    )
 
     def __init__(
         self,
