@@ -30,17 +30,15 @@ def invoke(words: list[str]) -> int:
     try:
         with own_files_closed_to_others():
             return _run(words[0], words[1:])
-    except BrokenPipeError:
-        from capsule.faults import silence_stdout  # noqa: PLC0415 - start-up
-
-        silence_stdout()
-        return _UNHEARD if words[0] in _WORKING else 0
     except KeyboardInterrupt:
         return 130
     except Exception as fault:  # noqa: BLE001 - the one place where everything is caught
-        from capsule.faults import explain  # noqa: PLC0415 - start-up
+        from capsule.faults import explain, silence_stdout  # noqa: PLC0415 - start-up
 
-        return explain(fault, words)
+        if not isinstance(fault, BrokenPipeError):
+            return explain(fault, words)
+        silence_stdout()
+        return _UNHEARD if words[0] in _WORKING else 0
 
 
 def _run(name: str, words: list[str]) -> int:

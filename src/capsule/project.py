@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from capsule.core.errors import CapsuleError, SettingsError, TrackerError, UsageError
 from capsule.system.git import Git
 
 if TYPE_CHECKING:
-    from capsule.adapters import CommittedTracker, JournalReader, StateStore, Tracker
+    from capsule.adapters import JournalReader, Tracker
     from capsule.core.redaction import Redactor
     from capsule.journals.logs import LogFolders
     from capsule.journals.sqlite import SqliteJournal
@@ -193,27 +193,6 @@ def _beads_in(project: Project) -> list[str]:
     if (made_by_bd or not file) and which("bd", path=project.env.get("PATH")):
         return ["beads"]
     return ["beads-file"] if file else []
-
-
-def open_state_store(project: Project, tracker: Tracker) -> StateStore:
-    """Open what tells the tracker how missions go: by commits, where it keeps its state in the project."""
-    from capsule.adapters import ClaimedState
-
-    if not tracker.traits.authoritative:
-        return ClaimedState(tracker)
-    from capsule.system.clock import SystemClock
-    from capsule.workspaces.state_store import GitStateStore
-
-    committed = cast("CommittedTracker", tracker)
-    return GitStateStore(
-        project.git,
-        committed.rewrite,
-        committed.understood,
-        tracker.own_files(),
-        SystemClock().now,
-        home=project.branch,
-        item=tracker.item,
-    )
 
 
 def tracker_if_there(project: Project) -> Tracker:

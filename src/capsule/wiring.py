@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from capsule.adapters import Agent, Observer, Place, Ran, Tracker
 from capsule.agents._cli import AgentPhaseOptions, Connection
+from capsule.agents._recording import Recorder, about
 from capsule.catalog import Catalog, adapters
 from capsule.core.briefing import SandboxPaths
 from capsule.core.budget import Allowance, Budget
@@ -22,7 +23,7 @@ from capsule.core.documents import is_of_another_item
 from capsule.core.errors import CapsuleError, SettingsError
 from capsule.core.redaction import Redactor
 from capsule.presets import described, presets
-from capsule.project import Project, open_state_store
+from capsule.project import Project
 from capsule.reports.live import FanOut, LiveFile, RedactingObserver
 from capsule.services import Limits, Services
 from capsule.settings import PROJECT_YAML, Settings
@@ -30,19 +31,19 @@ from capsule.system.clock import SystemClock
 from capsule.system.process import SupervisorClient, end_leftovers
 from capsule.system.sandbox import Sandbox, homes, level
 from capsule.system.stop import Stop
+from capsule.trackers._backlog_edit import new_backlog
 from capsule.workspaces.dependencies import Dependencies
 from capsule.workspaces.gate import Gate
 from capsule.workspaces.git_worktree import GitWorktree
 from capsule.workspaces.provision import Provisions, RunSetup
 from capsule.workspaces.shell import SupervisedShell
+from capsule.workspaces.state_store import open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 from capsule.workspaces.trunk import GitTrunk
 
 
 def new_backlog_file() -> bytes:
     """Return the BACKLOG.yaml of an empty project."""
-    from capsule.trackers._backlog_edit import new_backlog  # noqa: PLC0415 (start-up: only `init` needs it)
-
     return new_backlog()
 
 
@@ -180,7 +181,7 @@ def open_services(
             clock=SystemClock(stop),
             observer=observer,
             redact=redactor.text,
-            state_store=open_state_store(project, tracker),
+            state_store=open_state_store(tracker, project.git, project.branch),
             skills=uses_skills(project),
             token=lambda: f"R{os.urandom(6).hex()}",
             pid=os.getpid(),
@@ -249,16 +250,12 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
 
 def recorded(services: Services, project: Project, file: Path, *, start_over: bool = False) -> Services:
     """The same services, with somebody who writes down into a file what its agents are told and do."""
-    from capsule.agents._recording import Recorder  # noqa: PLC0415 (start-up: few runs are recorded)
-
     recorder = Recorder(file, project.git, services.redact, base=project.git.resolve("HEAD"), start_over=start_over)
     return replace(services, recorder=recorder)
 
 
 def replayed(services: Services, project: Project, file: Path) -> tuple[Services, str]:
     """The same services, with a recording in every agent's place; and what there is to say about that."""
-    from capsule.agents._recording import about  # noqa: PLC0415 (start-up: few runs are replayed)
-
     base, head = str(about(file).get("base") or ""), project.git.resolve("HEAD")
     note = f"recorded from {base[:12]}, and HEAD is {head[:12]}: it may go another way."
     note = note if base not in ("", head) else ""

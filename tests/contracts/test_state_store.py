@@ -17,7 +17,7 @@ from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Overlap, R
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item, Status
 from capsule.core.signal import FollowUp
-from capsule.project import open_project, open_state_store, open_tracker
+from capsule.project import open_project, open_tracker
 from capsule.system.files import CannotWrite
 from capsule.system.git import Git
 from capsule.system.lock import FileLock
@@ -26,7 +26,7 @@ from capsule.trackers.memory import MemoryTracker
 from capsule.workspaces import checkouts
 from capsule.workspaces import state_store as store_module
 from capsule.workspaces.repository import exclude_artefacts
-from capsule.workspaces.state_store import GitStateStore, Read
+from capsule.workspaces.state_store import GitStateStore, Read, open_state_store
 from capsule.workspaces.stepwise_worktree import StepwiseWorktree
 
 from ..conftest import Repo
@@ -545,7 +545,7 @@ def test_a_backlog_is_read_from_its_branch_once_the_user_is_on_another(a_repo: R
     a_repo.commit("backlog", **{"BACKLOG.yaml": backlog("new")})
     project = open_project(str(a_repo.path))
     tracker = open_tracker(project)
-    state_store = open_state_store(project, tracker)
+    state_store = open_state_store(tracker, project.git, project.branch)
     assert state_store and tracker.item("WRK-001").status is Status.NEW
     a_repo.git("switch", "-q", "topic")
     assert not (a_repo.path / "BACKLOG.yaml").exists()

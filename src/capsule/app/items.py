@@ -21,10 +21,11 @@ from capsule.core.item import Item, Value, check_id, stands_at, with_values
 from capsule.core.ledger import tagged
 from capsule.core.state import MissionState, replay
 from capsule.journals.sqlite import SqliteJournal
-from capsule.project import Project, open_state_store
+from capsule.project import Project
 from capsule.system.clock import SystemClock
 from capsule.system.git import Git
 from capsule.workspaces import repository
+from capsule.workspaces.state_store import open_state_store
 
 
 class ItemLock(NamedTuple):
@@ -107,7 +108,8 @@ def record(
     """Commit, then save; only save where a commit would take along changes that are not ours. Return warnings too."""
     obstacle = "" if no_commit else why_not_committed(project.git, tracker.own_files())
     entry = StateCommit(key=f"by-hand/{os.urandom(8).hex()}", message=message, assignments=assignments)
-    booked = open_state_store(project, tracker).write(entry, commit=not no_commit and not obstacle)
+    store = open_state_store(tracker, project.git, project.branch)
+    booked = store.write(entry, commit=not no_commit and not obstacle)
     warnings = [f"warning: {warning}" for warning in booked.warnings]
     return booked, (*warnings, *([f"not committed: {obstacle}"] if obstacle else []))
 

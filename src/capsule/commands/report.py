@@ -40,6 +40,8 @@ from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.project import Project, open_project, tracker_if_there
 from capsule.reports.facts import report_facts
+from capsule.reports.html import page
+from capsule.reports.markdown import markdown
 from capsule.system.clock import SystemClock
 from capsule.system.files import write_atomically
 from capsule.system.git import Git
@@ -95,11 +97,8 @@ def _refuse_what_is_no_file(file: Path) -> None:
 def _rendered(report: Report, form: str) -> str:
     if form == "json":
         return json.dumps(report_facts(report), indent=2) + "\n"
-    if form == "html":
-        from capsule.reports.html import page as render  # noqa: PLC0415 - start-up
-    else:
-        from capsule.reports.markdown import markdown as render  # noqa: PLC0415 - start-up
-    return render(report).encode(errors="replace").decode()
+    text = page(report) if form == "html" else markdown(report)
+    return text.encode(errors="replace").decode()
 
 
 # ---- which missions

@@ -232,16 +232,14 @@ class BacklogTracker(BaseTracker):
         self._apply([Assign(item_id, {"status": status.value, "updated": self._now()})])
 
     def _apply(self, assignments: Sequence[Assignment]) -> None:
-        from capsule.trackers._backlog_edit import rewritten  # noqa: PLC0415
-
-        after = rewritten(self._data, assignments, where=FILE, prefix=self._prefix, archived=self._archived)
-        if after.data == self._data:
+        contents, _ = self.rewrite({FILE: self._data}.get, assignments)
+        if FILE not in contents:
             return
         if not self._path.lstat().st_mode & 0o222:
             raise TrackerError(f"{self._path} is read-only; nothing was changed.", f"`chmod u+w {FILE}` lets us write.")
         try:
             sweep_temps(self._root)
-            write_atomically(self._path, after.data)
+            write_atomically(self._path, contents[FILE])
         except (CannotWrite, OSError) as fault:
             hint = fault.hint if isinstance(fault, CannotWrite) else "Make sure that you may write there."
             raise TrackerError(f"{fault}; nothing was changed.", hint) from None

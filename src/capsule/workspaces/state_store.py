@@ -22,15 +22,16 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
-from capsule.adapters import Draft, StateCommit, StateStore, StateWritten
+from capsule.adapters import ClaimedState, CommittedTracker, Draft, StateCommit, StateStore, StateWritten, Tracker
 from capsule.core.assignment import Assignment, Exists
 from capsule.core.errors import BranchMoved, CapsuleError, Conflicts, Refused
 from capsule.core.evidence import Checkpoint
 from capsule.core.item import Item
+from capsule.system.clock import SystemClock
 from capsule.system.files import NotRegular, TooLarge, read_regular, sweep_temps, write_atomically
 from capsule.system.git import Git
 from capsule.workspaces.checkouts import (
@@ -89,6 +90,22 @@ class _Pending(msgspec.Struct, frozen=True):
     assignments: tuple[Assignment, ...]
     home: str = ""
     """The branch that was checked out then; '' in notes of earlier versions."""
+
+
+def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
+    """Open what tells a tracker how missions go: by commits, where it keeps its state in the project."""
+    if not tracker.traits.authoritative:
+        return ClaimedState(tracker)
+    committed = cast("CommittedTracker", tracker)
+    return GitStateStore(
+        git,
+        committed.rewrite,
+        committed.understood,
+        tracker.own_files(),
+        SystemClock().now,
+        home=home,
+        item=tracker.item,
+    )
 
 
 class GitStateStore(StateStore):
