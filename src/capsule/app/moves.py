@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -27,6 +27,9 @@ from capsule.rules import choose_workflow, guardrails_of, words_at
 from capsule.system.clock import SystemClock
 from capsule.system.files import read_regular
 from capsule.system.lock import FileLock
+
+if TYPE_CHECKING:
+    from capsule.app.endings import Ended
 
 LEVELS = {
     "size": ("small", "medium", "large"),
@@ -84,7 +87,7 @@ def add_item(
     if given:
         this, whose = traits.described.format(tracker.name), "a backlog" if given[0] in LEVELS else "beads"
         raise UsageError(f"--{given[0]} is for {whose}, and {this}.", traits.fields_hint)
-    changes = changes_of(project, tracker, no_commit=no_commit)
+    changes = _changes_of(project, tracker, no_commit=no_commit)
     for other in draft.depends_on:
         _check_known(tracker, other, "to depend on")
     return changes.add(draft)
@@ -223,7 +226,7 @@ class Unblocked(NamedTuple):
 
 def unblock(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Let an item go on that waits for a human."""
-    changes = changes_of(project, tracker, no_commit=no_commit)
+    changes = _changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         done = changes.unblock(held, notes)
     if done.goes_on_from:
@@ -236,7 +239,7 @@ def unblock(project: Project, tracker: Tracker, item_id: str, notes: str = "", *
 def approve(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
     """Say yes to an item of the backlog that waits for a decision."""
     refuse_verb(tracker, "approve", f"Unblock a bead: capsule unblock {item_id}, or capsule run {item_id}")
-    changes = changes_of(project, tracker, no_commit=no_commit)
+    changes = _changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         block = _block_of(held.item)
         if block.kind != DECISION:
@@ -258,24 +261,16 @@ def _block_of(item: Item) -> Blocked:
 # ---- accept
 
 
-class Acceptance(NamedTuple):
-    """A refuted claim that a person accepted, and what else of the same phase is still refuted."""
-
-    item: Item
-    phase: str
-    claimed: str
-    observed: str
-    left: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 def accept(
     project: Project, tracker: Tracker, item_id: str, check: str, because: str, *, no_commit: bool = False
-) -> Acceptance:
-    """Accept one refuted claim of a mission, for the tree that was judged, and let its item go on."""
+) -> tuple[Accepted, tuple[str, ...], tuple[str, ...]]:
+    """Accept one refuted claim of a mission, for the tree that was judged, and let its item go on.
+
+    Return what was accepted, what else of the same phase is still refuted, and warnings.
+    """
     if not because:
         raise UsageError("The reason is empty.", "Say why it may stand: it is shown with the mission for ever.")
-    changes = changes_of(project, tracker, no_commit=no_commit)
+    changes = _changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         state = _with_refutation(held, check)
         known = state.refused[check]
@@ -296,7 +291,7 @@ def accept(
             if other.phase == known.phase and name != check and not is_accepted(state, other.piece)
         )
         warnings = () if left else changes.unblock_accepted(held, check, because)
-    return Acceptance(held.item, known.phase, known.piece.claimed, known.piece.observed, left, warnings)
+    return event, left, warnings
 
 
 def _with_refutation(held: ItemLock, check: str) -> MissionState:
@@ -329,13 +324,8 @@ def _with_refutation(held: ItemLock, check: str) -> MissionState:
 # ---- complete, close
 
 
-class Archived(NamedTuple):
-    """An item that is out of its tracker, and what was kept of its mission."""
-
-    item: Item
-    mission_ended: bool = False
-    salvage: str = ""
-    warnings: tuple[str, ...] = ()
+Archived = tuple[Item, "Ended | None", tuple[str, ...]]
+"""An item that is out of its tracker, how its mission was ended where one was under way, and warnings."""
 
 
 def complete(project: Project, tracker: Tracker, item_id: str, *, no_commit: bool = False) -> Archived:
@@ -352,22 +342,22 @@ def close(project: Project, tracker: Tracker, item_id: str, reason: str, *, no_c
 
 def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_commit: bool) -> Archived:
     """Out of the tracker first: it may refuse, and a mission found without its item is ended too."""
-    changes = changes_of(project, tracker, no_commit=no_commit)
+    changes = _changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         item, left = held.item, held.mission.under_way
         warnings = changes.archive(held, why)
     if not left:
-        return Archived(item, warnings=warnings)
+        return item, None, warnings
     from capsule.app.endings import end_mission  # noqa: PLC0415 - start-up
 
     ended = end_mission(project, item.id, how="closed by hand" if why else "completed by hand", branch=True)
-    return Archived(item, mission_ended=True, salvage=ended.salvage, warnings=(*warnings, *ended.warnings))
+    return item, ended, (*warnings, *ended.warnings)
 
 
 # ---- how a change reaches the tracker
 
 
-class TrackerChanges:
+class _TrackerChanges:
     """Change items through their tracker, which may refuse; nothing is committed."""
 
     def __init__(self, project: Project, tracker: Tracker, *, no_commit: bool) -> None:
@@ -438,7 +428,7 @@ class TrackerChanges:
         return ()
 
 
-class CommittedChanges(TrackerChanges):
+class _CommittedChanges(_TrackerChanges):
     """Change items by a commit of their tracker's files, or only save them."""
 
     def __init__(self, project: Project, tracker: Tracker, *, no_commit: bool) -> None:
@@ -487,7 +477,7 @@ class CommittedChanges(TrackerChanges):
         return record(self._project, self._tracker, subject, assignments, no_commit=self._no_commit)[1]
 
 
-def changes_of(project: Project, tracker: Tracker, *, no_commit: bool) -> TrackerChanges:
+def _changes_of(project: Project, tracker: Tracker, *, no_commit: bool) -> _TrackerChanges:
     """Choose how this tracker is changed by hand."""
-    kind = CommittedChanges if tracker.traits.authoritative else TrackerChanges
+    kind = _CommittedChanges if tracker.traits.authoritative else _TrackerChanges
     return kind(project, tracker, no_commit=no_commit)

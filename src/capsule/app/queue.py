@@ -61,14 +61,14 @@ def run_queue(run: RunContext, report: RunReport) -> int:
     stream = f"{RUN}run-{request.items[0]}" if request.items else QUEUE
     named = request.items or None
     plan = RunPlan(stream, cap_of(run.project, request), only=named, to_the_end=bool(named))
-    _work_through(run, report, lambda services: (plan, ProjectJobs(run, services)))
+    _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services)))
     return max([report.exit_code, *report.halts]) if named else report.exit_code
 
 
 def triage(run: RunContext, report: RunReport) -> int:
     """Have every new item of the backlog assessed, and take none further; return the exit code."""
     plan = RunPlan(f"{RUN}triage", cap_of(run.project, run.request), statuses=(Status.NEW,))
-    _work_through(run, report, lambda services: (plan, ProjectJobs(run, services)))
+    _work_through(run, report, lambda services: (plan, _ProjectJobs(run, services)))
     return report.exit_code
 
 
@@ -110,8 +110,7 @@ def _make_way(run: RunContext, item: Item) -> None:
         answer = f'Answer it: capsule unblock {item.id} --notes "..."'
         hint = f"Decide it: capsule approve {item.id}" if item.blocked.kind == DECISION else answer
         raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", hint)
-    if tracker.traits.authoritative or not mission_state(project, item.id).under_way:
-        refuse_what_has_to_wait(tracker, item.id)
+    refuse_what_has_to_wait(project, tracker, item.id)
 
 
 def _refuse_container(item: Item) -> None:
@@ -119,8 +118,10 @@ def _refuse_container(item: Item) -> None:
         raise Refused(f"{item.id} holds others, and these are worked on.", f"Run them all: capsule run {item.id}")
 
 
-def refuse_what_has_to_wait(tracker: Tracker, item_id: str) -> None:
+def refuse_what_has_to_wait(project: Project, tracker: Tracker, item_id: str) -> None:
     """Refuse an item that another one comes before: a tracker would not let it be closed."""
+    if not tracker.traits.authoritative and mission_state(project, item_id).under_way:
+        return  # it was let start
     place = next((place for place in queue(tracker.items()) if place.item.id == item_id), None)
     if place and place.item.taken_by:
         raise Refused(f"{item_id} is {place.why}.", "Let them finish, or take it from them in the tracker.")
@@ -168,7 +169,7 @@ def _tell_all(run: RunContext, lines: Sequence[str]) -> None:
 # ---- where the jobs of a run come from
 
 
-class ProjectJobs:
+class _ProjectJobs:
     """The queue of a project, and the orders for its missions."""
 
     def __init__(self, run: RunContext, services: Services) -> None:
@@ -285,7 +286,7 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
     def set_up(services: Services) -> tuple[RunPlan, JobSource]:
         campaign = Campaign(root, services, stream)
         whole = RunPlan(stream, plan.cap, to_the_end=True, group=campaign, stop_on_failure=plan.stop_on_failure)
-        return whole, CampaignJobs(run, services, campaign, plan.into)
+        return whole, _CampaignJobs(run, services, campaign, plan.into)
 
     try:
         _work_through(run, report, set_up)
@@ -295,7 +296,7 @@ def run_campaign(plan: CampaignPlan, run: RunContext, report: RunReport) -> int:
     return report.exit_code
 
 
-class CampaignJobs(ProjectJobs):
+class _CampaignJobs(_ProjectJobs):
     """The queue of a project, for what one item holds: missions that halted are gone on with, as `run TASK` would."""
 
     def __init__(self, run: RunContext, services: Services, campaign: Campaign, into: str) -> None:

@@ -192,16 +192,8 @@ def _last_review(workflow: Workflow) -> str:
 # ---- prepare
 
 
-class Prepared(NamedTuple):
-    """A worktree that was made for an item."""
-
-    worktree: Path
-    branch: str
-    notes: tuple[str, ...]
-
-
-def prepare(project: Project, tracker: Tracker, item_id: str) -> Prepared:
-    """Make a worktree and a worklog for an item, and nothing more."""
+def prepare(project: Project, tracker: Tracker, item_id: str) -> tuple[Path, str, tuple[str, ...]]:
+    """Make a worktree and a worklog for an item, and nothing more; return the worktree, its branch, and notes."""
     item = tracker.item(item_id)
     if item.status is Status.DONE:
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
@@ -232,4 +224,4 @@ def prepare(project: Project, tracker: Tracker, item_id: str) -> Prepared:
         worklog = open_worklog(template, state, services.clock.now())
         place.write_worklog(services.redact(worklog))
         (project.root / ".capsule" / "logs").mkdir(parents=True, exist_ok=True)
-        return Prepared(place.path, place.branch, (*told, *notes))
+        return place.path, place.branch, (*told, *notes)

@@ -33,12 +33,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = open_project(args.project_dir)
     because = " ".join(text_of(args.because).split())
-    done = accept(project, open_tracker(project), args.item, args.check, because, no_commit=args.no_commit)
-    warn(done.warnings)
-    item = done.item.id
-    print(f"{item}: accepted at {done.phase} that {done.claimed}, although {done.observed}.")
-    for check in done.left:
-        print(f'  {check} is refuted as well: capsule accept {item} {check} --because "..."')
-    if not done.left:
-        print(f"Go on with it: capsule run {item}")
+    tracker = open_tracker(project)
+    done, left, warnings = accept(project, tracker, args.item, args.check, because, no_commit=args.no_commit)
+    warn(warnings)
+    print(f"{args.item}: accepted at {done.phase} that {done.claimed}, although {done.observed}.")
+    for check in left:
+        print(f'  {check} is refuted as well: capsule accept {args.item} {check} --because "..."')
+    if not left:
+        print(f"Go on with it: capsule run {args.item}")
     return 0

@@ -33,8 +33,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def report(done: Archived, how: str) -> int:
-    warn(done.warnings)
-    print(f"{done.item.id} is {how}: {clean(done.item.title)}")
-    if done.mission_ended:
-        print(f"  its mission has ended{f'; its work is kept as {done.salvage}' if done.salvage else ''}")
+    item, ended, warnings = done
+    warn(warnings)
+    print(f"{item.id} is {how}: {clean(item.title)}")
+    if ended:
+        print(f"  its mission has ended{f'; its work is kept as {ended.salvage}' if ended.salvage else ''}")
     return 0

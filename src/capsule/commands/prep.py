@@ -26,12 +26,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         item = check_id(args.item)
         project = open_project(args.project_dir)
-        made = prepare(project, open_tracker(project), item)
+        worktree, branch, notes = prepare(project, open_tracker(project), item)
     except CapsuleError as refused:
         refused.exit_code = refused.exit_code if refused.exit_code == 3 else 1
         raise
-    warn(f"note: {note}" for note in made.notes)
-    print(f"Worktree: {made.worktree}")
-    print(f"Branch: {made.branch}")
-    print(f"Worklog: {made.worktree / 'worklog.md'}")
+    warn(f"note: {note}" for note in notes)
+    print(f"Worktree: {worktree}")
+    print(f"Branch: {branch}")
+    print(f"Worklog: {worktree / 'worklog.md'}")
     return 0

@@ -32,7 +32,6 @@ import argparse
 from collections.abc import Iterable
 
 from capsule.adapters import Tracker
-from capsule.app.missions import mission_state
 from capsule.app.planning import RunRequest, plan_mission, preview
 from capsule.app.queue import (
     cap_of,
@@ -113,8 +112,7 @@ def _run_named(project: Project, tracker: Tracker, item_id: str, request: RunReq
     if is_container(item):
         return _run_campaign(project, tracker, item, request, how, dry=dry)
     _refuse_on_failure(request)
-    if not mission_state(project, item_id).under_way:  # one that is goes on: it was let start
-        refuse_what_has_to_wait(tracker, item_id)
+    refuse_what_has_to_wait(project, tracker, item_id)
     plan = plan_mission(project, tracker, item_id, request)
     if dry:
         return _print_all(preview(plan, request.model))
