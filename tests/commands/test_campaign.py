@@ -10,6 +10,7 @@ import pytest
 from capsule.commands.summary import campaign_summary
 from capsule.core.event import Advanced, MissionStarted
 from capsule.engine.dispatch import RunReport
+from capsule.project import open_project
 
 from .conftest import PASS, Project, Turn, assert_clear, nothing_changes, said
 
@@ -213,11 +214,11 @@ def test_an_epic_that_was_closed_over_open_work_is_not_run(pottery: Pottery) -> 
     assert_clear(pottery.say("run", "kiln"), 1, "kiln is closed already, and lid is not", "capsule run lid")
 
 
-def test_what_was_stopped_says_where_once() -> None:
+def test_what_was_stopped_says_where_once(pottery: Pottery) -> None:
     """The error that follows the summary has the words."""
     progress = [Advanced(at="", item="kiln", title="The kiln", done=1, of=3)]
     report = RunReport(progress=progress, ended_because="Stopped during make", exit_code=130)
-    lines = campaign_summary(report, 5, "kiln").splitlines()
+    lines = campaign_summary(report, 5, "kiln", open_project(str(pottery.path))).splitlines()
     assert (lines[0], "Stopped" in "".join(lines)) == ("Campaign kiln was stopped.", False)
     assert "  next       capsule run kiln" in lines
 

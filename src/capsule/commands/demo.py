@@ -59,7 +59,7 @@ The project is {root}
 """
 
 
-class Scene(msgspec.Struct, frozen=True):
+class _Scene(msgspec.Struct, frozen=True):
     """Words, and the commands that are typed after them."""
 
     say: str
@@ -71,7 +71,7 @@ class Demo(msgspec.Struct, frozen=True):
 
     real: str
     settings: dict[str, object]
-    story: tuple[Scene, ...]
+    story: tuple[_Scene, ...]
     items: tuple[str, ...]
     commits: tuple[str, ...]
     false_claims: int

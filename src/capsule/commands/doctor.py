@@ -86,7 +86,7 @@ class Finding:
 
 
 @dataclass
-class DoctorContext:
+class _Context:
     """The machine and the project that are checked; where settings cannot be read, with the defaults."""
 
     directory: str | None
@@ -137,7 +137,7 @@ class DoctorContext:
             return {name: (reader.history(name).state, holder(reader.journal, name) is not None) for name in names}
 
 
-Check = Callable[[DoctorContext], Iterable[Finding]]
+Check = Callable[[_Context], Iterable[Finding]]
 """Say what was found, in sentences that can be read aloud. MACHINE and PROJECT, at the end, list all checks."""
 
 
@@ -148,7 +148,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    findings = list(examine(DoctorContext(args.project_dir, try_tests=not args.no_tests)))
+    findings = list(examine(_Context(args.project_dir, try_tests=not args.no_tests)))
     healthy = not any(finding.state in FAULTS for finding in findings)
     if args.json:
         print(json.dumps({"ok": healthy, "checks": [asdict(finding) for finding in findings]}, indent=2))
@@ -157,7 +157,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if healthy else 1
 
 
-def examine(context: DoctorContext) -> Iterator[Finding]:
+def examine(context: _Context) -> Iterator[Finding]:
     for check in MACHINE:
         yield from _safely(check, context, "machine")
     if context.git is None:
@@ -167,7 +167,7 @@ def examine(context: DoctorContext) -> Iterator[Finding]:
         yield from _safely(check, context, "project")
 
 
-def _safely(check: Check, context: DoctorContext, about: str) -> Iterator[Finding]:
+def _safely(check: Check, context: _Context, about: str) -> Iterator[Finding]:
     """Run a check; if it fails, that is a finding, and the next one runs all the same."""
     try:
         for finding in check(context):
@@ -202,13 +202,13 @@ def _row(finding: Finding, longest: int, style: Style, width: int) -> Iterator[s
 # ---- the machine
 
 
-def _python(_: DoctorContext) -> Iterator[Finding]:
+def _python(_: _Context) -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     state = "ok" if sys.version_info >= OLDEST_PYTHON else "wrong"
     yield Finding("python", state, f"{version} at {sys.executable}", "" if state == "ok" else "Capsule needs 3.11.")
 
 
-def _git(_: DoctorContext) -> Iterator[Finding]:
+def _git(_: _Context) -> Iterator[Finding]:
     wanted = ".".join(map(str, OLDEST))
     get_it = f"Install git {wanted} or newer: https://git-scm.com/downloads"
     said = _answer("git", "version").stdout.strip()
@@ -221,7 +221,7 @@ def _git(_: DoctorContext) -> Iterator[Finding]:
         yield Finding("git", "ok", f"{said} at {shutil.which('git')}")
 
 
-def _identity(context: DoctorContext) -> Iterator[Finding]:
+def _identity(context: _Context) -> Iterator[Finding]:
     """Say who commits in this project; outside of one, who would in a new one."""
     if context.git:
         person = context.git.identity
@@ -233,7 +233,7 @@ def _identity(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("identity", "warning", "git has no user.name", hint)
 
 
-def _agents(context: DoctorContext) -> Iterator[Finding]:
+def _agents(context: _Context) -> Iterator[Finding]:
     """Check every agent; only the selected one is needed."""
     settings = context.loaded.settings
     others = sorted({*adapters("agents"), *settings.agents} - {"command", "scripted", settings.agent})
@@ -248,7 +248,7 @@ def _agents(context: DoctorContext) -> Iterator[Finding]:
             yield Finding(f"agent {name}", "ok", f"{found}{' (selected)' if chosen else ''}")
 
 
-def _agent(context: DoctorContext, name: str) -> str:
+def _agent(context: _Context, name: str) -> str:
     """Return the path of an agent's program; refuse where it cannot be used."""
     root = context.git.root if context.git else Path.cwd()
     agent = agent_maker(context.loaded.settings, root, SupervisorClient(), None)(name, "")
@@ -257,7 +257,7 @@ def _agent(context: DoctorContext, name: str) -> str:
     return shutil.which(program) or "needs no program of its own"
 
 
-def _adapters(_: DoctorContext) -> Iterator[Finding]:
+def _adapters(_: _Context) -> Iterator[Finding]:
     agents, trackers = (
         ", ".join(name for name in adapters(kind) if name != "memory") for kind in ("agents", "trackers")
     )
@@ -266,7 +266,7 @@ def _adapters(_: DoctorContext) -> Iterator[Finding]:
     yield Finding("presets", "ok", f"agents that need no adapter: {', '.join(described)}")
 
 
-def _tools(_: DoctorContext) -> Iterator[Finding]:
+def _tools(_: _Context) -> Iterator[Finding]:
     if path := shutil.which("bd"):
         version = bd_version()
         hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}"
@@ -299,7 +299,7 @@ def too_old(version: str) -> str:
     return f"bd {version} is too old: it cannot do what is needed of it."
 
 
-def _sandbox(context: DoctorContext) -> Iterator[Finding]:
+def _sandbox(context: _Context) -> Iterator[Finding]:
     """Say which sandbox is in force, by the same trial that a run makes."""
     try:
         found = level(context.loaded.settings.sandbox, os.environ)
@@ -309,21 +309,18 @@ def _sandbox(context: DoctorContext) -> Iterator[Finding]:
     if found.program:
         about = "agents and tests change only their own place, and see nothing of your home but tools"
         yield Finding("sandbox", "ok", f"bubblewrap at {found.program}: {about}")
-        yield _layers(found.program)
+        if why := layers.fault(found.program):
+            missing = f"none ({why}): tests see installed dependencies read-only, agents get a copy of them"
+            hint = "To get them: allow overlay mounts in user namespaces (Linux 5.11 and later)."
+            yield Finding("layers", "optional", missing, hint)
+        else:
+            about = "what a run writes into installed dependencies is thrown away with it"
+            yield Finding("layers", "ok", about)
     else:
         yield Finding("sandbox", "warning", f"none ({found.why}): {_UNCONFINED}", found.hint or "Set `sandbox: auto`.")
 
 
-def _layers(program: str) -> Finding:
-    """Say whether installed dependencies can lie below a layer that is thrown away."""
-    if why := layers.fault(program):
-        found = f"none ({why}): tests see installed dependencies read-only, agents get a copy of them"
-        hint = "To get them: allow overlay mounts in user namespaces (Linux 5.11 and later)."
-        return Finding("layers", "optional", found, hint)
-    return Finding("layers", "ok", "what a run writes into installed dependencies is thrown away with it")
-
-
-def _notify(context: DoctorContext) -> Iterator[Finding]:
+def _notify(context: _Context) -> Iterator[Finding]:
     yield from notify_findings(context.loaded.settings.notify, context.git.root if context.git else None)
 
 
@@ -389,7 +386,7 @@ def _answer(*argv: str, cwd: str | None = None, env: dict[str, str] | None = Non
 # ---- the project
 
 
-def _repository(context: DoctorContext) -> Iterator[Finding]:
+def _repository(context: _Context) -> Iterator[Finding]:
     yield Finding("repository", "ok", str(context.project.root))
     if not context.head:
         yield Finding("main", "missing", "the repository has no commit yet", "Make one: missions start from a commit.")
@@ -398,7 +395,7 @@ def _repository(context: DoctorContext) -> Iterator[Finding]:
     yield Finding("main", "ok", f"work is merged into {main}")
 
 
-def _settings(context: DoctorContext) -> Iterator[Finding]:
+def _settings(context: _Context) -> Iterator[Finding]:
     if isinstance(context.settings, CapsuleError):
         yield Finding("settings", "wrong", context.settings.message, context.settings.hint)
         return
@@ -409,7 +406,7 @@ def _settings(context: DoctorContext) -> Iterator[Finding]:
         yield Finding("settings", "warning", warning)
 
 
-def _workflows(context: DoctorContext) -> Iterator[Finding]:
+def _workflows(context: _Context) -> Iterator[Finding]:
     for name in context.words.names("workflow"):
         try:
             workflow = context.words.workflow(name)
@@ -432,7 +429,7 @@ def _told(words: Catalog, workflow: Workflow) -> str:
     return f"{len(workflow.phases)} phase{'' if len(workflow.phases) == 1 else 's'}, from {where}; {rest}{exam}"
 
 
-def _tracker(context: DoctorContext) -> Iterator[Finding]:
+def _tracker(context: _Context) -> Iterator[Finding]:
     project = context.project
     tracker = None
     try:
@@ -464,7 +461,7 @@ def _beads(tracker: Tracker, items: Sequence[Item]) -> Finding:
     return Finding("beads", "warning" if hint else "ok", found, hint)
 
 
-def _tests(context: DoctorContext) -> Iterator[Finding]:
+def _tests(context: _Context) -> Iterator[Finding]:
     if not context.head:
         return
     policy, warnings = policy_at(context.project, context.head)
@@ -509,7 +506,7 @@ _NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:comma
 _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 
-def _leftovers(context: DoctorContext) -> Iterator[Finding]:
+def _leftovers(context: _Context) -> Iterator[Finding]:
     """List missions that are not finished, and worktrees that belong to no mission."""
     under_way = {name: found for name, found in context.missions.items() if found[0].under_way}
     for name, (state, running) in sorted(under_way.items()):

@@ -35,7 +35,7 @@ from capsule.reports.style import clean
 
 
 @dataclass(frozen=True)
-class Answer:
+class _Explanation:
     """One item's place in the queue, in words."""
 
     id: str
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
+def _answers(project: Project, tracker: Tracker) -> Iterator[_Explanation]:
     items = tracker.everything()
     states = states_of(project, [item.id for item in items])
     pids = running(project, {item.id for item in items})
@@ -93,7 +93,7 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
     before = ""
     for place in queued(project, tracker, states, items, busy):  # exactly as a run would find it, but for what runs now
         item, can = place.item, place.actionable
-        yield Answer(
+        yield _Explanation(
             id=item.id,
             title=item.title,
             status=item.status.value,
@@ -101,12 +101,12 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[Answer]:
             next=can and not before,
             after=before if can else "",
             why=clean(place.why),
-            to_move_it=_way_on(Case(place, states.get(item.id), item.id in busy)),
+            to_move_it=_way_on(_Case(place, states.get(item.id), item.id in busy)),
         )
         before = item.id if can else before
 
 
-class Case(NamedTuple):
+class _Case(NamedTuple):
     """An item in the queue, and what is known of its mission."""
 
     place: QueuePosition
@@ -122,7 +122,7 @@ class Case(NamedTuple):
         return self.item.blocked.kind if self.item.blocked else ""
 
 
-WAYS: tuple[tuple[Callable[[Case], object], str], ...] = (
+WAYS: tuple[tuple[Callable[[_Case], object], str], ...] = (
     (lambda case: case.place.actionable, "capsule run {id}"),
     (lambda case: case.asks == "decision", "capsule approve {id}, or capsule close {id} --reason TEXT"),
     (lambda case: case.asks == HELD, "lift the hold in its tracker"),
@@ -138,6 +138,6 @@ WAYS: tuple[tuple[Callable[[Case], object], str], ...] = (
 """The command that helps an item: the first that applies, in the order in which the queue objects."""
 
 
-def _way_on(case: Case) -> str:
+def _way_on(case: _Case) -> str:
     way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
     return way.format(id=case.item.id, who=case.item.taken_by, others=" and ".join(case.place.waits_for))

@@ -24,7 +24,7 @@ from capsule.commands.logs import Shelf, last_lines
 from capsule.commands.summary import closing_words
 from capsule.commands.watching import JournalWatcher, MissionReader, ask_to_stop, holder
 from capsule.core.errors import CapsuleError, Interrupted
-from capsule.core.event import CAMPAIGN, RUN, Event, RunEnded, RunStarted, Stopped, is_mission
+from capsule.core.event import CAMPAIGN, RUN, RunEnded, RunStarted, Stopped, is_mission
 from capsule.core.notification import BELL, channels
 from capsule.project import Project
 from capsule.reports.style import printable
@@ -50,7 +50,7 @@ class Subject(Struct, frozen=True):
         return " ".join(["capsule run", *self.items])
 
 
-class HeldBack:
+class _HeldBack:
     """Count Ctrl-C instead of obeying it, while the `with` block lasts or until it is let go.
 
     A handler of Python's, not a mask: what is started meanwhile would inherit a mask, and not hear it either.
@@ -59,7 +59,7 @@ class HeldBack:
     def __init__(self) -> None:
         self.presses = 0
 
-    def __enter__(self) -> HeldBack:
+    def __enter__(self) -> _HeldBack:
         self._before = signal.signal(signal.SIGINT, self._hear)
         return self
 
@@ -86,7 +86,7 @@ def view_run(project: Project, request: RunRequest, words: Sequence[str]) -> int
     found = None if otherwise else running_already(project, items)
     if found:
         return _watch_another(project, found)
-    with HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
+    with _HeldBack() as ctrl_c:  # a runner that was started is always somebody's to stop
         runner = start_runner(project.root, ["run", *words], Path.cwd())
         subject = Subject(runner.pid, items[0] if len(items) == 1 else "", items)
         return _watch_ours(project, runner, subject, ctrl_c)
@@ -109,7 +109,7 @@ def _streams(items: tuple[str, ...]) -> list[str]:
     return [stream for item in items for stream in (item, f"{CAMPAIGN}{item}", f"{RUN}run-{item}")]
 
 
-def _watch_ours(project: Project, runner: Runner, subject: Subject, ctrl_c: HeldBack) -> int:
+def _watch_ours(project: Project, runner: Runner, subject: Subject, ctrl_c: _HeldBack) -> int:
     def stop() -> str:
         runner.stop()
         return ""
@@ -130,7 +130,7 @@ def _stopped(project: Project, runner: Runner, subject: Subject) -> int:
     While it starts, a signal may be lost. So it is asked until it has ended, or was asked while it held a stream: then
     it listens.
     """
-    with HeldBack() as ctrl_c:
+    with _HeldBack() as ctrl_c:
         obeyed, heard = 0, False
         while True:
             if not heard or obeyed < ctrl_c.presses:
@@ -236,7 +236,11 @@ def how_it_ended(project: Project, subject: Subject) -> int:
     with MissionReader(project) as reader:
         events = reader.events(subject.stream)
     if not is_mission(subject.stream):
-        return _how_the_run_ended(events, subject)
+        told = [event for event in events if isinstance(event, (RunStarted, RunEnded))]
+        if told and isinstance(told[-1], RunEnded):
+            _tell(sys.stdout, f"{subject.name} ended: {told[-1].why}.\n  next:  capsule status\n")
+            return told[-1].exit_code
+        raise Interrupted(f"{subject.name} was stopped.", f"Resume with `{subject.command}`.")
     state = mission_state(project, subject.stream)
     if state.halt or state.finished:
         _tell(sys.stdout, closing_words(state, project) + "\n")
@@ -245,14 +249,6 @@ def how_it_ended(project: Project, subject: Subject) -> int:
     cause = last.cause if isinstance(last, Stopped) else "the process was killed."
     code = last.exit_code if isinstance(last, Stopped) else Interrupted.exit_code
     raise CapsuleError(f"{subject.name} was stopped: {cause}", f"Resume with `{subject.command}`.", exit_code=code)
-
-
-def _how_the_run_ended(events: Sequence[Event], subject: Subject) -> int:
-    told = [event for event in events if isinstance(event, (RunStarted, RunEnded))]
-    if told and isinstance(told[-1], RunEnded):
-        _tell(sys.stdout, f"{subject.name} ended: {told[-1].why}.\n  next:  capsule status\n")
-        return told[-1].exit_code
-    raise Interrupted(f"{subject.name} was stopped.", f"Resume with `{subject.command}`.")
 
 
 def _tell(stream: TextIO, words: str) -> None:

@@ -35,7 +35,6 @@ from capsule.commands.watching import end_of, holder
 from capsule.core.errors import CapsuleError
 from capsule.core.event import Event, StepBegun, StepEnded
 from capsule.core.item import check_id
-from capsule.core.state import MissionState
 from capsule.journals.sqlite import SqliteJournal
 from capsule.project import Project, open_project
 from capsule.reports.style import printable
@@ -62,7 +61,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project, mission = open_project(args.project_dir), check_id(args.item)
-    _check_phase(find_mission(project, mission, "logs"), args.phase)
+    phases = find_mission(project, mission, "logs").workflow.names()
+    if args.phase and args.phase not in phases:
+        raise CapsuleError(f"{mission} has no phase {args.phase!r}.", f"It has: {', '.join(phases)}.", exit_code=1)
     journal = project.journal(read_only=True)
     try:
         shelf = Shelf(project, journal, mission, phase=args.phase or "", suffix=".stderr" if args.stderr else "")
@@ -83,12 +84,6 @@ def _wording(project: Project, agent: str) -> Wording:
         return lambda _: ""
     wording: Wording = getattr(adapter, "in_words", lambda _: "")
     return wording
-
-
-def _check_phase(state: MissionState, phase: str | None) -> None:
-    names = state.workflow.names()
-    if phase and phase not in names:
-        raise CapsuleError(f"{state.mission} has no phase {phase!r}.", f"It has: {', '.join(names)}.", exit_code=1)
 
 
 def _print(shelf: Shelf, printer: Printer, *, follow: bool) -> None:
@@ -160,32 +155,32 @@ def _logs(folder: Path) -> set[Path]:
     return {*folder.glob("*.log"), *to_come}
 
 
-class Run(NamedTuple):
+class _Run(NamedTuple):
     phase: str
     title: str
     agent: str = ""
     """'' is whoever does the work usually."""
 
 
-def _known_runs(events: Iterable[Event]) -> dict[str, Run]:
+def _known_runs(events: Iterable[Event]) -> dict[str, _Run]:
     """Map file names to runs and how they ended; a run that has not ended is found by its phase's name."""
-    known: dict[str, Run] = {}
+    known: dict[str, _Run] = {}
     for event in events:
         if isinstance(event, StepBegun):
-            known[event.phase] = Run(event.phase, f"{event.key}, no verdict yet", event.agent)
+            known[event.phase] = _Run(event.phase, f"{event.key}, no verdict yet", event.agent)
         elif isinstance(event, StepEnded):
             known.pop(event.phase, None)
             title = f"{event.key} {event.decision.verdict.value} {event.outcome.seconds:.1f} s"
-            known[Path(event.outcome.log).name] = Run(event.phase, title, event.outcome.agent)
+            known[Path(event.outcome.log).name] = _Run(event.phase, title, event.outcome.agent)
     return known
 
 
-def _run_of(file: Path, known: Mapping[str, Run]) -> Run | None:
+def _run_of(file: Path, known: Mapping[str, _Run]) -> _Run | None:
     """Find the run of a file; without an outcome it is under way, or was interrupted."""
     named = _AGENT_LOG.fullmatch(file.name)
     if file.name in known or named is None:
         return known.get(file.name)
-    return known.get(named["phase"]) or Run(named["phase"], f"{named['phase']}, interrupted")
+    return known.get(named["phase"]) or _Run(named["phase"], f"{named['phase']}, interrupted")
 
 
 def _last_change(file: Path) -> tuple[int, str]:

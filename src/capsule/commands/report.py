@@ -37,7 +37,6 @@ from capsule.core.history import Diff, FileChange, MissionSummary, RunSummary
 from capsule.core.item import check_id
 from capsule.core.report import Report, nested
 from capsule.core.stamps import moment
-from capsule.core.state import MissionState
 from capsule.project import Project, open_project, tracker_if_there
 from capsule.reports.facts import report_facts
 from capsule.reports.html import page
@@ -153,7 +152,12 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
     with suppress(CapsuleError):  # without a tracker, what the journal says has to do
         tracker = tracker_if_there(project)
         below |= {each.id for each in tracker.under(item)}
-    found = [name for name in known if name in below or item in _ancestors(reader.history(name).state)]
+    found = []
+    for name in known:
+        state = reader.history(name).state
+        above = {state.item.parent, *(each.id for each in (state.lineage.feature, state.lineage.epic) if each)}
+        if name in below or item in above:
+            found.append(name)
     if found:
         return found
     start = f"Start it with `capsule run {item}`."
@@ -161,10 +165,6 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
         raise CapsuleError(f"Nothing in {item} has been started yet.", start, exit_code=1)
     others = f"There are: {', '.join(known[:_NAMED])}{', ...' if len(known) > _NAMED else ''}."
     raise CapsuleError(f"There is no mission {item}.", others if known else start, exit_code=1)
-
-
-def _ancestors(state: MissionState) -> set[str]:
-    return {state.item.parent, *(above.id for above in (state.lineage.feature, state.lineage.epic) if above)}
 
 
 def _seconds(text: str, now: str) -> float:

@@ -53,7 +53,11 @@ def run(args: argparse.Namespace) -> int:
     except Interrupted:
         raise
     except (CapsuleError, OSError) as trouble:
-        fault = trouble if isinstance(trouble, CapsuleError) else _cannot_be_used(trouble)
+        if isinstance(trouble, CapsuleError):
+            fault = trouble
+        else:
+            what, hint = trouble.filename or "The directory", "Name a directory you may write to."
+            fault = CapsuleError(f"{what} cannot be used: {trouble.strerror or trouble}.", hint)
         print(signal_json(error_signal(fault.message)))
         print(f"capsule: {fault.message}\n  {fault.hint}".rstrip(), file=sys.stderr)
         return 2
@@ -61,11 +65,6 @@ def run(args: argparse.Namespace) -> int:
         return 0
     print(signal_json(signal))
     return EXIT.get(signal.verdict.value, 2)
-
-
-def _cannot_be_used(fault: OSError) -> CapsuleError:
-    what = fault.filename or "The directory"
-    return CapsuleError(f"{what} cannot be used: {fault.strerror or fault}.", "Name a directory you may write to.")
 
 
 def _run(args: argparse.Namespace) -> Signal | None:

@@ -46,7 +46,7 @@ COLOURS = {Status.IN_PROGRESS: "green", Status.BLOCKED: "yellow", Status.NEW: "d
 FIELDS = ("status", "phase", "type", "tag", "priority", "parent", "size", "complexity", "risk", "impact")
 
 
-class Row(NamedTuple):
+class _Row(NamedTuple):
     """An item as it is shown: its cells, and a line below it where there is something to explain."""
 
     item: Item
@@ -54,12 +54,12 @@ class Row(NamedTuple):
     why: str = ""
 
 
-class Layout(NamedTuple):
+class _Layout(NamedTuple):
     """How items are shown."""
 
     headings: tuple[str, ...]
     shows_done: bool
-    rows: Callable[[Sequence[Item], Mapping[str, Item]], list[Row]]
+    rows: Callable[[Sequence[Item], Mapping[str, Item]], list[_Row]]
     """Of these items, out of all that there are."""
     counts: Callable[[Sequence[Item], Sequence[Item]], str]
     """Of these items, out of all that could be shown."""
@@ -140,9 +140,9 @@ def _values(item: Item, name: str) -> set[str]:
 # ---- for people
 
 
-def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[Row]:  # noqa: ARG001
+def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:  # noqa: ARG001
     return [
-        Row(
+        _Row(
             item,
             (
                 *(item.id, item.status.value, clean(item.phase) or "-", clean(item.title)),
@@ -154,7 +154,7 @@ def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[Row]:  # n
     ]
 
 
-def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[Row]:
+def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
     """List items in the order of the tracker, each below its parent, and indented by its depth."""
     shown, counts = {item.id for item in items}, _progress(known)
     depths: dict[str, int] = {}
@@ -171,7 +171,7 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[Row]:
             f"{done}/{of}" if of else "-",
             clean(item.title),
         )
-        rows.append(Row(item, cells, clean(_what_holds_it_up(item, known))))
+        rows.append(_Row(item, cells, clean(_what_holds_it_up(item, known))))
     return rows
 
 
@@ -194,7 +194,7 @@ def _what_holds_it_up(item: Item, known: Mapping[str, Item]) -> str:
     return f"waiting for {', '.join(waits)}" if waits else ""
 
 
-def _table(headings: Sequence[str], rows: Sequence[Row], style: Style, width: int) -> Iterator[str]:
+def _table(headings: Sequence[str], rows: Sequence[_Row], style: Style, width: int) -> Iterator[str]:
     import textwrap  # noqa: PLC0415 - start-up
 
     title = headings.index("Title")
@@ -226,10 +226,10 @@ def _counts_of_work(items: Sequence[Item], every: Sequence[Item]) -> str:
     return _counts(to_do(items), to_do(every), waiting)
 
 
-LIST = Layout(
+LIST = _Layout(
     ("ID", "Status", "Phase", "Title", "Impact", "Size", "Risk"), shows_done=True, rows=_listed, counts=_counts
 )
-TREE = Layout(("ID", "Status", "Pri", "Done", "Title"), shows_done=False, rows=_as_tree, counts=_counts_of_work)
+TREE = _Layout(("ID", "Status", "Pri", "Done", "Title"), shows_done=False, rows=_as_tree, counts=_counts_of_work)
 
 
 def _missions(project: Project, ids: set[str], *, by_tracker: bool) -> Iterator[str]:

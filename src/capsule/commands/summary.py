@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from capsule.adapters import Tracker
 from capsule.commands.watching import MissionReader
@@ -11,7 +11,7 @@ from capsule.core.budget import duration, in_words
 from capsule.core.errors import Interrupted
 from capsule.core.history import NOBODY, NOT_GREEN
 from capsule.core.item import Item
-from capsule.core.proven import Proof, proof_of
+from capsule.core.proven import proof_of
 from capsule.core.state import MissionState
 from capsule.engine.dispatch import RunReport
 from capsule.project import Project
@@ -57,11 +57,6 @@ def closing_words(state: MissionState, project: Project) -> str:
     return "\n".join([*lines, *used, f"  logs:        .capsule/logs/{state.mission}/"])
 
 
-def _proofs(project: Project, missions: Iterable[str]) -> dict[str, Proof]:
-    with MissionReader(project) as reader:
-        return {mission: proof_of(reader.history(mission)) for mission in missions}
-
-
 def queue_summary(report: RunReport, cap: int, tracker: Tracker, project: Project) -> str:
     """Sum up a run of the queue."""
     rows = _rows(report, cap, project)
@@ -86,7 +81,7 @@ def _way_on(item_id: str, item: Item | None, why: str) -> str:
     return f'capsule unblock {item_id} --notes "..."'
 
 
-def campaign_summary(report: RunReport, cap: int, root: str, project: Project | None = None) -> str:
+def campaign_summary(report: RunReport, cap: int, root: str, project: Project) -> str:
     """Sum up a campaign: how far everything is, what was not run and why."""
     rows = _rows(report, cap, project)
     rows += [("not run", f"{item}: {clean(why)}") for item, why in report.waiting.items()]
@@ -109,11 +104,12 @@ def campaign_summary(report: RunReport, cap: int, root: str, project: Project | 
     return "\n".join(lines)
 
 
-def _rows(report: RunReport, cap: int, project: Project | None) -> list[tuple[str, str]]:
+def _rows(report: RunReport, cap: int, project: Project) -> list[tuple[str, str]]:
     rows = [("phases", f"{report.spawns} of {cap}")]
     if report.done:
         rows.append(("done", ", ".join(report.done)))
-        proofs = _proofs(project, report.done) if project else {}
+        with MissionReader(project) as reader:
+            proofs = {item: proof_of(reader.history(item)) for item in report.done}
         rows += [(proof.label, f"{item}: {clean(proof.line)}") for item, proof in proofs.items() if proof.line]
     rows += [("blocked", f"{item}: {clean(why)}") for item, why in report.blocked.items()]
     rows += [("failed", f"{item}: {clean(why)}") for item, why in report.failed.items()]

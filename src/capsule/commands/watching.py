@@ -28,17 +28,16 @@ class JournalWatcher:
 
     def look(self) -> Board:
         try:
-            self._watch = self._watch or self._open()
+            if self._watch is None:
+                from capsule.wiring import budget_of  # noqa: PLC0415 - start-up of `show`
+
+                self.journal = self._project.journal(read_only=True)
+                budget = budget_of(self._project.settings).mission
+                self._watch = Watch(self.journal, self._project.logs().folder, budget)
             return self._watch.look(SystemClock().now())
         except CapsuleError:
             self._watch = None  # what is mended meanwhile is opened anew
             raise
-
-    def _open(self) -> Watch:
-        from capsule.wiring import budget_of  # noqa: PLC0415 - start-up of `show`
-
-        self.journal = self._project.journal(read_only=True)
-        return Watch(self.journal, self._project.logs().folder, budget_of(self._project.settings).mission)
 
 
 class MissionReader:
