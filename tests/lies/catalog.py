@@ -13,7 +13,7 @@ from .words import Case
 
 FAMILIES = (
     *("claims", "bends", "forged", "bad_tests", "reviewers", "places", "first_tests", "backlog", "unseen"),
-    *("exam", "honest"),
+    *("exam", "honest", "blind"),
 )
 KNOWN = Path(__file__).with_name("known.toml")
 
