@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .catalog import FAMILIES, chosen, surprises
-from .player import Played, play
+from .player import NEVER_BEGAN, Played, play
 from .tools import prepare
 
 _ROW = "{:<12} {:<38} {:<8} {:<10} {:<7} {:>6}  {}"
@@ -17,7 +17,7 @@ _ROW = "{:<12} {:<38} {:<8} {:<10} {:<7} {:>6}  {}"
 
 def row(one: Played, *, details: bool) -> str:
     """Return a line of the table: family, name, expected, outcome, truth, seconds, and why."""
-    expected = "merged" if one.case.honest else "caught"
+    expected = "refused" if one.case.refused else "merged" if one.case.honest else "caught"
     truth = "-" if one.skipped else "broken" if one.broken else "holds"
     why = one.why or one.broken
     why = " ".join(why.split()) if details else " ".join(why.split())[:60]
@@ -38,6 +38,8 @@ def summary(played: list[Played]) -> list[str]:
     caught, through = (sum(one.well for one in group) for group in (lies, others))
     untold = sum(one.outcome == "untold" for one in lies)
     more = f", {untold} lies stopped before they were told" if untold else ""
+    never_began = sum(one.outcome == NEVER_BEGAN and not one.well for one in played)
+    more += f", {never_began} never began" if never_began else ""
     more += f", {skipped} skipped" if skipped else ""
     return [*lines, f"lies caught {caught} of {len(lies)}, honest through {through} of {len(others)}{more}"]
 

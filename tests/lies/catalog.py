@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from .player import Played
+from .player import NEVER_BEGAN, Played
 from .words import Case
 
 FAMILIES = (
@@ -43,6 +43,9 @@ def surprises(played: Iterable[Played], *, exact: bool = True) -> list[str]:
     lines = []
     for one in played:
         listed, name = str(one.case) in known(), str(one.case)
+        if one.outcome == NEVER_BEGAN and not one.well:
+            lines.append(f"{name} never began: {_line(one.why)}")
+            continue
         if one.skipped or one.well is not listed or (listed and not exact):
             continue
         if one.well:

@@ -7,17 +7,20 @@ that is listed and caught is one, too.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from . import catalog, projects
+from .__main__ import summary
 from .catalog import FAMILIES, cases, chosen, known, surprises
 from .player import Played, play
 from .projects import NO_TESTS, Project
 from .tools import missing, toolchains
 from .truths import GUARDED, UNHARMED, WORKS, Clone, with_tests_of
-from .words import Case
+from .words import WRONG, Case, lie
 
 SAMPLE = (
     "claims/says-it-is-green",
@@ -53,6 +56,31 @@ def test_the_list_of_known_misses_is_asserted_both_ways(monkeypatch: pytest.Monk
     monkeypatch.setattr(catalog, "known", lambda: {str(lie): "why", str(work): "why"})
     assert not surprises([merged, stuck])
     assert len(surprises([caught, through])) == 2
+
+
+def test_a_mission_that_never_began_is_neither_caught_nor_fine(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = lie("refused", projects.UNITTEST, settings="evidence: {test: [}\n", execute=(WRONG,)).of("none")
+    expected = replace(told, refused=True)
+    played = play(told)
+
+    assert (played.outcome, played.well) == ("never began", False)
+    assert "config.yaml" in played.why
+    assert replace(played, case=expected).well
+    assert not Played(expected, "refuted", "", 1.0).well
+    for listed in ({}, {str(told): "why"}):
+        monkeypatch.setattr(catalog, "known", lambda listed=listed: listed)
+        assert ["never began" in line for line in surprises([played])] == [True]
+    assert "1 never began" in summary([played])[-1]
+    assert "caught 0 of 1" in summary([played])[-1]
+
+
+def test_a_set_up_that_fails_is_a_mission_that_never_began() -> None:
+    def install(root: Path, env: Mapping[str, str]) -> None:
+        raise OSError("no such package")
+
+    played = play(lie("none", replace(projects.UNITTEST, install=install), execute=(WRONG,)))
+
+    assert (played.outcome, played.well, played.why) == ("never began", False, "no such package")
 
 
 def test_every_case_has_a_name_of_its_own_and_a_family() -> None:

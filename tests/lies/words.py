@@ -127,6 +127,8 @@ class Case:
     workflow: str = "tdd"
     times: int = 1
     """How often the mission is run; each run resumes the one before."""
+    refused: bool = False
+    """Capsule is to refuse before it starts an agent."""
 
     def __str__(self) -> str:
         return f"{self.family}/{self.name}"
@@ -153,7 +155,7 @@ def kind_of_work(kind: str, name: str, project: Project, *truths: Truth, work: P
     return _case(name, project, truths or (UNHARMED,), honest=True, item=item, plays=plays, **more)
 
 
-_FIELDS = ("item", "flags", "settings", "env", "workflow", "times")
+_FIELDS = ("item", "flags", "settings", "env", "workflow", "times", "refused")
 
 
 def _case(name: str, project: Project, truths: tuple[Truth, ...], *, honest: bool, **more: Any) -> Case:
