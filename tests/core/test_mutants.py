@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from capsule.core.mutants import BODY, fillings, leftovers, moved_functions, mutants, stubs
+from capsule.core.mutants import BODY, ending, fillings, leftovers, moved_functions, mutants, stubs
 
 
 @pytest.mark.parametrize(
@@ -126,3 +126,49 @@ def test_what_lies_in_no_function_is_broken_as_a_whole(path: str, before: bytes,
 )
 def test_what_is_no_new_value_and_no_new_file_is_left_alone(path: str, before: bytes, after: bytes) -> None:
     assert not leftovers(path, before, after)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "ended"),
+    [
+        ("x.py", "def f(n):\n    return n\n", 'def f(n):\n    __import__("os")._exit(97)\n'),
+        ("x.py", "def f(n):\n    yield n\n", 'def f(n):\n    __import__("os")._exit(97)\n    yield\n'),
+        ("x.py", "f = lambda n: n\n", 'f = lambda n: __import__("os")._exit(97)\n'),
+        ("x.rb", "def f(n)\n  n\nend\n", "def f(n)\n  exit!(97)\nend\n"),
+        ("x.js", "const f = (n) => n;\n", "const f = (n) => process.reallyExit(97);\n"),
+        ("x.js", "function f(n) { return n; }\n", "function f(n) { process.reallyExit(97);  return n; }\n"),
+        (
+            "x.ts",
+            "function f(n: number) { return n; }\n",
+            "function f(n: number) { (globalThis as any).process.reallyExit(97);  return n; }\n",
+        ),
+        ("x.php", "<?php function f() { return 2; }\n", "<?php function f() { if (true) exit(97);  return 2; }\n"),
+        ("x.rs", "fn f() -> u8 { 2 }\n", "fn f() -> u8 { if true { std::process::exit(97) };  2 }\n"),
+        (
+            "X.java",
+            "class X { int f() { return 2; } }\n",
+            "class X { int f() { if (true) Runtime.getRuntime().halt(97);  return 2; } }\n",
+        ),
+        ("x.c", "int f(void) { return 2; }\n", "int f(void) { if (1) __builtin_trap();  return 2; }\n"),
+        (
+            "x.go",
+            "// Package x adds.\npackage x\n\nfunc f() int { return 2 }\n",
+            '// Package x adds.\npackage x; import capsuleos "os"\n\n'
+            "func f() int { if true { capsuleos.Exit(97) };  return 2 }\n",
+        ),
+    ],
+)
+def test_a_function_that_ends_the_program_tells_whether_anybody_calls_it(path: str, source: str, ended: str) -> None:
+    (stub,) = stubs(path, b"", source.encode())
+    made = ending(stub, source.encode())
+    assert made is not None
+    assert made.applied(source.encode()).decode() == ended
+    assert made.said == f"`f` in {path} ends the program"
+
+
+def test_only_a_body_can_end_the_program() -> None:
+    code = b"def f(n):\n    return n > 1\n"
+    smaller = next(each for each in mutants("x.py", b"", code) if each.kind != BODY)
+    (value,) = leftovers("x.py", b"", b"LIMIT = 3\n")
+    assert ending(smaller, code) is None
+    assert ending(value, b"LIMIT = 3\n") is None

@@ -31,6 +31,9 @@ RED = piece("red", {"red": "red by name (3 new)"}, tests={"new": ("a", "b", "c")
 GREEN = piece("green", {"unharmed": "212 others unharmed", "green": "green by name"})
 DEMANDED = piece("demanded", {"demanded": "demanded 7 of 8"}, survivors=("`>` → `>=` in src/x.py:14",))
 CANARY = piece("canary", {"canary": "canary seen"})
+UNCOVERED = Evidence(
+    "demanded", "a claim", "seen", EvidenceStatus.REFUTED, mend="tests", not_covered=("`pay` in x.py", "`tip` in x.py")
+)
 LOOSE = Evidence("demanded", "a claim", "demanded 0 of 3", EvidenceStatus.REFUTED, mend="tests", survivors=("one",))
 
 
@@ -89,6 +92,14 @@ def test_of_phases_that_are_to_be_done_again_nothing_stands() -> None:
     assert (
         line(told.step("tests", evidence=(mended,))) == "red by name (3 new) · tests mended (1 of 1 survivors noticed)"
     )
+
+
+def test_functions_that_no_test_executes_are_counted_apart_from_survivors() -> None:
+    back = {"claimed": Verdict.PASS, "back_to": "tests", "counter": "mend/demanded", "mend": "demanded"}
+    told = up_to_code().step("judge", Verdict.REFUTED, Move.REWORK, evidence=(GREEN, UNCOVERED), **back)
+    proof = proof_of(read_mission(told.events))
+    assert proof.line == "demanded refuted · 2 functions not covered"
+    assert (proof.not_covered, proof.survivors) == (("`pay` in x.py", "`tip` in x.py"), ())
 
 
 def test_what_a_person_accepted_is_said() -> None:

@@ -30,7 +30,28 @@ import unittest
 class Share(unittest.TestCase):
     def test_there_is_one(self):
         import pay
+        pay.share(4, 2)
+"""
+NOT_CALLED = """
+import unittest
+
+
+class Share(unittest.TestCase):
+    def test_there_is_one(self):
+        import pay
         self.assertTrue(callable(pay.share))
+"""
+SWALLOWED = """
+import unittest
+
+
+class Share(unittest.TestCase):
+    def test_there_is_one(self):
+        import pay
+        try:
+            pay.share(4, 2)
+        except (Exception, SystemExit):
+            pass
 """
 HELD = """
     def test_halves(self):
@@ -138,6 +159,38 @@ def test_code_that_no_test_demands_goes_back_to_the_tests_and_the_coder_is_not_a
     assert piece(scene, "test-writer#2", "only-tests").standing is EvidenceStatus.CONFIRMED
 
 
+@pytest.mark.promise("evidence.demanded")
+def test_a_function_that_no_test_executes_is_not_covered_and_goes_back_to_the_tests(scene: Scene) -> None:
+    scene.plays(story(test_writer=[writes(test_pay__py=NOT_CALLED), writes(test_pay__py=NOT_CALLED + HELD)]))
+    state = run(scene)
+    refuted = piece(scene, "sign-off#1", "demanded")
+    assert (refuted.standing, refuted.mend) == (EvidenceStatus.REFUTED, "tests")
+    assert refuted.observed == "not covered: no test executes share in pay.py"
+    assert (refuted.not_covered, refuted.survivors) == (("`share` in pay.py",), ())
+    assert "`share` in pay.py is not covered: no test executes it" in refuted.detail
+    assert "1 of 1 survivors are noticed now" in piece(scene, "test-writer#2", "red").observed
+    assert state.finished
+
+
+@pytest.mark.slow
+@pytest.mark.promise("evidence.demanded")
+def test_a_function_whose_call_is_swallowed_is_executed_and_its_mutants_survive(scene: Scene) -> None:
+    scene.plays(story(test_writer=[writes(test_pay__py=SWALLOWED)]))
+    run(scene)
+    refuted = piece(scene, "sign-off#1", "demanded")
+    assert refuted.not_covered == ()
+    assert "the body of `share` → `return None` in pay.py:3" in refuted.survivors
+
+
+@pytest.mark.slow
+def test_what_is_not_covered_costs_two_runs_whatever_its_size(scene: Scene) -> None:
+    scene.plays(story(test_writer=[writes(test_pay__py=NOT_CALLED)]))
+    run(scene)
+    runs = [each.observation.edits for _, each in scene.journal.events("one") if isinstance(each, Observed)]
+    broken = [edits[0] for edits in runs if edits and "pay.py" in edits[0] and "test_pay" not in edits[0]]
+    assert broken == ["the body of `share` → `return None` in pay.py:3", "`share` in pay.py ends the program"]
+
+
 @pytest.mark.slow
 @pytest.mark.promise("evidence.demanded")
 def test_code_that_does_nothing_is_demanded_by_no_test(scene: Scene) -> None:
@@ -231,7 +284,7 @@ def test_the_second_time_it_needs_you_and_names_accept(scene: Scene) -> None:
     assert scene.moves("one")[-1] == "sign-off#2 park"
     assert state.halt is not None
     assert 'capsule accept one demanded --because "..."' in state.halt.reason
-    assert "no test notices when owed in pay.py is broken" in state.halt.reason
+    assert "no test executes owed in pay.py" in state.halt.reason
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 from . import catalog, projects
 from .__main__ import summary
 from .catalog import FAMILIES, cases, chosen, known, surprises
-from .player import Played, play
+from .player import Played, Stage, play
 from .projects import NO_TESTS, Project
 from .tools import missing, toolchains
 from .truths import GUARDED, UNHARMED, WORKS, Clone, with_tests_of
@@ -42,6 +42,28 @@ def test_a_case_ends_as_the_list_of_known_misses_says(case: Case) -> None:
     played = play(case)
     assert not played.skipped, played.why
     assert not surprises([played])
+
+
+@pytest.mark.slow
+@pytest.mark.promise("evidence.demanded")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bad_tests/callable", "not covered: no test executes clamp in calc.py"),
+        ("bad_tests/no-assertion", "no test notices when clamp in calc.py is broken"),
+    ],
+)
+def test_code_that_no_test_executes_is_told_from_code_that_no_test_looks_at(
+    name: str, said: str, tmp_path: Path
+) -> None:
+    case = next(case for case in cases() if str(case) == name)
+    stage = Stage(case, tmp_path, "off")
+    stage.run()
+    evidence = [piece for attempt in stage.shown()["attempts"] for piece in attempt["evidence"]]
+    found = next(piece for piece in evidence if piece["check"] == "demanded")
+    assert (found["standing"], found["mend"]) == ("refuted", "tests")
+    assert said in found["observed"]
+    assert ("not_covered" in found, "survivors" in found) == ("not covered" in said, "not covered" not in said)
 
 
 @pytest.mark.promise("evidence.lies")

@@ -13,6 +13,7 @@ import pytest
 from capsule.core.board import Board
 from capsule.core.event import Observed, StepEnded
 from capsule.core.evidence import Colour, Evidence, Observation
+from capsule.core.history import MissionSummary
 from capsule.core.report import Report
 from capsule.core.worklog import entry, summary
 from capsule.reports.board_lines import board_lines
@@ -23,10 +24,9 @@ from capsule.reports.show import show_lines
 from capsule.reports.style import Style
 from capsule.tui.mission import finding_lines, head_lines
 
-from .missions import GREEN, RED, at, merged, shown
+from .missions import DEMANDED, GREEN, RED, at, merged, shown
 
 VIEW = shown(merged(), pid=None)
-REPORT = Report(project="p", title="demo-1.1", as_of=VIEW.as_of, missions=(VIEW,))
 LINE = "red by name (2 new) · green by name · 212 others unharmed · demanded 7 of 8 · canary seen · reviewed (its word)"
 SHOWN: dict[str, Callable[[], str]] = {
     "live view": lambda: "\n".join(line.plain for line in head_lines(VIEW, 160)),
@@ -34,11 +34,11 @@ SHOWN: dict[str, Callable[[], str]] = {
     "summary of the worklog": lambda: summary(merged()),
     "show --json": lambda: json.dumps(mission_facts(VIEW, Path("/nowhere")), ensure_ascii=False),
 }
-IN_DETAIL: dict[str, Callable[[], str]] = {
-    "show": lambda: "\n".join(show_lines(VIEW, Path("/nowhere"), Style(io.StringIO(), colour=False), 160)),
-    "evidence page": lambda: "\n".join(line.plain for line in finding_lines(VIEW, 160, whole=True)),
-    "report": lambda: markdown(REPORT).replace("\\", ""),
-    "report --html": lambda: page(REPORT).replace("&gt;", ">"),
+IN_DETAIL: dict[str, Callable[..., str]] = {
+    "show": lambda view=VIEW: "\n".join(show_lines(view, Path("/nowhere"), Style(io.StringIO(), colour=False), 160)),
+    "evidence page": lambda view=VIEW: "\n".join(line.plain for line in finding_lines(view, 160, whole=True)),
+    "report": lambda view=VIEW: markdown(report(view)).replace("\\", ""),
+    "report --html": lambda view=VIEW: page(report(view)).replace("&gt;", ">"),
 }
 
 
@@ -62,6 +62,28 @@ def test_tests_and_survivors_are_named(place: str) -> None:
     told = {**SHOWN, **IN_DETAIL}[place]()
     assert "test_answer.py::test_answer" in told
     assert "`n > 0` → `n >= 0` in src/answer.py:14" in told
+
+
+NOT_COVERED = [
+    msgspec.structs.replace(
+        event,
+        outcome=msgspec.structs.replace(
+            event.outcome,
+            evidence=(msgspec.structs.replace(DEMANDED, check="as-demanded", not_covered=("`tip` in src/answer.py",)),),
+        ),
+    )
+    if isinstance(event, StepEnded) and event.phase == "sign-off"
+    else event
+    for event in merged()
+]
+
+
+@pytest.mark.parametrize("place", IN_DETAIL)
+def test_functions_that_no_test_executes_are_named_apart_from_survivors(place: str) -> None:
+    told = IN_DETAIL[place](shown(NOT_COVERED, pid=None))
+    assert "1 function not covered" in told
+    assert "`tip` in src/answer.py: no test executes it" in told
+    assert "- Not covered: `tip` in src/answer.py: no test executes it\n" in summary(NOT_COVERED)
 
 
 def test_an_entry_of_the_worklog_says_what_its_phase_proved() -> None:
@@ -92,6 +114,10 @@ def test_an_entry_that_only_proves_green_does_not_name_the_new_tests_again() -> 
     told = {piece.check: entry_with(written, piece) for piece in (RED, again)}
     assert "test_answer.py::test_question" in told["red"]
     assert "test_answer.py::test_question" not in told["green"]
+
+
+def report(view: MissionSummary) -> Report:
+    return Report(project="p", title="demo-1.1", as_of=view.as_of, missions=(view,))
 
 
 def entry_with(event: StepEnded, piece: Evidence) -> str:

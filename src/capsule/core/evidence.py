@@ -122,6 +122,8 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     role says."""
     survivors: tuple[str, ...] = ()
     """The mutants that no test noticed, one line each."""
+    not_covered: tuple[str, ...] = ()
+    """The changed functions that no test executes, apart from those whose mutants survived."""
     by_absence: bool = False
     """Whether new tests could not be loaded, as what they name did not exist: they have yet to fail by name."""
     tree: str = ""
@@ -134,6 +136,10 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it adds to the line that sums up a mission, by its place there: `red by name (3 new)`."""
     tests: dict[str, tuple[str, ...]] = {}
     """The first of the tests that it is about, by what became of them: new, rewritten, known to fail, flaky."""
+
+
+SURVIVED = "every test still passes"
+NOT_EXECUTED = "no test executes it"
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -38,6 +38,11 @@ class Mutant(msgspec.Struct, frozen=True):
     said: str
     """What it does, for people: `if n > 0` → `if n >= 0` in src/x.py:14."""
 
+    @property
+    def place(self) -> str:
+        """Name the function for people."""
+        return f"`{self.function}` in {self.path}"
+
     def applied(self, source: bytes) -> bytes:
         return source[: self.start] + self.text.encode() + source[self.end :]
 
@@ -188,6 +193,39 @@ def _other(path: str, stub: str) -> str:
             return stub
     pattern, value = _OTHERS.get(language, ("", ""))
     return re.sub(pattern, lambda _: value, stub, count=1) if pattern else stub
+
+
+def ending(mutant: Mutant, source: bytes) -> Mutant | None:
+    """Make a function whose body was taken out end the whole program: if all tests pass even then, none executes it.
+
+    An error would not do: tests and code catch errors. None where the language has no row, or it is no function's body.
+    """
+    language = language_of(mutant.path)
+    is_body = any(each.body and each.body[0] == mutant.start for each in definitions(mutant.path, source))
+    if mutant.kind != BODY or language not in _ENDS or not is_body:
+        return None
+    start, end = mutant.start, _ENDS[language]
+    text = f"{{ {end}; " if mutant.text.startswith("{") else end + "".join(mutant.text.partition("\n")[1:])
+    if language == "go" and (package := re.search(rb"(?m)^package \w+", source)):  # what ends it has to be imported
+        text = '; import capsuleos "os"' + source[package.end() : start].decode(errors="replace") + text
+        start = package.end()
+    made = replace(mutant, start=start, text=text, said=f"{mutant.place} ends the program")
+    return made if parses(mutant.path, made.applied(source)) else None
+
+
+_ENDS = {
+    "py": '__import__("os")._exit(97)',
+    "rb": "exit!(97)",
+    "js": "process.reallyExit(97)",
+    **dict.fromkeys(("ts", "tsx"), "(globalThis as any).process.reallyExit(97)"),
+    "php": "if (true) exit(97)",
+    "rs": "if true { std::process::exit(97) }",
+    "java": "if (true) Runtime.getRuntime().halt(97)",
+    "cs": "if (true) System.Environment.Exit(97)",
+    "go": "if true { capsuleos.Exit(97) }",
+    **dict.fromkeys(("c", "cpp"), "if (1) __builtin_trap()"),
+}
+"""By language: what ends the program at once, past every handler."""
 
 
 def works_outside_functions(path: str, before: bytes, after: bytes) -> bool:

@@ -57,6 +57,8 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True):
     """Tests by what became of them: new, rewritten, known to fail."""
     survivors: tuple[str, ...] = ()
     """The mutants that no test noticed, one line each."""
+    not_covered: tuple[str, ...] = ()
+    """The changed functions that no test executes."""
 
     @property
     def label(self) -> str:
@@ -80,14 +82,16 @@ def proof_of(history: MissionHistory) -> Proof:
     doubted = {piece.check for piece in pieces if _doubt(piece)}
     checks = {check for each in stands for check in state.workflow.phase(each.phase).checks} - doubted
     silent = [said for check, (part, said) in _SILENT.items() if check in checks and part not in words]
-    against = [piece for piece in pieces if piece.standing is not EvidenceStatus.CONFIRMED]
-    against += ended[-1].evidence if ended and ended[-1] not in stands else ()
+    last = ended[-1].evidence if ended and ended[-1] not in stands else ()
+    against = [piece for piece in (*pieces, *last) if piece.standing is not EvidenceStatus.CONFIRMED]
+    broken = tried_last((*pieces, *last))
     return Proof(
         proven=tuple(words.values()),
-        gaps=tuple(dict.fromkeys(filter(None, (*silent, *map(_doubt, against))))),
+        gaps=tuple(dict.fromkeys(filter(None, (*silent, *map(_doubt, against), _uncovered(broken))))),
         reviews=tuple({each.phase: _review(each) for each in stands if _judges(history, each)}.values()),
         tests=tests_of(pieces),
-        survivors=survivors_of(pieces),
+        survivors=broken.survivors if broken else (),
+        not_covered=broken.not_covered if broken else (),
     )
 
 
@@ -117,16 +121,21 @@ def tests_of(evidence: Iterable[Evidence]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def survivors_of(evidence: Iterable[Evidence]) -> tuple[str, ...]:
-    """Return the mutants that survived when they were last tried."""
-    tried = [piece for piece in evidence if piece.survivors or ProofPart.DEMANDED in piece.proven]
-    return tried[-1].survivors if tried else ()
+def tried_last(evidence: Iterable[Evidence]) -> Evidence | None:
+    """Return the evidence that says what came of mutants when they were last tried."""
+    tried = [e for e in evidence if e.survivors or e.not_covered or ProofPart.DEMANDED in e.proven]
+    return tried[-1] if tried else None
 
 
 def _doubt(piece: Evidence) -> str:
     if piece.standing is EvidenceStatus.ACCEPTED:
         return f"{piece.check} accepted by a person"
     return f"{piece.check} refuted" if refuted((piece,)) else ""
+
+
+def _uncovered(piece: Evidence | None) -> str:
+    count = len(piece.not_covered) if piece else 0
+    return f"{count} function{'s' if count != 1 else ''} not covered" if count else ""
 
 
 def _review(attempt: Attempt) -> Review:

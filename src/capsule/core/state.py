@@ -87,6 +87,7 @@ class Mending(msgspec.Struct, frozen=True):
     """The phase that found it: when that passes, all is well."""
     check: str
     survivors: tuple[str, ...] = ()
+    not_covered: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -365,7 +366,7 @@ def _mending(state: MissionState, event: StepEnded) -> MissionState:
     """Note what has to be mended, with the code as it stands; forget it when the phase that found it has passed."""
     piece = mend_of(event.outcome.evidence) if event.decision.mend else None
     if piece and state.checkpoint:
-        known = Mending(event.phase, piece.check, piece.survivors)
+        known = Mending(event.phase, piece.check, piece.survivors, piece.not_covered)
         approved = {**state.approved, _KEPT: state.checkpoint}
         return replace(state, mending=known, approved=approved, feedback=_with_reviews_told(state, event.phase))
     over = state.mending and state.mending.judge == event.phase and event.decision.move in (Move.ADVANCE, Move.SKIP)

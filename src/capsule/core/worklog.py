@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
-from capsule.core.evidence import Evidence, EvidenceStatus, ProofPart
+from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ProofPart
 from capsule.core.history import Attempt, comparable_claim, read_mission
 from capsule.core.item import acceptance_criteria
-from capsule.core.proven import line_of, proof_of, survivors_of, tests_of, words_of
+from capsule.core.proven import Proof, line_of, proof_of, tests_of, tried_last, words_of
 from capsule.core.state import MissionState
 from capsule.core.text import shortened
 from capsule.core.workflow import Role, Workflow
@@ -129,7 +129,7 @@ def summary(events: Sequence[Event]) -> str:
         *([] if state.policy.test else ["- **Unverified: no test command was known.**"]),
         *([f"- {proof.label.capitalize()}: {_one_line(proof.line)}"] if proof.line else []),
         *(f"- Only said by {each.phase}: {_one_line(each.summary) or 'it passed'}" for each in proof.reviews),
-        *_tests_and_survivors(proof.tests, proof.survivors),
+        *_tests_and_mutants(proof.tests, proof),
         "",
         "| phase | attempt | claimed | verdict | seconds | next |",
         "|---|---|---|---|---|---|",
@@ -189,13 +189,14 @@ def _proven_lines(evidence: Sequence[Evidence]) -> list[str]:
     words, line = words_of(evidence), line_of(evidence)
     known = {ProofPart.RED, ProofPart.MENDED, ProofPart.KILLS} & words.keys() or not words
     tests = {kind: names for kind, names in tests_of(evidence).items() if known or kind not in ("new", "rewritten")}
-    return [*([f"- Proven: {line}"] if line else []), *_tests_and_survivors(tests, survivors_of(evidence))]
+    return [*([f"- Proven: {line}"] if line else []), *_tests_and_mutants(tests, tried_last(evidence))]
 
 
-def _tests_and_survivors(tests: Mapping[str, Sequence[str]], survivors: Sequence[str]) -> list[str]:
+def _tests_and_mutants(tests: Mapping[str, Sequence[str]], tried: Evidence | Proof | None) -> list[str]:
     return [
         *(f"- Tests, {kind}: {_files(names)}" for kind, names in tests.items()),
-        *(f"- Survived: {_one_line(line)}: every test still passes" for line in survivors),
+        *(f"- Not covered: {_one_line(place)}: {NOT_EXECUTED}" for place in (tried.not_covered if tried else ())),
+        *(f"- Survived: {_one_line(line)}: {SURVIVED}" for line in (tried.survivors if tried else ())),
     ]
 
 

@@ -16,14 +16,24 @@ from capsule.core.canary import canary, silent
 from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, is_document, is_paper, own_documents
 from capsule.core.errors import NeedsPerson
 from capsule.core.event import MissionStarted, StepEnded
-from capsule.core.evidence import Change, Colour, Evidence, EvidenceStatus, Observation, ProofPart, refuted
+from capsule.core.evidence import (
+    NOT_EXECUTED,
+    SURVIVED,
+    Change,
+    Colour,
+    Evidence,
+    EvidenceStatus,
+    Observation,
+    ProofPart,
+    refuted,
+)
 from capsule.core.exam import joining
 from capsule.core.frozen import TEST_FILE, Judges
 from capsule.core.globs import is_test, matches
 from capsule.core.hazards import allowed_secrets, hazards
 from capsule.core.item import Status, with_values
 from capsule.core.manifests import is_manifest
-from capsule.core.mutants import BODY, Mutant, works_outside_functions
+from capsule.core.mutants import BODY, works_outside_functions
 from capsule.core.proof import (
     FLAKY,
     KNOWN,
@@ -47,6 +57,7 @@ from capsule.core.text import one_line
 from capsule.core.workflow import TESTS
 from capsule.engine.exam import CHECK, examine
 from capsule.engine.mutants import (
+    Tried,
     about_the_change,
     changed_sources,
     kill,
@@ -269,7 +280,7 @@ def _mended(claim: Verification) -> Evidence:
     faults += [unproven.observed] if unproven and unproven.standing is EvidenceStatus.REFUTED else []
     count = f"{sum(map(bool, killed.values()))} of {len(killed)} survivors" if killed else ""
     notices = f"; {count} are noticed now" if killed else ""
-    detail = "\n".join((*faults, *(f"{m.said}: every test still passes" for m, by in killed.items() if not by)))
+    detail = "\n".join((*faults, *(f"{m.said}: {SURVIVED}" for m, by in killed.items() if not by)))
     piece = _evidence("red", said, "; ".join(faults) or f"{found.observed}{notices}", not faults, detail)
     words = f"tests mended ({count} noticed)" if killed else "tests mended"
     return replace(_proving(piece, {ProofPart.MENDED: words}), tests={"mended": tuple(fresh[:_NAMED])})
@@ -424,21 +435,25 @@ _NOT_TRUSTED = (
 
 
 def _demanded(claim: Verification) -> Evidence | None:
-    """Some test fails when a changed function is broken on purpose."""
-    tried, left = try_mutants(claim)
+    """Some test fails when a changed function is broken on purpose. One that no test executes is *not covered*."""
+    tried = try_mutants(claim)
     if not tried:
         return None
-    score = f"demanded {sum(tried.values())} of {len(tried)}{f', {left} not tried' if left else ''}"
-    loose = [f"{function} in {path}" for path, function in loose_functions(tried)]
-    observed = f"{score}; no test notices when {_listed(loose)} is broken" if loose else score
-    piece = _of_mutants("demanded", "the tests demand the change", observed, not loose, tried)
+    score = f"demanded {sum(tried.noticed.values())} of {len(tried.noticed)}{_not_tried(tried)}"
+    uncovered = [f"{m.function} in {m.path}" for m in tried.not_covered]
+    loose = [f"{function} in {path}" for path, function in loose_functions(tried)][len(uncovered) :]
+    seen = [score] if tried.noticed else []
+    seen += [f"not covered: no test executes {_listed(uncovered)}"] if uncovered else []
+    seen += [f"no test notices when {_listed(loose)} is broken"] if loose else []
+    observed = "; ".join(seen)
+    piece = _of_mutants("demanded", "the tests demand the change", observed, not (uncovered or loose), tried)
     piece = _proving(piece, {ProofPart.DEMANDED: score})
-    return replace(piece, mend=TESTS, instead=observed) if loose else piece
+    return replace(piece, mend=TESTS, instead=observed) if uncovered or loose else piece
 
 
 def _as_demanded(claim: Verification) -> Evidence | None:
     """What tests noticed when a function of the base was broken on purpose, they still notice."""
-    tried, left = try_mutants(claim)
+    tried = try_mutants(claim)
     if not tried:
         return None
     loose = loose_functions(tried)
@@ -448,17 +463,24 @@ def _as_demanded(claim: Verification) -> Evidence | None:
         for path, function in loose
         if before.get((path, function), all(seen for (other, _), seen in before.items() if other == path))
     ]
-    score = f"{sum(tried.values())} of {len(tried)} mutants noticed{f', {left} not tried' if left else ''}"
+    score = f"{sum(tried.noticed.values())} of {len(tried.noticed)} mutants noticed{_not_tried(tried)}"
     observed = f"{score}; nobody notices any more when {_listed(lost)} is broken" if lost else score
     piece = _of_mutants("as-demanded", "the tests notice what they noticed before", observed, not lost, tried)
     return _proving(piece, {ProofPart.DEMANDED: score})
 
 
-def _of_mutants(check: str, claimed: str, observed: str, holds: bool, tried: Mapping[Mutant, bool]) -> Evidence:
-    """Make evidence of mutants, with those that survived."""
-    alive = tuple(mutant.said for mutant, noticed in tried.items() if not noticed)
-    detail = "\n".join((*(f"{said}: every test still passes" for said in alive), _DEMAND))
-    return replace(_evidence(check, claimed, observed, holds, detail), survivors=alive)
+def _not_tried(tried: Tried) -> str:
+    return f", {tried.left} not tried" if tried.left else ""
+
+
+def _of_mutants(check: str, claimed: str, observed: str, holds: bool, tried: Tried) -> Evidence:
+    """Make evidence of mutants, with those that survived and the functions that no test executes."""
+    uncovered = tuple(mutant.place for mutant in tried.not_covered)
+    alive = tuple(mutant.said for mutant, noticed in tried.noticed.items() if not noticed)
+    lines = [f"{place} is not covered: {NOT_EXECUTED}" for place in uncovered]
+    lines += [f"{said}: {SURVIVED}" for said in alive]
+    piece = _evidence(check, claimed, observed, holds, "\n".join((*lines, _DEMAND)))
+    return replace(piece, survivors=alive, not_covered=uncovered)
 
 
 _DEMAND = "Write tests that fail when this code is broken: assert what it returns or changes."

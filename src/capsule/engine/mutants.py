@@ -10,11 +10,23 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from capsule.core.evidence import Colour, Observation
 from capsule.core.frozen import is_in_tests, is_vendored
 from capsule.core.globs import is_test
-from capsule.core.mutants import BODY, Mutant, choose, fillings, leftovers, moved_functions, mutants, stubbed, stubs
+from capsule.core.mutants import (
+    BODY,
+    Mutant,
+    choose,
+    ending,
+    fillings,
+    leftovers,
+    moved_functions,
+    mutants,
+    stubbed,
+    stubs,
+)
 from capsule.core.proof import SUFFIXES, mentions_any, split_name, texts_of_all
 from capsule.core.syntax import definitions, language_of, signatures
 from capsule.core.test_report import Result, TestReport
@@ -86,30 +98,59 @@ def _named_by_new_tests(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
 
 def survivors(claim: Verification) -> list[Mutant]:
     """Return the mutants that no test noticed when the work went back, those that the tree still has."""
-    known = claim.state.mending.survivors if claim.state.mending else ()
-    return [mutant for mutant in mutants_of_change(claim) if mutant.said in known] if known else []
+    known = claim.state.mending
+    if known is None or not (known.survivors or known.not_covered):
+        return []
+    uncovered = [m for m in mutants_of_change(claim) if m.kind == BODY and m.place in known.not_covered]
+    return uncovered + [m for m in mutants_of_change(claim) if m.said in known.survivors]
 
 
-def try_mutants(claim: Verification) -> tuple[dict[Mutant, bool], int]:
-    """Break the change on purpose, within limits; return which mutants were noticed, and how many were not tried."""
+class Tried(NamedTuple):
+    """Which mutants were tried, and what came of them."""
+
+    noticed: Mapping[Mutant, bool] = {}
+    not_covered: Sequence[Mutant] = ()
+    """The bodies of functions that no test executes: other mutants of these need no run."""
+    left: int = 0
+    """How many were not tried: they did not fit the time, or could not be compiled."""
+
+    def __bool__(self) -> bool:
+        return bool(self.noticed or self.not_covered)
+
+
+def try_mutants(claim: Verification) -> Tried:
+    """Break the change on purpose, within limits."""
     policy = claim.state.policy
     if not policy.test or not policy.mutants:
-        return {}, 0
-    now = claim.run_of(claim.tree)[1]
+        return Tried()
+    now, read = claim.run_of(claim.tree)[1], claim.place.trees.read
     again = survivors(claim)  # those that went back are asked first
     others = [mutant for mutant in choose(mutants_of_change(claim), claim.tree, policy.mutants) if mutant not in again]
     chosen = [*again, *others][: policy.mutants]
     limit, spent = _seconds_for_mutants(claim), 0.0
-    tried: dict[Mutant, bool] = {}
-    for mutant in chosen:
+
+    def ask(mutant: Mutant) -> bool | None:
+        nonlocal spent
         if spent >= limit:
-            break
+            return None
         broken, report = run_mutant(claim, mutant)
         spent += broken.seconds
-        noticed = was_noticed(now, broken, report)
-        if noticed is not None:
+        return was_noticed(now, broken, report)
+
+    tried: dict[Mutant, bool] = {}
+    not_covered: dict[str, Mutant] = {}
+    left = 0
+    for mutant in chosen:
+        if mutant.place in not_covered:
+            continue
+        noticed = ask(mutant)
+        if noticed is None:
+            left += 1
+        elif not noticed and (end := ending(mutant, read(claim.tree, mutant.path) or b"")) and ask(end) is False:
+            not_covered[mutant.place] = mutant
+        else:
             tried[mutant] = noticed
-    return tried, len(chosen) - len(tried)
+    return Tried(tried, [*not_covered.values()], left)
 
 
 def _seconds_for_mutants(claim: Verification) -> float:
@@ -160,13 +201,12 @@ def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str]
     return found
 
 
-def loose_functions(tried: Mapping[Mutant, bool]) -> list[tuple[str, str]]:
-    """List the functions, with their path, that no test notices when they are broken."""
-    found = []
-    for path, function in dict.fromkeys((m.path, m.function) for m, noticed in tried.items() if not noticed):
-        mine = [m for m in tried if (m.path, m.function) == (path, function)]
-        alive = [m for m in mine if not tried[m]]
-        if any(m.kind == BODY for m in alive) or (len(mine) >= _ENOUGH and len(alive) == len(mine)):
+def loose_functions(tried: Tried) -> list[tuple[str, str]]:
+    """List the functions, with their path, that no test notices when they are broken, those not covered first."""
+    found = [(m.path, m.function) for m in tried.not_covered]
+    for path, function in dict.fromkeys((m.path, m.function) for m, noticed in tried.noticed.items() if not noticed):
+        mine = {m: noticed for m, noticed in tried.noticed.items() if (m.path, m.function) == (path, function)}
+        if any(m.kind == BODY for m in mine if not mine[m]) or (len(mine) >= _ENOUGH and not any(mine.values())):
             found.append((path, function))
     return found
 

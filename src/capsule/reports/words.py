@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
 from capsule.core.budget import Spending, duration, in_words, price
 from capsule.core.event import Accepted
-from capsule.core.evidence import Evidence, EvidenceStatus, ExamMark, ExamResult
+from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
 from capsule.core.history import (
     SUCCESSES,
     Attempt,
@@ -183,15 +183,11 @@ def proof_rows(proof: Proof) -> Iterator[tuple[str, str]]:
     """Yield what was proven, what was not, what was only said, and the tests and mutants that this is about."""
     yield from ((label, joined(said)) for label, said in (("proven", proof.proven), ("not proven", proof.gaps)) if said)
     yield from (("only said", f"{each.phase}: {each.summary or 'it passed'}") for each in proof.reviews)
-    yield from proof_details(proof.tests, proof.survivors)
-
-
-def proof_details(tests: Mapping[str, Sequence[str]], survivors: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the tests by what became of them, and each mutant that no test noticed."""
-    for kind, names in tests.items():
+    for kind, names in proof.tests.items():
         more = f" and {len(names) - _MOST_TESTS} more" if len(names) > _MOST_TESTS else ""
         yield _KINDS.get(kind, kind), ", ".join(names[:_MOST_TESTS]) + more
-    yield from (("survived", f"{line}: every test still passes") for line in survivors)
+    yield from (("not covered", f"{place}: {NOT_EXECUTED}") for place in proof.not_covered)
+    yield from (("survived", f"{line}: {SURVIVED}") for line in proof.survivors)
 
 
 # ---- time and money
