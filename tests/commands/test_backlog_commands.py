@@ -18,7 +18,8 @@ from capsule.commands.verbs import VERBS
 from capsule.core.assignment import Assign
 from capsule.core.decide import Decision, Move
 from capsule.core.errors import UsageError
-from capsule.core.event import Abandoned, Event, MissionStarted, MovedByHand, Outcome, StepBegun, StepEnded
+from capsule.core.event import Abandoned, Event, MissionStarted, MovedByHand, Outcome, Policy, StepBegun, StepEnded
+from capsule.core.evidence import Evidence, EvidenceStatus, ExamMark, ExamResult, ExamTest
 from capsule.core.item import Status
 from capsule.core.signal import Signal, Verdict
 from capsule.core.state import replay
@@ -543,6 +544,62 @@ def test_explain_says_what_would_make_an_item_move(
     first, second = a_backlog.say("explain", "WRK-001").out.splitlines()
     assert first.startswith(f"WRK-001  {line}")
     assert second.startswith(f"  next: {way}")
+
+
+ASKED = (("greets", "Ann", "hello Ann"), ("trims", "' Ann '", "hello Ann"), ("shouts", "!", "HO"), ("yells", "?", "OY"))
+EXAM = tuple(
+    ExamTest(f"E{n}", *asked, f"tests/test_e{n}.py", "test_it", "assert secret") for n, asked in enumerate(ASKED, 1)
+)
+MARKS = (
+    ExamResult("E1", ExamMark.PASSED),
+    ExamResult("E2", ExamMark.FAILED, "hello, Ann"),
+    ExamResult("E3", ExamMark.DROPPED, "it passes with the change taken out"),
+    ExamResult("E4", ExamMark.FAILED, "hello"),
+)
+
+
+@pytest.mark.promise("exam.counts")
+@pytest.mark.parametrize(
+    ("kept", "fate"), [("keep", "E1 joins the test suite when the work is merged"), ("drop", "E1 stays hidden")]
+)
+def test_explain_tells_the_exam(a_backlog: BacklogProject, kept: str, fate: str) -> None:
+    a_backlog.hold({"status": "in_progress"})
+    examined = Evidence("exam-passed", "it does what was asked", "seen", EvidenceStatus.REFUTED, exam=MARKS)
+    struck = Signal(verdict=Verdict.PASS, extra={"struck": {"test": "E4", "because": "nobody asked for it"}})
+    on = Decision(Move.ADVANCE, Verdict.PASS)
+    back = Decision(Move.REWORK, Verdict.REFUTED, back_to="execute", counter="exam")
+    outcomes = [
+        ("exam", Outcome(signal=Signal(verdict=Verdict.PASS), exam=EXAM, evidence=(examined,)), back),
+        ("execute", Outcome(signal=Signal(verdict=Verdict.PASS)), on),
+        ("execute-review", Outcome(signal=struck), on),
+    ]
+    with _journal(a_backlog) as journal, journal.claim("WRK-001"):
+        journal.note(
+            "WRK-001",
+            MissionStarted(
+                at=STAMP,
+                mission="WRK-001",
+                item=a_backlog.item(),
+                workflow=Catalog().workflow("exam"),
+                base=a_backlog.head(),
+                into="main",
+                policy=Policy(test="make test", exam=kept),
+            ),
+        )
+        for phase, outcome, decision in outcomes:
+            key = f"{phase}#1"
+            journal.note("WRK-001", StepBegun(at=STAMP, key=key, phase=phase, run=1, attempt=1))
+            ended = StepEnded(at=STAMP, key=key, phase=phase, run=1, outcome=outcome, decision=decision)
+            journal.note("WRK-001", ended)
+    told = [line for line in a_backlog.say("explain", "WRK-001").out.splitlines() if "exam:" in line]
+    assert told[:4] == [
+        "  exam: E1 passed: greets; input: Ann; expected: hello Ann",
+        "  exam: E2 failed: trims; input: ' Ann '; expected: hello Ann; seen: hello, Ann",
+        "  exam: E3 dropped: shouts; input: !; expected: HO; because it passes with the change taken out",
+        "  exam: E4 struck out: yells; input: ?; expected: OY; because nobody asked for it",
+    ]
+    assert told[4].startswith(f"  exam: {fate}")
+    assert "secret" not in "".join(told)
 
 
 def test_explain_knows_what_runs(a_backlog: BacklogProject) -> None:

@@ -1,7 +1,7 @@
 """Explain which item is next, and why the others are not.
 
 It shows the item that `capsule run` takes next, the order of those after it, and what each of the rest is waiting for.
-With an ID: that item, the command that helps, and what is proven of its work. Nothing is changed.
+With an ID: that item, the command that helps, what is proven of its work, and how its exam went. Nothing is changed.
 
   capsule explain
   capsule explain WRK-005
@@ -32,6 +32,7 @@ from capsule.core.schedule import QueuePosition
 from capsule.core.state import MissionState
 from capsule.project import Project, open_project, open_tracker
 from capsule.reports.style import clean
+from capsule.reports.words import exam
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"{args.item} is closed." if args.item else nothing_yet(tracker))
     if only:
         with MissionReader(project) as reader:
-            proof = proof_of(reader.history(only))
+            history = reader.history(only)
+        proof = proof_of(history)
         if proof.line:
             print(f"  {proof.label}: {clean(proof.line)}")
+        for line in exam(history.state):
+            print(f"  exam: {clean(line)}")
     return 0
 
 

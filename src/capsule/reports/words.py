@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from capsule.core.budget import Spending, duration, in_words, price
 from capsule.core.event import Accepted
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ExamMark, ExamResult
+from capsule.core.exam import joining
 from capsule.core.history import (
     SUCCESSES,
     Attempt,
@@ -150,19 +151,26 @@ def acceptance(each: Accepted) -> str:
 
 
 def exam(state: MissionState) -> list[str]:
-    """Tell what each test of an exam asked, and what came of it."""
-    return [
-        f"{test.id} {_marked(state.exam_results.get(test.id))}: {test.criterion}; input: {test.input}; "
-        f"expected: {test.expected}{_seen_by(state.exam_results.get(test.id))}"
+    """Tell what each test of an exam asked, what came of it, and which tests join the suite."""
+    struck = {name: ExamResult(name, ExamMark.STRUCK, because) for name, because in state.struck.items()}
+    results = {**state.exam_results, **struck}
+    lines = [
+        f"{test.id} {results[test.id].mark.value if test.id in results else 'not held yet'}: {test.criterion}; "
+        f"input: {test.input}; expected: {test.expected}{_seen_by(results.get(test.id))}"
         for test in state.exam
     ]
-
-
-def _marked(result: ExamResult | None) -> str:
-    return result.mark.value if result else "not held yet"
+    passed = [test.id for test in state.exam if test.id in results and results[test.id].mark is ExamMark.PASSED]
+    if not passed:
+        return lines
+    names, plural = " and ".join(filter(None, (", ".join(passed[:-1]), passed[-1]))), len(passed) > 1
+    if not joining(state):
+        return [*lines, f"{names} {'stay' if plural else 'stays'} hidden (evidence.exam: drop)"]
+    when = "" if "merged" in state.facts else " when the work is merged"
+    return [*lines, f"{names} {'join' if plural else 'joins'} the test suite{when}"]
 
 
 def _seen_by(result: ExamResult | None) -> str:
+    """Say what the code did where a test fails, and why a test that does not count does not."""
     if not result or not result.seen:
         return ""
     return f"; seen: {result.seen}" if result.mark is ExamMark.FAILED else f"; because {result.seen}"
