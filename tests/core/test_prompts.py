@@ -195,6 +195,15 @@ def test_an_agent_is_told_what_will_be_checked(phase: str, promise: str) -> None
     assert promise in one_line(prompt(f"tdd/{phase}"))
 
 
+UNSEEN = ("hard-coded answers", "detects the test run", "half of ", "wrong specification")
+
+
+@pytest.mark.parametrize("name", ["tdd/execute-review", "tdd/sign-off", "change/review"])
+def test_a_reviewer_is_asked_for_what_no_machine_sees(name: str) -> None:
+    text = " ".join((PROMPTS / f"{name}.md").read_text().lower().split())
+    assert [words for words in UNSEEN if words not in text] == []
+
+
 def test_the_sign_off_verdict_is_spelled_as_the_merge_command_looks_for_it() -> None:
     assert "`Verdict: PASS`" in prompt("tdd/sign-off")
     assert "`Verdict: PASS`" in prompt("tdd/merge")
