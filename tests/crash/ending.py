@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -63,6 +64,21 @@ def ending_of(project: Project, item: str = ITEM) -> Ending:
         left_in_git=names_in(project.path / ".git", but=("objects/", "logs/", "refs/")),
         left_outside=left_outside(project),
     )
+
+
+def ending_after(project: Project, points: Sequence[str], merged: str, mark: str, **told: str) -> Ending:
+    """How a mission ends that was killed at these points, one after the other, and resumed."""
+    for point in points:
+        killed = project.drive(CRASH_AT=point, **told)
+        assert killed.returncode == -signal.SIGKILL, f"not killed at {point}: {killed.stderr}"
+        assert gone_soon(mark), point
+        check_nothing_lost(project, merged)
+    resumed = project.run()
+    assert resumed.returncode == 0, f"killed at {points}: {resumed.stderr}"
+    ending = ending_of(project)
+    check_papers(project)
+    check_no_strays(project, mark)
+    return ending
 
 
 def left_outside(project: Project) -> tuple[str, ...]:

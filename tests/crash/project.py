@@ -65,7 +65,7 @@ def waiting_script(item: str, phase: str, sign: Path) -> dict[str, Any]:
     return script
 
 
-def _issue(name: str, kind: str, title: str, parent: str = "") -> dict[str, object]:
+def issue(name: str, kind: str, title: str, parent: str = "") -> dict[str, object]:
     links = [{"issue_id": name, "depends_on_id": parent, "type": "parent-child", "created_at": STAMP}]
     return {
         "id": name,
@@ -82,9 +82,9 @@ def _issue(name: str, kind: str, title: str, parent: str = "") -> dict[str, obje
 
 def make_project(path: Path) -> None:
     issues = [
-        _issue("mend-1", "feature", "Mend everything"),
-        _issue(ITEM, "task", "Mend the one", "mend-1"),
-        _issue(OTHER, "task", "Mend the other", "mend-1"),
+        issue("mend-1", "feature", "Mend everything"),
+        issue(ITEM, "task", "Mend the one", "mend-1"),
+        issue(OTHER, "task", "Mend the other", "mend-1"),
     ]
     files = {
         "run-tests.sh": 'for test in tests/*.sh; do sh -e "$test" || exit 1; done\n',

@@ -9,13 +9,12 @@ effects themselves, are sampled, evenly and always the same, unless CAPSULE_CRAS
 from __future__ import annotations
 
 import random
-import signal
 from collections.abc import Callable
 
 import pytest
 
 from .conftest import EVENTS, Undisturbed
-from .ending import Ending, check_no_strays, check_nothing_lost, check_papers, ending_of, gone_soon
+from .ending import Ending, ending_after
 from .points import ALL, between_effects, is_effect, is_event, sample
 from .project import Project
 
@@ -56,7 +55,7 @@ def test_killed_around_an_event_it_ends_the_same(
 ) -> None:
     points = list(filter(is_event, undisturbed.points))[group::MISSIONS]
     for killed_at in [[point] for point in points] if ALL else [points]:
-        assert ending_after(a_project(), killed_at, undisturbed, mark) == undisturbed.ending, killed_at
+        assert ended_after(a_project(), killed_at, undisturbed, mark) == undisturbed.ending, killed_at
 
 
 @pytest.mark.promise("durability.every-call")
@@ -65,7 +64,7 @@ def test_killed_around_a_call_through_a_door_it_ends_the_same(
     group: int, undisturbed: Undisturbed, a_project: MakeProject, mark: str
 ) -> None:
     for point in sample(between_effects(undisturbed.points), DOORS_TRIED)[group :: len(groups(DOORS_TRIED))]:
-        assert ending_after(a_project(), [point], undisturbed, mark) == undisturbed.ending, point
+        assert ended_after(a_project(), [point], undisturbed, mark) == undisturbed.ending, point
 
 
 @pytest.mark.promise("durability.every-call")
@@ -76,7 +75,7 @@ def test_killed_before_or_during_an_effect_it_ends_the_same(
     for point in sample(list(filter(is_effect, undisturbed.points)), EFFECTS_TRIED)[
         group :: len(groups(EFFECTS_TRIED))
     ]:
-        ending = ending_after(a_project(), [point], undisturbed, mark, CRASH_EFFECTS="1")
+        ending = ended_after(a_project(), [point], undisturbed, mark, CRASH_EFFECTS="1")
         assert ending == undisturbed.ending, point
 
 
@@ -88,20 +87,10 @@ def test_killed_again_and_again_it_ends_the_same(
 ) -> None:
     steps = [point for point in undisturbed.points if "#" in point]
     chosen = [steps[number] for number in sorted(random.Random(seed).sample(range(len(steps)), 4))]
-    assert ending_after(a_project(), chosen, undisturbed, mark) == undisturbed.ending, chosen
+    assert ended_after(a_project(), chosen, undisturbed, mark) == undisturbed.ending, chosen
 
 
-def ending_after(project: Project, points: list[str], undisturbed: Undisturbed, mark: str, **told: str) -> Ending:
-    """How a mission ends that was killed at these points, one after the other, and resumed."""
-    for point in points:
-        killed = project.drive(CRASH_AT=point, **told)
-        assert killed.returncode == -signal.SIGKILL, f"not killed at {point}: {killed.stderr}"
-        assert gone_soon(mark), point
-        check_nothing_lost(project, undisturbed.ending.tree)
-    resumed = project.run()
-    assert resumed.returncode == 0, f"killed at {points}: {resumed.stderr}"
-    ending = ending_of(project)
-    check_papers(project)
-    check_no_strays(project, mark)
+def ended_after(project: Project, points: list[str], undisturbed: Undisturbed, mark: str, **told: str) -> Ending:
+    ending = ending_after(project, points, undisturbed.ending.tree, mark, **told)
     project.remove()
     return ending

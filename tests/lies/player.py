@@ -73,6 +73,8 @@ def play(case: Case, *, sandbox: str = "off", keep: bool = False) -> Played:
         broken = stage.broken(done=outcome == "merged")
         (folder / "said.txt").write_text(said)
         return Played(case, outcome, broken, time.monotonic() - begun, why, str(folder) if keep else "")
+    except subprocess.TimeoutExpired as late:
+        return Played(case, "timed out", f"it did not end within {late.timeout:.0f} s", time.monotonic() - begun)
     finally:
         if not keep:
             _remove(folder)

@@ -21,14 +21,16 @@ MARKED = {**HIGH, "code": HIGH["code"].replace("test_exam_high", f"test_{SECRET}
 WRONG = codes("def clamp(n, low, high):\n    return {5: 3, -1: 0, 2: 2}.get(n, n)\n")
 FLAGS = ("--workflow", "exam")
 COPY = """
-    mkdir -p "$HOME/seen/$CAPSULE_PHASE-$CAPSULE_RUN" && cd "$HOME/seen/$CAPSULE_PHASE-$CAPSULE_RUN"
+    mkdir "$SEEN/$CAPSULE_PHASE-$CAPSULE_RUN" && cd "$SEEN/$CAPSULE_PHASE-$CAPSULE_RUN"
     cp -a "$CAPSULE_WORKTREE" place
+    cp -a "$XDG_CACHE_HOME" cache
+    cp -a "$TMPDIR" temporary
     env > environment
     tr '\\0' '\\n' < /proc/$PPID/cmdline > prompt
-    cd "$CAPSULE_WORKTREE" && cp -a "$(git rev-parse --git-dir)" "$HOME/seen/$CAPSULE_PHASE-$CAPSULE_RUN/git"
-    git cat-file --batch-all-objects --batch > "$HOME/seen/$CAPSULE_PHASE-$CAPSULE_RUN/objects"
+    cd "$CAPSULE_WORKTREE" && cp -a "$(git rev-parse --git-dir)" "$OLDPWD/git"
+    git cat-file --batch-all-objects --batch > "$OLDPWD/objects"
     """
-"""Keeps everything that an agent can see in its place: files, git directory, objects within reach, prompt."""
+"""Keeps all that an agent can see: place, gates, temporary files, git directory, objects within reach, prompt."""
 
 
 def attempts(stage: Stage, phase: str) -> list[dict[str, Any]]:
@@ -37,33 +39,46 @@ def attempts(stage: Stage, phase: str) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.promise("exam.hidden")
+@pytest.mark.parametrize("ending", ["keep", "drop"])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads its prompt from /proc")
-def test_nothing_of_an_exam_is_in_the_place_of_those_who_see_the_code(tmp_path: Path) -> None:
+def test_nothing_of_an_exam_is_within_reach_of_those_who_see_the_code(
+    ending: str, tmp_path: Path, level: dict[str, str]
+) -> None:
     look = runs(COPY)
+    seen, cache = tmp_path / "seen", tmp_path / "cache"
+    for folder in (seen, cache):
+        folder.mkdir()
     case = honest(
         "scanned",
         UNITTEST,
         flags=FLAGS,
+        settings=f"evidence: {{exam: {ending}}}\n"
+        f"environment: {{allow: [SEEN]}}\nconfinement: {{readable: [{cache}], writable: [{seen}]}}\n",
+        env={"SEEN": str(seen), "XDG_CACHE_HOME": str(cache)},
         execute=[(WRONG, look), (CODE, look)],
         execute_review=[(), (look,)],
         sign_off=(look,),
         exam=(examines(MARKED, LOW), claims(summary=f"I ask {SECRET}", feedback=SECRET)),
     )
-    stage = Stage(case, tmp_path, "off")
-    stage.run()
-    assert stage.outcome()[0] == "merged"
+    stage = Stage(case, tmp_path, level["CAPSULE_SANDBOX"])
+    said = stage.run()
+    assert stage.outcome()[0] == "merged", said
 
-    seen = tmp_path / "home" / "seen"
     phases = ["execute-1", "execute-2", "execute-review-2", "sign-off-1"]
     assert sorted(each.name for each in seen.iterdir()) == phases
     files = [path for path in seen.rglob("*") if path.is_file()]
     assert not [path for path in files if SECRET.encode() in path.read_bytes() or "test_exam" in path.name]
+    for phase in phases:
+        kept = {path.name for path in (seen / phase).iterdir()}
+        assert kept == {"place", "cache", "temporary", "environment", "prompt", "git", "objects"}
+        assert list((seen / phase / "cache").rglob("calc.py")), "the gate is within reach here"
+        assert b"def clamp" in (seen / phase / "objects").read_bytes() or phase == "execute-1"
     for told in ("execute-2", "execute-review-2"):
         prompt = (seen / told / "prompt").read_text()
         assert all(line in prompt for line in ("criterion: never more than high", "input: 71, 2, 40"))
         assert "expected: 40\n  seen: 71" in prompt
-    joined = stage.git("show", "main:tests/test_exam_high.py")
-    assert SECRET in joined
+    joined = stage.git("ls-tree", "-r", "--name-only", "main")
+    assert ("tests/test_exam_high.py" in joined) is (ending == "keep")
 
 
 @pytest.mark.slow
