@@ -209,6 +209,7 @@ def test_the_last_id_is_the_highest_ever_seen() -> None:
     item = "  - {{id: {}, title: t, status: new}}\n"
     assert read(HEAD + item.format("OLD-120") + item.format("x")).last_id == 120
     assert read(HEAD + item.format("WRK-002")).last_id == 9
+    assert read(HEAD + item.format("A-12-30") + item.format("x12") + item.format("x-70a")).last_id == 30
 
 
 def test_what_is_archived_or_done_holds_nothing_up() -> None:

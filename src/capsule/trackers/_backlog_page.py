@@ -15,7 +15,7 @@ import bisect
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import msgspec
@@ -36,6 +36,7 @@ _FIRST_DASH = re.compile(r"[^\n]*\n(?:[ \t]*(?:#[^\n]*)?\r?\n)*( *)-(?=[ \t\r\n]
 _TOO_DEEP = re.compile(r"\n *+[-?][ \t]++(?:[-?][ \t]++){99}")
 _TOO_FAR_IN = "\n" + " " * 1000
 _NUMBERED = re.compile(r".*?-(\d{1,9})", re.ASCII)
+_ALL_NUMBERED = re.compile(r"\0[^\0\n]*?-(\d{1,9})(?=\0|\Z)", re.ASCII)
 
 # Few files need these: they are compiled where they are first used, and `re` remembers them.
 _DASH_BEFORE_KEY = r" *-(?: +|[ \t]*(?:#[^\n]*)?\r?\n(?:[ \t]*(?:#[^\n]*)?\r?\n)* +)(?=[^\s#{\[])"
@@ -88,11 +89,12 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
         first = _FIRST_DASH.match(self.text, self.top["items"].colon) if "items" in self.top else None
         if first is None:
             return []
-        indent, start = len(first[1]), first.start(1)
-        outside = re.compile(rf"\n(?! {{{indent}}}(?: |-[ \t\r\n]|-\Z)) {{0,{indent}}}[^ \t\r\n#]")
+        indent, start = first[1], first.start(1)
+        outside = re.compile(rf"\n(?!{indent}(?: |-[ \t\r\n]|-\Z)) {{0,{len(indent)}}}[^ \t\r\n#]")
         after = outside.search(self.text, start)
         end = after.start() + 1 if after else len(self.text)
-        dashes = re.compile(rf"\n {{{indent}}}-(?=[ \t\r\n]|\Z)").finditer(self.text, start - 1, end)
+        # Written out, line and indent are looked for as one word.
+        dashes = re.compile(rf"\n{indent}-(?=[ \t\r\n]|\Z)").finditer(self.text, start - 1, end)
         starts = [found.start() + 1 for found in dashes]
         return list(pairwise([*starts, end])) if len(starts) == len(self.items) else []
 
@@ -155,6 +157,9 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def ids(self) -> list[str]:
         """List the id of each item as it was written: `007` is a text like any other. '' where there is none."""
+        written: list[Any] = [item.get("id") for item in self.items]
+        if {*map(type, written)} <= {str}:
+            return written
         return [self.text_of(number, "id") for number in range(len(self.items))]
 
     @cached_property
@@ -174,7 +179,7 @@ class BacklogPage(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def last_id(self) -> int:
         """Return the last number given: as the file says, or as its items say where somebody numbered them by hand."""
-        return max([self.stated_last_id, *(number_of(each) or 0 for each in self.ids)])
+        return max([self.stated_last_id, *map(int, _ALL_NUMBERED.findall("\0" + "\0".join(self.ids)))])
 
 
 def number_of(item_id: str) -> int | None:
@@ -354,6 +359,8 @@ def _doubtful(page: BacklogPage) -> Iterator[tuple[int, str]]:
         yield 0, page.text
         return
     no_doubt = _has_a_line_for_each_key(page)
+    if no_doubt and dict not in {*map(type, chain.from_iterable(map(dict.values, page.items)))}:
+        return
     for number, item in enumerate(page.items):
         if dict in map(type, item.values()) or not (no_doubt or len(_key_starts(page.block(number))) == len(item)):
             yield page.spans[number][0], page.block(number)
@@ -365,8 +372,8 @@ def _has_a_line_for_each_key(page: BacklogPage) -> bool:
     An item that starts with `- name` has no fewer, so that then each item has as many lines as keys.
     """
     text, start, end = page.text, page.spans[0][0], page.spans[-1][1]
-    first = len(re.compile(rf"\n {{{page.indent}}}- \w").findall(text, start - 1, end))
+    first = len(re.compile(rf"\n{' ' * page.indent}- \w").findall(text, start - 1, end))
     line = "\n" + " " * (page.indent + 2)
     others, *no_keys = (text.count(line + more, start, end) for more in ("", " ", "#", "- "))
     even = first == len(page.items) and first + others - sum(no_keys) == sum(map(len, page.items))
-    return even and text.count("\r") == text.count("\r\n")  # one alone ends a line for the parser only
+    return even and ("\r" not in text or text.count("\r") == text.count("\r\n"))  # alone it ends a line for the parser

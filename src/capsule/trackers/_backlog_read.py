@@ -54,6 +54,10 @@ class _Row(msgspec.Struct):
     updated: str | None = None
 
 
+class _KnownRow(_Row, forbid_unknown_fields=True):
+    """Hold an item that has no field but ours."""
+
+
 FIELDS = _Row.__struct_fields__
 _KNOWN = frozenset(FIELDS)
 _REQUIRED = ("id", "title", "status")
@@ -88,15 +92,24 @@ class _Reader:
         self._clean = without_controls if any(map(page.text.__contains__, _MAY_BE_CONTROLS)) else str
         self._odd: list[str] = []
         self._assessments: dict[tuple[str | None, ...], Assessment] = {}
+        self._all_known = True
+        """No item was found to have a field that is not ours."""
 
     def items(self) -> dict[str, Item]:
-        rows: Iterable[_Row]
-        try:
-            rows = msgspec.convert(self._page.items, list[_Row])
-        except msgspec.ValidationError:
-            rows = map(self._row, range(len(self._page.items)))
-        items = [self._item(number, row) for number, row in enumerate(rows)]
+        items = [self._item(number, row) for number, row in enumerate(self._rows())]
         return {item.id: item for item in items}
+
+    def _rows(self) -> Iterable[_Row]:
+        try:
+            rows = msgspec.convert(self._page.items, list[_KnownRow])
+        except msgspec.ValidationError:
+            self._all_known = False
+        else:
+            return rows
+        try:
+            return msgspec.convert(self._page.items, list[_Row])
+        except msgspec.ValidationError:
+            return map(self._row, range(len(self._page.items)))
 
     def _row(self, number: int) -> _Row:
         item = self._page.items[number]
@@ -173,11 +186,12 @@ class _Reader:
 
     def _assessment(self, number: int, row: _Row) -> Assessment:
         words = (row.size, row.complexity, row.risk, row.impact)
-        if words not in self._assessments:
+        known = self._assessments.get(words)
+        if known is None:
             given = {name: word for name, word in zip(_LEVELS, words, strict=True) if word}
             levels = {name: self._one_of(number, name, word, _LEVELS[name]) for name, word in given.items()}
-            self._assessments[words] = Assessment(**levels)
-        return self._assessments[words]
+            known = self._assessments[words] = Assessment(**levels)
+        return known
 
     def _override(self, number: int, levels: Mapping[str, str]) -> Assessment:
         field = "guardrail_override"
@@ -188,7 +202,7 @@ class _Reader:
 
     def _blocked(self, number: int, row: _Row, status: Status) -> Blocked | None:
         if status is not Status.BLOCKED:
-            for name in _BLOCK:
+            for name in _BLOCK if row.blocked_from_status or row.blocked_reason or row.blocked_type else ():
                 if getattr(row, name):
                     self._note(number, name, f"{name} is ignored, because the item is not blocked")
             return None
@@ -238,7 +252,7 @@ class _Reader:
         for name in (each for each in self._page.document if each not in FIELDS_OF_THE_FILE):
             yield f"{self._page.place(None, name)}: {shown(name)} is no field of the file; it is kept."
         found: dict[str, list[int]] = {}
-        if set().union(*self._page.items) <= _KNOWN:
+        if self._all_known:
             return
         for number, item in enumerate(self._page.items):
             for name in item.keys() - _KNOWN:
