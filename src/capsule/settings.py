@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -416,10 +417,15 @@ def _below(kind: Any, name: object, place: Place, source: str) -> Any:
     """Return the type of the value under this name, or raise an error that suggests a known name."""
     if get_origin(kind) is dict and isinstance(name, str):
         return get_args(kind)[1]
-    found = {field.name: field.type for field in msgspec.structs.fields(kind)} if _is_section(kind) else {}
+    found = _types_of(kind) if _is_section(kind) else {}
     if name in found:
         return found[str(name)]
     raise SettingsError(f"{source}: there is no setting `{_dotted((*place, str(name)))}`.", _advice(str(name), place))
+
+
+@cache
+def _types_of(section: type[Struct]) -> dict[str, Any]:
+    return {field.name: field.type for field in msgspec.structs.fields(section)}
 
 
 def _advice(name: str, place: Place) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from capsule.core.globs import is_test, matches
 
@@ -31,3 +33,8 @@ def test_a_glob_with_an_exclamation_mark_takes_paths_out() -> None:
 def test_simple_globs_match_as_any_other(glob: str) -> None:
     for name in ("a.py", "aa.py", "b.py", "x_test.go", "py", ".py", "", "a.pyc"):
         assert matches(name, glob) == fnmatchcase(name, glob), name
+
+
+@given(st.text("ab.*", max_size=8), st.text("ab.", max_size=10))
+def test_a_glob_with_stars_only_matches_as_any_other(glob: str, name: str) -> None:
+    assert matches(name, glob) == fnmatchcase(name, glob)

@@ -108,9 +108,9 @@ def _failing_test(path: str, source: bytes, mark: str) -> str:
 
 _PROGRAMS = ("c", "cpp")
 """Here a test is a program, or a macro that no grammar knows: what it is called stands elsewhere."""
-_ASSERTS = re.compile(rb"(?i)\w*(?:assert|expect|check|require|verify)\w*")
-_ASKS_EQUAL = re.compile(rb"(?i)\w*(?:_|assert|expect|check)_?(?:int_|str_)?(?:eq|equal|equals)(?:_\w+)?")
-_GIVES_UP = re.compile(rb"\breturn\s+(?!0\s*;)|\bexit\s*\(\s*(?!0)|\babort\b|(?i:fail)")
+_ASSERTS = rb"(?i)\w*(?:assert|expect|check|require|verify)\w*"
+_ASKS_EQUAL = rb"(?i)\w*(?:_|assert|expect|check)_?(?:int_|str_)?(?:eq|equal|equals)(?:_\w+)?"
+_GIVES_UP = rb"\breturn\s+(?!0\s*;)|\bexit\s*\(\s*(?!0)|\babort\b|(?i:fail)"
 
 
 def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | None:
@@ -133,15 +133,15 @@ def _asserted(root: Node) -> Iterator[Node]:
         waiting += node.named_children
         if node.type == "if_statement":
             condition, then = (node.child_by_field_name(name) for name in ("condition", "consequence"))
-            if condition is not None and then is not None and _GIVES_UP.search(then.text or b""):
+            if condition is not None and then is not None and re.search(_GIVES_UP, then.text or b""):
                 yield from _joined(condition, "||", "!=")
         elif node.type == "call_expression":
             called, given = (node.child_by_field_name(name) for name in ("function", "arguments"))
             values = given.named_children if given is not None else []
             name = (called.text or b"") if called is not None else b""
-            if len(values) == 1 and _ASSERTS.fullmatch(name):
+            if len(values) == 1 and re.fullmatch(_ASSERTS, name):
                 yield from _joined(values[0], "&&", "==")
-            elif len(values) > 1 and _ASKS_EQUAL.fullmatch(name):
+            elif len(values) > 1 and re.fullmatch(_ASKS_EQUAL, name):
                 literals = [each for each in values[:2] if each.type in _LITERALS and _other(each)]
                 yield from literals if len(literals) == 1 else ()
 

@@ -6,7 +6,6 @@ hears of a test that fails. A test counts if it fails by name with the changed b
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -87,10 +86,10 @@ def _same_module(place: str, file: str) -> bool:
 
 def is_about_names(output: str) -> bool:
     """Tell whether a test failed because a name that it asks for does not exist."""
-    return _NO_SUCH_NAME.search(output) is not None
+    return re.search(_NO_SUCH_NAME, output) is not None
 
 
-_NO_SUCH_NAME = re.compile(
+_NO_SUCH_NAME = (
     r"cannot import name '\w+'|ModuleNotFoundError: No module named '|module '[\w.]+' has no attribute '\w+'"
     r"|TypeError: [\w.]+ is not a function|ReferenceError: \w+ is not defined|NameError: name '\w+' is not defined"
 )
@@ -100,11 +99,11 @@ def seen_in(output: str, expected: str) -> str:
     """Say in values what a failing test saw, without a word of its code."""
     text = output.replace("\r", "")
     for pattern in _PAIRS:
-        for found in pattern.finditer(text):
+        for found in re.finditer(pattern, text):
             left, right = (one_line(each) for each in found.groups())
             if _is_value(left) and _is_value(right):
                 return shortened(_other_than(expected, left, right), _LONGEST_WORDS)
-    raised = [found for found in _RAISED.finditer(text) if "Assert" not in found[1]]
+    raised = [found for found in re.finditer(_RAISED, text) if "Assert" not in found[1]]
     return shortened(f"it raises {one_line(raised[-1][1])}", _LONGEST_WORDS) if raised else "something else"
 
 
@@ -118,21 +117,23 @@ def _other_than(expected: str, left: str, right: str) -> str:
 
 
 _PAIRS = (
-    re.compile(r"^E +(?:AssertionError: )?assert (.+?) == (.+)$", re.MULTILINE),  # pytest
-    re.compile(r"^(?:E +)?AssertionError: (.+?) != (.+?)(?: : .*)?$", re.MULTILINE),  # unittest
-    re.compile(r"^ *(\S.*?) !== (\S.*)$", re.MULTILINE),  # node
-    re.compile(r"^ *Expected: (.+)\n *Received: (.+)$", re.MULTILINE),  # jest, vitest
-    re.compile(r"^ *left: (.+)\n *right: (.+)$", re.MULTILINE),  # Rust
+    r"(?m)^E +(?:AssertionError: )?assert (.+?) == (.+)$",  # pytest
+    r"(?m)^(?:E +)?AssertionError: (.+?) != (.+?)(?: : .*)?$",  # unittest
+    r"(?m)^ *(\S.*?) !== (\S.*)$",  # node
+    r"(?m)^ *Expected: (.+)\n *Received: (.+)$",  # jest, vitest
+    r"(?m)^ *left: (.+)\n *right: (.+)$",  # Rust
 )
-_RAISED = re.compile(r"^(?:E +)?(\w*(?:Error|Exception|panic))\b(?::.*)?$", re.MULTILINE)
+_RAISED = r"(?m)^(?:E +)?(\w*(?:Error|Exception|panic))\b(?::.*)?$"
 
 
 def _is_value(text: str) -> bool:
     """Tell whether a text is a value, and nothing that is computed."""
     if text in ("true", "false", "null", "undefined", "nil"):
         return True
+    from ast import literal_eval  # noqa: PLC0415 - start-up
+
     try:
-        ast.literal_eval(text)
+        literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return False
     return True

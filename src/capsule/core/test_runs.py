@@ -169,7 +169,7 @@ def _by_output(exit_code: int, text: str, command: str, *, known: bool) -> Colou
     verdicts = re.findall(_PYTHON_VERDICT, text) if re.search(_PYTHON_RUNNER, command) else []
     if exit_code != 0 or (verdicts and re.search(r"FAILED|\d (?:failed|errors?)\b", verdicts[-1])):
         return Colour.RED
-    counted = [[sum(map(int, re.findall(pattern, text))) for pattern in row] for row in _COUNTS]
+    counted = [[sum(map(int, re.findall(pattern, text))) for pattern in row] for row in _COUNTS if text]
     shown = _any(_SHOWS_A_TEST, text) or any(ran > skipped for ran, skipped in counted)
     if shown:
         return Colour.GREEN
@@ -178,4 +178,5 @@ def _by_output(exit_code: int, text: str, command: str, *, known: bool) -> Colou
 
 
 def _any(patterns: Sequence[str], text: str) -> bool:
-    return any(re.search(pattern, text) for pattern in patterns)
+    """Tell whether one of them is found; in nothing none is, so that none has to be compiled."""
+    return bool(text) and any(re.search(pattern, text) for pattern in patterns)

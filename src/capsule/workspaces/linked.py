@@ -46,6 +46,9 @@ class LinkedWorktree:
     def entry(self) -> Path | None:
         """Return git's own folder for this worktree, if it is registered."""
         wanted = self.path / ".git"
+        likely = self._git.common_dir / "worktrees" / self.path.name
+        if _read(likely / "gitdir") == os.fsencode(wanted) + b"\n":
+            return likely
         return next((entry for entry, told in self._entries() if told == wanted), None)
 
     def _entries(self) -> Iterator[tuple[Path, Path]]:
