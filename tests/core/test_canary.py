@@ -52,3 +52,52 @@ def test_a_program_with_another_expected_value_has_to_fail_by_the_name_of_a_new_
     forged = TestReport({"ctest::clamp": Result.PASSED, "ctest::add": Result.FAILED}, complete=True)
     assert silent(lines, failed, fresh) == []
     assert silent(lines, forged, fresh) == ["a.c did not fail with another expected value (`3` → `4`)"]
+
+
+@pytest.mark.parametrize(
+    ("path", "test", "source", "changed"),
+    [
+        (
+            "spec/calc_spec.rb",
+            "clamps",
+            'RSpec.describe "calc" do\n  it "clamps" do\n    expect(clamp(5, 0, 3)).to eq(3)\n  end\nend\n',
+            "to eq(4)",
+        ),
+        (
+            "tests/CalcTest.php",
+            "testClamps",
+            "<?php\nclass CalcTest extends TestCase {\n    public function testClamps(): void {\n"
+            "        $this->assertSame(3, clamp(5, 0, 3));\n    }\n}\n",
+            "assertSame(4,",
+        ),
+        (
+            "calc_test.ts",
+            "clamps",
+            'Deno.test("clamps", () => {\n  assertEquals(clamp(5, 0, 3), 3);\n});\n',
+            "clamp(5, 0, 3), 4)",
+        ),
+    ],
+)
+def test_a_new_test_file_gets_a_failing_test_and_another_expected_value(
+    path: str, test: str, source: str, changed: str
+) -> None:
+    found = canary(path, source.encode(), "mark", {test})
+    assert found is not None
+    made, text = found
+    assert (made.changed, changed in text.decode(), text.decode().count("mark") >= 2) == (test, True, True)
+
+
+@pytest.mark.parametrize(
+    "asks",
+    ["expect(clamp(5, 0, 3)).not_to eq(4)", "expect(clamp(5, 0, 3)).to eq(3).or eq(4)", "double(clamp: 3).eq(3)"],
+)
+def test_what_a_matcher_does_not_insist_on_is_no_expected_value(asks: str) -> None:
+    source = f'RSpec.describe "calc" do\n  it "clamps" do\n    {asks}\n  end\nend\n'
+    found = canary("spec/calc_spec.rb", source.encode(), "mark", {"clamps"})
+    assert found is not None
+    assert (found[0].appended, found[0].changed) == ("mark", "")
+
+
+def test_a_spec_for_another_framework_has_no_canary() -> None:
+    source = 'require "minitest/autorun"\ndescribe "calc" do\n  it "clamps" do\n    _(1).must_equal 1\n  end\nend\n'
+    assert canary("spec/calc_spec.rb", source.encode(), "mark", {"clamps"}) is None

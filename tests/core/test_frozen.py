@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from capsule.core.detection import ANY_TESTS
-from capsule.core.frozen import Judges, Snapshot, inner_tests, is_in_tests, reach, sources_alone
+from capsule.core.evidence import Colour
+from capsule.core.frozen import Judges, Snapshot, commands_behind, inner_tests, is_in_tests, reach, sources_alone
+from capsule.core.test_runs import colour_of
 
 Files = dict[str, str]
 
@@ -309,3 +311,17 @@ def test_a_test_writer_may_add_what_tests_need(before: Files, now: Files, path: 
 @pytest.mark.parametrize(("before", "now", "path"), MAY_NOT.values(), ids=MAY_NOT.keys())
 def test_a_test_writer_may_not_add_code(before: Files, now: Files, path: str) -> None:
     assert not judges(before, now).is_for_tests(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "path", "text", "behind"),
+    [
+        ("composer test", "composer.json", '{"scripts": {"test": ["@php vendor/bin/phpunit"]}}', "vendor/bin/phpunit"),
+        ("deno task test", "deno.json", '{"tasks": {"test": "deno test -A"}}', "deno test -A"),
+        ("just test", "justfile", "test:\n    go test ./...\n", "go test"),
+    ],
+)
+def test_what_a_runner_of_tasks_starts_is_known(command: str, path: str, text: str, behind: str) -> None:
+    found = commands_behind(command, [path], {path: text}.__getitem__)
+    assert behind in found
+    assert colour_of("exited", 0, "", found) is Colour.EMPTY

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.live.record import WHOLE
+from tests.live.runner_projects import CASES, RUNNERS, SAYS
 
 from capsule.core.evidence import Colour
 from capsule.core.test_report import Result, TestReport, read_report, readable
@@ -163,6 +165,11 @@ NAMES = {
     "vitest": "test/a.test.js::{}",
     "mocha": "test/a.test.js::{}",
     "maven": "ATest::{}",
+    "gradle": "ATest::{}",
+    "deno": "test/a_test.ts::{}",
+    "rspec": "spec/a_spec.rb::Calc > {}",
+    "phpunit": "ATest::test{}",
+    "mix": "test/a_test.exs::ATest > test {}",
     "ctest": "ctest::{}",
 }
 
@@ -170,15 +177,16 @@ NAMES = {
 def recorded(name: str) -> TestReport:
     """What a real runner printed and wrote (`python -m tests.live.record`)."""
     files = {path.name: path.read_text() for path in sorted((OUTPUTS / name).iterdir())}
-    junit = [text for path, text in files.items() if path.endswith(".xml")]
-    return read_report({path: text for path, text in files.items() if path != "output.txt"}, files["output.txt"], junit)
+    junit = [text for path, text in files.items() if path.startswith("TEST-")]
+    apart = ("output.txt", *(path for path in files if path.startswith("TEST-")))
+    return read_report({path: text for path, text in files.items() if path not in apart}, files["output.txt"], junit)
 
 
 @pytest.mark.promise("evidence.by-name")
 @pytest.mark.parametrize("runner", NAMES)
 def test_every_runner_tells_by_name_what_passed_and_what_failed(runner: str) -> None:
     report = recorded(f"{runner}-failed")
-    names = [NAMES[runner].format(word.title() if runner == "go" else word) for word in ("before", "it")]
+    names = [NAMES[runner].format(word.title() if runner in ("go", "phpunit") else word) for word in ("before", "it")]
     assert report.results == dict(zip(names, (Result.PASSED, Result.FAILED), strict=True))
     assert report.complete
 
@@ -192,11 +200,27 @@ def test_what_is_skipped_did_not_pass(runner: str) -> None:
 
 
 @pytest.mark.promise("evidence.no-test-no-green")
-@pytest.mark.parametrize("runner", [name for name in NAMES if name != "ctest"])  # to which exit 0 is what a test is
+@pytest.mark.parametrize("runner", [name for name in NAMES if name not in ("ctest", "gradle")])
 def test_a_forged_exit_code_is_not_green(runner: str) -> None:
     report = recorded(f"{runner}-forged")
     printed = (OUTPUTS / f"{runner}-forged" / "output.txt").read_text()
     assert colour_of("exited", 0, readable(printed), runner, report) in (Colour.RED, Colour.EMPTY)
+
+
+def test_a_test_that_ends_the_process_of_gradle_is_not_among_those_that_ran() -> None:
+    """The rest of its run is green: a new test that did not run is refuted, and so is one of the base."""
+    assert recorded("gradle-forged").results == {"ATest::before": Result.PASSED}
+
+
+@pytest.mark.promise("evidence.no-test-no-green")
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("runner", WHOLE)
+def test_what_is_said_of_a_recorded_run(runner: str, case: str) -> None:
+    folder, report = OUTPUTS / f"{runner}-{case}", recorded(f"{runner}-{case}")
+    code, printed = int((folder / "exit-code").read_text()), (folder / "output.txt").read_text()
+    colour = colour_of("exited", code, printed, RUNNERS[runner].command, report)
+    by_name = colour is not Colour.NO_RESULT and report.complete and report.results
+    assert f"{colour.value}{' by name' if by_name else ''}" == {**SAYS, **RUNNERS[runner].says}[case]
 
 
 def test_a_runner_that_began_and_told_nothing_is_known() -> None:

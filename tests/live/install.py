@@ -58,7 +58,7 @@ PINS = {
 }
 UV = "0.13.7"
 PYTHON_RUNNERS = {"pytest": "9.2.0", "pytest-xdist": "3.8.0", "tox": "4.67.13", "nox": "2026.10.20", "django": "5.2.19"}
-NODE_RUNNERS = {"jest": "30.5.2", "vitest": "4.1.12", "mocha": "12.0.3"}
+NODE_RUNNERS = {"jest": "30.5.2", "vitest": "4.1.12", "mocha": "12.0.3", "deno": "2.9.6"}
 OPEN_SOURCE = {
     "itsdangerous": "2.2.0",
     "more-itertools": "10.5.0",

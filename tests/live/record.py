@@ -17,18 +17,20 @@ from pathlib import Path
 from capsule.system.process import SupervisorClient
 from capsule.workspaces.shell import SupervisedShell
 from tests.live import install
-from tests.live.runner_projects import RUNNERS, environment, make, missing
+from tests.live.runner_projects import CASES, RECORDED, RUNNERS, environment, make, missing
 
 OUTPUTS = Path(__file__).resolve().parents[1] / "core" / "runner_outputs"
-CASES = ("failed", "skipped", "forged")
+WHOLE = ("rspec", "phpunit", "mix", "deno")
+"""Of these all cases are kept, because few machines can play them."""
 _PATIENCE = 600
 _MOST = 8000
 
 
 def main(names: list[str]) -> int:
-    for name in names or [name for name in RUNNERS if name not in ("nox", "cargo -q")]:
-        lacking = missing(RUNNERS[name])
-        for case in () if lacking else CASES:
+    known = {**RUNNERS, **RECORDED}
+    for name in names or [name for name in known if name not in ("nox", "cargo -q")]:
+        lacking = missing(known[name])
+        for case in () if lacking else CASES if name in WHOLE else ("failed", "skipped", "forged"):
             _record(name, case)
         print(f"{name}: {f'{lacking} is not installed' if lacking else 'recorded'}")
     return 0
@@ -47,9 +49,12 @@ def _record(name: str, case: str) -> None:
         env = {**environment(), "HOME": f"{scratch}/home"}
         with SupervisorClient() as supervisor:
             shell = SupervisedShell(supervisor, base_env=os.environ)
-            shell.run(command, folder, Path(scratch, "log"), timeout=_PATIENCE, env=env, reports=reports)
+            ran = shell.run(command, folder, Path(scratch, "log"), timeout=_PATIENCE, env=env, reports=reports)
+        if name in WHOLE:
+            (target / "exit-code").write_text(f"{ran.exit_code}\n")
         kept = {"output.txt": Path(scratch, "log"), **{path.name: path for path in sorted(reports.iterdir())}}
-        kept |= {path.name: path for path in sorted(folder.glob("target/surefire-reports/*.xml"))}
+        for left in ("target/surefire-reports/*.xml", "build/test-results/test/*.xml"):
+            kept |= {path.name: path for path in sorted(folder.glob(left))}
         for number, (old, path) in enumerate(kept.items()):
             new = re.sub(r"^(begun-\w+|\w+?)-(?:\d+-)?\w{8}(?=\.|$)", rf"\1-{number}", old)
             new = re.sub(r"^(go)-\d+\.ended$", rf"\1-{number - 1}.ended", new)

@@ -200,6 +200,87 @@ def _mocha(case: str) -> Files:
     return _javascript(case, "", "it.skip", "it")
 
 
+_DENO = {
+    "failed": "throw new Error('no')",
+    "crashed": "Deno.exit(3)",
+    "killed": "Deno.kill(Deno.pid, 'SIGKILL'); await new Promise((done) => setTimeout(done, 9e4))",
+    "forged": "Deno.exit(0)",
+}
+
+
+def _deno(case: str) -> Files:
+    if case == "none":
+        return {"deno.json": "{}", "test/readme.txt": ""}
+    options = f"sanitizeExit: false, ignore: {str(case == 'skipped').lower()}"
+    text = (
+        f"Deno.test({{ name: 'before', {options}, fn() {{}} }});\n"
+        f"Deno.test({{ name: 'it', {options}, async fn() {{ console.log('ok'); {_DENO.get(case, '')} }} }});\n"
+    )
+    return {"deno.json": "{}", "test/a_test.ts": text} | ({"more/b_test.ts": text} if case == "two" else {})
+
+
+_RUBY = {
+    "failed": "expect(1 + 1).to eq(3)",
+    "crashed": "exit!(3)",
+    "killed": "Process.kill(:KILL, Process.pid); sleep",
+    "forged": "exit!(0)",
+}
+
+
+def _rspec(case: str) -> Files:
+    if case == "none":
+        return {"spec/readme.txt": ""}
+    word = "xit" if case == "skipped" else "it"
+    text = (
+        f"RSpec.describe 'Calc' do\n  {word}('before') {{ }}\n"
+        f"  {word}('it') do\n    {_RUBY.get(case, '')}\n  end\nend\n"
+    )
+    return {"spec/a_spec.rb": text} | ({"more/b_spec.rb": text} if case == "two" else {})
+
+
+_PHP = {
+    "failed": "$this->assertSame(3, 1 + 1);",
+    "skipped": "$this->markTestSkipped();",
+    "crashed": "exit(3);",
+    "killed": "posix_kill(getmypid(), 9);",
+    "forged": "exit(0);",
+}
+
+
+def _phpunit(case: str) -> Files:
+    if case == "none":
+        return {"tests/readme.txt": ""}
+    before = _PHP["skipped"] if case == "skipped" else "$this->assertTrue(true);"
+    text = (
+        "<?php\nuse PHPUnit\\Framework\\TestCase;\n\nfinal class ATest extends TestCase\n{\n"
+        f"    public function testBefore(): void {{ {before} }}\n"
+        f"    public function testIt(): void {{ {_PHP.get(case, before)} }}\n}}\n"
+    )
+    more = {"more/BTest.php": text.replace("ATest", "BTest")} if case == "two" else {}
+    return {"tests/ATest.php": text} | more
+
+
+_ELIXIR = {
+    "failed": "assert 1 + 1 == 3",
+    "crashed": "System.halt(3)",
+    "killed": 'System.cmd("kill", ["-9", System.pid()])',
+    "forged": "System.halt(0)",
+}
+
+
+def _mix(case: str) -> Files:
+    project = 'defmodule X.MixProject do\n  use Mix.Project\n  def project, do: [app: :x, version: "0.1.0"]\nend\n'
+    files = {"mix.exs": project, "lib/x.ex": "defmodule X do\nend\n", "test/test_helper.exs": "ExUnit.start(seed: 0)\n"}
+    if case == "none":
+        return files
+    skip = "  @tag :skip\n" if case == "skipped" else ""
+    text = (
+        f'defmodule ATest do\n  use ExUnit.Case\n{skip}  test "before" do\n  end\n'
+        f'{skip}  test "it" do\n    {_ELIXIR.get(case, "")}\n  end\nend\n'
+    )
+    return files | {"test/a_test.exs": text} | ({"test/b_test.exs": text.replace("A", "B")} if case == "two" else {})
+
+
 _JAVA = {
     "failed": "assertEquals(3, 1 + 1);",
     "crashed": "Runtime.getRuntime().halt(3);",
@@ -220,6 +301,22 @@ def _maven(case: str) -> Files:
     )
     more = {"src/test/java/BTest.java": text.replace("ATest", "BTest")} if case == "two" else {}
     return files | {"src/test/java/ATest.java": text} | more
+
+
+def _gradle(case: str) -> Files:
+    """Write a project for the Gradle of Debian, which is old: JUnit 4, from its own package."""
+    jars = "files('/usr/share/java/junit4.jar', '/usr/share/java/hamcrest-core.jar')"
+    build = f"apply plugin: 'java'\ndependencies {{ testImplementation {jars} }}\n"
+    tests = {path: text for path, text in _maven(case).items() if path.endswith("Test.java")}
+    for old, new in (
+        ("org.junit.jupiter.api.Assertions", "org.junit.Assert"),
+        ("org.junit.jupiter.api.*", "org.junit.*"),
+        ("@Disabled", "@Ignore"),
+        ("Test void", "Test public void"),
+        ("class ", "public class "),
+    ):
+        tests = {path: text.replace(old, new) for path, text in tests.items()}
+    return {"build.gradle": build, "src/main/java/Calc.java": "class Calc { }\n", **tests}
 
 
 _C = {"failed": "return 1;", "crashed": "abort();", "killed": "kill(getpid(), SIGKILL);", "forged": "_exit(0);"}
@@ -302,6 +399,15 @@ RUNNERS: dict[str, Runner] = {
         says={"killed": "red"},
         needs=("mvn",),
     ),
+    "deno": Runner(
+        "deno test -A test",
+        _deno,
+        two="deno test -A test && deno test -A more",
+        needs=("deno",),
+    ),
+    "rspec": Runner("rspec spec", _rspec, two="rspec spec && rspec more", needs=("rspec",)),
+    "phpunit": Runner("phpunit tests", _phpunit, two="phpunit tests && phpunit more", needs=("phpunit",)),
+    "mix": Runner("mix test", _mix, two="mix test test/a_test.exs && mix test test/b_test.exs", needs=("mix",)),
     "ctest": Runner(
         "sh build.sh && ctest --test-dir out",
         _ctest,
@@ -311,6 +417,11 @@ RUNNERS: dict[str, Runner] = {
         needs=("ctest",),
     ),
 }
+
+RECORDED: dict[str, Runner] = {
+    "Gradle": Runner("gradle --no-daemon --offline test", _gradle, needs=("gradle",)),
+}
+"""Runners of which a current release is in no registry: what an old one printed is kept, and none is played."""
 
 WRAPPERS: dict[str, Callable[[str, Files], tuple[str, Files]]] = {
     "plain": lambda command, files: (command, files),
@@ -344,6 +455,8 @@ def environment() -> dict[str, str]:
         "CARGO_NET_OFFLINE": "true",
         "MAVEN_OPTS": f"-Dmaven.repo.local={install.maven_repository()}",
         "npm_config_update_notifier": "false",
+        "DENO_NO_UPDATE_CHECK": "1",
+        "LC_ALL": "C.UTF-8",
     }
 
 
@@ -357,7 +470,7 @@ def missing(runner: Runner) -> str:
 
 def make(folder: Path, name: str, case: str, wrapper: str) -> str:
     """Make the project, and return its test command."""
-    runner = RUNNERS[name]
+    runner = {**RUNNERS, **RECORDED}[name]
     plain = runner.two if case == "two" else runner.command
     command, files = WRAPPERS[wrapper](plain, runner.files(case))
     for path, text in files.items():

@@ -56,7 +56,7 @@ def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple
         name, start, end, new = changed[zlib.crc32(mark.encode()) % len(changed)]
         said = f"`{source[start:end].decode(errors='replace')}` → `{new}`"
         edited = source[:start] + new.encode() + source[end:]
-    at = edited.rfind(b"}") if language_of(path) == "java" else len(edited)
+    at = edited.rfind(b"}") if language_of(path) in ("java", "php") else len(edited)
     whole = edited[:at] + addition.encode() + edited[at:]
     return (Canary(path, mark, name, said), whole) if parses(path, whole) else None
 
@@ -90,14 +90,19 @@ _FAILING = {
     "rs": '\n\n#[cfg(test)]\nmod {mark} {{\n    #[test]\n    fn fails() {{ assert_eq!("{mark}", "") }}\n}}\n',
     "java": '\n    @{annotation} public void {mark}() {{ throw new AssertionError("{mark}"); }}\n',
     "js": "\n;{call}('{mark}', () => {{ throw new Error('{mark}'); }});\n",
+    "rb": "\n\nRSpec.describe('{mark}') {{ it('{mark}') {{ raise '{mark}' }} }}\n",
+    "php": "\n    public function test{mark}(): void {{ throw new \\Exception('{mark}'); }}\n",
 }
-_CALL = rb"(?m)^[ \t]*((?:it|test))\("
+_CALL = rb"(?m)^[ \t]*((?:it|test|Deno\.test))\("
+_FOR_RSPEC = rb"\bRSpec\.|\)\.(?:not_)?to\b"
 
 
 def _failing_test(path: str, source: bytes, mark: str) -> str:
     language = {"ts": "js", "tsx": "js"}.get(language_of(path), language_of(path))
     called = re.search(_CALL, source)
     if language not in _FAILING or (language == "js" and called is None):
+        return ""
+    if language == "rb" and not re.search(_FOR_RSPEC, source):
         return ""
     annotation = "org.junit.jupiter.api.Test" if b"org.junit.jupiter" in source else "org.junit.Test"
     return _FAILING[language].format(mark=mark, annotation=annotation, call=called[1].decode() if called else "")
@@ -169,8 +174,8 @@ _EQUAL_CALLS = (
 _LITERALS = {
     **dict.fromkeys(("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal"), "number"),
     "number_literal": "number",
-    **dict.fromkeys(("string", "interpreted_string_literal", "string_literal"), "string"),
-    **dict.fromkeys(("true", "false", "boolean_literal"), "truth"),
+    **dict.fromkeys(("string", "interpreted_string_literal", "string_literal", "encapsed_string"), "string"),
+    **dict.fromkeys(("true", "false", "boolean_literal", "boolean"), "truth"),
 }
 _FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
 
@@ -195,22 +200,65 @@ def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Itera
 
 def _expected(node: Node) -> Node | None:
     """Return the literal that a comparison or an assertion expects."""
-    asserted = node.type == "assert_statement" and node.named_children[:1]
-    if asserted and asserted[0].type == "comparison_operator":
-        return _literal_of(asserted[0], "==")
-    if node.type == "if_statement" and (condition := node.child_by_field_name("condition")) is not None:
-        return _literal_of(condition, "!=") if node.text and b"t." in node.text else None
-    if node.type in ("call", "call_expression", "method_invocation"):
-        called = node.child_by_field_name("function") or node.child_by_field_name("name")
-        given = node.child_by_field_name("arguments")
-        if called is None or given is None or not re.fullmatch(_EQUAL_CALLS, called.text or b""):
-            return None
-        values = given.named_children[:2]
-        return next((each for each in reversed(values) if each.type in _LITERALS), None)
-    if node.type == "macro_invocation" and (node.text or b"").startswith(b"assert_eq!"):
-        tokens = node.named_children[-1].children
-        return next((each for each in reversed(tokens) if each.type in _LITERALS), None)
-    return None
+    reader = _READERS.get(node.type)
+    return reader(node) if reader else None
+
+
+def _in_assert(node: Node) -> Node | None:
+    asserted = node.named_children[:1]
+    return _literal_of(asserted[0], "==") if asserted and asserted[0].type == "comparison_operator" else None
+
+
+def _in_condition(node: Node) -> Node | None:
+    condition = node.child_by_field_name("condition")
+    return _literal_of(condition, "!=") if condition is not None and node.text and b"t." in node.text else None
+
+
+def _in_call(node: Node) -> Node | None:
+    if node.child_by_field_name("method") is not None:
+        return _first_value(node, b"eq", b"eql") if _asks_in_ruby(node) else None
+    called = node.child_by_field_name("function") or node.child_by_field_name("name")
+    given = node.child_by_field_name("arguments")
+    if called is None or given is None or not re.fullmatch(_EQUAL_CALLS, called.text or b""):
+        return None
+    return next((each for each in reversed(given.named_children[:2]) if each.type in _LITERALS), None)
+
+
+def _in_php(node: Node) -> Node | None:
+    return _first_value(node, b"assertSame", b"assertEquals")
+
+
+def _in_macro(node: Node) -> Node | None:
+    tokens = node.named_children[-1].children if (node.text or b"").startswith(b"assert_eq!") else []
+    return next((each for each in reversed(tokens) if each.type in _LITERALS), None)
+
+
+_READERS = {
+    "assert_statement": _in_assert,
+    "if_statement": _in_condition,
+    **dict.fromkeys(("call", "call_expression", "method_invocation"), _in_call),
+    **dict.fromkeys(("member_call_expression", "scoped_call_expression"), _in_php),
+    "macro_invocation": _in_macro,
+}
+
+
+def _first_value(call: Node, *names: bytes) -> Node | None:
+    """Return the literal that is given first to a call of one of these names, in Ruby or PHP."""
+    called = call.child_by_field_name("method") or call.child_by_field_name("name")
+    given = call.child_by_field_name("arguments")
+    if called is None or called.text not in names or given is None or not given.named_children:
+        return None
+    first = given.named_children[0]
+    first = first.named_children[0] if first.type == "argument" and first.named_children else first
+    return first if first.type in _LITERALS else None
+
+
+def _asks_in_ruby(matcher: Node) -> bool:
+    """Tell whether a matcher is what something is expected `to` be, by itself."""
+    given = matcher.parent
+    asks = given.parent if given is not None and given.type == "argument_list" else None
+    method = asks.child_by_field_name("method") if asks is not None else None
+    return method is not None and method.text == b"to"
 
 
 def _literal_of(comparison: Node, operator: str) -> Node | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from capsule.core.detection import MAKEFILES, Reader
 from capsule.core.globs import is_test, taken_out
 from capsule.core.manifests import is_manifest
-from capsule.core.runner_parts import bends, is_shared, only_for_tests, rules_of, scripts_of
+from capsule.core.runner_parts import bends, is_shared, only_for_tests, rules_of, runner_part, scripts_of
 from capsule.core.syntax import parse
 
 CONFIGURATION = (
@@ -294,6 +294,8 @@ _READ_BY = {
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
     "rake": ("Rakefile",),
+    "deno": ("deno.json", "deno.jsonc"),
+    "composer": ("composer.json",),
 }
 
 
@@ -306,8 +308,9 @@ def _followed(path: str, text: str, words: Collection[str]) -> str:
         recipes = (re.split(r"[;\n]", rule, maxsplit=1)[1] for rule in rules_of(text, words).values())
         rules = "\n".join(re.sub(r"(?m)^\t[-@+]*", "", recipe) for recipe in recipes)
         return "\n".join((rules, *re.findall(r"(?m)^\s*-?s?include\s+[^\n]*|^[\w.]+\s*[:?+]?=[^\n]*", text)))
-    if name == "package.json":
-        return "\n".join(scripts_of(text, words).values())
+    if name in ("package.json", "composer.json"):
+        scripts = scripts_of(text, words) if name == "package.json" else runner_part(path, text, words)
+        return "\n".join(map(str, scripts.values()))
     if name.endswith((".md", ".rst", ".txt", ".lock", ".html", ".svg")) or is_manifest(path):
         return ""
     if name.endswith((".py", ".js", ".mjs", ".cjs", ".ts")):  # what it starts, it names in quotes

@@ -42,7 +42,7 @@ class TestEdits(msgspec.Struct, frozen=True):
         return _is_among(self.grown, test)
 
 
-SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts", ".rs")
+SUFFIXES = (".py", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".tsx", ".mts", ".cts", ".rs", ".rb", ".exs")
 """Of names that begin with the path of their file; others (Go, Java, C) begin with a package or class."""
 
 

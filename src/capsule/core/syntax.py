@@ -55,7 +55,7 @@ _OTHER_SUFFIXES = {
     **dict.fromkeys(("cc", "cxx", "hpp", "hh", "hxx"), "cpp"),
     "h": "c",
 }
-_TEST_CALLS = rb"(?:it|test|specify|describe|context|suite)(?:\.\w+)*"
+_TEST_CALLS = rb"(?:Deno\.|RSpec\.)?(?:it|test|specify|describe|context|suite)(?:\.\w+)*"
 
 
 class Definition(NamedTuple):
@@ -175,7 +175,7 @@ def _grew(old: bytes, new: bytes) -> bool:
 
 
 def _definitions(root: Node, source: bytes, language: str) -> Iterator[Definition]:
-    kinds, calls = LANGUAGES[language].functions, language in ("js", "ts", "tsx")
+    kinds, calls = LANGUAGES[language].functions, language in ("js", "ts", "tsx", "rb")
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -191,11 +191,12 @@ def _definitions(root: Node, source: bytes, language: str) -> Iterator[Definitio
             if name:
                 span = (body.start_byte, body.end_byte) if body else None
                 yield Definition(name, whole.start_byte, whole.end_byte, span, node)
-        elif calls and node.type == "call_expression":
-            called, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+        elif calls and node.type in ("call_expression", "call"):
+            called = node.child_by_field_name("function") or node.child_by_field_name("method")
+            given = node.child_by_field_name("arguments")
             first = given.named_children[0] if given and given.named_children else None
             named = first is not None and first.type in ("string", "template_string")
-            if named and first and called and re.fullmatch(_TEST_CALLS, source[called.start_byte : called.end_byte]):
+            if named and first and called and re.fullmatch(_TEST_CALLS, source[node.start_byte : called.end_byte]):
                 title = source[first.start_byte + 1 : first.end_byte - 1].decode(errors="replace")
                 yield Definition(title, node.start_byte, node.end_byte, None, node)
 

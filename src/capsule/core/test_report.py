@@ -84,7 +84,7 @@ def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()
     `files` holds what each process wrote, by the name of its file; `output` is what the command printed; `junit` holds
     the XML that it left.
     """
-    parts = [*_told(files), *_cargo(output), *_nextest(output), *_ctest(output)]
+    parts = [*_told(files), *_cargo(output), *_nextest(output), *_ctest(output), *_deno(output)]
     parts += [part for text in junit if (part := _junit(text))]
     results: dict[str, Result] = {}
     for part in parts:
@@ -134,6 +134,10 @@ _SHOWN = {
     "node": r"(?m)^[ℹ#] tests \d+$",
     "junit": r"(?m)^\S*\s*Tests run: \d+, Failures: \d+, Errors: \d+, Skipped: \d+\s*$",
     "ctest": r"(?m)^\d+% tests passed, \d+ tests failed out of \d+$",
+    "rspec": r"(?m)^\d+ examples?, \d+ failures?\b",
+    "phpunit": r"(?m)^(?:OK \(\d+ tests?, \d+ assertions?\)|Tests: \d+, Assertions: \d+)",
+    "mix": r"(?m)^(?:\d+ \w+, )*\d+ tests?, \d+ failures?\b",
+    "deno": r"(?m)^(?:ok|FAILED) \| \d+ passed\b",
 }
 _COLOURS = r"\x1b\[[\d;]*m"
 
@@ -166,6 +170,9 @@ def _told(files: Mapping[str, str]) -> Iterator[_Part]:
             yield _Part(runner, known, errors, any("ended" in row for row in rows))
         elif name.startswith("go-") and not name.endswith(".ended"):
             yield _go(text, ended=f"{name}.ended" in files)
+        elif name.endswith(".xml"):  # made empty when its runner began, and filled when that came to its end
+            runner = name.partition("-")[0]
+            yield _junit(text, runner) or _Part(runner, [], [], ended=False)
 
 
 _GO = {"pass": Result.PASSED, "fail": Result.FAILED, "skip": Result.SKIPPED}
@@ -263,8 +270,40 @@ def _ctest(output: str) -> Iterator[_Part]:
         )
 
 
-def _junit(text: str) -> _Part | None:
-    """Read JUnit XML, as Maven, Gradle and many others write it."""
+_DENO_BEGIN = r"^running \d+ tests? from (\S+)$"
+_DENO_TEST = r"^( *)(.+?) \.\.\.(?: (ok|FAILED|ignored)\b.*)?$"
+_DENO_END = r"^(?:ok|FAILED) \| (\d+) passed(?: \([^)]*\))? \| (\d+) failed(?: \([^)]*\))?(?: \| (\d+) ignored)?"
+_DENO = {"ok": Result.PASSED, "FAILED": Result.FAILED, "ignored": Result.SKIPPED}
+
+
+def _deno(output: str) -> Iterator[_Part]:
+    """Read the lines of `deno test`, each file below its name; steps stand indented below their test."""
+    if "running " not in output or " ... " not in output:
+        return
+    place, results, errors, printing = "", list[tuple[str, str]](), list[LoadError](), False
+    for line in _plain(output).splitlines():
+        if line in ("------- output -------", "----- output end -----"):
+            printing = line.endswith("output -------") and "end" not in line
+        elif found := re.match(_DENO_BEGIN, line):
+            place, printing = found[1].removeprefix("./"), False
+        elif place and (found := re.match(r"^Uncaught error from (\S+) FAILED$", line)):
+            errors.append(LoadError(found[1].removeprefix("./")))
+        elif place and (found := re.match(_DENO_END, line)):
+            told = sum(int(count or 0) for count in found.groups()) - len(errors)
+            yield _Part("deno", results, errors, ended=len(results) == told)
+            place, results, errors = "", [], []
+        elif place and not printing and (found := re.match(_DENO_TEST, line)) and found[3] and not found[1]:
+            results.append((f"{place}::{found[2]}", _DENO[found[3]].value))
+    if place:
+        yield _Part("deno", results, errors, ended=False)
+
+
+_DATA_SET = r" with data set (.*)$"
+_RISKY = r"PHPUnit\\\w+\\RiskyTest\w*"
+
+
+def _junit(text: str, runner: str = "junit") -> _Part | None:
+    """Read JUnit XML, as Maven, Gradle, PHPUnit and many others write it."""
     from junitparser import Error, Failure, JUnitXml, Skipped  # noqa: PLC0415 - few projects write it
 
     try:
@@ -274,7 +313,7 @@ def _junit(text: str) -> _Part | None:
     results = []
     for suite in suites if isinstance(suites, JUnitXml) else [suites]:
         for case in suite:
-            kinds = {type(each) for each in case.result}
+            kinds = {type(each) for each in case.result if not re.fullmatch(_RISKY, each.type or "")}
             word = (
                 "errored"
                 if Error in kinds
@@ -284,5 +323,6 @@ def _junit(text: str) -> _Part | None:
                 if Skipped in kinds
                 else "passed"
             )
-            results.append((f"{case.classname or suite.name or ''}::{case.name}", word))
-    return _Part("junit", results, [], ended=True)
+            name = re.sub(_DATA_SET, r"[\1]", case.name or "")
+            results.append((f"{case.classname or suite.name or ''}::{name}", word))
+    return _Part(runner, results, [], ended=True)

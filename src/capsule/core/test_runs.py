@@ -29,6 +29,9 @@ _NONE_FOUND = (
     r"(?m)^nox > Command .* failed with exit code 5\b",
     r"(?m)^error: no tests to run$",  # nextest
     r"(?m)^No tests were found!!!$",  # ctest
+    r"(?m)^No tests executed!$",  # phpunit
+    r"(?m)^error: No test modules found$",  # deno
+    r"(?m)^There are no tests to run$",  # mix
 )
 _PYTEST_RAN = r"(?m)^[= ]*(?:\d+ [\w ]+, )*[1-9]\d* (?:passed|failed|xfailed|xpassed)\b"
 _SHOWS_A_TEST = (
@@ -45,9 +48,13 @@ _SHOWS_A_TEST = (
     r"(?m)^ +[1-9]\d* passing\b",  # mocha
     r"(?m)^100% tests passed, 0 tests failed out of [1-9]",  # ctest
     r"(?m)^OK \([1-9]\d* tests?, \d+ assertions?\)",  # phpunit
-    r"\bFailed: +0, Passed: +[1-9]",  # dotnet
+    r"\bFailed: +0, Passed: +[1-9]|\bfailed: 0, succeeded: [1-9]",  # dotnet
     r"(?m)^ok \| [1-9]\d* passed",  # deno
     r"(?m)^ *[1-9]\d* pass$",  # bun
+    r"(?m)^ *[1-9]\d* tests? passed$",  # ava
+    r"(?m)^\s*Executed [1-9]\d* tests?, with (?:\d+ tests? skipped and )?0 failures",  # swift
+    r"\bTest run with [1-9]\d* tests?.* passed after ",
+    r"(?m)^\d\d:\d\d \+[1-9]\d*(?: ~\d+)?: All tests passed!",  # dart, flutter
 )
 _COUNTS = (
     # How many ran, and how many of them were skipped.
@@ -58,6 +65,10 @@ _COUNTS = (
     ),  # Maven
     (r"(?m)^(\d+) examples?, 0 failures", r"(?m)^\d+ examples?, 0 failures, (\d+) pending"),  # rspec
     (r"(?m)^(?:\d+ \w+, )*?(\d+) tests?, 0 failures", r"(?m), 0 failures(?:, \d+ excluded)?, (\d+) skipped"),  # mix
+    (
+        r"(?m)^(\d+) (?:runs|tests), \d+ assertions, 0 failures, 0 errors",
+        r", 0 errors, (\d+) (?:skips|pendings)",
+    ),  # minitest
     (r"(?m)^Tests: (\d+), Assertions: \d+(?=.*\.$)", r"(?m)^Tests: \d+, Assertions: \d+.*\bSkipped: (\d+)"),  # phpunit
 )
 _ONLY_EMPTY = (
@@ -70,7 +81,7 @@ _ONLY_EMPTY = (
     r"(?m)^No tests were found!!!$",
     r"(?m)^[ℹ#] pass 0$",
     r"(?m)^test result: ok\. 0 passed",
-    r"(?m)^No tests executed!$",
+    r"(?m)^0 (?:runs|tests), 0 assertions\b",
 )
 _PYTHON_RUNNER = r"-m\s*unittest\b|(?:^|[\s/;&|(\"'])(?:pytest|py\.test)(?=$|[\s;&|)\"'])"
 _PYTHON_VERDICT = r"(?m)^(?:OK|FAILED)(?: \(.*\))?$|^(?:=+ )?\d+ (?:passed|failed|errors?|skipped)\b.* in [\d.]+s"

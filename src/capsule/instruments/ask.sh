@@ -27,3 +27,9 @@ case "$(command -v node > /dev/null && node --version 2> /dev/null) $NODE_OPTION
 esac
 export CAPSULE_ASK_NODE
 export NODE_OPTIONS="${NODE_OPTIONS:+$NODE_OPTIONS }$CAPSULE_ASK_NODE"
+
+# rspec adds SPEC_OPTS to its own words; PHP reads settings from one folder more.
+export CAPSULE_ASK_RSPEC="--no-fail-fast --require \"$CAPSULE_ASK/ruby/capsule_rspec.rb\""
+export SPEC_OPTS="${SPEC_OPTS:+$SPEC_OPTS }$CAPSULE_ASK_RSPEC"
+export CAPSULE_ASK_PHP=":$CAPSULE_ASK/php"
+export PHP_INI_SCAN_DIR="$PHP_INI_SCAN_DIR$CAPSULE_ASK_PHP"

@@ -26,8 +26,8 @@ begun() {
 withdraw() {
     PATH="$without"
     export PATH
-    for each in NODE_OPTIONS:CAPSULE_ASK_NODE TOX_OVERRIDE:CAPSULE_ASK_TOX TOX_TESTENV_PASSENV:CAPSULE_ASK_TOX3; do
-        eval "rest=\${${each%:*}} piece=\${${each#*:}}"
+    for each in NODE_OPTIONS:NODE TOX_OVERRIDE:TOX TOX_TESTENV_PASSENV:TOX3 SPEC_OPTS:RSPEC PHP_INI_SCAN_DIR:PHP; do
+        eval "rest=\${${each%:*}} piece=\$CAPSULE_ASK_${each#*:}"
         [ -z "$piece" ] || case "$rest" in
             "$piece") unset "${each%:*}" ;;
             *"$piece") eval "${each%:*}=\${rest%\"\$piece\"}" ;;
@@ -36,5 +36,5 @@ withdraw() {
     leave_out "${here%/*}/python" "$PYTHONPATH"
     PYTHONPATH="$left"
     [ -n "$PYTHONPATH" ] || unset PYTHONPATH
-    unset CAPSULE_ASK CAPSULE_ASK_NODE CAPSULE_ASK_TOX CAPSULE_ASK_TOX3 CAPSULE_REPORTS CAPSULE_TREE
+    unset CAPSULE_ASK CAPSULE_ASK_NODE CAPSULE_ASK_TOX CAPSULE_ASK_TOX3 CAPSULE_ASK_RSPEC CAPSULE_ASK_PHP CAPSULE_REPORTS CAPSULE_TREE
 }

@@ -5,6 +5,7 @@ const { randomBytes } = require('crypto');
 
 const KEY = Symbol.for('capsule.rows');
 const home = dirname(__dirname);
+const ASKED = { NODE_OPTIONS: 'NODE', TOX_OVERRIDE: 'TOX', TOX_TESTENV_PASSENV: 'TOX3', SPEC_OPTS: 'RSPEC', PHP_INI_SCAN_DIR: 'PHP' };
 
 function withdraw() {
   const env = process.env;
@@ -13,7 +14,7 @@ function withdraw() {
     if (value) env[name] = value;
     else delete env[name];
   };
-  for (const [name, piece] of [['NODE_OPTIONS', 'NODE'], ['TOX_OVERRIDE', 'TOX'], ['TOX_TESTENV_PASSENV', 'TOX3']]) {
+  for (const [name, piece] of Object.entries(ASKED)) {
     const ours = env[`CAPSULE_ASK_${piece}`];
     if (env[name] && ours) put(name, env[name].replace(ours, '').replace(`--require="${join(__dirname, 'hook.cjs')}"`, '').trim());
   }

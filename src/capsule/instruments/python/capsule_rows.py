@@ -9,6 +9,14 @@ _FOLDER = os.environ.get("CAPSULE_REPORTS", "")
 _TREE = os.path.realpath(os.environ.get("CAPSULE_TREE") or ".")
 _OWNER = os.getpid()
 _open: "Optional[Rows]" = None
+_ASKED = {
+    "NODE_OPTIONS": "NODE",
+    "TOX_OVERRIDE": "TOX",
+    "TOX_TESTENV_PASSENV": "TOX3",
+    "SPEC_OPTS": "RSPEC",
+    "PHP_INI_SCAN_DIR": "PHP",
+}
+"""Variables that other runners read, and where the piece of ours in them is named."""
 
 
 class Rows:
@@ -55,7 +63,7 @@ def is_ours(path: str) -> bool:
 
 def _withdraw() -> None:
     """Take what asks for names out of the environment: runners that tests start are part of those tests."""
-    for name, piece in (("NODE_OPTIONS", "NODE"), ("TOX_OVERRIDE", "TOX"), ("TOX_TESTENV_PASSENV", "TOX3")):
+    for name, piece in _ASKED.items():
         rest = os.environ.get(name, "").replace(os.environ.get(f"CAPSULE_ASK_{piece}") or "\0", "").strip(" ;")
         _set(name, rest)
     ours = (_HERE, os.path.join(os.path.dirname(_HERE), "bin"))
