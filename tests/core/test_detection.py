@@ -48,6 +48,77 @@ PROJECTS: dict[str, tuple[dict[str, str], str]] = {
         {"CMakeLists.txt": "project(x)\nenable_testing()\n"},
         "cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure",
     ),
+    "a package that is also a workspace": (
+        {"Cargo.toml": "[workspace]\nmembers = ['a']\n\n[package]\nname = 'r'\n", "a/Cargo.toml": ""},
+        "cargo test --workspace",
+    ),
+    "a workspace of packages": ({"Cargo.toml": "[workspace]\nmembers = ['a']\n", "a/Cargo.toml": ""}, "cargo test"),
+    "a workspace of go modules": (
+        {"go.work": "use ./a\nuse ./b\n", "a/go.mod": "", "b/go.mod": ""},
+        "(cd a && go test ./...) && (cd b && go test ./...)",
+    ),
+    "packages of pnpm": (
+        {"package.json": "{}", "pnpm-workspace.yaml": "", "packages/a/package.json": '{"scripts": {"test": "vitest"}}'},
+        "cd packages/a && npm test",
+    ),
+    "yarn without node_modules": ({"package.json": '{"scripts": {"test": "jest"}}', ".pnp.cjs": ""}, "yarn test"),
+    "vitest, by no script": (
+        {"package.json": '{"devDependencies": {"vitest": "4"}}', "a.test.ts": ""},
+        "npx --no vitest run",
+    ),
+    "jest, by no script": (
+        {"package.json": '{"devDependencies": {"jest": "30"}}', "src/a.spec.js": ""},
+        "npx --no jest",
+    ),
+    "poetry": (
+        {"pyproject.toml": "[tool.poetry]\n", "poetry.lock": "", "tests/test_a.py": "def test_a():\n    pass\n"},
+        "python3 -m pytest -q",
+    ),
+    "uv": (
+        {"pyproject.toml": "[project]\n", "uv.lock": "", "tests/test_a.py": "import pytest\n"},
+        "python3 -m pytest -q",
+    ),
+    "django": (
+        {"manage.py": "os.environ['DJANGO_SETTINGS_MODULE'] = 'x'\n", "app/__init__.py": "", "app/tests.py": ""},
+        "python3 manage.py test",
+    ),
+    "django below the top": (
+        {"backend/manage.py": "DJANGO_SETTINGS_MODULE", "backend/app/tests.py": ""},
+        "cd backend && python3 manage.py test",
+    ),
+    "django by pytest": ({"manage.py": "DJANGO_SETTINGS_MODULE", "pytest.ini": ""}, "python3 -m pytest -q"),
+    "make that calls another target": (
+        {"Makefile": "test: unit\n\nunit:\n\tpython3 -m unittest\n", "tests/test_a.py": ""},
+        "make test",
+    ),
+    "just": ({"justfile": "build:\n    x\n\ntest filter='':\n    ./run\n"}, "just test"),
+    "just, around go": ({"justfile": "test:\n    go test\n", "go.mod": ""}, "go test ./..."),
+    "task": (
+        {"Taskfile.yml": "version: '3'\n\ntasks:\n  build:\n    cmds: [x]\n  test:\n    cmds: [y]\n"},
+        "task test",
+    ),
+    "rspec without a Gemfile": ({"lib/a.rb": "", "spec/a_spec.rb": ""}, "rspec"),
+    "rake without a Gemfile": ({"Rakefile": "", "test/test_a.rb": ""}, "rake test"),
+    "composer, a list": ({"composer.json": '{"scripts": {"test": ["@php vendor/bin/phpunit"]}}'}, "composer test"),
+    "phpunit by its package": (
+        {"composer.json": '{"require-dev": {"phpunit/phpunit": "^11"}}', "tests/ATest.php": ""},
+        "vendor/bin/phpunit tests",
+    ),
+    "pest": ({"composer.json": '{"require-dev": {"pestphp/pest": "^3"}}', "phpunit.xml": ""}, "vendor/bin/pest"),
+    "deno, with comments": ({"deno.jsonc": '{\n  // tasks\n  "tasks": {"test": "deno test"}\n}'}, "deno task test"),
+    "dotnet, in a folder of tests": (
+        {"src/a/a.csproj": "", "tests/a.Tests/a.Tests.csproj": '<PackageReference Include="Microsoft.NET.Test.Sdk" />'},
+        "dotnet test tests/a.Tests/a.Tests.csproj",
+    ),
+    "dotnet below the top": (
+        {"api/a.sln": "", "api/T/T.csproj": '<Project Sdk="MSTest.Sdk/3.6">', "web/package.json": "{}"},
+        "cd api && dotnet test",
+    ),
+    "gradle, a folder of projects": (
+        {"settings.gradle.kts": "", "app/build.gradle.kts": ""},
+        "gradle --no-daemon test",
+    ),
+    "maven below the top": ({"server/pom.xml": ""}, "cd server && mvn -B test"),
     "below the top": ({"README.md": "", "backend/pytest.ini": ""}, "cd backend && python3 -m pytest -q"),
     "unittests below the top": (
         {"backend/tests/__init__.py": "", "backend/tests/test_a.py": ""},
@@ -70,6 +141,10 @@ NOTHING = {
     "cmake without tests": {"CMakeLists.txt": "project(x)\n"},
     "a solution without tests": {"all.sln": "", "a/a.csproj": ""},
     "tests of vendored code": {"vendor/x/go.mod": "", "node_modules/y/package.json": '{"scripts": {"test": "jest"}}'},
+    "a Gemfile without tests": {"Gemfile": "gem 'rails'\n", "Rakefile": "", "app/a.rb": ""},
+    "composer without tests": {"composer.json": '{"require-dev": {"phpunit/phpunit": "^11"}}'},
+    "a justfile without tests": {"justfile": "tests:\n    x\ntest := 'y'\n"},
+    "jest without tests": {"package.json": '{"devDependencies": {"jest": "30"}}'},
     "an example": {"examples/web/package.json": '{"scripts": {"test": "jest"}}'},
     "a project among fixtures": {"tests/fixtures/go.mod": ""},
 }

@@ -54,6 +54,8 @@ _NODE_TESTS = (
     *("test.[jt]s", "**/__tests__/**", "**/__mocks__/**", "**/test/**", "**/tests/**", "**/spec/**"),
 )
 _JVM_TESTS = ("**/src/test/**", "**/src/*Test/**", "**/src/it/**")
+_OTHER_TESTS = (*_PYTHON_TESTS, *_NODE_TESTS, *_JVM_TESTS, "*_test.*", "**/testdata/**", "*_spec.rb")
+"""Where a runner of tasks says nothing of what it runs."""
 
 
 def _pytest(folder: Folder) -> str:
@@ -100,6 +102,10 @@ def _unittest(folder: Folder) -> str:
     return "python3 -m unittest discover" if found else ""
 
 
+def _django(folder: Folder) -> str:
+    return "python3 manage.py test" if "DJANGO_SETTINGS_MODULE" in folder.read("manage.py") else ""
+
+
 def _in_packages(path: str, files: frozenset[str]) -> bool:
     parts = path.split("/")[:-1]
     return all(f"{'/'.join(parts[: n + 1])}/__init__.py" in files for n in range(len(parts)))
@@ -108,7 +114,7 @@ def _in_packages(path: str, files: frozenset[str]) -> bool:
 def _npm(folder: Folder) -> str:
     manifest = _parsed(folder.read("package.json"))
     if re.search(_NPM_TEST, _script(manifest)):
-        return "npm test"
+        return "yarn test" if ".pnp.cjs" in folder.files else "npm test"
     packages = [name for name in folder.files if name.endswith("/package.json") and "node_modules/" not in name]
     if manifest.get("workspaces") and any(re.search(_NPM_TEST, _script(_parsed(folder.read(p)))) for p in packages):
         return "npm test --workspaces --if-present"
@@ -116,19 +122,30 @@ def _npm(folder: Folder) -> str:
 
 
 def _node(folder: Folder) -> str:
-    """Return node's own runner, where tests are written for it and no script runs them."""
+    """Return the runner that tests are written for, where no script runs them: one that is installed, or node's own."""
     tests = sorted(n for n in folder.files if re.fullmatch(_NODE_FILES, n) and "node_modules/" not in n)
-    return "node --test" if any(re.search(_FOR_NODE, folder.read(name)) for name in tests[:_MOST_READ]) else ""
+    if any(re.search(_FOR_NODE, folder.read(name)) for name in tests[:_MOST_READ]):
+        return "node --test"
+    manifest = _parsed(folder.read("package.json"))
+    installed = {name for key in ("dependencies", "devDependencies") for name in _table(manifest, key)}
+    return next((command for name, command in _INSTALLED.items() if tests and name in installed), "")
 
 
-_NODE_FILES = r"(?:.*/)?(?:[^/]*[.\-_]test|test-[^/]*|test)\.[cm]?js|(?:.*/)?test/.*\.[cm]?js"
+_INSTALLED = {"vitest": "npx --no vitest run", "jest": "npx --no jest", "mocha": "npx --no mocha"}
+_NODE_FILES = (
+    r"(?:.*/)?(?:[^/]*[.\-_](?:test|spec)|test-[^/]*|test)\.[cm]?[jt]sx?|(?:.*/)?(?:test|__tests__)/.*\.[cm]?[jt]sx?"
+)
 _FOR_NODE = r"(?:\brequire\(|\bfrom\s*|\bimport\s*)[\"']node:test[\"']"
 _NPM_TEST = r"^(?!echo \"Error: no test)\s*\S"
 
 
 def _script(manifest: dict[str, Any]) -> str:
-    scripts = manifest.get("scripts")
-    return str(scripts.get("test", "")) if isinstance(scripts, dict) else ""
+    return str(_table(manifest, "scripts").get("test", ""))
+
+
+def _table(manifest: dict[str, Any], key: str) -> dict[str, Any]:
+    found = manifest.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _parsed(text: str) -> dict[str, Any]:
@@ -141,10 +158,15 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def _deno(folder: Folder) -> str:
     text = folder.read("deno.json") or folder.read("deno.jsonc")
-    tasks = _parsed(text).get("tasks")
-    if isinstance(tasks, dict) and "test" in tasks:
-        return "deno task test"
-    return "deno test" if text else ""
+    plain = re.sub(r"(?m)^\s*//.*$", "", text)
+    return "deno task test" if "test" in _table(_parsed(plain), "tasks") else "deno test" if text else ""
+
+
+def _cargo(folder: Folder) -> str:
+    """Return a command for all members: in a package that is also a workspace, cargo would test that package alone."""
+    text = folder.read("Cargo.toml")
+    both = all(re.search(rf"(?m)^\[{table}\]", text) for table in ("workspace", "package"))
+    return f"cargo test{' --workspace' if both else ''}" if "Cargo.toml" in folder.files else ""
 
 
 def _maven(folder: Folder) -> str:
@@ -160,31 +182,47 @@ def _gradle(folder: Folder) -> str:
 
 
 def _ruby(folder: Folder) -> str:
-    if "Gemfile" not in folder.files:
-        return ""
+    start = "bundle exec " if "Gemfile" in folder.files else ""
     if folder.some(r"spec/.*_spec\.rb"):
-        return "bundle exec rspec"
-    return "bundle exec rake test" if "Rakefile" in folder.files and folder.some(r"test/.*\.rb") else ""
+        return f"{start}rspec"
+    return f"{start}rake test" if "Rakefile" in folder.files and folder.some(r"test/.*\.rb") else ""
 
 
 def _php(folder: Folder) -> str:
-    if "composer.json" not in folder.files:
-        return ""
-    if _script(_parsed(folder.read("composer.json"))):
+    manifest = _parsed(folder.read("composer.json"))
+    if _script(manifest):
         return "composer test"
-    return "vendor/bin/phpunit" if folder.some(r"phpunit\.(?:dist\.)?xml(?:\.dist)?") else ""
+    if "pestphp/pest" in _table(manifest, "require-dev"):
+        return "vendor/bin/pest"
+    if "composer.json" in folder.files and folder.some(r"phpunit\.(?:dist\.)?xml(?:\.dist)?"):
+        return "vendor/bin/phpunit"
+    written = "phpunit/phpunit" in _table(manifest, "require-dev") and folder.some(r"tests/.*Test\.php")
+    return "vendor/bin/phpunit tests" if written else ""
 
 
 def _dotnet(folder: Folder) -> str:
-    projects = [name for name in folder.files if re.search(r"\.(?:cs|fs|vb)proj$", name)]
-    tested = any("Microsoft.NET.Test.Sdk" in folder.read(name) for name in projects)
-    at_the_top = folder.some(r"[^/]+\.(?:sln|slnx|csproj|fsproj|vbproj)")
-    return "dotnet test" if at_the_top and tested else ""
+    """Return a command for what lies at the top, or for the test projects in a folder of their own."""
+    projects = sorted(name for name in folder.files if re.search(r"\.(?:cs|fs|vb)proj$", name))
+    tested = [name for name in projects if re.search(r"Microsoft\.NET\.Test\.Sdk|MSTest\.Sdk", folder.read(name))]
+    if tested and folder.some(r"[^/]+\.(?:sln|slnx|csproj|fsproj|vbproj)"):
+        return "dotnet test"
+    below = [name for name in tested if re.fullmatch(r"(?i)tests?/[^/]+/[^/]+", name)]
+    return " && ".join(f"dotnet test {_quoted(name)}" for name in below)
 
 
 def _make(folder: Folder) -> str:
     text = next(filter(None, map(folder.read, MAKEFILES)), "")
     return "make test" if re.search(r"(?m)^(?:[^\s:#=]+ +)*test(?: +[^\s:#=]+)* *:(?!=)", text) else ""
+
+
+def _just(folder: Folder) -> str:
+    text = next(filter(None, map(folder.read, ("justfile", "Justfile", ".justfile"))), "")
+    return "just test" if re.search(r"(?m)^@?test(?: [^:\n]*)?:(?!=)", text) else ""
+
+
+def _task(folder: Folder) -> str:
+    text = folder.read("Taskfile.yml") or folder.read("Taskfile.yaml")
+    return "task test" if re.search(r"(?m)^tasks:\n(?:[ \t#].*\n|\n)*? +test:", text) else ""
 
 
 def _cmake(folder: Folder) -> str:
@@ -200,7 +238,7 @@ def _marked_by(name: str, command: str) -> Callable[[Folder], str]:
 ECOSYSTEMS: tuple[Ecosystem, ...] = (
     Ecosystem("pytest", _pytest, _PYTHON_TESTS, "pytest"),
     Ecosystem("go", _marked_by("go.mod", "go test ./..."), ("*_test.go", "**/testdata/**"), "go"),
-    Ecosystem("cargo", _marked_by("Cargo.toml", "cargo test"), ("**/tests/**",), "cargo", tests_in_sources=True),
+    Ecosystem("cargo", _cargo, ("**/tests/**",), "cargo", tests_in_sources=True),
     Ecosystem("npm", _npm, _NODE_TESTS, "npm"),
     Ecosystem("node", _node, _NODE_TESTS, "node"),
     Ecosystem("deno", _deno, (*_NODE_TESTS, "*_test.*"), "deno"),
@@ -210,10 +248,11 @@ ECOSYSTEMS: tuple[Ecosystem, ...] = (
     Ecosystem("ruby", _ruby, ("**/spec/**", "**/test/**", "*_spec.rb", "*_test.rb"), "bundle"),
     Ecosystem("php", _php, ("**/tests/**", "**/test/**", "*Test.php"), "composer"),
     Ecosystem("dotnet", _dotnet, ("*Tests.cs", "*Test.cs", "**/*.Tests/**", "**/*.Test/**", "**/tests/**"), "dotnet"),
-    Ecosystem(
-        "make", _make, (*_PYTHON_TESTS, *_NODE_TESTS, *_JVM_TESTS, "*_test.*", "**/testdata/**", "*_spec.rb"), "make"
-    ),
+    Ecosystem("make", _make, _OTHER_TESTS, "make"),
+    Ecosystem("just", _just, _OTHER_TESTS, "just"),
+    Ecosystem("task", _task, _OTHER_TESTS, "task"),
     Ecosystem("ctest", _cmake, ("**/tests/**", "**/test/**", "*_test.*", "test_*.*", "*_tests.*"), "ctest"),
+    Ecosystem("django", _django, _PYTHON_TESTS, "manage.py"),
     Ecosystem("unittest", _unittest, _PYTHON_TESTS),
 )
 ANY_TESTS = tuple(dict.fromkeys(glob for row in ECOSYSTEMS for glob in row.globs))
