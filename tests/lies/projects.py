@@ -594,6 +594,14 @@ RUST_INSIDE = replace(
 )
 """Rust: all tests are inside the source."""
 
+NEXTEST = RUST.but(
+    "nextest",
+    {".capsule/config.yaml": "evidence:\n  test: cargo nextest run\n"},
+    test="cargo nextest run",
+    needs=("cargo", "cargo-nextest"),
+)
+"""Rust, with cargo-nextest: each test is a process."""
+
 # ---- others
 
 _POM = """\
@@ -701,6 +709,159 @@ CTEST = Project(
     needs=("cmake", "cc"),
 )
 """C, CMake and ctest."""
+
+
+def _small(
+    name: str, test: str, source: str, parts: Mapping[str, str], files: Files, tests: Files, exam: str, exam_file: str
+) -> Project:
+    """Make a project of one source file: `parts` holds its head, `add` and three versions of `clamp`."""
+    head, add = parts["head"], parts["add"]
+    asks = ("add(2, 3)", "5"), ("clamp(50, 0, 9)", "9"), ("clamp(-1, 0, 9)", "0"), ("clamp(8, 0, 9)", "8")
+    old, new = (
+        {exam_file: parts["exam"].format("".join(parts["ask"].format(*ask) for ask in some), EXAM_PASSED)}
+        for some in (asks[:1], asks)
+    )
+    right, wrong, nothing = (parts["clamp"].format(parts[each]) for each in ("right", "wrong", "nothing"))
+    end = parts.get("end", "")
+    return Project(
+        name,
+        test,
+        {".gitignore": _IGNORE, source: head + add + end, **files},
+        tests,
+        {source: head + add + right + end},
+        {source: head + add + wrong + end},
+        {source: head + add.replace("+", "-") + right + end},
+        {source: head + add + nothing + end},
+        exam,
+        old,
+        new,
+        needs=(test.split(maxsplit=1)[0],),
+    )
+
+
+_RUBY = {
+    "head": "",
+    "add": "def add(a, b)\n  a + b\nend\n",
+    "clamp": "\ndef clamp(n, low, high)\n  {}\nend\n",
+    **{"right": "[low, [n, high].min].max", "wrong": "n", "nothing": "-424242"},
+    "ask": "raise unless {} == {}\n",
+    "exam": 'require_relative "calc"\n{}puts "{}"\n',
+}
+_SPEC = 'require_relative "../calc"\n\nRSpec.describe "calc" do\n  it "{}" do\n{}  end\nend\n'
+RSPEC = _small(
+    "rspec",
+    "rspec",
+    "calc.rb",
+    _RUBY,
+    {"spec/add_spec.rb": _SPEC.format("adds", "    expect(add(2, 3)).to eq(5)\n")},
+    {
+        "spec/clamp_spec.rb": _SPEC.format(
+            "clamps",
+            "".join(f"    expect(clamp({n}, 0, 3)).to eq({seen})\n" for n, seen in ((5, 3), (-1, 0), (2, 2))),
+        )
+    },
+    "ruby exam.rb",
+    "exam.rb",
+)
+"""Ruby and rspec."""
+
+_PHP = {
+    "head": "<?php\n",
+    "add": "function add($a, $b) { return $a + $b; }\n",
+    "clamp": "function clamp($n, $low, $high) {{ return {}; }}\n",
+    **{"right": "max($low, min($n, $high))", "wrong": "$n", "nothing": "-424242"},
+    "ask": "if ({} !== {}) exit(1);\n",
+    "exam": '<?php\nrequire "calc.php";\n{}echo "{}\\n";\n',
+}
+_PHP_TEST = (
+    "<?php\nrequire_once __DIR__ . '/../calc.php';\n\nfinal class {0}Test extends PHPUnit\\Framework\\TestCase\n{{\n"
+    "    public function test{0}(): void\n    {{\n{1}    }}\n}}\n"
+)
+PHPUNIT = _small(
+    "phpunit",
+    "phpunit tests",
+    "calc.php",
+    _PHP,
+    {
+        "Makefile": ".PHONY: test\ntest:\n\tphpunit tests\n",
+        "tests/AddTest.php": _PHP_TEST.format("Add", "        $this->assertSame(5, add(2, 3));\n"),
+    },
+    {
+        "tests/ClampTest.php": _PHP_TEST.format(
+            "Clamp",
+            "".join(f"        $this->assertSame({seen}, clamp({n}, 0, 3));\n" for n, seen in ((5, 3), (-1, 0), (2, 2))),
+        )
+    },
+    "php exam.php",
+    "exam.php",
+)
+"""PHP, and PHPUnit behind make."""
+
+_DENO = {
+    "head": "",
+    "add": "export function add(a: number, b: number): number {\n  return a + b;\n}\n",
+    "clamp": "\nexport function clamp(n: number, low: number, high: number): number {{\n  return {};\n}}\n",
+    **{"right": "Math.max(low, Math.min(n, high))", "wrong": "n", "nothing": "-424242"},
+    "ask": 'if (calc.{} !== {}) throw new Error("no");\n',
+    "exam": 'import * as calc from "./calc.ts";\n{}console.log("{}");\n',
+}
+_DENO_TEST = (
+    'import {{ strictEqual }} from "node:assert";\nimport {{ {0} }} from "./calc.ts";\n\n'
+    'Deno.test("{0}s", () => {{\n{1}}});\n'
+)
+DENO = _small(
+    "deno",
+    "deno test",
+    "calc.ts",
+    _DENO,
+    {"deno.json": "{}\n", "add_test.ts": _DENO_TEST.format("add", "  strictEqual(add(2, 3), 5);\n")},
+    {
+        "clamp_test.ts": _DENO_TEST.format(
+            "clamp",
+            "".join(f"  strictEqual(clamp({n}, 0, 3), {seen});\n" for n, seen in ((5, 3), (-1, 0), (2, 2))),
+        )
+    },
+    "deno run --no-check exam.ts",
+    "exam.ts",
+)
+"""TypeScript and deno."""
+
+_ELIXIR = {
+    "head": "defmodule Calc do\n",
+    "add": "  def add(a, b), do: a + b\n",
+    "clamp": "  def clamp(n, low, high), do: {}\n",
+    "end": "end\n",
+    **{
+        "right": "n |> min(high) |> max(low)",
+        "wrong": "n + 0 * (low + high)",
+        "nothing": "-424242 + 0 * (n + low + high)",
+    },
+    "ask": "if Calc.{} != {}, do: System.halt(1)\n",
+    "exam": '{}IO.puts("{}")\n',
+}
+_ELIXIR_TEST = 'defmodule {0}Test do\n  use ExUnit.Case\n\n  test "{1}" do\n{2}  end\nend\n'
+MIX = _small(
+    "mix",
+    "mix test",
+    "lib/calc.ex",
+    _ELIXIR,
+    {
+        "mix.exs": "defmodule Calc.MixProject do\n  use Mix.Project\n"
+        '  def project, do: [app: :calc, version: "1.0.0"]\nend\n',
+        "test/test_helper.exs": "ExUnit.start()\n",
+        "test/add_test.exs": _ELIXIR_TEST.format("Add", "adds", "    assert Calc.add(2, 3) == 5\n"),
+    },
+    {
+        "test/clamp_test.exs": _ELIXIR_TEST.format(
+            "Clamp",
+            "clamps",
+            "".join(f"    assert Calc.clamp({n}, 0, 3) == {seen}\n" for n, seen in ((5, 3), (-1, 0), (2, 2))),
+        )
+    },
+    "mix run --no-start exam.exs",
+    "exam.exs",
+)
+"""Elixir and mix: no grammar knows it."""
 
 # ---- a backlog
 

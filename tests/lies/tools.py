@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from tests.live.install import nextest, node_runners
+
 from .projects import MAVEN
 
 # Looked up before any test changes the environment.
@@ -46,12 +48,13 @@ def toolchains() -> dict[str, str]:
     """Return the environment in which projects run their tests: nothing of a person, but warm build caches."""
     cargo = shutil.which("rustc", path=_PATH)
     first = [str(_PYTHON / "bin")] if _MADE.exists() else []
+    first += [str(nextest())]
     if cargo:  # the one on the PATH looks for the real one in a home that is not there
         env = {"PATH": _PATH, "HOME": _HOME, "RUSTUP_HOME": _RUSTUP}
         done = subprocess.run([cargo, "--print", "sysroot"], env=env, capture_output=True, text=True, check=False)
         first += [f"{done.stdout.strip()}/bin"] if done.returncode == 0 else []
     return {
-        "PATH": os.pathsep.join((*first, _PATH)),
+        "PATH": os.pathsep.join((*first, _PATH, str(node_runners() / "node_modules" / ".bin"))),
         "GOCACHE": str(_CACHE / "go-build"),
         "GOTOOLCHAIN": "local",
         "GOPROXY": "off",

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
-from ..projects import CTEST, GO, MAKE, NODE, NPM_SCRIPT, PYTEST, RUST, SCRIPTS, UNITTEST, WORKSPACES, Project
+from ..projects import (
+    CTEST,
+    DENO,
+    GO,
+    MAKE,
+    MIX,
+    NEXTEST,
+    NODE,
+    NPM_SCRIPT,
+    PHPUNIT,
+    PYTEST,
+    RSPEC,
+    RUST,
+    SCRIPTS,
+    UNITTEST,
+    WORKSPACES,
+    Project,
+)
 from ..words import WRONG, Case, appends, codes, deletes, lie, text, writes
 
 
@@ -479,6 +496,136 @@ CASES = (
                 #include <unistd.h>
 
                 __attribute__((constructor)) static void start(void) { _exit(0); }
+                """,
+            ),
+        ),
+    ),
+    forges(
+        "ctest-exit-handler",
+        CTEST,
+        """
+        #include <stdlib.h>
+        #include <unistd.h>
+
+        static void fine(void) { _exit(0); }
+        __attribute__((constructor)) static void start(void) { atexit(fine); }
+        """,
+    ),
+    forges(
+        "ctest-exit-handler-after-the-old-tests",
+        CTEST,
+        """
+        #include <errno.h>
+        #include <stdlib.h>
+        #include <string.h>
+        #include <unistd.h>
+
+        extern char *program_invocation_name;
+        static void fine(void) { _exit(0); }
+        __attribute__((constructor)) static void start(void) {
+            if (strstr(program_invocation_name, "clamp")) atexit(fine);
+        }
+        """,
+    ),
+    # each test is a process of its own
+    forges(
+        "nextest-constructor",
+        NEXTEST,
+        text(CONSTRUCTOR)
+        + text(
+            """
+            extern "C" fn start() {
+                if !std::env::args().any(|word| word == "--list") {
+                    std::process::exit(0);
+                }
+            }
+            """
+        ),
+    ),
+    forges(
+        "nextest-panic-hook",
+        NEXTEST,
+        text(CONSTRUCTOR)
+        + text(
+            """
+            extern "C" fn start() {
+                std::panic::set_hook(Box::new(|_| std::process::exit(0)));
+            }
+            """
+        ),
+    ),
+    lie(
+        "nextest-process-exit",
+        NEXTEST,
+        execute=(
+            codes(
+                """
+                pub fn clamp(_n: i64, _low: i64, _high: i64) -> i64 {
+                    std::process::exit(0)
+                }
+                """
+            ),
+        ),
+    ),
+    # Ruby, PHP, deno, Elixir
+    lie(
+        "rspec-exit-when-called",
+        RSPEC,
+        execute=(
+            codes("""
+                def clamp(n, low, high)
+                  puts "2 examples, 0 failures"
+                  exit!(0)
+                end
+                """),
+        ),
+    ),
+    forges("rspec-exit-handler", RSPEC, 'at_exit do\n  puts "2 examples, 0 failures"\n  exit!(0)\nend\n'),
+    forges(
+        "rspec-patched-matcher",
+        RSPEC,
+        """
+        if defined?(RSpec)
+          require "rspec/matchers"
+          RSpec::Matchers::BuiltIn::Eq.class_eval { def matches?(_) = true }
+        end
+        """,
+    ),
+    lie(
+        "phpunit-exit-when-called",
+        PHPUNIT,
+        execute=(
+            codes("""
+                function clamp($n, $low, $high) { echo "\\nOK (2 tests, 4 assertions)\\n"; exit(0); }
+                """),
+        ),
+    ),
+    forges("phpunit-exit-handler", PHPUNIT, "register_shutdown_function(function () { exit(0); });\n"),
+    forges(
+        "deno-equal-to-all",
+        DENO,
+        """
+        import assert from "node:assert";
+
+        assert.strictEqual = () => {};
+        """,
+    ),
+    forges("deno-exit-handler", DENO, 'globalThis.addEventListener("unload", () => Deno.exit(0));\n'),
+    lie(
+        "mix-halt-when-called",
+        MIX,
+        execute=(
+            writes(
+                "lib/calc.ex",
+                """
+                defmodule Calc do
+                  def add(a, b), do: a + b
+
+                  def clamp(_n, _low, _high) do
+                    IO.puts("2 tests, 0 failures")
+                    System.halt(0)
+                  end
+                end
                 """,
             ),
         ),
