@@ -242,7 +242,10 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
             at = project.root if sandbox else place
             env = dependencies.variables(base, at, place, judged=True)
             log = Path(folder, "tests.log")
-            return shell.run(command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports)
+            junit = settings.evidence.report
+            return shell.run(
+                command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports, junit=junit
+            )
         finally:
             gate.remove()
             shutil.rmtree(project.root / ".capsule" / "missions" / name, ignore_errors=True)  # the log of a set-up

@@ -108,6 +108,28 @@ def test_the_test_command_is_tried(healthy: Path, a_repo: Any, path_with_claude:
     assert not [*healthy.glob(".git/capsule/private/*")]
 
 
+JUNIT = '<testsuite><testcase classname="A" name="a"/></testsuite>'
+
+
+@pytest.mark.promise("commands.doctor")
+@pytest.mark.parametrize(
+    ("check", "report", "said"),
+    [
+        ("exit 0\nphpunit tests", "", "`sh check` found no tests"),
+        ("exit 0", "", "`sh check` passes, by its exit code only: it does not name its tests"),
+        (f"echo '{JUNIT}' > out.xml", ", report: [out.xml]", "`sh check`: 1 test by name"),
+    ],
+    ids=["a known runner that shows nothing", "an unknown one", "one that leaves a report"],
+)
+def test_what_stands_behind_a_script_is_seen(
+    check: str, report: str, said: str, healthy: Path, a_repo: Any, path_with_claude: str
+) -> None:
+    a_repo.write(".capsule/config.yaml", f"evidence: {{test: sh check{report}}}\n")
+    a_repo.write("check", f"{check}\n")
+    a_repo.commit("a script")
+    assert findings(healthy, PATH=path_with_claude)["tests"]["found"] == said
+
+
 @pytest.mark.promise("commands.doctor")
 def test_a_test_runner_that_is_missing_is_not_ok(healthy: Path, a_repo: Any, path_with_claude: str) -> None:
     a_repo.write(".capsule/config.yaml", "evidence: {test: no-such-runner --all}\n")

@@ -53,7 +53,7 @@ from capsule.engine.steps import check_names
 from capsule.presets import presets
 from capsule.project import GET_BD, Project, open_tracker
 from capsule.reports.style import Style, clean
-from capsule.rules import policy_at, words_at
+from capsule.rules import behind_tests, policy_at, words_at
 from capsule.settings import Loaded, Settings, load_settings
 from capsule.system import layers
 from capsule.system.git import OLDEST, Git, NotARepository
@@ -468,7 +468,8 @@ def _tests(context: _Context) -> Iterator[Finding]:
     if policy.verify == "off":
         yield Finding("tests", "warning", "verify is off: nothing that agents claim is checked", "Set verify: strict.")
     elif policy.test and context.try_tests:
-        yield _tried(policy.test, try_tests(context.project, policy.test, context.head, TRIAL))
+        behind = behind_tests(context.project, context.head, policy.test)
+        yield _tried(policy.test, behind, try_tests(context.project, policy.test, context.head, TRIAL))
     elif policy.test:
         yield Finding("tests", "ok", f"`{policy.test}` (not tried)")
     else:
@@ -478,8 +479,8 @@ def _tests(context: _Context) -> Iterator[Finding]:
         yield Finding("tests", "warning", warning)
 
 
-def _tried(command: str, ran: Ran) -> Finding:
-    """Say what one run of the test command showed."""
+def _tried(command: str, behind: str, ran: Ran) -> Finding:
+    """Say what one run of the test command showed; `behind` is all that it reaches."""
     report, said = ran.report, f"`{command}`"
     last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
     if ran.why in ("timeout", "idle"):
@@ -491,7 +492,7 @@ def _tried(command: str, ran: Ran) -> Finding:
         red = f", {len(report.red)} of them red: {', '.join(report.red[:3])}" if report.red else ""
         hint = "A mission may leave them as they are; what fails besides is refuted." if red else ""
         return Finding("tests", "warning" if red else "ok", f"{said}: {count}{red}", hint)
-    colour = colour_of(ran.why, ran.exit_code, ran.tail, command, report)
+    colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, report)
     if colour is Colour.EMPTY or (report.complete and not report.errors):
         return Finding("tests", "warning", f"{said} found no tests", "A mission's first tests are run by it.")
     if colour is Colour.GREEN:
