@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import hypothesis
@@ -21,10 +22,10 @@ from tests.contracts.fake_bd import served
 from tests.without import path_without
 
 # How long an example takes is the machine's affair.
-hypothesis.settings.register_profile(
-    "on any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("on any machine")
+for _profile, _examples in (("all examples", 100), ("a fifth of the examples", 20)):
+    hypothesis.settings.register_profile(
+        _profile, max_examples=_examples, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    )
 
 _MEMORY = Path("/dev/shm")
 _ROOM = 3 * 1024**3
@@ -46,6 +47,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "sweep(cases=1): only the first cases are for `make test`; the others are slow",
     ):
         config.addinivalue_line("markers", marker)
+    daily = "not slow" in config.option.markexpr
+    hypothesis.settings.load_profile("a fifth of the examples" if daily else "all examples")
     if "PYTEST_DEBUG_TEMPROOT" not in os.environ and _memory_will_do():
         os.environ["PYTEST_DEBUG_TEMPROOT"] = str(_MEMORY)
 
@@ -137,12 +140,18 @@ def path_without_bd(tmp_path_factory: pytest.TempPathFactory) -> str:
     return path_without("bd", tmp_path_factory.mktemp("bin"))
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Names for thousands of homes, in a folder of their own: `mktemp` looks at all names to find the next number."""
+    folder = tmp_path_factory.mktemp("homes")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def unreachable_home(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory, path_without_bd: str
-) -> Path:
+def unreachable_home(monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path], path_without_bd: str) -> Path:
     """An empty home, empty git settings, no sandbox, and an identity by environment."""
-    home = tmp_path_factory.mktemp("home")
+    home = next(_homes)
+    home.mkdir()
     for name in [name for name in os.environ if name.startswith(_NOBODY_ELSES)]:
         monkeypatch.delenv(name)
     (home / "gitconfig").touch()

@@ -13,11 +13,18 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from hypothesis import settings
+
 Got = TypeVar("Got")
 
 ROUNDS = 6
 LONG = 60.0
 """Seconds that nothing takes which works at all, on any machine."""
+
+
+def examples(number: int) -> settings:
+    """Return the settings for this many examples in `make check`; `make test` has a fifth of them."""
+    return settings(max_examples=number * settings.default.max_examples // 100)
 
 
 def processor_seconds() -> float:

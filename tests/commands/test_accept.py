@@ -46,6 +46,7 @@ def a_mission_that_needs_you(a_project: Project) -> Project:
     return a_project
 
 
+@pytest.mark.slow
 @pytest.mark.promise("evidence.mended")
 def test_a_vacuous_test_is_mended_and_merged(a_project: Project) -> None:
     play(a_project, (VACUOUS, VACUOUS + HELD), (CODE,))

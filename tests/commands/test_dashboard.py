@@ -78,7 +78,7 @@ def test_an_item_is_run_from_the_dashboard_and_seen_to_merge(a_project: Project)
     assert "Traceback" not in terminal.text
 
 
-@pytest.mark.sweep
+@pytest.mark.slow
 @pytest.mark.parametrize(("keys", "then"), [("/retry", "filter: retry"), ("ry", "OK (Enter)"), ("r\r", "OK (Enter)")])
 def test_keys_that_come_all_at_once_run_nothing(a_project: Project, keys: str, then: str) -> None:
     with dashboard(a_project) as terminal:

@@ -17,16 +17,17 @@ from capsule.commands.doctor import notify_findings
 from capsule.core.event import MissionStarted, StepBegun
 from capsule.core.item import Item
 from capsule.journals.sqlite import SqliteJournal
+from tests import warm
+from tests.costs import LONG
 
 BEAD = '{"id": "demo-1", "title": "A task", "status": "open", "priority": 1, "issue_type": "task"}\n'
 AT = "2026-01-05T09:00:00Z"
 
 
 def doctor(place: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "capsule", "doctor", *words]
-    return subprocess.run(
-        command, cwd=place, env={**os.environ, **env}, capture_output=True, text=True, check=False, timeout=60
-    )
+    process = warm.Forked(["-m", "capsule", "doctor", *words], place, {**os.environ, **env})
+    out, err = process.communicate(timeout=LONG)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def findings(place: Path, **env: str) -> dict[str, dict[str, str]]:
@@ -287,6 +288,7 @@ def test_no_setting_can_steer_the_terminal(healthy: Path, path_with_claude: str)
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("columns", [50, 100])
 def test_lines_fit_the_terminal_and_commands_stay_whole(healthy: Path, path: str, columns: int) -> None:
     done = doctor(healthy, PATH=path, COLUMNS=str(columns))

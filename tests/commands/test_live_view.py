@@ -203,6 +203,7 @@ def a_runner(folder: Path, script: str) -> Runner:
     return Runner(subprocess.Popen([sys.executable, "-S", "-c", script], stdout=files[0], stderr=files[1]), *files)
 
 
+@pytest.mark.slow
 def test_a_viewer_that_fails_says_that_the_run_goes_on(a_held_project: Project, tmp_path: Path) -> None:
     (tmp_path / "broken" / "textual").mkdir(parents=True)
     (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise RuntimeError('no more ink')\n")
@@ -233,6 +234,7 @@ def test_a_viewer_that_is_killed_and_a_terminal_that_goes_leave_the_mission_alon
     assert eventually(lambda: merged(project))
 
 
+@pytest.mark.slow
 def test_where_the_screen_cannot_be_loaded_the_run_does_without(a_merged_mission: Project, tmp_path: Path) -> None:
     (tmp_path / "broken" / "textual").mkdir(parents=True)
     (tmp_path / "broken" / "textual" / "__init__.py").write_text("raise ImportError('half of it is missing')\n")

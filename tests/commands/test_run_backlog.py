@@ -592,6 +592,7 @@ def test_a_signal_stops_it_cleanly_and_the_next_run_goes_on(a_backlog: BacklogPr
 # ---- what was there before
 
 
+@pytest.mark.slow
 def test_a_stale_result_is_gone_before_the_agent_starts(a_backlog: BacklogProject) -> None:
     a_backlog.play(honest(triage=[{"say": ["nothing written"]}]))
     a_backlog.add()
@@ -622,6 +623,7 @@ def test_a_detached_head_is_refused(a_backlog: BacklogProject) -> None:
 # ---- words of agents
 
 
+@pytest.mark.slow
 def test_a_word_outside_the_vocabulary_says_nothing_and_spoils_nothing(a_backlog: BacklogProject) -> None:
     odd = turn(
         "triage",
@@ -824,6 +826,7 @@ def test_work_that_is_red_together_with_what_came_to_the_branch_is_done_again(a_
     assert a_backlog.git("show", "HEAD:other") == "42" and a_backlog.status() == ""
 
 
+@pytest.mark.slow
 def test_a_retired_setting_is_told_once(a_backlog: BacklogProject) -> None:
     a_backlog.add()
     said = a_backlog.run("--cap", "1", CAPSULE_WORKSPACE__KIND="checkout")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml12
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from capsule.core.assignment import Absent, Assign, Assignment, Exists, LogEntry
@@ -26,7 +26,7 @@ from capsule.system.lock import FileLock
 from capsule.trackers import _backlog_edit, _backlog_page, backlog
 from capsule.trackers._backlog_edit import Rewrite, new_backlog, rewritten, with_entry
 from capsule.trackers._backlog_read import Backlog, read_backlog
-from tests.costs import grows_linearly
+from tests.costs import examples, grows_linearly
 
 WHERE = "BACKLOG.yaml"
 HEAD = "schema_version: 1\nlast_id: 9\nitems:\n"
@@ -330,7 +330,7 @@ def test_a_file_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -
         read_backlog(b"#" * (1024 * 1024 + 1), WHERE)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.randoms(use_true_random=False), st.sampled_from([FULL, HEAD + ITEM * 2]))
 def test_a_damaged_file_is_read_or_refused_and_never_crashes(chance: random.Random, text: str) -> None:
     data = bytearray(text.encode())
@@ -415,7 +415,7 @@ def test_an_odd_title_reads_back_as_itself(title: str) -> None:
     assert read_back(title) == [(title, [title, "x"], title)] * 2
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.from_regex(r"[-+0-9_.:eExXTZ ]{1,12}", fullmatch=True))
 @example("a: b # c\n- d")
 def test_any_title_reads_back_as_itself(title: str) -> None:
@@ -1026,7 +1026,7 @@ def apply_to_model(model: dict[str, dict[str, Any]], last: int, assignment: Assi
 
 @pytest.mark.slow
 @pytest.mark.promise("004-file.lossless")
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(ASSIGNMENTS, max_size=5), st.booleans(), st.booleans())
 def test_random_changes_do_what_a_dictionary_does(wanted: list[Assignment], windows: bool, cut_short: bool) -> None:
     text = (COMMENTED.removesuffix("\n") if cut_short else COMMENTED).replace("\n", "\r\n" if windows else "\n")

@@ -388,6 +388,7 @@ def test_a_pipe_that_an_interrupted_agent_left_where_git_reads_keeps_nobody_wait
     assert agent.another().restore(agent.state)
 
 
+@pytest.mark.slow
 def test_objects_in_folders_without_end_are_refused_and_the_files_stay(a_repo: Repo) -> None:
     agent = Alone(a_repo)
     agent.commit("work", **{"new.txt": "work\n"})

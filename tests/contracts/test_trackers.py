@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from capsule.adapters import Tracker
@@ -30,7 +30,7 @@ from capsule.trackers._beads import splice
 from capsule.trackers.beads_file import BeadsFileTracker, connect, find
 from capsule.trackers.memory import MemoryTracker
 from tests.contracts.bd_projects import ERAS, bead, faked, real
-from tests.costs import grows_linearly
+from tests.costs import examples, grows_linearly
 from tests.live.install import BD
 
 pytest.register_assert_rewrite("tests.contracts.tracker_suite")
@@ -514,7 +514,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["claim", "release", "close"]), st.in
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(STEPS, st.lists(FIELDS, min_size=5, max_size=5), st.sampled_from(["\n", "\r\n"]), st.booleans())
 def test_any_sequence_of_changes_leaves_other_lines_alone(
     steps: list[tuple[str, int]], extras: list[dict[str, object]], end: str, last_end: bool

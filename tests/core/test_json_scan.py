@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.costs import costs_below, grows_linearly
+from tests.costs import costs_below, examples, grows_linearly
 
 from capsule.core.json_scan import DEEPEST, WINDOW, last_object, object_at_the_end
 
@@ -107,7 +107,7 @@ WHOLE = [
 
 @pytest.mark.slow
 @pytest.mark.promise("signals.last-object")
-@settings(max_examples=1500, deadline=None)
+@examples(1500)
 @given(st.lists(st.sampled_from(PIECES + WHOLE), max_size=24).map("".join))
 @example('{"a":"{"}":1}')
 @example('{"a":"["}"]')
@@ -131,7 +131,7 @@ json_objects = st.dictionaries(st.text(max_size=6), json_values, max_size=4)
 prose = st.text(st.characters(exclude_characters="{}[]\x1b", exclude_categories=["Cs"]), max_size=30)
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(json_objects, st.sampled_from([None, 0, 2]), st.booleans(), prose, prose)
 def test_finds_any_object_in_any_prose(
     value: dict[str, object], indent: int | None, ascii_only: bool, before: str, after: str
@@ -141,7 +141,7 @@ def test_finds_any_object_in_any_prose(
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(json_objects, st.data())
 def test_a_mutilated_object_reads_as_brute_force_reads_it(value: dict[str, object], data: st.DataObject) -> None:
     written = json.dumps(value, ensure_ascii=False)
@@ -151,7 +151,7 @@ def test_a_mutilated_object_reads_as_brute_force_reads_it(value: dict[str, objec
 
 
 @pytest.mark.promise("signals.no-crash")
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     st.lists(
         st.sampled_from(

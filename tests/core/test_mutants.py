@@ -86,6 +86,7 @@ def test_a_function_that_was_only_moved_is_told_from_one_that_changed() -> None:
     assert not moved_functions({"helpers.py": (b"", same.replace(b"return n", b"return -n"))}, {"util.py": same})
 
 
+@pytest.mark.slow
 def test_a_large_file_is_read_without_harm_to_the_process() -> None:
     """In a process of its own: with tree-sitter 0.26.0 nodes of a large file read freed memory, and ended it."""
     script = (

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.costs import examples
 
 from capsule.core.signal import (
     SYNTHETIC_SUMMARY,
@@ -141,7 +142,7 @@ def test_the_written_line_is_one_line_of_harmless_utf8() -> None:
     assert json.loads(written.encode())["feedback"] == nasty.replace("\ud800", "�")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.dictionaries(st.text(max_size=5), st.text() | st.integers(-(2**63), 2**64 - 1) | st.lists(st.text())),
     st.text(st.characters(exclude_categories=("Cc", "Cs"), include_characters="\n\t")),
@@ -152,7 +153,7 @@ def test_what_the_agent_sent_comes_back_as_it_was(extra: dict[str, object], feed
 
 
 @pytest.mark.promise("signals.no-crash")
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary() | st.text().map(str.encode))
 def test_no_output_whatsoever_raises(data: bytes) -> None:
     assert read_signal(data).synthetic

@@ -121,6 +121,7 @@ def test_a_last_part_that_only_verifies_may_pass(scene: Scene) -> None:
     assert scene.run("WRK-1", "change").finished
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("backlog.boxes")
 @pytest.mark.parametrize("text", ["", "# Done\n", "- [x] one\n", "<!-- - [ ] one -->\n<!-- - [ ] two -->\n"])
 def test_a_spec_that_has_lost_its_boxes_is_not_finished(scene: Scene, text: str) -> None:
@@ -132,6 +133,7 @@ def test_a_spec_that_has_lost_its_boxes_is_not_finished(scene: Scene, text: str)
     assert [move for move in scene.moves("WRK-1") if move.startswith("build")] == ["build#1 retry", "build#2 advance"]
 
 
+@pytest.mark.sweep
 @pytest.mark.promise("backlog.boxes")
 @pytest.mark.parametrize("text", ["# Words\n", "- [x] one\n"])
 def test_a_plan_without_open_boxes_is_no_plan(scene: Scene, text: str) -> None:

@@ -75,6 +75,7 @@ def test_what_the_tests_do_to_the_worktree_is_no_humans_work(scene: Scene) -> No
     assert not bent_test_is_on_main(scene)
 
 
+@pytest.mark.slow
 @pytest.mark.in_git
 def test_the_merge_command_does_not_adopt_what_the_merging_agent_bent(scene: Scene) -> None:
     state = halted(scene, merge=[{**COMMIT_ALL, "write": {"tests.sh": "true\n"}}, OK])
@@ -120,6 +121,7 @@ def test_what_was_left_uncommitted_after_the_merge_is_salvaged(scene: Scene) -> 
     assert [scene.git("show", f"{ref}:notes") for ref in refs] == ["mine"]
 
 
+@pytest.mark.slow
 def test_a_red_gate_under_warn_is_merged_and_called_red(scene: Scene) -> None:
     from capsule.core.evidence import EvidenceStatus
 

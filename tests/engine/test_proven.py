@@ -35,6 +35,7 @@ def test_mended_tests_are_said_to_be_mended(scene: Scene) -> None:
     assert proof(scene).tests["mended"] == ("test_pay.py::Share.test_halves",)
 
 
+@pytest.mark.slow
 def test_without_mutants_that_is_said(scene: Scene) -> None:
     scene.plays(story(test_writer=[writes(test_pay__py=VACUOUS + HELD)]))
     run(scene, mutants=0)

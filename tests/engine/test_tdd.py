@@ -105,6 +105,7 @@ def test_what_a_reviewer_writes_is_dropped_and_named(scene: Scene) -> None:
     assert "Reviewed." in (scene.root / ".capsule/logs/one/worklog.md").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.in_git
 @pytest.mark.promise("evidence.reviewers")
 def test_a_commit_of_a_reviewer_is_dropped_too(scene: Scene) -> None:
@@ -154,6 +155,7 @@ def test_debris_is_refused_in_the_phase_that_leaves_it(scene: Scene) -> None:
     assert "notes.orig" not in scene.git("ls-tree", "--name-only", "main")
 
 
+@pytest.mark.slow
 def test_test_data_that_a_test_names_is_no_debris(scene: Scene) -> None:
     tests = {"tests.sh": "test -e hello && test -e test_data.orig\n", "test_data.orig": "x", "test_other.orig": "x"}
     tidy = {**TESTS, "remove": ["test_other.orig"], "write": {k: tests[k] for k in ("tests.sh", "test_data.orig")}}

@@ -49,6 +49,7 @@ def test_it_goes_to_the_users_cache_by_name_and_version(somebody: Path) -> None:
     assert str(somebody / folder / "capsule-live") in out, err
 
 
+@pytest.mark.slow
 def test_two_at_once_install_it_once_and_the_next_one_finds_it(somebody: Path) -> None:
     for process in [install(), install()]:
         out, err = process.communicate()
