@@ -141,6 +141,12 @@ def path_without_bd(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
+def path_without_bubblewrap(path_without_bd: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """No colour depends on whether there is a bubblewrap: only a test that is marked `sandboxed` can find it."""
+    return path_without("bwrap", tmp_path_factory.mktemp("bin"), path_without_bd)
+
+
+@pytest.fixture(scope="session")
 def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Names for thousands of homes, in a folder of their own: `mktemp` looks at all names to find the next number."""
     folder = tmp_path_factory.mktemp("homes")
@@ -148,7 +154,13 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def unreachable_home(monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path], path_without_bd: str) -> Path:
+def unreachable_home(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    _homes: Iterator[Path],
+    path_without_bd: str,
+    path_without_bubblewrap: str,
+) -> Path:
     """An empty home, empty git settings, no sandbox, and an identity by environment."""
     home = next(_homes)
     home.mkdir()
@@ -156,7 +168,8 @@ def unreachable_home(monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path], pa
         monkeypatch.delenv(name)
     (home / "gitconfig").touch()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", path_without_bd)
+    sandboxed = request.node.get_closest_marker("sandboxed")
+    monkeypatch.setenv("PATH", path_without_bd if sandboxed else path_without_bubblewrap)
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(home / "gitconfig"))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for name, value in UNSANDBOXED.items():

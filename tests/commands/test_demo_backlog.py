@@ -15,7 +15,6 @@ import capsule
 from capsule.commands.demo import SHOP, read_demo
 from tests.costs import LONG, processor_seconds
 from tests.shared import settings_of_nobody
-from tests.without import path_without
 
 from ..house.pages import ROOT, blocks, pattern
 
@@ -172,8 +171,7 @@ def test_a_demo_that_does_not_come_out_as_promised_says_so(tmp_path: Path) -> No
 
 
 def test_whether_there_is_a_sandbox_is_for_the_user_to_say(tmp_path: Path) -> None:
-    path = path_without("bwrap", tmp_path / "bin")
-    refused = play(tmp_path / "demo", CAPSULE_SANDBOX="required", PATH=path)
+    refused = play(tmp_path / "demo", CAPSULE_SANDBOX="required")
     assert refused.code != 0
     assert "require a sandbox, and bubblewrap is not installed" in refused.said
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from capsule.core.event import Abandoned
-from tests.without import path_without
 
 from .conftest import COMMIT, ITEM, PHASES, Project, Said, assert_clear, bead, honest, nothing_changes, said
 
@@ -353,18 +351,17 @@ def test_a_set_up_that_fails_is_named_and_the_next_run_goes_on(a_project: Projec
 
 
 @pytest.mark.promise("sandbox.required")
-def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project, tmp_path: Path) -> None:
-    path = path_without("bwrap", tmp_path / "bin")
+def test_a_required_sandbox_that_is_not_there_stops_before_anything_is_made(a_project: Project) -> None:
     with nothing_changes(a_project):
-        answer = a_project.run(CAPSULE_SANDBOX="required", PATH=path)
+        answer = a_project.run(CAPSULE_SANDBOX="required")
     assert answer.code == 2
     assert "require a sandbox, and bubblewrap is not installed" in answer.err
     assert "apt" in answer.err
 
 
 @pytest.mark.promise("sandbox.required")
-def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: Project, tmp_path: Path) -> None:
-    answer = a_project.run(CAPSULE_SANDBOX="auto", PATH=path_without("bwrap", tmp_path / "bin"))
+def test_without_a_sandbox_it_says_so_before_the_first_agent_starts(a_project: Project) -> None:
+    answer = a_project.run(CAPSULE_SANDBOX="auto")
     told, *_ = answer.err.splitlines()
     assert told.startswith("note: not sandboxed: bubblewrap is not installed; ")
     assert told.endswith("hooks and settings of the repository are checked after each phase.")

@@ -23,6 +23,15 @@ from .rooms import Room, a_program, as_an_ordinary_user, needs_root
 # Which level
 
 
+def test_a_test_that_is_not_marked_finds_no_bubblewrap_whatever_the_machine_has() -> None:
+    assert level("auto", os.environ).why == "bubblewrap is not installed"
+
+
+@pytest.mark.sandboxed
+def test_a_test_that_is_marked_finds_it() -> None:
+    assert level("auto", os.environ).program == shutil.which("bwrap")
+
+
 def test_without_bubblewrap_there_is_no_sandbox_and_it_says_why() -> None:
     found = level("auto", {"PATH": "/nonexistent"})
     assert (found.name, found.why) == ("none", "bubblewrap is not installed")
