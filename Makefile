@@ -21,7 +21,7 @@ test: $(VENV)/.warm ## the tests a contributor runs, in two minutes (git, make a
 	$(PYTEST) -m "not slow and not sandboxed" $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
 check: format lint types contracts $(VENV)/.warm ## everything that must be green: format, lint, types, contracts, all tests
-	$(PYTEST) $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
+	$(PYTEST) -m "not soak" $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -44,10 +44,15 @@ live: JOBS = 2
 live: $(VENV)/.dev ## the real agent CLIs on a scripted model, the real bd, a browser; attacks, and all that wants bubblewrap
 	@found="$$(command -v bwrap)"; path="$$(tools/live $(BIN)/python)" || exit 1; \
 	    export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1; \
-	    { $(PYTEST) -rs $(LIVE) $(ONCE_MORE); } && \
-	    { test -n "$$found" || { $(PYTEST) -rs -m sandboxed $(LIVE:%=--ignore=%) tests $(ONCE_MORE); }; }
+	    { $(PYTEST) -rs -m "not soak" $(LIVE) $(ONCE_MORE); } && \
+	    { test -n "$$found" || { $(PYTEST) -rs -m "sandboxed and not soak" $(LIVE:%=--ignore=%) tests $(ONCE_MORE); }; }
 
-soak: crash bench lies ## what takes longer than a day's work allows: every kill, every benchmark, every lie
+soak: crash bench lies tables ## what takes longer than a day's work allows: every kill, benchmark, lie, and case of a table
+
+tables: JOBS = 2
+tables: $(VENV)/.dev ## the cases of large tables that `make check` and `make live` leave out
+	@path="$$(tools/live $(BIN)/python)" || exit 1; export PATH="$${path:+$$path:}$$PATH" CAPSULE_LIVE=1; \
+	    $(PYTEST) -rs -m soak tests
 
 lies: JOBS = 2
 lies: $(VENV)/.dev ## play every lie and honest mission (ONLY=family or name, SANDBOX=required), and print a table
@@ -82,4 +87,4 @@ $(VENV)/.warm: $(VENV)/.dev
 clean: ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache dist
 
-.PHONY: help demo test check format lint types contracts fix live soak crash lies bench reference pictures clean
+.PHONY: help demo test check format lint types contracts fix live soak tables crash lies bench reference pictures clean

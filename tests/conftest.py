@@ -44,7 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "slow: for `make check`, too costly for `make test`",
         "quick: in tests/crash, where all else is slow",
         "in_git: a mission of the engine's tests, in a real repository",
-        "sweep(cases=1): only the first cases are for `make test`; the others are slow",
+        "sweep(cases=1, rest='slow'): only the first cases are for `make test`; the others are slow, or for a soak",
+        "soak: for `make soak`, the rest of a table of which `make check` and `make live` have a cross-section",
     ):
         config.addinivalue_line("markers", marker)
     daily = "not slow" in config.option.markexpr
@@ -63,16 +64,17 @@ def _memory_will_do() -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow, before `-m` selects: all cases of a sweep but the first ones, and kills of a whole mission."""
+    """Mark as slow, before `-m` selects: the rest of a sweep, what is for `make soak`, and kills of a whole mission."""
     seen: Counter[str] = Counter()
     for item in items:
-        if item.path.parent.name == "crash" and not item.get_closest_marker("quick"):
-            item.add_marker(pytest.mark.slow)
         if sweep := item.get_closest_marker("sweep"):
             test = item.nodeid.partition("[")[0]
             seen[test] += 1
             if seen[test] > sweep.kwargs.get("cases", 1):
-                item.add_marker(pytest.mark.slow)
+                item.add_marker(sweep.kwargs.get("rest", "slow"))
+        killed = item.path.parent.name == "crash" and not item.get_closest_marker("quick")
+        if killed or item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -13,6 +13,15 @@ from ..conftest import UNSANDBOXED
 from .attacks import LOCKS, Attack
 from .conftest import LEAVING, Evil, plain_git
 
+_FOLDERS = ("", "git", "git/info", "locks", "places", f"places/{ITEM}", "watched", "leaving")
+_INSTEAD = ("file", "pipe", "dangling link")
+IN_THE_WAY = [
+    pytest.param(name, instead, marks=() if (number + turn) % len(_INSTEAD) == 0 else pytest.mark.soak)
+    for number, name in enumerate(_FOLDERS)
+    for turn, instead in enumerate(_INSTEAD)
+]
+"""Each folder once in `make live`, with one thing after the other in its place; the others in `make soak`."""
+
 
 @pytest.mark.promise("attacks.locks-and-moves")
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
@@ -64,8 +73,7 @@ def test_a_killed_mission_goes_on_in_a_repository_that_was_moved(a_project: Proj
     assert_goes_on(a_project, level)
 
 
-@pytest.mark.parametrize("name", ["", "git", "git/info", "locks", "places", f"places/{ITEM}", "watched", "leaving"])
-@pytest.mark.parametrize("instead", ["file", "pipe", "dangling link"])
+@pytest.mark.parametrize(("name", "instead"), IN_THE_WAY)
 def test_what_stands_in_the_place_of_a_folder_of_ours_is_named_and_without_it_the_mission_goes_on(
     a_project: Project, name: str, instead: str
 ) -> None:

@@ -21,6 +21,8 @@ from .attacks import ALL, BATCHES, CONTENT, Attack
 from .conftest import IN_ITS_PLACE, LEAVING, Evil, differing, git_folder, use_git_as_ever
 
 THE_WORK = "echo 42 > answer"
+_THE_SAME = (pytest.mark.sandboxed, pytest.mark.soak)
+"""In its place an agent may do in a sandbox what it may do without one, and that is tried in `make live`."""
 
 
 def attacked(project: Project, evil: Evil, attacks: Sequence[Attack], variant: str, level: dict[str, str]) -> Said:
@@ -61,7 +63,7 @@ def test_there_are_at_least_45_attacks_each_with_a_name() -> None:
     ("variant", "level"),
     [
         pytest.param(IN_ITS_PLACE, UNSANDBOXED, id="in its place, off"),
-        pytest.param(IN_ITS_PLACE, SANDBOXED, id="in its place, bubblewrap", marks=pytest.mark.sandboxed),
+        pytest.param(IN_ITS_PLACE, SANDBOXED, id="in its place, bubblewrap", marks=_THE_SAME),
         pytest.param(LEAVING, SANDBOXED, id="leaving it, bubblewrap", marks=pytest.mark.sandboxed),
     ],
 )

@@ -117,7 +117,7 @@ def test_every_known_miss_is_a_case_and_has_a_reason() -> None:
     assert all(why.strip() for why in known().values())
 
 
-@pytest.mark.sweep
+@pytest.mark.sweep(rest="soak")
 @pytest.mark.parametrize("project", PROJECTS, ids=str)
 def test_the_truth_of_a_project_holds_for_honest_work_and_can_fail(project: Project, tmp_path: Path) -> None:
     if lacking := missing(project.needs):

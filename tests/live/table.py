@@ -87,6 +87,9 @@ class Seen:
     told: list[str]
 
 
+SeenIn = Callable[[str], Seen]
+
+
 def play(cli: Cli, situation: str, folder: Path, *, trust_project: bool = False, **more: str) -> Seen:
     """One run of the real CLI in a situation, with more environment where it is given."""
     if situation in cli.cannot_show:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from capsule.core.failure import Kind, Reaction
 from tests.live.model_server import LAST_WORD
-from tests.live.table import RETRY_AFTER, SITUATIONS, Cli, Seen, play
+from tests.live.table import RETRY_AFTER, SITUATIONS, Cli, Seen, SeenIn, play
 
 _AS_ROOT = {"IS_SANDBOX": "1"} if os.getuid() == 0 else {}
 """It refuses to work as root unless it is told that this is a sandbox; whoever tests as root has made one."""
@@ -47,16 +48,22 @@ CLAUDE = Cli(
 )
 
 
+@pytest.fixture(scope="module")
+def seen_in(tmp_path_factory: pytest.TempPathFactory) -> SeenIn:
+    """Each situation is played once for all that is asked about it."""
+    return cache(lambda situation: play(CLAUDE, situation, tmp_path_factory.mktemp("played")))
+
+
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_how_it_ended_has_its_class_and_nothing_survives(situation: str, tmp_path: Path) -> None:
-    seen = play(CLAUDE, situation, tmp_path)
+def test_how_it_ended_has_its_class_and_nothing_survives(situation: str, seen_in: SeenIn) -> None:
+    seen = seen_in(situation)
     failure = seen.transcript.failure
     assert (failure.kind if failure else None) is CLAUDE.classes[situation], (failure, seen.transcript)
     assert seen.survivors == []
 
 
-def test_success_has_all_that_is_to_be_known(tmp_path: Path) -> None:
-    seen = play(CLAUDE, "ok", tmp_path)
+def test_success_has_all_that_is_to_be_known(seen_in: SeenIn) -> None:
+    seen = seen_in("ok")
     usage = seen.transcript.usage
     assert usage is not None
     assert (usage.tokens_in, usage.tokens_out) == (3 * 123, 3 * 7)
@@ -68,22 +75,22 @@ def test_success_has_all_that_is_to_be_known(tmp_path: Path) -> None:
     assert (seen.place / "made.txt").read_text() == "made\n"
 
 
-def test_its_words_are_kept_and_its_temporary_files_are_not(tmp_path: Path) -> None:
-    seen = play(CLAUDE, "ok", tmp_path)
+def test_its_words_are_kept_and_its_temporary_files_are_not(seen_in: SeenIn) -> None:
+    seen = seen_in("ok")
     output = seen.place / ".capsule" / "output"
     assert (output / "execute-1.log").read_text() == f"{LAST_WORD}\n"
     assert '"subtype":"init"' in (output / "execute-1.log.events").read_text().splitlines()[0]
     assert not Path((seen.place / "tmpdir.txt").read_text().strip()).exists()
 
 
-def test_whoever_watches_sees_what_it_does(tmp_path: Path) -> None:
-    seen = play(CLAUDE, "tool still running at time-out", tmp_path)
+def test_whoever_watches_sees_what_it_does(seen_in: SeenIn) -> None:
+    seen = seen_in("tool still running at time-out")
     assert "Bash: touch endless; tail -f endless" in seen.told
 
 
 @pytest.mark.parametrize("situation", ["429", "429 with retry-after", "529", "dropped stream"])
-def test_its_own_retries_are_few_and_ours_cost_nothing(situation: str, tmp_path: Path) -> None:
-    seen = play(CLAUDE, situation, tmp_path)
+def test_its_own_retries_are_few_and_ours_cost_nothing(situation: str, seen_in: SeenIn) -> None:
+    seen = seen_in(situation)
     assert seen.transcript.failure is not None
     assert seen.transcript.failure.reaction is Reaction.WAIT
     assert len(seen.model.asked) <= 4
@@ -91,8 +98,8 @@ def test_its_own_retries_are_few_and_ours_cost_nothing(situation: str, tmp_path:
     assert seen.transcript.failure.resets_in == expected
 
 
-def test_a_prompt_of_200_kb_arrives_whole(tmp_path: Path) -> None:
-    seen = play(CLAUDE, "prompt of 200 KB", tmp_path)
+def test_a_prompt_of_200_kb_arrives_whole(seen_in: SeenIn) -> None:
+    seen = seen_in("prompt of 200 KB")
     assert SITUATIONS["prompt of 200 KB"].prompt in seen.model.asked[0].prompt
 
 
@@ -102,8 +109,8 @@ def test_root_without_a_sandbox_is_told_what_to_do(tmp_path: Path) -> None:
     _assert_stops(seen, Kind.CONFIGURATION, "bubblewrap")
 
 
-def test_a_key_that_is_not_accepted_stops_the_run_and_says_how_to_log_in(tmp_path: Path) -> None:
-    _assert_stops(play(CLAUDE, "401", tmp_path), Kind.AUTH, "ANTHROPIC_API_KEY")
+def test_a_key_that_is_not_accepted_stops_the_run_and_says_how_to_log_in(seen_in: SeenIn) -> None:
+    _assert_stops(seen_in("401"), Kind.AUTH, "ANTHROPIC_API_KEY")
 
 
 def _assert_stops(seen: Seen, kind: Kind, hint: str) -> None:

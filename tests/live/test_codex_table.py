@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from capsule.core.failure import Kind, Reaction
 from tests.live.conftest import program
 from tests.live.model_server import LAST_WORD
-from tests.live.table import SITUATIONS, Cli, play
+from tests.live.table import SITUATIONS, Cli, SeenIn, play
 
 _SETTINGS = """\
 model = "m"
@@ -56,16 +57,22 @@ CODEX = Cli(
 )
 
 
+@pytest.fixture(scope="module")
+def seen_in(tmp_path_factory: pytest.TempPathFactory) -> SeenIn:
+    """Each situation is played once for all that is asked about it."""
+    return cache(lambda situation: play(CODEX, situation, tmp_path_factory.mktemp("played")))
+
+
 @pytest.mark.parametrize("situation", SITUATIONS)
-def test_how_it_ended_has_its_class_and_nothing_survives(situation: str, tmp_path: Path) -> None:
-    seen = play(CODEX, situation, tmp_path)
+def test_how_it_ended_has_its_class_and_nothing_survives(situation: str, seen_in: SeenIn) -> None:
+    seen = seen_in(situation)
     failure = seen.transcript.failure
     assert (failure.kind if failure else None) is CODEX.classes[situation], (failure, seen.transcript)
     assert seen.survivors == []
 
 
-def test_success_has_all_that_is_to_be_known(tmp_path: Path) -> None:
-    seen = play(CODEX, "ok", tmp_path)
+def test_success_has_all_that_is_to_be_known(seen_in: SeenIn) -> None:
+    seen = seen_in("ok")
     usage = seen.transcript.usage
     assert usage is not None
     assert (usage.tokens_in, usage.tokens_out, usage.usd) == (3 * 100, 3 * 7, None)
@@ -76,15 +83,15 @@ def test_success_has_all_that_is_to_be_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("situation", ["429", "529", "dropped stream"])
-def test_its_own_retries_are_few_and_ours_cost_nothing(situation: str, tmp_path: Path) -> None:
-    seen = play(CODEX, situation, tmp_path)
+def test_its_own_retries_are_few_and_ours_cost_nothing(situation: str, seen_in: SeenIn) -> None:
+    seen = seen_in(situation)
     assert seen.transcript.failure is not None
     assert seen.transcript.failure.reaction is Reaction.WAIT
     assert len(seen.model.asked) <= 4
 
 
-def test_a_prompt_of_200_kb_arrives_whole(tmp_path: Path) -> None:
-    seen = play(CODEX, "prompt of 200 KB", tmp_path)
+def test_a_prompt_of_200_kb_arrives_whole(seen_in: SeenIn) -> None:
+    seen = seen_in("prompt of 200 KB")
     assert SITUATIONS["prompt of 200 KB"].prompt in seen.model.asked[0].prompt
 
 

@@ -1,10 +1,14 @@
-"""Every test runner, for every way in which a run can end, plain and behind make, npm and a script: no wrong green."""
+"""Every test runner, for every way in which a run can end, plain and behind make, npm and a script: no wrong green.
+
+Behind a wrapper, `make live` has one proving case and one other of each runner; `make soak` has the whole table.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from capsule.workspaces.shell import SupervisedShell
 from tests.live.runner_projects import CASES, RUNNERS, SAYS, WRAPPERS, environment, make, missing
 
 _ROWS = os.environ.get("CAPSULE_RUNNER_ROWS")  # a file that takes what is said, for runs in several processes
+PROVING = ("passes", "two")
 _PATIENCE = 300
 _SMALL = 100_000
 
@@ -66,19 +71,43 @@ def play(folder: Path, name: str, case: str, wrapper: str) -> tuple[str, list[st
 
 def test_no_row_is_green_without_a_passing_test() -> None:
     """But for ctest and cargo-nextest: each test is a process there, and one that ends with 0 has passed."""
-    proving = ("passes", "two")
     rows = [
         (name, case) for name, row in RUNNERS.items() for case, text in {**SAYS, **row.says}.items() if "green" in text
     ]
-    assert {(name, case) for name, case in rows if case not in proving} == {
+    assert {(name, case) for name, case in rows if case not in PROVING} == {
         ("cargo-nextest", "forged"),
         ("ctest", "forged"),
     }
 
 
-@pytest.mark.parametrize("wrapper", WRAPPERS)
-@pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", RUNNERS)
+def cross_section() -> set[tuple[str, str, str]]:
+    """Return the cells of the table for `make live`: which cases are behind which wrapper goes round the runners."""
+    others = [case for case in CASES if case not in PROVING]
+    cells = {(name, case, "plain") for name in RUNNERS for case in CASES}
+    for number, name in enumerate(RUNNERS):
+        for turn, wrapper in enumerate(WRAPPERS):
+            cells.add((name, PROVING[(number + turn) % len(PROVING)], wrapper))
+            cells.add((name, others[(number + turn) % len(others)], wrapper))
+    return cells
+
+
+def test_the_cross_section_has_every_runner_and_every_case_behind_every_wrapper() -> None:
+    cells = cross_section()
+    for wrapper in WRAPPERS:
+        assert {case for _, case, behind in cells if behind == wrapper} == set(CASES)
+        for name in RUNNERS:
+            cases = {case for runner, case, behind in cells if (runner, behind) == (name, wrapper)}
+            assert cases & set(PROVING)
+            assert cases - set(PROVING)
+
+
+CELLS = [
+    pytest.param(*cell, id="-".join(cell), marks=() if cell in cross_section() else pytest.mark.soak)
+    for cell in product(RUNNERS, CASES, WRAPPERS)
+]
+
+
+@pytest.mark.parametrize(("name", "case", "wrapper"), CELLS)
 def test_what_is_said_of_a_run(
     name: str, case: str, wrapper: str, tmp_path: Path, table: dict[tuple[str, str, str], str]
 ) -> None:
