@@ -24,7 +24,7 @@ LONG = 60.0
 
 def examples(number: int) -> settings:
     """Return the settings for this many examples in `make check`; `make test` has a fifth of them."""
-    return settings(max_examples=number * settings.default.max_examples // 100)
+    return settings(max_examples=number * settings().max_examples // 100)
 
 
 def processor_seconds() -> float:

@@ -72,6 +72,7 @@ def test_a_mission_is_shown_while_it_runs_and_summed_up_when_it_has_ended(a_proj
     assert a_project.dirt() == ""
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_is_said_and_no_screen_is_opened_for_it(a_project: Project) -> None:
     with on_a_terminal(a_project, "run", "demo-9") as terminal:
         code = terminal.ends()

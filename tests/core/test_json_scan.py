@@ -271,7 +271,7 @@ def test_a_hundred_megabytes_with_the_signal_at_the_end_cost_half_a_second() -> 
     assert costs_below(0.5, lambda: last_object(log))
 
 
-@pytest.mark.sweep(cases=3)
+@pytest.mark.sweep
 @pytest.mark.promise("speed.parse-signal")
 @pytest.mark.parametrize("unit", [b"{", b'{"a":', b"}", b"{}", b'"', b"\\", b"[{", b"\x1b[", b"\x1b]", b'"}'])
 def test_sixteen_hostile_mebibytes_cost_seconds_at_most(unit: bytes) -> None:
@@ -292,7 +292,7 @@ NESTS: list[Callable[[int], bytes]] = [
 ]
 
 
-@pytest.mark.sweep(cases=3)
+@pytest.mark.sweep
 @pytest.mark.promise("speed.parse-signal")
 @pytest.mark.parametrize("nest", NESTS)
 def test_cost_grows_in_proportion_to_the_input(nest: Callable[[int], bytes]) -> None:

@@ -142,7 +142,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.sweep
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_document_costs_no_more_than_its_length(name: str) -> None:
     assert costs_below(2, lambda: (phases_of(HOSTILE[name]), boxes_of(HOSTILE[name])))
