@@ -31,7 +31,7 @@ _PATIENCE = 15.0
 """A runner that was told to stop ends its agent (5 s at most), writes it down, and lets go."""
 
 
-class Ended(NamedTuple):
+class EndedMission(NamedTuple):
     """How a mission was ended, or why it was left alone."""
 
     mission: str
@@ -44,7 +44,7 @@ class Ended(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def abort(project: Project, mission: str) -> Ended | None:
+def abort(project: Project, mission: str) -> EndedMission | None:
     """Stop a mission, keep its branch and salvage the rest; None where there is nothing to end."""
     if not _leftovers(project, mission):
         known_mission(project, mission)
@@ -55,7 +55,7 @@ def abort(project: Project, mission: str) -> Ended | None:
     return ended._replace(was_running=stopped, branch_kept=kept)
 
 
-def clean(project: Project, mission: str) -> Ended | None:
+def clean(project: Project, mission: str) -> EndedMission | None:
     """Stop a mission and delete its branch too, once everything is salvaged; None where nothing is left of it."""
     if not _leftovers(project, mission):
         known_mission(project, mission)
@@ -64,13 +64,13 @@ def clean(project: Project, mission: str) -> Ended | None:
     return end_mission(project, mission, how="cleaned", branch=True)
 
 
-def clean_all(project: Project) -> Iterator[Ended]:
+def clean_all(project: Project) -> Iterator[EndedMission]:
     """Clean every mission that has a worktree, except those that run."""
     journal = project.journal()
     for mission in _worktrees(project)[0]:
         pid = journal.running(mission)
         if pid is not None:
-            yield Ended(mission, running=pid)
+            yield EndedMission(mission, running=pid)
         else:
             yield end_mission(project, mission, how="cleaned", branch=True)
 
@@ -89,7 +89,7 @@ def empty_output(project: Project) -> bool:
     return True
 
 
-def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> Ended:
+def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> EndedMission:
     """Salvage, remove, release the item, and journal it."""
     tracker = tracker_if_there(project)  # a mission must be removable also where its tracker has gone
     with (
@@ -100,7 +100,7 @@ def end_mission(project: Project, mission: str, *, how: str, branch: bool) -> En
         warnings = _release(services, mission)
         if load_state(services, mission).under_way:
             services.journal.note(mission, Abandoned(at=services.clock.now(), how=how, salvage=salvage))
-    return Ended(mission, salvage, warnings=warnings)
+    return EndedMission(mission, salvage, warnings=warnings)
 
 
 def record_last_step(project: Project, tracker: Tracker, mission: str) -> None:

@@ -20,7 +20,7 @@ from capsule.core.event import Accepted
 from capsule.core.item import EARLY, Blocked, Item, NewItem, Status, Value, check_id, check_move, stands_at, with_values
 from capsule.core.ledger import DECISION, archive_subject, archived, tagged, unblocked
 from capsule.core.state import MissionState, children_of, is_accepted, replay
-from capsule.core.text import nearest, one_line
+from capsule.core.text import did_you_mean, one_line
 from capsule.core.workflow import Workflow
 from capsule.project import Project
 from capsule.rules import choose_workflow, guardrails_of, words_at
@@ -29,7 +29,7 @@ from capsule.system.files import read_regular
 from capsule.system.lock import FileLock
 
 if TYPE_CHECKING:
-    from capsule.app.endings import Ended
+    from capsule.app.endings import EndedMission
 
 LEVELS = {
     "size": ("small", "medium", "large"),
@@ -109,15 +109,14 @@ def _level(name: str, given: str) -> str:
     levels = LEVELS[name]
     if given.lower() in levels:
         return given.lower()
-    near = nearest(given.lower(), levels)
-    hint = f"Did you mean `{near[0]}`?" if near else "Leave it out if you do not know."
+    hint = did_you_mean(given.lower(), levels, "Leave it out if you do not know.")
     raise UsageError(f"--{name} is {given!a}; it must be {', '.join(levels[:-1])} or {levels[-1]}.", hint)
 
 
 def _check_known(tracker: Tracker, other: str, why: str) -> None:
     if not tracker.knows(other):
-        near = nearest(other, [item.id for item in tracker.items()])
-        hint = f"Did you mean {near[0]}?" if near else "`capsule status` lists what there is."
+        known = [item.id for item in tracker.items()]
+        hint = did_you_mean(other, known, "`capsule status` lists what there is.", quote="")
         raise CapsuleError(f"There is no item {other} {why}.", hint, exit_code=1)
 
 
@@ -168,8 +167,7 @@ def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
 def _to(held: ItemLock, target: str, phases: tuple[str, ...], workflow: Workflow) -> dict[str, Value]:
     item = held.item
     if target not in phases:
-        near = nearest(target, phases)
-        hint = f"Did you mean `{near[0]}`?" if near else f"There are: {', '.join(phases)}."
+        hint = did_you_mean(target, phases, f"There are: {', '.join(phases)}.")
         raise UsageError(f"An item of the workflow {workflow.name} cannot be moved to a phase {target!a}.", hint)
     if item.status in EARLY:
         raise Refused(
@@ -315,8 +313,7 @@ def _with_refutation(held: ItemLock, check: str) -> MissionState:
     hint = f"Refuted: {', '.join(open_ones)}." if open_ones else f"See what was checked: capsule show {item}"
     known_checks = sorted({name for state in states for phase in state.workflow.phases for name in phase.checks})
     if check not in (*known_checks, "gate", "fit-for-main", "hooks"):
-        near = nearest(check, known_checks)
-        hint = f"Did you mean `{near[0]}`?" if near and not open_ones else hint
+        hint = hint if open_ones else did_you_mean(check, known_checks, hint)
         raise Refused(f"There is no check {check!a} in the workflow {mission.workflow.name}.", hint)
     raise Refused(f"{check} is not refuted in {item}, so there is nothing to accept.", hint)
 
@@ -324,7 +321,7 @@ def _with_refutation(held: ItemLock, check: str) -> MissionState:
 # ---- complete, close
 
 
-Archived = tuple[Item, "Ended | None", tuple[str, ...]]
+Archived = tuple[Item, "EndedMission | None", tuple[str, ...]]
 """An item that is out of its tracker, how its mission was ended where one was under way, and warnings."""
 
 

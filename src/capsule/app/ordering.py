@@ -8,7 +8,7 @@ from capsule.adapters import Tracker
 from capsule.core.decide import Move
 from capsule.core.item import Item
 from capsule.core.schedule import QueuePosition, queue
-from capsule.core.state import Halt, MissionState
+from capsule.core.state import MissionState
 from capsule.engine.job import only_to_be_closed
 from capsule.project import Project
 from capsule.rules import guardrails_of
@@ -29,7 +29,12 @@ def queued(
         interrupted = {n for n, state in states.items() if state.begun and not state.halt and n not in resumed}
         return queue(items, under_way=interrupted, left_alone=left_alone, guardrails=guardrails)
     standing = {name: words for name, state in states.items() if (words := _way_on(state))}
-    halted = {name: _halted(state.halt, name) for name, state in states.items() if state.halt and name not in resumed}
+    halted = {}
+    for name, state in states.items():
+        if state.halt and name not in resumed:
+            word = "needs you" if state.halt.move is Move.PARK else "failed"
+            why = f"{state.halt.phase}: {state.halt.reason} (`capsule run {name}` resumes it)"
+            halted[name] = f"its mission {word} at {why}"
     return queue(
         items,
         under_way={name for name, state in states.items() if state.under_way and not state.halt},
@@ -47,8 +52,3 @@ def _way_on(state: MissionState) -> str:
     if only_to_be_closed(state) or (state.under_way and "merged" in state.facts):
         return "merged, still to be closed"
     return f"goes on at {state.to_do[0]}" if state.under_way else ""
-
-
-def _halted(halt: Halt, mission: str) -> str:
-    word = "needs you" if halt.move is Move.PARK else "failed"
-    return f"its mission {word} at {halt.phase}: {halt.reason} (`capsule run {mission}` resumes it)"

@@ -16,7 +16,7 @@ from capsule.core.errors import CapsuleError, Refused, UsageError, lost_objects_
 from capsule.core.event import MissionStarted
 from capsule.core.item import Item, Status
 from capsule.core.state import MissionState, Step, agent_for, apply
-from capsule.core.text import nearest
+from capsule.core.text import did_you_mean, nearest
 from capsule.core.workflow import Workflow
 from capsule.engine.brief import brief
 from capsule.engine.job import Job, only_to_be_closed
@@ -128,8 +128,7 @@ def plan_mission(
 def _refuse_unknown_phase(item: Item, workflow: Workflow) -> None:
     """A phase that somebody mistyped must not be taken for the first one."""
     if item.phase and item.phase.lower() not in workflow.names():
-        near = nearest(item.phase, workflow.names())
-        hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(workflow.names())}."
+        hint = did_you_mean(item.phase, workflow.names(), f"There are: {', '.join(workflow.names())}.", quote="")
         raise CapsuleError(f"{item.id}: {item.phase!a} is no phase of the workflow {workflow.name}.", hint)
 
 

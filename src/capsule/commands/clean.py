@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import argparse
 
-from capsule.app.endings import Ended, clean, clean_all, foreign_worktrees
+from capsule.app.endings import EndedMission, clean, clean_all, foreign_worktrees
 from capsule.commands.arguments import item_argument, project_option, warn
 from capsule.core.errors import UsageError
 from capsule.core.item import check_id
@@ -51,7 +51,7 @@ def clean_everything(project: Project) -> int:
     return 0
 
 
-def _print(ended: Ended) -> None:
+def _print(ended: EndedMission) -> None:
     warn(ended.warnings)
     if ended.running is not None:
         print(f"{ended.mission} is running (pid {ended.running}); left alone. `capsule abort {ended.mission}` ends it.")

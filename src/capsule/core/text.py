@@ -33,3 +33,9 @@ def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
     from difflib import get_close_matches  # noqa: PLC0415 - needed after a mistake only
 
     return get_close_matches(word, list(known), most)
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str, quote: str = "`") -> str:
+    """Return a hint that names the known word which somebody may have meant; other words where there is none."""
+    near = nearest(word, known)
+    return f"Did you mean {quote}{near[0]}{quote}?" if near else otherwise
