@@ -22,7 +22,7 @@ from pathlib import Path
 
 from capsule.commands.arguments import project_option
 from capsule.core.errors import UsageError
-from capsule.core.text import nearest
+from capsule.core.text import did_you_mean
 from capsule.settings import load_settings
 from capsule.system.git import Git, NotARepository
 
@@ -60,8 +60,7 @@ def _chosen(rows: list[Row], key: str | None) -> list[Row]:
     found = [row for row in rows if not key or row[0] == key or row[0].startswith(f"{key}.")]
     if found:
         return [row if row[0] == key or not _SECRET.match(row[0]) else (row[0], "***", row[2]) for row in found]
-    near = nearest(str(key), [row[0] for row in rows])
-    hint = f"Did you mean `{near[0]}`?" if near else "`capsule config` lists them all."
+    hint = did_you_mean(str(key), [row[0] for row in rows], "`capsule config` lists them all.")
     raise UsageError(f"There is no setting `{key}`.", hint)
 
 

@@ -97,6 +97,8 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[_Explanation]:
     before = ""
     for place in queued(project, tracker, states, items, busy):  # exactly as a run would find it, but for what runs now
         item, can = place.item, place.actionable
+        case = _Case(place, states.get(item.id), item.id in busy)
+        way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
         yield _Explanation(
             id=item.id,
             title=item.title,
@@ -105,7 +107,7 @@ def _answers(project: Project, tracker: Tracker) -> Iterator[_Explanation]:
             next=can and not before,
             after=before if can else "",
             why=clean(place.why),
-            to_move_it=_way_on(_Case(place, states.get(item.id), item.id in busy)),
+            to_move_it=way.format(id=item.id, who=item.taken_by, others=" and ".join(place.waits_for)),
         )
         before = item.id if can else before
 
@@ -140,8 +142,3 @@ WAYS: tuple[tuple[Callable[[_Case], object], str], ...] = (
     (lambda case: case.place.waits_for, "finish {others} first, or remove the dependency"),
 )
 """The command that helps an item: the first that applies, in the order in which the queue objects."""
-
-
-def _way_on(case: _Case) -> str:
-    way = next((way for applies, way in WAYS if applies(case)), "capsule run {id}")
-    return way.format(id=case.item.id, who=case.item.taken_by, others=" and ".join(case.place.waits_for))

@@ -130,12 +130,11 @@ class Shelf(Struct, frozen=True):
         known = _known_runs(event for _, event in self.journal.events(self.mission))
         runs = [(file, _run_of(file, known)) for file in sorted(self._files(), key=_last_change)]
         wanted = [(file, run) for file, run in runs if run and self.phase in ("", run.phase)]
-        outputs = [Output(self._words(log), run.phase, run.title, run.agent) for log, run in wanted]
+        outputs = []
+        for log, run in wanted:
+            suffix = self.suffix or ("" if os.path.lexists(log) else _EVENTS)  # an agent may have no log yet
+            outputs.append(Output(log.with_name(log.name + suffix), run.phase, run.title, run.agent))
         return [output for output in outputs if _is_regular(output.file)]
-
-    def _words(self, log: Path) -> Path:
-        """Return the file to print: the log, or the events of an agent that has none yet."""
-        return log.with_name(log.name + (self.suffix or ("" if os.path.lexists(log) else _EVENTS)))
 
     def _files(self) -> set[Path]:
         home = self.project.root / ".capsule"

@@ -74,7 +74,11 @@ def run(args: argparse.Namespace) -> int:
     if file:
         _refuse_what_is_no_file(file)
     report = gather(open_project(args.project_dir), items, args.run or "", args.since or "")
-    text = _rendered(report, "json" if args.json else "html" if args.html else args.format)
+    if args.json or args.format == "json":
+        text = json.dumps(report_facts(report), indent=2) + "\n"
+    else:
+        text = page(report) if args.html or args.format == "html" else markdown(report)
+        text = text.encode(errors="replace").decode()
     if file is None:
         sys.stdout.write(text)
         return 0
@@ -91,13 +95,6 @@ def _refuse_what_is_no_file(file: Path) -> None:
         raise Refused(f"{file} is a directory.", f"Name a file in it: --html {file / 'report.html'}")
     if file.exists() and not file.is_file():
         raise Refused(f"{file} is not a regular file; left alone.", "Name another file, or - for stdout.")
-
-
-def _rendered(report: Report, form: str) -> str:
-    if form == "json":
-        return json.dumps(report_facts(report), indent=2) + "\n"
-    text = page(report) if form == "html" else markdown(report)
-    return text.encode(errors="replace").decode()
 
 
 # ---- which missions

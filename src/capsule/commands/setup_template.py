@@ -86,7 +86,9 @@ def make_project(
     try:
         place = target.absolute() if target else Path(tempfile.mkdtemp(prefix=prefix)).resolve()
         with _all_or_nothing(place, fresh=target is None):
-            _start_repository(place)
+            _git(place, "init", "--quiet", "--initial-branch=main")
+            for key, value in OWN_SETTINGS.items():
+                _git(place, "config", "--local", key, value)
             if tracker == "bd":
                 _bd_tracker(place)
             elif tracker == "file":
@@ -157,12 +159,6 @@ def _copy_files(template: Path, names: Sequence[str], place: Path) -> None:
             shutil.copytree(source, place / name, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
         else:
             shutil.copyfile(source, place / name)
-
-
-def _start_repository(place: Path) -> None:
-    _git(place, "init", "--quiet", "--initial-branch=main")
-    for key, value in OWN_SETTINGS.items():
-        _git(place, "config", "--local", key, value)
 
 
 def _bd_tracker(place: Path) -> None:

@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.app.missions import running, under_way
 from capsule.commands.arguments import project_option
-from capsule.core.campaign import is_container, to_do
+from capsule.core.campaign import counts_below, is_container, to_do
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
 from capsule.core.status import MissionStatus
-from capsule.core.text import nearest
+from capsule.core.text import did_you_mean
 from capsule.project import Project, open_project, open_tracker
 from capsule.reports.style import Style, clean, output_width
 from capsule.reports.table import column, widest
@@ -124,8 +124,7 @@ def _conditions(text: str) -> dict[str, set[str]]:
 
 def _check_known(word: str, known: Sequence[str], message: str, hint: str) -> None:
     if word not in known:
-        near = nearest(word, known)
-        raise UsageError(message, f"Did you mean `{near[0]}`?" if near else hint)
+        raise UsageError(message, did_you_mean(word, known, hint))
 
 
 def _values(item: Item, name: str) -> set[str]:
@@ -156,7 +155,7 @@ def _listed(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:  # 
 
 def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
     """List items in the order of the tracker, each below its parent, and indented by its depth."""
-    shown, counts = {item.id for item in items}, _progress(known)
+    shown, counts = {item.id for item in items}, counts_below([*known.values()])
     depths: dict[str, int] = {}
     rows = []
     for item in sorted(known.values(), key=lambda item: not (item.parent in known or is_container(item))):
@@ -173,18 +172,6 @@ def _as_tree(items: Sequence[Item], known: Mapping[str, Item]) -> list[_Row]:
         )
         rows.append(_Row(item, cells, clean(_what_holds_it_up(item, known))))
     return rows
-
-
-def _progress(known: Mapping[str, Item]) -> dict[str, tuple[int, int]]:
-    """Count done and all items below each, at any depth; from the leaves up, so that each is visited once."""
-    counts: dict[str, tuple[int, int]] = {}
-    for item in reversed([*known.values()]):
-        own = (0, 0) if is_container(item) else (int(item.status is Status.DONE), 1)
-        done, of = (sum(pair) for pair in zip(own, counts.get(item.id, (0, 0)), strict=True))
-        counts[item.id] = done, of
-        above = counts.get(item.parent, (0, 0))
-        counts[item.parent] = above[0] + done, above[1] + of
-    return counts
 
 
 def _what_holds_it_up(item: Item, known: Mapping[str, Item]) -> str:
