@@ -150,7 +150,9 @@ def busy() -> Scene:
 def blocked() -> Scene:
     """A backlog: one waits for a decision, one for an answer, and a mission is parked."""
     views = (at_rest("WRK-002", "Delete old orders", parked()), at_work("WRK-001", "Sort the list", up_to("execute")))
-    return Scene(board(*views), Listing(BACKLOG, by_status=True, tracker="backlog"))
+    return Scene(
+        board(*views), Listing(BACKLOG, by_status=True, tracker="backlog", verbs=("advance", "approve", "triage"))
+    )
 
 
 def failing() -> Scene:

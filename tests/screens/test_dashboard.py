@@ -15,7 +15,7 @@ from textual.geometry import Offset
 from capsule.core.errors import CapsuleError
 from capsule.tui.actions import VERBS
 from capsule.tui.dashboard import Dashboard
-from capsule.tui.dialogs import Answer, Confirm
+from capsule.tui.dialogs import Confirm, FailedCommand
 from capsule.tui.rows import Page, Rows
 from capsule.tui.screens import MOVING, Help, MissionScreen, Reading
 
@@ -419,7 +419,7 @@ PRESSED: dict[type, set[str]] = {
     Dashboard: {*VIEW_KEYS, *VERB_KEYS, *chain(*FOLDS), *HELP_KEYS, *QUITS, "slash", "escape", "t"},
     MissionScreen: {*MISSION_PAGES, *chain(*TURNS), "e"},
     Confirm: {*YESSES, *chain(*NOES)},
-    Answer: {*ANSWER_LEAVES},
+    FailedCommand: {*ANSWER_LEAVES},
     Reading: {*READING_LEAVES},
     Help: {*HELP_KEYS},
 }

@@ -136,7 +136,7 @@ def actions_for(project: Project) -> DashboardActions:
 
 def listing_of(project: Project) -> Listing:
     tracker = open_tracker(project)
-    return Listing(tuple(tracker.under("")), tracker.traits.by_status, tracker.name)
+    return Listing(tuple(tracker.under("")), tracker.traits.by_status, tracker.name, tracker.traits.verbs)
 
 
 def details_of(project: Project, mission: str) -> Details:

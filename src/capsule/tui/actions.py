@@ -25,8 +25,10 @@ class Listing(msgspec.Struct, frozen=True):
 
     items: tuple[Item, ...] = ()
     by_status: bool = False
-    """It is a backlog, whose items have phases; else items hold one another."""
+    """Listed by status, each with its phase; else as a tree of what holds what."""
     tracker: str = ""
+    verbs: tuple[str, ...] = ()
+    """Commands that not every tracker has a use for, and this one has."""
 
 
 class Details(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +77,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
     item: Item | None = None
     mission: MissionSummary | None = None
-    by_status: bool = False
+    verbs: tuple[str, ...] = ()
     stream: str = ""
     """The mission or run whose process can be asked to stop."""
     pid: int | None = None
@@ -103,7 +105,7 @@ class How(StrEnum):
     STOP = "send a signal to the runner"
 
 
-class Question(msgspec.Struct, frozen=True):
+class _Question(msgspec.Struct, frozen=True):
     """An argument that the dialog asks for."""
 
     label: str
@@ -111,7 +113,7 @@ class Question(msgspec.Struct, frozen=True):
     required: bool = False
 
 
-class Verb(msgspec.Struct, frozen=True):
+class DashboardVerb(msgspec.Struct, frozen=True):
     key: str
     word: str
     """The command."""
@@ -121,7 +123,7 @@ class Verb(msgspec.Struct, frozen=True):
     """The title of its dialog; `{}` is the item."""
     refuses: Callable[[Target], str]
     """Why it does not fit; '' where it does."""
-    asks: Question | None = None
+    asks: _Question | None = None
     how: How = How.WAIT
     alone: bool = False
     """It is about no item."""
@@ -181,7 +183,7 @@ def _unblock(target: Target) -> str:
 
 
 def _advance(target: Target) -> str:
-    if not target.by_status:
+    if "advance" not in target.verbs:
         return "Only backlog items can be advanced."
     if target.blocked:
         return f"{target.id} is blocked: unblock it first (u)."
@@ -190,7 +192,7 @@ def _advance(target: Target) -> str:
 
 def _approve(target: Target) -> str:
     kind = target.item.blocked.kind if target.item and target.item.blocked else ""
-    return "" if target.by_status and kind == DECISION else f"{target.id} is not waiting for a decision."
+    return "" if "approve" in target.verbs and kind == DECISION else f"{target.id} is not waiting for a decision."
 
 
 def _abort(target: Target) -> str:
@@ -201,23 +203,23 @@ def _close(target: Target) -> str:
     return "" if target.is_open and not target.running else f"{target.id} is running, or not open."
 
 
-_NOTES = Question("Notes for the next agent (optional)", "--notes")
-_PHASE = Question("Phase (empty: the next)", "--to")
-_REASON = Question("Reason", "--reason", required=True)
+_NOTES = _Question("Notes for the next agent (optional)", "--notes")
+_PHASE = _Question("Phase (empty: the next)", "--to")
+_REASON = _Question("Reason", "--reason", required=True)
 
 VERBS = (
-    Verb("r", "run", "run it; an epic or feature: everything in it", "Run {}", _run, how=How.START),
-    Verb("R", "run", "run the queue", "Run the queue", lambda _: "", how=How.START, alone=True, label="queue"),
-    Verb("s", "stop", "stop and keep progress", "Stop {}", _stop, how=How.STOP),
-    Verb("x", "abort", "abort its mission; the branch stays", "Abort mission {}", _abort),
-    Verb("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", _unblock, _NOTES),
-    Verb("a", "advance", "move it to the next phase, or to a named one", "Advance {}", _advance, _PHASE),
-    Verb("c", "complete", "mark it done", "Mark {} done", _close),
-    Verb("C", "close", "close it without doing it", "Close {} without doing it", _close, _REASON),
-    Verb("A", "approve", "approve it where a decision is asked", "Approve {}", _approve, _NOTES),
+    DashboardVerb("r", "run", "run it; an epic or feature: everything in it", "Run {}", _run, how=How.START),
+    DashboardVerb("R", "run", "run the queue", "Run the queue", lambda _: "", how=How.START, alone=True, label="queue"),
+    DashboardVerb("s", "stop", "stop and keep progress", "Stop {}", _stop, how=How.STOP),
+    DashboardVerb("x", "abort", "abort its mission; the branch stays", "Abort mission {}", _abort),
+    DashboardVerb("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", _unblock, _NOTES),
+    DashboardVerb("a", "advance", "move it to the next phase, or to a named one", "Advance {}", _advance, _PHASE),
+    DashboardVerb("c", "complete", "mark it done", "Mark {} done", _close),
+    DashboardVerb("C", "close", "close it without doing it", "Close {} without doing it", _close, _REASON),
+    DashboardVerb("A", "approve", "approve it where a decision is asked", "Approve {}", _approve, _NOTES),
 )
 BY_KEY = {verb.key: verb for verb in VERBS}
 
 
-def available(target: Target) -> list[Verb]:
+def available(target: Target) -> list[DashboardVerb]:
     return [verb for verb in VERBS if not verb.refusal(target)]

@@ -30,15 +30,15 @@ from capsule.tui.actions import (
     VERBS,
     CommandResult,
     DashboardActions,
+    DashboardVerb,
     Details,
     How,
     Listing,
     StartedRun,
     Target,
-    Verb,
 )
 from capsule.tui.app import BackgroundTasks, CapsuleApp, Poller, Result
-from capsule.tui.dialogs import Answer, Confirm, Dialog
+from capsule.tui.dialogs import Confirm, Dialog, FailedCommand
 from capsule.tui.lines import find_run
 from capsule.tui.model import FOUND_BY, VIEWS, WIDE, DashboardModel
 from capsule.tui.rows import Page, Rows
@@ -306,7 +306,7 @@ class Dashboard(CapsuleApp[None]):
 
         self._put_above(Confirm(verb, target), answered)
 
-    def _do(self, verb: Verb, target: Target, answer: str) -> None:
+    def _do(self, verb: DashboardVerb, target: Target, answer: str) -> None:
         words, line = verb.words(target, answer), verb.line(target, answer)
         if verb.how is How.START:
             self._start(words, line)
@@ -348,7 +348,7 @@ class Dashboard(CapsuleApp[None]):
         """`aside`: nobody waits for it, so it does not take the screen."""
         said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
-            self._put_above(Answer(line, said))
+            self._put_above(FailedCommand(line, said))
             return
         words = printable(said.err if said.code else said.out).strip()[:_LONGEST_TOAST]
         severity: Severity = "error" if said.code else "information"

@@ -17,7 +17,7 @@ from textual.widgets import Button, Input, Static
 
 from capsule.reports.style import printable
 from capsule.tui import drawing
-from capsule.tui.actions import CommandResult, How, Target, Verb
+from capsule.tui.actions import CommandResult, DashboardVerb, How, Target
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
 from capsule.tui.rows import Page
 
@@ -61,7 +61,7 @@ class Confirm(Dialog[str | None]):
         Binding("right,l", "app.focus_next"),
     ]
 
-    def __init__(self, verb: Verb, target: Target) -> None:
+    def __init__(self, verb: DashboardVerb, target: Target) -> None:
         super().__init__()
         self.verb, self.target = verb, target
 
@@ -117,7 +117,7 @@ class Confirm(Dialog[str | None]):
         return row(text("$ ", FAINT), drawing.said(self.verb.line(self.target, answer.strip()), 300), text(on, FAINT))
 
 
-class Answer(Dialog[None]):
+class FailedCommand(Dialog[None]):
     """The output of a command that failed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "leave")]

@@ -168,7 +168,7 @@ class DashboardModel:
         stream = key
         if run and pid is None:
             stream, pid = run.stream, run.pid
-        return Target(id=key, item=item, mission=view, by_status=listing.by_status, stream=stream, pid=pid)
+        return Target(id=key, item=item, mission=view, verbs=listing.verbs, stream=stream, pid=pid)
 
     def about(self, key: str, width: int) -> list[Content]:
         entry, view, run = self.entry(key), self.board.mission(key), lines.find_run(self.board, key)
