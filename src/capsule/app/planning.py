@@ -87,9 +87,7 @@ def plan_mission(
     closed = item.status is Status.DONE and not state.under_way and not state.finished
     if closed and item_id not in {each.id for each in tracker.everything()}:  # those have still to be archived
         raise Refused(f"{item_id} is closed already.", "Reopen it in its tracker if there is more to do.")
-    check_version()
-    project.git.identity  # noqa: B018 - raises where git does not know who we are
-    repository.refuse_if_under_way(project.git)
+    check_repository(project)
     going_on = state.under_way and not request.fresh
     prepared = "" if state.started or request.fresh else _prepared_base(project, item_id)
     base = state.base if going_on else prepared or repository.base_of(project.git, request.base or start or "HEAD")
@@ -123,6 +121,13 @@ def plan_mission(
     )
     told = (*project.loaded.warnings, *_without_effect(project, words, workflow), *notes, *warnings)
     return MissionPlan(project, tracker, words, item, state, order, told)
+
+
+def check_repository(project: Project) -> None:
+    """Refuse a git that is too old or does not know who we are, and a repository in which something is under way."""
+    check_version()
+    project.git.identity  # noqa: B018 - raises where git does not know who we are
+    repository.refuse_if_under_way(project.git)
 
 
 def _refuse_unknown_phase(item: Item, workflow: Workflow) -> None:

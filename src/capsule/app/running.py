@@ -15,7 +15,7 @@ from capsule.adapters import Observer, Tracker
 from capsule.app.endings import take_away
 from capsule.app.mission_processes import MissionProcesses
 from capsule.app.missions import mission_state
-from capsule.app.planning import MissionPlan, RunRequest, check_agents, exclude_our_files
+from capsule.app.planning import MissionPlan, RunRequest, check_agents, check_repository, exclude_our_files
 from capsule.catalog import Catalog
 from capsule.core.campaign import is_container, to_do
 from capsule.core.errors import CapsuleError, Refused
@@ -32,7 +32,6 @@ from capsule.reports.live import FanOut
 from capsule.reports.notify import Notifier, Post
 from capsule.rules import choose_workflow, words_at
 from capsule.services import Services
-from capsule.system.git import check_version
 from capsule.system.git_environment import absolute_entries
 from capsule.system.process import end_leftovers
 from capsule.system.sandbox import level
@@ -201,9 +200,7 @@ def prepare(project: Project, tracker: Tracker, item_id: str) -> tuple[Path, str
         left = to_do(tracker.under(item.id))
         hint = f"Name one of them: capsule prep {left[0].id}" if left else "There is nothing to work on in it."
         raise Refused(f"{item.id} is done by doing what it holds, so there is no worktree for it.", hint)
-    check_version()
-    project.git.identity  # noqa: B018 - raises where git does not know who we are
-    repository.refuse_if_under_way(project.git)
+    check_repository(project)
     base = repository.base_of(project.git, "HEAD")
     repository.exclude_artefacts(project.git, base)
     main = repository.main_branch(project.git, project.settings.project.main)
