@@ -17,10 +17,9 @@ import argparse
 import json
 import os
 import re
-import sys
 from pathlib import Path
 
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import project_option, warn
 from capsule.core.errors import UsageError
 from capsule.core.text import did_you_mean
 from capsule.settings import load_settings
@@ -45,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
             raise
         root = None
     loaded = load_settings(root, env=os.environ, flags={})
-    for warning in loaded.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(f"warning: {warning}" for warning in loaded.warnings)
     rows = _chosen(loaded.rows(), args.key)
     if args.json:
         print(json.dumps([{"key": key, "value": value, "layer": layer} for key, value, layer in rows], indent=2))

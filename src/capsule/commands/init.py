@@ -23,7 +23,7 @@ from pathlib import Path
 
 from capsule.app.items import why_not_committed
 from capsule.catalog import Catalog
-from capsule.commands.arguments import commit_option, project_option
+from capsule.commands.arguments import commit_option, project_option, warn
 from capsule.core.errors import CapsuleError, Refused, UsageError
 from capsule.project import Project, open_project, open_tracker
 from capsule.settings import PROJECT_TOML
@@ -98,8 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if maybe := _maybe_wanted(project):
         print(f"note   git ignores {', '.join(maybe)}, and agents and tests work on what git holds;")
         print("       name what they need in .capsule/config.yaml, such as: workspace: {copy: [" + maybe[0] + "]}")
-    for warning in _complaints(open_project(args.project_dir)):
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(f"warning: {warning}" for warning in _complaints(open_project(args.project_dir)))
     in_beads = _has_beads(project.root) and not (project.root / BACKLOG).exists()
     print("Next: capsule status" if in_beads else 'Next: capsule add "Describe the change in one line"')
     return 0

@@ -212,8 +212,12 @@ class Printer:
 
     def catch_up(self, output: Output) -> None:
         name = output.file.name.removesuffix(_EVENTS)
+        events = output.file.with_name(name + _EVENTS)
+        if output.file == events:
+            self._by_events.add(name)
         try:
-            file = self._file(output.file, name)
+            # What was begun as events goes on as events, for as long as they are there.
+            file = events if name in self._by_events and _is_regular(events) else output.file
             copy = self._copy
             if self._wording and file.name.endswith(_EVENTS):
                 copy = partial(_copy_in_words, self._wording(output.agent))
@@ -222,13 +226,6 @@ class Printer:
         except FileNotFoundError:  # archived between two looks: the next one finds it there
             return
         self._stream.flush()
-
-    def _file(self, file: Path, name: str) -> Path:
-        """Keep printing events for a run that was begun as events, for as long as they are there."""
-        events = file.with_name(name + _EVENTS)
-        if file == events:
-            self._by_events.add(name)
-        return events if name in self._by_events and _is_regular(events) else file
 
     def _catch_up(self, name: str, title: str, source: BinaryIO, copy: Copy) -> None:
         before = self._read.get(name)

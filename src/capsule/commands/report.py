@@ -29,6 +29,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from capsule.app.missions import known_mission
 from capsule.commands.arguments import ITEM_ID, project_option
 from capsule.commands.watching import MissionReader
 from capsule.core.errors import CapsuleError, Refused, UsageError
@@ -157,11 +158,11 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
             found.append(name)
     if found:
         return found
-    start = f"Start it with `capsule run {item}`."
     if below:
-        raise CapsuleError(f"Nothing in {item} has been started yet.", start, exit_code=1)
-    others = f"There are: {', '.join(known[:_NAMED])}{', ...' if len(known) > _NAMED else ''}."
-    raise CapsuleError(f"There is no mission {item}.", others if known else start, exit_code=1)
+        hint = f"Start it with `capsule run {item}`."
+        raise CapsuleError(f"Nothing in {item} has been started yet.", hint, exit_code=1)
+    known_mission(project, item)  # which there is not: it says what there is
+    return []
 
 
 def _seconds(text: str, now: str) -> float:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from capsule.app.missions import running, under_way
-from capsule.commands.arguments import project_option
+from capsule.commands.arguments import project_option, warn
 from capsule.core.campaign import counts_below, is_container, to_do
 from capsule.core.errors import UsageError
 from capsule.core.item import Item, Status, as_shown
@@ -79,8 +79,7 @@ def run(args: argparse.Namespace) -> int:
     known = tracker.under("")  # a tree needs what is closed, too
     every = [item for item in known if layout.shows_done or item.status is not Status.DONE]
     items = [item for item in as_shown(every) if all(values & _values(item, name) for name, values in wanted.items())]
-    for warning in tracker.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+    warn(f"warning: {warning}" for warning in tracker.warnings)
     if args.json:
         import json  # noqa: PLC0415 - start-up
 
