@@ -130,7 +130,11 @@ class Scale:
                 place = self.at(time)
                 if found and place - found[-1].at < _ROOM_FOR_A_LABEL:
                     continue
-                found.append(_Tick(place, date if date != day and (day or step >= _DAY) else _label(time, step)))
+                if step >= _DAY or (day and date != day):
+                    label = date
+                else:
+                    label = _clock(time, "%H:%M" if step >= _MINUTE else "%H:%M:%S")
+                found.append(_Tick(place, label))
                 day = date
         return found
 
@@ -157,10 +161,6 @@ def _pieces(spans: Sequence[Span]) -> list[Span]:
 
 def _clock(time: float, form: str) -> str:
     return datetime.fromtimestamp(time, UTC).strftime(form)
-
-
-def _label(time: float, step: int) -> str:
-    return _date(time, step) if step >= _DAY else _clock(time, "%H:%M" if step >= _MINUTE else "%H:%M:%S")
 
 
 def _date(time: float, step: int) -> str:
