@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from capsule.core.canary import canary, silent
-from capsule.core.test_report import Result, TestReport
+from capsule.core.test_report import Result, TestReport, read_report
 
 HEAD = "int clamp(int n, int low, int high);\nint main(void) {\n    "
 
@@ -101,3 +101,21 @@ def test_what_a_matcher_does_not_insist_on_is_no_expected_value(asks: str) -> No
 def test_a_spec_for_another_framework_has_no_canary() -> None:
     source = 'require "minitest/autorun"\ndescribe "calc" do\n  it "clamps" do\n    _(1).must_equal 1\n  end\nend\n'
     assert canary("spec/calc_spec.rb", source.encode(), "mark", {"clamps"}) is None
+
+
+NEXTEST = """ Nextest run ID 1 with nextest profile: default
+        {0} [   0.005s] (1/2) calc::clamp clamps
+        {0} [   0.004s] (2/2) calc::clamp mark::fails
+     Summary [   0.006s] 2 tests run
+"""
+
+
+def test_a_process_of_nextest_that_ends_with_0_is_found_out_by_the_canary() -> None:
+    source = "use calc::clamp;\n\n#[test]\nfn clamps() {\n    assert_eq!(clamp(5, 0, 3), 3);\n}\n"
+    made = canary("tests/clamp.rs", source.encode(), "mark", {"clamps"})
+    assert made is not None
+    assert silent([made[0].line], read_report({}, NEXTEST.format("FAIL"))) == []
+    assert silent([made[0].line], read_report({}, NEXTEST.format("PASS"))) == [
+        "a failing test that was added to tests/clamp.rs did not fail",
+        "clamps in tests/clamp.rs did not fail with another expected value (`3` → `4`)",
+    ]
