@@ -149,7 +149,8 @@ class _EvidenceOptions(_Section, frozen=True):
     mutants: Retries = 8
     """How many times a finished change is broken on purpose, to see whether a test notices. 0: never."""
     mutant_minutes: Minutes = 5
-    """Time limit for all of them together; what does not fit is reported as not tried."""
+    """Time limit for all of them together. By default they may take as long as the tests themselves, or 30 seconds if
+    those are quicker. What does not fit is reported as not tried; the first is always tried."""
     already_done: Literal["ask", "trust"] = "ask"
     """If triage reports that an item is done already. `ask`: a person confirms it. `trust`: it is closed."""
     exam: Literal["keep", "drop"] = "keep"

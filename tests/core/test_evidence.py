@@ -33,5 +33,5 @@ def test_no_output_breaks_out_of_its_fence(detail: str) -> None:
     assert fence not in f"x{detail}"
 
 
-def test_only_green_and_red_are_facts_about_a_tree() -> None:
-    assert set(REUSABLE) == {Colour.GREEN, Colour.RED}
+def test_only_what_came_to_its_end_is_a_fact_about_a_tree() -> None:
+    assert set(REUSABLE) == {Colour.GREEN, Colour.RED, Colour.EMPTY}

@@ -12,7 +12,7 @@ import msgspec
 
 
 class Colour(StrEnum):
-    """Result of the test command; only green and red are facts about a tree that may be used again."""
+    """Result of the test command; green, red and empty are facts about a tree that may be used again."""
 
     GREEN = "green"
     RED = "red"
@@ -23,7 +23,7 @@ class Colour(StrEnum):
     """It was killed from outside: that says nothing about the tree."""
 
 
-REUSABLE = (Colour.GREEN, Colour.RED)
+REUSABLE = (Colour.GREEN, Colour.RED, Colour.EMPTY)
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -127,14 +127,13 @@ def try_mutants(claim: Verification) -> Tried:
     again = survivors(claim)  # those that went back are asked first
     others = [mutant for mutant in choose(mutants_of_change(claim), claim.tree, policy.mutants) if mutant not in again]
     chosen = [*again, *others][: policy.mutants]
-    limit, spent = _seconds_for_mutants(claim), 0.0
+    time = _MutantTime(claim)
 
     def ask(mutant: Mutant) -> bool | None:
-        nonlocal spent
-        if spent >= limit:
+        if not time.is_left:
             return None
         broken, report = run_mutant(claim, mutant)
-        spent += broken.seconds
+        time.spent += broken.seconds
         return was_noticed(now, broken, report)
 
     tried: dict[Mutant, bool] = {}
@@ -153,12 +152,22 @@ def try_mutants(claim: Verification) -> Tried:
     return Tried(tried, [*not_covered.values()], left)
 
 
-def _seconds_for_mutants(claim: Verification) -> float:
-    """Return how long mutants may take together: as long as the suite itself, but not less than half a minute."""
-    return min(claim.state.policy.mutant_minutes * 60, max(claim.observe(claim.tree).seconds, _LEAST_SECONDS))
+class _MutantTime:
+    """The time that mutants may take together: as long as the suite itself, or half a minute; one is always tried."""
+
+    def __init__(self, claim: Verification) -> None:
+        self._each = claim.observe(claim.tree).seconds
+        self._most = min(claim.state.policy.mutant_minutes * 60, max(self._each, _LEAST_SECONDS))
+        self.spent = 0.0
+
+    @property
+    def is_left(self) -> bool:
+        return not self.spent or self.spent + self._each <= self._most
 
 
 _LEAST_SECONDS = 30
+_HANGS = 3
+"""How many times as long as the suite, and half a minute, a mutant may run before it counts as noticed."""
 
 
 def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Observation, TestReport]:
@@ -167,7 +176,9 @@ def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Obs
     def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
         return {mutant.path: mutant.applied(claim.place.trees.read(tree, mutant.path) or b"")}, (mutant.said,)
 
-    return claim.run_of(tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit)
+    policy, own = claim.state.policy, claim.observe(tree).seconds
+    timeout = min(60 * min(policy.mutant_minutes, policy.test_timeout_minutes), _HANGS * own + _LEAST_SECONDS)
+    return claim.run_of(tree, f"mutant {mutant.path} {mutant.start} {mutant.end} {mutant.text}", edit, timeout)
 
 
 def was_noticed(now: TestReport, broken: Observation, report: TestReport) -> bool | None:
@@ -191,12 +202,14 @@ def killers(now: TestReport, broken: Observation, report: TestReport) -> set[str
 def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
     """Break the functions of the base that the change rewrote, one at a time: did a test notice?"""
     tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
-    now = claim.run_of(tree)[1]
+    now, time = claim.run_of(tree)[1], _MutantTime(claim)
     found: dict[tuple[str, str], bool] = {}
     for path in sorted(paths):
         for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
-            if len(found) < claim.state.policy.mutants:
-                noticed = was_noticed(now, *run_mutant(claim, mutant, tree))
+            if len(found) < claim.state.policy.mutants and time.is_left:
+                broken, report = run_mutant(claim, mutant, tree)
+                time.spent += broken.seconds
+                noticed = was_noticed(now, broken, report)
                 found |= {} if noticed is None else {(path, mutant.function): noticed}
     return found
 
@@ -217,15 +230,15 @@ _ENOUGH = 3
 def kill(claim: Verification, about: Mapping[str, Sequence[Mutant]]) -> tuple[set[str], set[Mutant]]:
     """Break what new tests are about, within limits; return the tests that failed by it, and the mutants tried."""
     killers, tried = set[str](), set[Mutant]()
-    limit, spent = _seconds_for_mutants(claim), 0.0
-    while len(tried) < claim.state.policy.mutants and spent < limit:
+    time = _MutantTime(claim)
+    while len(tried) < claim.state.policy.mutants and time.is_left:
         waiting = Counter(m for name, found in about.items() if name not in killers for m in found if m not in tried)
         if not waiting:
             break
         mutant = max(waiting, key=lambda each: (waiting[each], each.kind == BODY))
         broken, report = run_mutant(claim, mutant)
         tried.add(mutant)
-        spent += broken.seconds
+        time.spent += broken.seconds
         if broken.colour is Colour.TIMED_OUT:
             killers |= {name for name in about if mutant in about[name]}
         killers |= {name for name in about if report.results.get(name) in (Result.FAILED, Result.ERRORED)}

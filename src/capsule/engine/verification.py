@@ -57,18 +57,21 @@ class Verification(Struct):
         """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
         return self.run_of(tree)[0]
 
-    def run_of(self, tree: str, variant: str = "", edit: Edit | None = None) -> tuple[Observation, TestReport]:
+    def run_of(
+        self, tree: str, variant: str = "", edit: Edit | None = None, timeout: float | None = None
+    ) -> tuple[Observation, TestReport]:
         """Return the result of the test command on a tree, and how each test ended.
 
         A `variant` names a run of its own: a second one, or one with an edit of the tree, which is made if it is run.
+        With a `timeout` of its own, in seconds, a run that is too slow is a result like any other.
         """
         key = self._key(tree, variant)
         if known := self._remembered(key):
             return known
         files, lines = edit() if edit else ({}, ())
-        observation, report = _run_tests(self, tree, files)
+        observation, report = _run_tests(self, tree, files, timeout or self.state.policy.test_timeout_minutes * 60)
         observation = replace(observation, edits=tuple(lines))
-        if observation.colour in REUSABLE:
+        if observation.colour in REUSABLE or (timeout and observation.colour is Colour.TIMED_OUT):
             if report.results or report.errors:
                 text = self.services.redact(msgspec.json.encode(report).decode())
                 self.services.archive.put(self.state.mission, _report_name(key), text)
@@ -189,10 +192,12 @@ def detect_tests(claim: Verification) -> None:
     claim.state = replace(claim.state, policy=found)
 
 
-def _run_tests(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
+def _run_tests(
+    claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float
+) -> tuple[Observation, TestReport]:
     """Run the test command; where it was killed, once more, and then it is for a person to find out why."""
     for _ in range(TRIES):
-        seen, report = _run_tests_once(claim, tree, edits)
+        seen, report = _run_tests_once(claim, tree, edits, timeout)
         if seen.colour is not Colour.NO_RESULT:
             return seen, report
     raise no_result_of(seen.command, killed_by(seen.exit_code, seen.tail), seen.log, claim.state)
@@ -205,7 +210,9 @@ def no_result_of(command: str, killed_by: str, log: str, state: MissionState) ->
     )
 
 
-def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) -> tuple[Observation, TestReport]:
+def _run_tests_once(
+    claim: Verification, tree: str, edits: Mapping[str, bytes], timeout: float
+) -> tuple[Observation, TestReport]:
     state, services = claim.state, claim.services
     _require_dependencies(claim, tree)
     folder, sandbox_paths, reports = claim.place.gate(tree, edits)
@@ -214,8 +221,7 @@ def _run_tests_once(claim: Verification, tree: str, edits: Mapping[str, bytes]) 
     run = partial(services.shell.run, env=env, sandbox_paths=sandbox_paths)
     _require_own_code(claim, tree, folder, run)
     services.observer.activity(state.mission, f"running {state.policy.test}")
-    limit = state.policy.test_timeout_minutes * 60
-    ran = run(state.policy.test, folder, log, timeout=limit, reports=reports, junit=state.policy.report)
+    ran = run(state.policy.test, folder, log, timeout=timeout, reports=reports, junit=state.policy.report)
     if ran.why == "stopped":
         raise Interrupted("Stopped while the tests were running.")
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
