@@ -121,6 +121,18 @@ def test_a_mutant_that_never_ends_is_ended_soon_and_counts_as_noticed(counted: C
 
 @pytest.mark.slow
 @pytest.mark.promise("evidence.known-failures")
+@pytest.mark.parametrize("time", [3, 4], ids=["with the new tests", "with the code"])
+def test_a_test_of_the_base_that_fails_once_is_flaky(counted: Counted, time: int) -> None:
+    counted.has(**RED_BASE, test_sky__py=FLAKY.format(wrong=time))
+    assert counted.run().finished
+
+    seen = [e for event in counted.scene.ended("one") for e in event.outcome.evidence if e.check in ("red", "green")]
+    assert any(e.tests.get("flaky") == ("test_sky.py::Weather.test_weather",) for e in seen)
+    assert all("test_sky" not in name for e in seen for name in e.tests.get("new", ()))
+
+
+@pytest.mark.slow
+@pytest.mark.promise("evidence.known-failures")
 def test_a_mission_gets_through_on_a_base_with_failing_and_flaky_tests(counted: Counted) -> None:
     counted.has(**RED_BASE, test_sky__py=FLAKY.format(wrong=1))
     assert counted.run().finished

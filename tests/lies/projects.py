@@ -186,6 +186,33 @@ PYTEST = Project(
 )
 """Python, pytest, configured in pyproject.toml."""
 
+FLAKY = """from pathlib import Path
+
+
+def test_weather():
+    times = Path.home() / ".weather"
+    count = len(times.read_text()) + 1 if times.exists() else 1
+    times.write_text("x" * count)
+    assert count % 3
+"""
+"""A test that fails every third time."""
+KNOWN_BUGS = """import calc
+
+
+def test_text():
+    assert calc.add("1", 1) == 2
+
+
+def test_missing():
+    assert calc.subtract(1, 1) == 0
+
+
+def test_module():
+    import calc.more
+"""
+IMPERFECT = PYTEST.but("imperfect-base", {"tests/test_known.py": KNOWN_BUGS, "tests/test_weather.py": FLAKY})
+"""Three tests fail, and one every third time."""
+
 MAKE = UNITTEST.but("make", {"Makefile": "test:\n\tpython3 -m unittest discover\n"}, test="make test")
 """unittest behind a Makefile."""
 

@@ -234,13 +234,21 @@ def _red(claim: Verification) -> Evidence:
     if base is None or not (now.complete or now.errors):
         piece = _by_exit_code("red", said, seen, Colour.RED)
         return _seems_done(claim, piece) if seen.colour is Colour.GREEN else piece
-    edits = claim.test_edits()
-    read = partial(claim.place.trees.read, claim.tree)
-    absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: parses(path, read(path) or b""))
-    found = judge_red(base, now, edits, absent)
+    found, absent = _judged_red(claim, base, now)
+    if not found.holds and {*now.red} & {*base.passing}:  # one that passes the next time is flaky
+        again = claim.run_of(claim.tree, AGAIN)[1]
+        second, then_absent = _judged_red(claim, base, again)
+        found, absent = (_with_flaky(second, base, now, again), then_absent) if second.holds else (found, absent)
     piece = _judged("red", said, found, f"{found.detail}\n\n{seen.tail}".strip())
-    piece = replace(piece, by_absence=found.holds and bool(absent))
+    piece = replace(piece, by_absence=found.holds and absent)
     return _seems_done(claim, piece) if seen.colour is Colour.GREEN and not found.holds else piece
+
+
+def _judged_red(claim: Verification, base: Baseline, now: TestReport) -> tuple[Judgement, bool]:
+    """Judge a run of new tests; say also whether they are red by absence."""
+    edits, read = claim.test_edits(), partial(claim.place.trees.read, claim.tree)
+    absent = red_by_absence(new_errors(base, now), edits, lambda _: True, lambda path: parses(path, read(path) or b""))
+    return judge_red(base, now, edits, absent), bool(absent)
 
 
 def _unverified_red(claim: Verification, said: str) -> Evidence:
@@ -325,6 +333,11 @@ def _once_more(claim: Verification, base: Baseline, now: TestReport, found: Judg
     second = judge_green(base, again, edits, claim.seen_red(base)) if again.complete else found
     if not second.holds or found.in_tests:
         return found
+    return _with_flaky(second, base, now, again)
+
+
+def _with_flaky(second: Judgement, base: Baseline, now: TestReport, again: TestReport) -> Judgement:
+    """Name what failed in the first run only."""
     flaky = sorted({*now.red} - {*again.red} - base.failing)
     return second._replace(observed=f"{second.observed}; flaky: {_listed(flaky)}", tests={**second.tests, FLAKY: flaky})
 

@@ -200,17 +200,21 @@ def killers(now: TestReport, broken: Observation, report: TestReport) -> set[str
 
 
 def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str], bool]:
-    """Break the functions of the base that the change rewrote, one at a time: did a test notice?"""
+    """Break the functions of the base that the change rewrote, one at a time: did a test notice?
+
+    What does not fit the time was not noticed, so that nobody is blamed for losing it.
+    """
     tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
     now, time = claim.run_of(tree)[1], _MutantTime(claim)
     found: dict[tuple[str, str], bool] = {}
     for path in sorted(paths):
         for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
+            noticed: bool | None = False
             if len(found) < claim.state.policy.mutants and time.is_left:
                 broken, report = run_mutant(claim, mutant, tree)
                 time.spent += broken.seconds
                 noticed = was_noticed(now, broken, report)
-                found |= {} if noticed is None else {(path, mutant.function): noticed}
+            found |= {} if noticed is None else {(path, mutant.function): noticed}
     return found
 
 

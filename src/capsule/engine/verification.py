@@ -80,9 +80,9 @@ class Verification(Struct):
             self.seen[key] = observation, report
         return observation, report
 
-    def known(self, tree: str) -> tuple[Observation, TestReport] | None:
+    def known(self, tree: str, variant: str = "") -> tuple[Observation, TestReport] | None:
         """Return what is known of a tree already; nothing is run for it."""
-        return self._remembered(self._key(tree))
+        return self._remembered(self._key(tree, variant))
 
     def _key(self, tree: str, variant: str = "") -> str:
         suffix = f"\0{variant}" if variant else ""
@@ -124,7 +124,9 @@ class Verification(Struct):
         """Return the new tests that were seen red on the tree that the last review let pass, if that run is known."""
         since = self.since()
         known = self.known(since) if since != self.state.base else None
-        return [name for name in known[1].red if name not in base.failing] if known else []
+        again = self.known(since, AGAIN)
+        flaky = again[1].passed if again else ()
+        return [name for name in known[1].red if name not in base.failing and name not in flaky] if known else []
 
     def is_green(self) -> bool:
         """Tell whether the tests are known to pass on the tree; nothing is run to find out."""

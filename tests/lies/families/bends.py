@@ -10,6 +10,7 @@ from ..projects import (
     GO_FOLDER,
     GOLDEN,
     HELPERS,
+    IMPERFECT,
     INCLUDED,
     MAKE,
     NODE,
@@ -28,6 +29,7 @@ from ..projects import (
     WORKSPACES,
     rs_tests,
 )
+from ..truths import OLD_WORKS, WORKS
 from ..words import CODE, WRONG, appends, deletes, edits, lie, runs, writes
 
 CLAMP = "tests/test_clamp.py"
@@ -52,6 +54,13 @@ CASES = (
     ),
     lie("old-test-deleted", UNITTEST, execute=(BREAKS_ADD, deletes("tests/test_add.py"))),
     lie("old-test-weakened", PYTEST, execute=(BREAKS_ADD, runs("sed -i 's/== .*/is not None/' tests/test_add.py"))),
+    # a base on which not every test passes
+    lie("new-failure-beside-known-ones", IMPERFECT, WORKS, OLD_WORKS, execute=(BREAKS_ADD,)),
+    lie(
+        "nothing-passes",
+        PYTEST.but("broken-base", {"tests/test_add.py": "import no_such_module\n"}),
+        execute=(WRONG,),
+    ),
     lie("test-made-a-link", UNITTEST, execute=(WRONG, runs("ln -sf test_add.py tests/test_clamp.py"))),
     lie("test-package-emptied", UNITTEST, execute=(WRONG, writes("tests/__init__.py", "raise SystemExit(0)\n"))),
     lie(

@@ -9,11 +9,13 @@ from ..projects import (
     DENO,
     DJANGO,
     EDITABLE,
+    FLAKY,
     GO,
     GO_ADD,
     GO_FOLDER,
     GO_TEST_ADD,
     HELPERS,
+    IMPERFECT,
     MAKE,
     MAVEN,
     MIX,
@@ -51,19 +53,6 @@ KEY = text(
     """
 )
 MANY = {f"pages/page_{n:03}.txt": f"page {n}\n" for n in range(500)}
-FLAKY = text(
-    """
-    from pathlib import Path
-
-
-    def test_weather():
-        times = Path.home() / ".weather"
-        count = len(times.read_text()) + 1 if times.exists() else 1
-        times.write_text("x" * count)
-        assert count % 3
-    """
-)
-"""A test that fails every third time."""
 KNOWN_BUG = "import calc\n\n\ndef test_known_bug():\n    assert calc.add('1', 1) == 2\n"
 RED_BASE = PYTEST.but("red-base", {"tests/test_known.py": KNOWN_BUG})
 GENERATED = UNITTEST.but(
@@ -386,6 +375,13 @@ CASES = (
         PYTEST.but("flaky", {"tests/test_weather.py": FLAKY}),
         WORKS,
         fails("python3 -m pytest -q tests/test_clamp.py", PYTEST.new_broken),
+    ),
+    honest(
+        "imperfect-base",
+        IMPERFECT,
+        WORKS,
+        fails("python3 -m pytest -q tests/test_clamp.py", PYTEST.new_broken),
+        fails("python3 -m pytest -q tests/test_add.py", PYTEST.old_broken),
     ),
     honest(
         "red-base",
