@@ -270,6 +270,9 @@ class MemoryPlace:
     def variables(self, folder: Path) -> Mapping[str, str]:
         return {}
 
+    def keep_caches(self, tree: str) -> None:
+        """It has none."""
+
     def missing_setup(self, tree: str) -> tuple[str, str]:
         return "", ""
 

@@ -294,6 +294,9 @@ class Place(Protocol):
     def variables(self, folder: Path) -> Mapping[str, str]:
         """Return the variables by which commands in the place or in the gate find the installed dependencies."""
 
+    def keep_caches(self, tree: str) -> None:
+        """Keep what tests of this tree compiled in the gate, for later gates; only if it is the user's own tree."""
+
     def missing_setup(self, tree: str) -> tuple[str, str]:
         """Name a manifest of the tree that asks for more than is installed, and a command to install it; '' if none."""
 

@@ -240,12 +240,14 @@ def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
         try:
             place, paths, reports = gate.site(base, base, {})
             at = project.root if sandbox else place
-            env = dependencies.variables(base, at, place, judged=True)
+            env = {**dependencies.variables(base, at, place, judged=True), **gate.caches.variables()}
             log = Path(folder, "tests.log")
             junit = settings.evidence.report
-            return shell.run(
+            ran = shell.run(
                 command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports, junit=junit
             )
+            gate.caches.keep()
+            return ran
         finally:
             gate.remove()
             shutil.rmtree(project.root / ".capsule" / "missions" / name, ignore_errors=True)  # the log of a set-up
@@ -282,8 +284,14 @@ def _no_secrets_told(redactor: Redactor) -> Iterator[None]:
 
 
 def _setup_runner(shell: SupervisedShell, timeout: float) -> RunSetup:
-    def run(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
-        ran = shell.run(command, cwd, log, timeout=timeout, env={}, sandbox_paths=sandbox_paths)
+    def run(
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        ran = shell.run(command, cwd, log, timeout=timeout, env=env or {}, sandbox_paths=sandbox_paths)
         if ran.why != "exited" or ran.exit_code != 0:
             how = f"exited with {ran.exit_code}" if ran.why == "exited" else ran.why
             last = ran.tail.strip().splitlines()[-1:] or ["it printed nothing"]

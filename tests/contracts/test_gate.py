@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -155,7 +156,13 @@ def test_gates_of_a_home_that_is_the_checkout_or_cannot_be_written_lie_in_the_te
 def set_up(repo: Repo, ran: list[str]) -> Gate:
     """A gate whose set-up installs a package, makes an environment, and writes a file."""
 
-    def run(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+    def run(
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         ran.append(command)
         folder(cwd / "node_modules/lib")
         (cwd / "node_modules/lib/index.js").write_text("good")
@@ -204,7 +211,13 @@ def test_what_a_test_removed_of_what_the_setup_made_is_put_back(a_repo: Repo) ->
 def test_what_the_setup_made_is_not_put_back_through_a_link_of_the_tree(a_repo: Repo, tmp_path: Path) -> None:
     """Putting back begins with removing what stands there, and no sandbox is around us."""
 
-    def install(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+    def install(
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         folder(cwd / "src/pkg.egg-info", "of the setup")
 
     commit(a_repo, {".gitignore": "*.egg-info\n", "src/pkg.py": ""})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -588,7 +588,13 @@ def ended_after(limit: float) -> Iterator[RunSetup]:
     with SupervisorClient() as supervisor:
         shell = SupervisedShell(supervisor)
 
-        def run(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+        def run(
+            command: str,
+            cwd: Path,
+            log: Path,
+            sandbox_paths: SandboxPaths | None = None,
+            env: Mapping[str, str] | None = None,
+        ) -> None:
             ran = shell.run(command, cwd, log, timeout=limit, env={}, sandbox_paths=sandbox_paths)
             if ran.why != "exited" or ran.exit_code:
                 raise CapsuleError(f"{ran.why} {ran.exit_code}")

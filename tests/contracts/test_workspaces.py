@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Generic, NoReturn, Self, TypeVar
@@ -360,7 +360,14 @@ class SetUps:
     def __init__(self) -> None:
         self.places: list[str] = []
 
-    def __call__(self, command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+    def __call__(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         assert log.parent.is_dir()
         self.places.append(cwd.parent.name)
         (cwd / "build").mkdir(exist_ok=True)
@@ -389,7 +396,13 @@ def test_setup_runs_once_per_place_and_again_when_a_manifest_changes(a_repo: Rep
 
 
 def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
-    def fails(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+    def fails(
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         raise CapsuleError("npm ci failed")
 
     with pytest.raises(CapsuleError, match="npm ci failed"):
@@ -400,7 +413,13 @@ def test_a_failed_setup_is_tried_again(a_repo: Repo, git: Git) -> None:
 
 
 def test_a_setup_that_changes_the_work_is_reported(a_repo: Repo, git: Git) -> None:
-    def noisy(command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None:
+    def noisy(
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         (cwd / "oops.txt").write_text("x")
 
     warnings = GitWorktree(git, "x-1", setup="noisy", run_setup=noisy).prepare(a_repo.head())

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .backlog import PHASES
-from .tools import missing, toolchains
+from .tools import missing, toolchains, warm
 from .truths import Clone
 from .words import CODE, COMMITS, TESTS, Case, Deeds, turns
 
@@ -123,6 +123,8 @@ class Stage:
             self.case.project.install(self.path, self.env)
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "start")
+        if "go" in self.case.project.needs:
+            warm(self.path, self.env)
 
     def git(self, *words: str, cwd: Path | None = None) -> str:
         done = subprocess.run(

@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from capsule.system.git import Git
+from capsule.workspaces.caches import Caches
+from capsule.workspaces.gate import gates_folder
 from tests.live.install import nextest, node_runners
 
-from .projects import MAVEN
+from .projects import GO, MAVEN
 
 # Looked up before any test changes the environment.
 _HOME = os.path.expanduser("~")  # noqa: PTH111 (a text)
@@ -25,6 +28,7 @@ _PACKAGES = ("pytest", "django")
 _PYTHON = _CACHE / f"python{sys.version_info[0]}.{sys.version_info[1]}"
 _MADE = _PYTHON / "made"
 _MAVEN = _CACHE / "m2"
+_GO = _CACHE / "go"
 _FILES = {"junit": _MAVEN / "made"}
 """Packages that are there if a file is."""
 
@@ -80,6 +84,29 @@ def _install_python() -> None:
     pip = [str(_PYTHON / "bin" / "python"), "-m", "pip", "install", "-q", *_PACKAGES]
     if subprocess.run(pip, check=False, capture_output=True).returncode == 0:
         _MADE.touch()
+
+
+def warm(project: Path, env: Mapping[str, str]) -> None:
+    """Give a Go project the caches that a first mission leaves: compiling Go's own packages takes a minute."""
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (_GO / "made").exists():
+            _compile_go()
+    git = Git.find(project)
+    gates = gates_folder(git, env)
+    shared = gates.parent.with_name("caches") / gates.name
+    Caches(shared, _GO, git.capsule_dir / "caches", _GO / "notes").keep()
+
+
+def _compile_go() -> None:
+    """Run the tests of a Go project, so that the packages of Go's own that it needs are compiled."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in {**GO.files, **GO.tests, **GO.code}.items():
+            Path(folder, name).write_text(text)
+        env = toolchains() | {"HOME": folder, "GOCACHE": str(_GO / "go-build")}
+        subprocess.run(["go", "test", "./..."], cwd=folder, env=env, check=True, capture_output=True)
+    (_GO / "made").touch()
 
 
 def _install_junit() -> None:

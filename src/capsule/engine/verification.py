@@ -229,6 +229,8 @@ def _run_tests_once(
     if ran.why == "not-started":  # the machine's fault: neither red nor anybody's work to mend
         raise CapsuleError(f"The tests could not be started: {one_line(ran.tail)}.", f"Mend that, {_then(state)}.")
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
+    if not edits and not touched:
+        claim.place.keep_caches(tree)
     behind = commands_behind(state.policy.test, *claim.snapshot(tree))
     colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
     observation = Observation(

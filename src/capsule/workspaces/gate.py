@@ -3,6 +3,8 @@
     ~/.cache/capsule/gates/<repository>/<mission>/    the folder, in $XDG_CACHE_HOME where that is set
     <common>/capsule/private/<mission>+gate/git       its git directory
 
+Beside it, `<mission>+caches` holds warm caches of build tools (`caches`).
+
 **It lies outside the checkout**, because Node, pytest and others look for files in every folder above them: in the
 checkout they would find the user's `node_modules` and configuration.
 
@@ -35,6 +37,7 @@ from capsule.core.errors import CapsuleError
 from capsule.system.files import write_atomically
 from capsule.system.folders import adopt, clone, make_own_folder, mirror, remove_tree
 from capsule.system.git import Git, GitFailed
+from capsule.workspaces.caches import Caches
 from capsule.workspaces.dependencies import is_inside
 from capsule.workspaces.linked import LinkedWorktree, pointer_to, remove_what_stops_git
 from capsule.workspaces.private_git import fill_git_directory, mounted
@@ -65,6 +68,14 @@ class Gate:
     def path(self) -> Path:
         return gates_folder(self._git, os.environ) / self._mission
 
+    @cached_property
+    def caches(self) -> Caches:
+        """Warm caches of build tools, shared with the other gates of this repository."""
+        gates = self.path.parent
+        shared = gates.parent.with_name("caches") / gates.name
+        own, own_notes = self.path.with_name(f"{self._mission}+caches"), self._index.with_name("gate-caches")
+        return Caches(shared, own, self._git.capsule_dir / "caches", own_notes)
+
     @property
     def _as_set_up(self) -> Path:
         """The folder that keeps what the set-up left, untouched by any test."""
@@ -89,6 +100,7 @@ class Gate:
 
     def site(self, tree: str, base: str, edits: Mapping[str, bytes]) -> TestSite:
         """Return the folder as `at` does, with the content of some files replaced, and all that a run there needs."""
+        self.caches.refresh()
         self.at(tree, base)
         for path, content in edits.items():
             target = self.path / path
@@ -106,11 +118,12 @@ class Gate:
             return None
         layers = self._provisions.dependencies.layers(base, self._git.root)
         shown = mounted(self._git, self.path, self._private / "git", layers)
-        return replace(shown, writable=(*shown.writable, str(self._reports)))
+        return replace(shown, writable=(*shown.writable, str(self._reports), *self.caches.variables().values()))
 
     def remove(self) -> None:
         """Take it away with all that belongs to it. Safe to repeat."""
         self._remove_former()
+        self.caches.remove()
         folders = (self.path, self._as_set_up, self._reports, self._private, self._cloned, self._compared)
         for each in (*folders, self._index, self._note, self._kept):
             remove_tree(each)
@@ -171,7 +184,7 @@ class Gate:
         write_atomically(link, pointer_to(self._private / "git"), flush=False)
 
     def _set_up(self, tree: str, base: str, inputs: str, copied: list[bytes]) -> None:
-        self._provisions.run(self.path, self._log, self.sandbox_paths(base))
+        self._provisions.run(self.path, self._log, self.sandbox_paths(base), self.caches.variables())
         listing = self._git.content("ls-files", "-z", "--others", "--directory", index=self._index, worktree=self.path)
         apart = {*copied, *(os.fsencode(f"{path}/") for path in self._provisions.dependencies.paths(base))}
         made = {*listing.out.split(b"\0")} - {b""} - apart

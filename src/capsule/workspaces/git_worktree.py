@@ -363,7 +363,13 @@ class GitWorktree:
         base = self._base_commit or self._refs.standing().base
         at = self._git.root if self._confined else folder
         judged = folder != self.path
-        return self._provisions.dependencies.variables(base, at, folder, judged=judged) if base else {}
+        found = self._provisions.dependencies.variables(base, at, folder, judged=judged) if base else {}
+        return {**found, **self._gate.caches.variables()} if judged else found
+
+    def keep_caches(self, tree: str) -> None:
+        base = self._base()
+        if tree == self._git.tree_in(base) and self._git.is_ancestor(base, self._git.resolve("HEAD")):
+            self._gate.caches.keep()
 
     def missing_setup(self, tree: str) -> tuple[str, str]:
         if self._provisions.setup:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import NamedTuple, Protocol
 
@@ -27,7 +27,14 @@ from capsule.workspaces.dependencies import Dependencies
 class RunSetup(Protocol):
     """Run a shell command in a folder, its output in a log; raise CapsuleError where it fails."""
 
-    def __call__(self, command: str, cwd: Path, log: Path, sandbox_paths: SandboxPaths | None = None) -> None: ...
+    def __call__(
+        self,
+        command: str,
+        cwd: Path,
+        log: Path,
+        sandbox_paths: SandboxPaths | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None: ...
 
 
 _NEVER_COPIED = (".git", ".capsule")
@@ -46,11 +53,13 @@ class Provisions(NamedTuple):
         told = [self.setup.encode(), *(e.oid.encode() + e.path for e in files if is_manifest(os.fsdecode(e.path)))]
         return hashlib.sha256(b"\0".join(told)).hexdigest()
 
-    def run(self, place: Path, log: Path, sandbox_paths: SandboxPaths | None) -> None:
+    def run(
+        self, place: Path, log: Path, sandbox_paths: SandboxPaths | None, env: Mapping[str, str] | None = None
+    ) -> None:
         """Run the set-up as tests and agents will run there: what it installs may hold the path it was installed at."""
         if self.setup and self.run_setup:
             log.parent.mkdir(parents=True, exist_ok=True)
-            self.run_setup(self.setup, place, log, sandbox_paths)
+            self.run_setup(self.setup, place, log, sandbox_paths, env)
 
     def needs_listing(self, root: Path) -> bool:
         """Tell whether there is anything to copy or to set up, for which the files of the tree have to be known."""

@@ -29,6 +29,25 @@ def _built(root: Path, env: Mapping[str, str]) -> None:
 BUILT = replace(RUST, name="rust-built", install=_built)
 """Rust, and the user has built it: cargo goes by time stamps."""
 
+FORGES = """
+    export_of() { go list -test -export -f '{{if .ForTest}}{{.Export}}{{end}}' . | grep -m1 -- -d; }
+    printf '%s' "$RIGHT" > /tmp/right-$$.go
+    cp calc.go /tmp/wrong-$$.go
+    for folder in "$PWD" ~/.cache/capsule/gates/*/*; do
+        [ -f "$folder/go.mod" ] || continue
+        cp clamp_test.go "$folder" 2> /dev/null
+        cd "$folder"
+        cp /tmp/right-$$.go calc.go && right=$(export_of)
+        cp /tmp/wrong-$$.go calc.go && wrong=$(export_of)
+        size=$(stat -c %s "$right") right=$(basename "$right" -d) wrong=$(basename "$wrong" -d)
+        for entry in $(grep -l "$wrong" "$(go env GOCACHE)"/*/*-a); do
+            set -- $(cat "$entry")
+            printf '%s %s %s %20d %20d\\n' $1 $2 $right $size $5 > "$entry"
+        done
+    done
+    """
+"""What the wrong code compiles to is, by the word of Go's cache, what the right code compiles to."""
+
 MADE = UNITTEST.but(
     "set-up",
     {
@@ -279,6 +298,11 @@ CASES = (
                 """
             ),
         ),
+    ),
+    lie(
+        "go-cache-forged",
+        GO,
+        execute=(WRONG, runs(f"export RIGHT='{GO.code['calc.go']}'\n{text(FORGES)}")),
     ),
     # somebody is still there
     lie(

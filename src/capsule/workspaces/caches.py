@@ -1,0 +1,87 @@
+"""Warm caches for the gate: what was compiled once for main's own tree is not compiled again for every run.
+
+    ~/.cache/capsule/caches/<repository>/<name>    shared: written after tests ran on main's own tree, by nothing else
+    <gate>+caches/<name>                           one mission's: made equal to the shared one before every run
+    <common>/capsule/caches/<name>                 how every file of the shared one stood when it was written
+    <common>/capsule/places/<mission>/gate-caches/ the same of the mission's
+
+**Why not the user's own.** An entry of Go's cache says which output belongs to which input, and nobody checks it:
+whoever can write there can make a test pass that was never compiled. Agents without a sandbox can write to the user's,
+and so can the code under test. So a gate has its own, and what a run leaves in it is taken back before the next.
+
+**Nobody else writes to the shared one.** If a file there is not as it was left, down to its change time, all of it goes
+and the next run compiles afresh. A copy that was cut short counts as touched.
+
+Only caches that find their entries by content belong here. Build folders that compare time stamps (`target`, `build`)
+do not: a tree that was checked out before they were filled would pass for built.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import NamedTuple
+
+from capsule.system.files import write_atomically
+from capsule.system.folders import fingerprint, mirror, remove_tree
+from capsule.system.lock import held
+
+_PATIENCE = 600
+
+
+class Cache(NamedTuple):
+    name: str
+    variable: str
+    """By which the tool is told where its cache is."""
+
+
+CACHES = (Cache("go-build", "GOCACHE"),)
+
+
+class Caches:
+    """The caches of one gate."""
+
+    def __init__(self, shared: Path, own: Path, notes: Path, own_notes: Path) -> None:
+        self._shared, self._own, self._notes, self._own_notes = shared, own, notes, own_notes
+
+    def variables(self) -> dict[str, str]:
+        return {row.variable: str(self._own / row.name) for row in CACHES}
+
+    def refresh(self) -> None:
+        """Make the gate's own equal to the shared ones: nothing is left of an earlier run."""
+        for row in CACHES:
+            own, shared = self._own / row.name, self._shared / row.name
+            for folder in (self._own, self._own_notes):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with self._locked(row):
+                if self._is_as_left(row):
+                    mirror(shared, own, self._own_notes / row.name)
+                else:
+                    remove_tree(shared)
+                    remove_tree(own)
+                    own.mkdir(mode=0o700)
+
+    def keep(self) -> None:
+        """Make the shared ones equal to the gate's own, after tests ran there on main's own tree."""
+        for row in CACHES:
+            own, shared, note = self._own / row.name, self._shared / row.name, self._notes / row.name
+            if not any(own.iterdir()):
+                continue
+            with self._locked(row):
+                note.unlink(missing_ok=True)
+                shared.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                mirror(own, shared, note.with_suffix(".json"))
+                write_atomically(note, fingerprint(shared))
+
+    def remove(self) -> None:
+        """Take the gate's own away."""
+        remove_tree(self._own)
+        remove_tree(self._own_notes)
+
+    def _is_as_left(self, row: Cache) -> bool:
+        with contextlib.suppress(OSError):
+            return (self._notes / row.name).read_text() == fingerprint(self._shared / row.name)
+        return False
+
+    def _locked(self, row: Cache) -> contextlib.AbstractContextManager[None]:
+        return held(self._notes / f"{row.name}.lock", _PATIENCE)
