@@ -173,3 +173,10 @@ def test_only_a_body_can_end_the_program() -> None:
     (value,) = leftovers("x.py", b"", b"LIMIT = 3\n")
     assert ending(smaller, code) is None
     assert ending(value, b"LIMIT = 3\n") is None
+
+
+def test_two_mutants_never_read_the_same() -> None:
+    """Who mends tests hears of a mutant by its words, and it is found again by them."""
+    code = b"def total(amount):\n    return amount_of_everything_that_was_bought(amount) + 1 + 2 + 3 + 4\n"
+    said = [mutant.said for mutant in mutants("x.py", b"", code)]
+    assert len(said) == len({*said})

@@ -63,8 +63,8 @@ def mutants(path: str, before: bytes, after: bytes) -> list[Mutant]:
             elsewhere = any(d.start <= node.start_byte < d.end for d in inner)
             if node.start_point.row in lines - boring and not elsewhere:
                 found += _of_node(path, after, each.name, node)
-    different = (each for each in dict.fromkeys(found) if each.applied(after) != after)
-    return [each for each in different if parses(path, each.applied(after))]
+    made = (each for each in found if each.applied(after) != after and parses(path, each.applied(after)))
+    return list({each.said: each for each in made}.values())  # they are found again by their words
 
 
 def moved_functions(sources: Mapping[str, tuple[bytes, bytes]], removed: Mapping[str, bytes]) -> set[tuple[str, str]]:
