@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -235,3 +236,11 @@ def test_a_cargo_binary_without_libtest_is_one_test() -> None:
     assert read_report({}, line).results == {"own:tests/own.rs::main": Result.PASSED}
     failed = f"{line}error: 1 target failed:\n    `--test own`\n"
     assert read_report({}, failed).results == {"own:tests/own.rs::main": Result.FAILED}
+
+
+def test_a_flood_of_empty_lines_is_read_in_no_time() -> None:
+    flood = "\n" * 50_000
+    began = time.monotonic()
+    assert read_report({}, flood) == TestReport()
+    assert colour_of("exited", 0, flood) is Colour.GREEN
+    assert time.monotonic() - began < 5

@@ -132,7 +132,7 @@ _SHOWN = {
     "cargo": r"(?m)^test result: ",
     "go": r"(?m)^(?:ok|FAIL)\s+\S+\s+[\d.]+s",
     "node": r"(?m)^[ℹ#] tests \d+$",
-    "junit": r"(?m)^\S*\s*Tests run: \d+, Failures: \d+, Errors: \d+, Skipped: \d+\s*$",
+    "junit": r"(?m)^\S*[ \t]*Tests run: \d+, Failures: \d+, Errors: \d+, Skipped: \d+[ \t]*$",
     "ctest": r"(?m)^\d+% tests passed, \d+ tests failed out of \d+$",
     "rspec": r"(?m)^\d+ examples?, \d+ failures?\b",
     "phpunit": r"(?m)^(?:OK \(\d+ tests?, \d+ assertions?\)|Tests: \d+, Assertions: \d+)",

@@ -52,7 +52,7 @@ _SHOWS_A_TEST = (
     r"(?m)^ok \| [1-9]\d* passed",  # deno
     r"(?m)^ *[1-9]\d* pass$",  # bun
     r"(?m)^ *[1-9]\d* tests? passed$",  # ava
-    r"(?m)^\s*Executed [1-9]\d* tests?, with (?:\d+ tests? skipped and )?0 failures",  # swift
+    r"(?m)^[ \t]*Executed [1-9]\d* tests?, with (?:\d+ tests? skipped and )?0 failures",  # swift
     r"\bTest run with [1-9]\d* tests?.* passed after ",
     r"(?m)^\d\d:\d\d \+[1-9]\d*(?: ~\d+)?: All tests passed!",  # dart, flutter
 )
@@ -60,7 +60,7 @@ _COUNTS = (
     # How many ran, and how many of them were skipped.
     (r"\bRan (\d+) tests? in ", r"(?m)^OK \(.*?\bskipped=(\d+)"),  # unittest
     (
-        r"(?m)^\S*\s*Tests run: (\d+), Failures: 0, Errors: 0, Skipped: \d+\s*$",
+        r"(?m)^\S*[ \t]*Tests run: (\d+), Failures: 0, Errors: 0, Skipped: \d+[ \t]*$",
         r"Errors: 0, Skipped: (\d+)\s*$",
     ),  # Maven
     (r"(?m)^(\d+) examples?, 0 failures", r"(?m)^\d+ examples?, 0 failures, (\d+) pending"),  # rspec
