@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.hazards import GITLINK, LINK, AddedFile, allowed_secrets, hazards, leads_out
+from capsule.core.hazards import GITLINK, LINK, AddedFile, allowed_secrets, hazards, leads_out, two_faced
 
 FILE = "100644"
 KEYS = {
@@ -98,3 +98,35 @@ def test_an_allowed_file_may_hold_no_secret_of_this_machine() -> None:
     assert hazards(kept, lambda text: text.replace("hunter2", "…")) == [
         "tests/key holds the value of a secret variable of this machine"
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "added"),
+    [
+        ("calc.py", "return n if 'pytest' in sys.modules else 0"),
+        ("calc.py", 'if "unittest.case" in modules:'),
+        ("calc.py", "os.environ.get('PYTEST_CURRENT_TEST')"),
+        ("calc.js", "process.env.NODE_TEST_CONTEXT ? right : wrong"),
+        ("calc.ts", "if (process.env.VITEST) {"),
+        ("calc.go", "if !testing.Testing() {"),
+        ("src/lib.rs", "#[cfg(not(test))]\npub fn clamp"),
+        ("src/lib.rs", "if cfg!(test) {"),
+    ],
+)
+def test_code_that_asks_whether_it_is_being_tested_is_named(path: str, added: str) -> None:
+    (words,) = two_faced([AddedFile(path, FILE, added)]).values()
+    assert words.startswith(f"{path} asks whether it is being tested (`")
+
+
+@pytest.mark.parametrize(
+    ("path", "added"),
+    [
+        ("calc.py", "import pytest\nimport unittest\nif name in sys.modules:"),
+        ("notes.md", "PYTEST_CURRENT_TEST is set by pytest"),
+        ("calc.js", "process.env.NODE_ENV === 'test'"),
+        ("calc.go", 'import "testing"'),
+        ("src/lib.rs", "#![cfg_attr(not(test), no_std)]\n#[cfg(test)]\nmod tests {"),
+    ],
+)
+def test_code_that_names_a_runner_does_not_ask_for_it(path: str, added: str) -> None:
+    assert two_faced([AddedFile(path, FILE, added)]) == {}

@@ -29,6 +29,16 @@ _KEYS = {
 }
 _KNOWN = {what: re.compile(pattern) for what, pattern in _KEYS.items()}
 
+_PYTHON = r"PYTEST_CURRENT_TEST|['\"](?:_?pytest|unittest)[\w.]*['\"] in (?:sys\.)?modules\b"
+_SCRIPT = r"\b(?:NODE_TEST_CONTEXT|JEST_WORKER_ID|VITEST_\w+|process\.env\.VITEST)\b"
+_ASKS_WHO_RUNS_IT = {
+    "py": _PYTHON,
+    **dict.fromkeys(("js", "ts", "tsx"), _SCRIPT),
+    "go": r"\btesting\.Testing\(\)",
+    "rs": r"\bcfg!?\(not\(test\)\)|\bcfg!\(test\)",
+}
+"""How code finds out that it is being tested, and could do something else when it is not."""
+
 
 class AddedFile(msgspec.Struct, frozen=True):
     """One file that a change brings: its mode, and the lines it adds; where a link leads is a line too."""
@@ -59,6 +69,16 @@ def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str, fold
         elif language_of(file.path) and any(folder in file.added for folder in folders):
             found.append(f"{file.path} names a folder of this machine, in which it was written")
     return list(dict.fromkeys(found))
+
+
+def two_faced(files: Iterable[AddedFile]) -> dict[str, str]:
+    """Say of each path that asks whether it is being tested: what was tested is then not what will run."""
+    known = ((file, _ASKS_WHO_RUNS_IT.get(language_of(file.path))) for file in files)
+    return {
+        file.path: f"{file.path} asks whether it is being tested (`{found[0]}`)"
+        for file, form in known
+        if form and (found := re.search(form, file.added))
+    }
 
 
 def allowed_secrets(files: Iterable[AddedFile], allow: Sequence[str]) -> tuple[list[AddedFile], list[str]]:

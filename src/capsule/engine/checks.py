@@ -30,7 +30,7 @@ from capsule.core.evidence import (
 from capsule.core.exam import joining
 from capsule.core.frozen import TEST_FILE, Judges
 from capsule.core.globs import is_test, matches
-from capsule.core.hazards import allowed_secrets, hazards
+from capsule.core.hazards import allowed_secrets, hazards, two_faced
 from capsule.core.item import Status, with_values
 from capsule.core.manifests import is_manifest
 from capsule.core.mutants import BODY, works_outside_functions
@@ -656,9 +656,13 @@ def _is_test_data(claim: Verification, path: str) -> bool:
 
 def _fit_for_main(claim: Verification) -> Evidence | None:
     """Neither the work nor a commit of its branch adds a secret, a link that leads out of the repository, a
-    pointer to another repository, a `.git`, or code that names the folder it was written in. Every phase is checked."""
+    pointer to another repository, a `.git`, code that names the folder it was written in, or code that asks whether it
+    is being tested. Every phase is checked."""
     added, named = allowed_secrets(claim.place.trees.added_files(claim.tree), claim.state.policy.allow)
     found = hazards(added, claim.services.redact, _own_folders(claim))
+    if asking := two_faced(added):
+        judges = claim.judges(claim.state.base)
+        found += [words for path, words in asking.items() if judges.is_source(path) or not judges.is_for_tests(path)]
     said = "it brings nothing that must not be merged"
     if not found:
         return _evidence("fit-for-main", said, "; ".join(named[:SHOWN]), holds=True) if named else None
