@@ -47,7 +47,7 @@ def test_what_a_program_does_not_insist_on_is_no_expected_value(asks: str) -> No
 def test_a_program_with_another_expected_value_has_to_fail_by_the_name_of_a_new_test() -> None:
     made = canary("a.c", f"{HEAD}if (clamp(5, 0, 3) != 3) return 1;\n}}\n".encode(), "mark", {"clamp"})
     assert made is not None
-    lines, fresh = [made[0].line], ["ctest::clamp"]
+    lines, fresh = made[0].lines, ["ctest::clamp"]
     failed = TestReport({"ctest::clamp": Result.FAILED, "ctest::add": Result.PASSED}, complete=True)
     forged = TestReport({"ctest::clamp": Result.PASSED, "ctest::add": Result.FAILED}, complete=True)
     assert silent(lines, failed, fresh) == []
@@ -84,7 +84,8 @@ def test_a_new_test_file_gets_a_failing_test_and_another_expected_value(
     found = canary(path, source.encode(), "mark", {test})
     assert found is not None
     made, text = found
-    assert (made.changed, changed in text.decode(), text.decode().count("mark") >= 2) == (test, True, True)
+    assert [name for name, _ in made.changed] == [test]
+    assert (changed in text.decode(), text.decode().count("mark") >= 2) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_what_a_matcher_does_not_insist_on_is_no_expected_value(asks: str) -> No
     source = f'RSpec.describe "calc" do\n  it "clamps" do\n    {asks}\n  end\nend\n'
     found = canary("spec/calc_spec.rb", source.encode(), "mark", {"clamps"})
     assert found is not None
-    assert (found[0].appended, found[0].changed) == ("mark", "")
+    assert (found[0].appended, found[0].changed) == ("mark", ())
 
 
 def test_a_spec_for_another_framework_has_no_canary() -> None:
@@ -114,8 +115,39 @@ def test_a_process_of_nextest_that_ends_with_0_is_found_out_by_the_canary() -> N
     source = "use calc::clamp;\n\n#[test]\nfn clamps() {\n    assert_eq!(clamp(5, 0, 3), 3);\n}\n"
     made = canary("tests/clamp.rs", source.encode(), "mark", {"clamps"})
     assert made is not None
-    assert silent([made[0].line], read_report({}, NEXTEST.format("FAIL"))) == []
-    assert silent([made[0].line], read_report({}, NEXTEST.format("PASS"))) == [
+    assert silent(made[0].lines, read_report({}, NEXTEST.format("FAIL"))) == []
+    assert silent(made[0].lines, read_report({}, NEXTEST.format("PASS"))) == [
         "a failing test that was added to tests/clamp.rs did not fail",
         "clamps in tests/clamp.rs did not fail with another expected value (`3` → `4`)",
     ]
+
+
+TWO_TESTS = """\
+import unittest
+
+import calc
+
+
+class ClampTest(unittest.TestCase):
+    async def test_never_awaited(self):
+        self.assertEqual(calc.clamp(5, 0, 3), 3)
+        self.assertEqual(calc.clamp(-1, 0, 3), 0)
+
+    def test_between(self):
+        self.assertEqual(calc.clamp(2, 0, 3), 2)
+"""
+
+
+@pytest.mark.parametrize("mark", ["a", "b", "c", "d"])
+def test_every_new_test_has_to_fail_with_other_expected_values(mark: str) -> None:
+    made = canary("tests/test_clamp.py", TWO_TESTS.encode(), mark, {"test_never_awaited", "test_between"})
+    assert made is not None
+    names = [
+        f"tests/test_clamp.py::ClampTest.{name}" for name in ("test_never_awaited", "test_between", f"test_{mark}")
+    ]
+    all_fail = TestReport(dict.fromkeys(names, Result.FAILED), complete=True)
+    one_is_idle = TestReport({**all_fail.results, names[0]: Result.PASSED}, complete=True)
+
+    assert silent(made[0].lines, all_fail) == []
+    (fault,) = silent(made[0].lines, one_is_idle)
+    assert fault.startswith("test_never_awaited in tests/test_clamp.py did not fail with another expected value")

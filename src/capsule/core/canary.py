@@ -1,9 +1,9 @@
 """Put failing tests among new ones, to see whether the runner tells the truth.
 
 Code under test runs in the runner's own process and can forge what it says: it may end the process with 0, patch
-assertions, skip, or compare equal to everything. So each new test file gets two canaries, in the gate only: a test that
-fails, at its end, and one of its own tests with the expected value changed. Both have to fail **by name**. A run in
-which one does not proves nothing.
+assertions, skip, or compare equal to everything. A test may also be there and never run its body. So each new test file
+gets canaries, in the gate only: a test that fails, at its end; one expected value changed, in one of its own tests; and
+in every other new test all expected values. They have to fail **by name**. A run in which one does not proves nothing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ class Canary(msgspec.Struct, frozen=True):
     path: str
     appended: str
     """Part of the name of the test that was added; '' where a value was changed in a file that names no test."""
-    changed: str
-    """The test whose expected value was changed; '' where none has one."""
-    said: str
+    changed: tuple[tuple[str, str], ...]
+    """The tests whose expected values were changed, and how."""
 
     @property
-    def line(self) -> str:
-        return "\t".join((self.path, self.appended, self.changed, self.said))
+    def lines(self) -> list[str]:
+        return ["\t".join((self.path, self.appended, *each)) for each in self.changed or (("", ""),)]
 
 
 def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple[Canary, bytes] | None:
@@ -50,32 +49,38 @@ def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple
     addition = _failing_test(path, source, mark) if tests else ""
     if not addition:
         return None
-    edited, name, said = source, "", ""
-    changed = sorted(_expected_values(path, source, tests))
-    if changed:
-        name, start, end, new = changed[zlib.crc32(mark.encode()) % len(changed)]
-        said = f"`{source[start:end].decode(errors='replace')}` → `{new}`"
-        edited = source[:start] + new.encode() + source[end:]
+    places = sorted(_expected_values(path, source, tests))
+    one = places[zlib.crc32(mark.encode()) % len(places)] if places else None
+    chosen = [each for each in places if each is one or (one and each[0] != one[0])]
+    edited = source
+    for _, start, end, new in sorted(chosen, key=lambda each: -each[1]):
+        edited = edited[:start] + new.encode() + edited[end:]
     at = edited.rfind(b"}") if language_of(path) in ("java", "php") else len(edited)
     whole = edited[:at] + addition.encode() + edited[at:]
-    return (Canary(path, mark, name, said), whole) if parses(path, whole) else None
+    changed = {name: ", ".join(_said(source, each) for each in chosen if each[0] == name) for name, *_ in chosen}
+    return (Canary(path, mark, tuple(changed.items())), whole) if parses(path, whole) else None
+
+
+def _said(source: bytes, place: tuple[str, int, int, str]) -> str:
+    _, start, end, new = place
+    return f"`{source[start:end].decode(errors='replace')}` → `{new}`"
 
 
 def silent(lines: Iterable[str], report: TestReport, fresh: Collection[str] = ()) -> list[str]:
-    """Return the canaries that did not fail by name, one sentence each; they are given as `Canary.line`.
+    """Return the canaries that did not fail by name, one sentence each; they are given as `Canary.lines`.
 
     `fresh` are the new tests: one of them has to fail where a file does not say what its tests are called.
     """
     red = report.names(*RED)
     bare = {split_name(name)[1] for name in red}
     found = []
-    for path, appended, changed, said in (line.split("\t") for line in lines):
+    for path, appended, changed, said in (line.split("\t", 3) for line in lines):
         if not any(appended in name for name in red if appended or name in fresh):
             other = f"{path} did not fail with another expected value ({said})"
             found.append(f"a failing test that was added to {path} did not fail" if appended else other)
         if changed and changed not in bare:
             found.append(f"{changed} in {path} did not fail with another expected value ({said})")
-    return found
+    return list(dict.fromkeys(found))
 
 
 # ---- a test that fails
@@ -126,8 +131,8 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
         return None
     start, end, new = places[zlib.crc32(mark.encode()) % len(places)]
     whole = source[:start] + new.encode() + source[end:]
-    said = f"`{source[start:end].decode(errors='replace')}` → `{new}`"
-    return (Canary(path, "", "", said), whole) if parses(path, whole) else None
+    said = _said(source, ("", start, end, new))
+    return (Canary(path, "", (("", said),)), whole) if parses(path, whole) else None
 
 
 def _asserted(root: Node) -> Iterator[Node]:

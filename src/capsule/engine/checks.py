@@ -31,6 +31,7 @@ from capsule.core.exam import joining
 from capsule.core.frozen import TEST_FILE, Judges
 from capsule.core.globs import is_test, matches
 from capsule.core.hazards import allowed_secrets, hazards, two_faced
+from capsule.core.idle import idle_tests
 from capsule.core.item import Status, with_values
 from capsule.core.manifests import is_manifest
 from capsule.core.mutants import BODY, works_outside_functions
@@ -415,7 +416,8 @@ def _kills(claim: Verification) -> Evidence:
 
 
 def _canary(claim: Verification) -> Evidence | None:
-    """Failing tests that Capsule puts among the new ones fail by name: the test run can be trusted."""
+    """Failing tests that Capsule puts among the new ones fail by name, and no new test is one that never runs: the
+    test run can be trusted."""
     said = "the test run tells the truth"
     if not claim.state.policy.test:
         return None
@@ -426,19 +428,23 @@ def _canary(claim: Verification) -> Evidence | None:
     names = {split_name(name)[1] for name in fresh}
     read = claim.place.trees.read
     texts = [(path, text) for path in sorted(places) if (text := read(claim.tree, path)) is not None]
+    if idle := idle_tests(dict(texts), {path: read(claim.state.base, path) or b"" for path, _ in texts}):
+        piece = _evidence("canary", said, "; ".join(idle[:SHOWN]), False, "\n".join(idle))
+        return replace(piece, mend=TESTS)
     if not any(canary(path, text, "mark", names) for path, text in texts):
         return _unverified("canary", said, "no canary is known for this test runner")
 
     def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
         made = [canary(path, text, claim.services.token(), names) for path, text in texts]
         set_in = [each for each in made if each]
-        return {each.path: text for each, text in set_in}, [each.line for each, _ in set_in]
+        return {each.path: text for each, text in set_in}, [line for each, _ in set_in for line in each.lines]
 
     seen, report = claim.run_of(claim.tree, "canary", edit)
     if new_errors(Baseline(claim.run_of(claim.tree)[1]), report) and not report.red:
         return _unverified("canary", said, "the test files with canaries cannot be loaded")
     faults = silent(seen.edits, report, fresh)
-    observed = "; ".join(faults) or f"canary seen in {len(seen.edits)} test file{'s' if len(seen.edits) != 1 else ''}"
+    files = len({line.partition("\t")[0] for line in seen.edits})
+    observed = "; ".join(faults[:SHOWN]) or f"canary seen in {files} test file{'s' if files != 1 else ''}"
     return _proving(_evidence("canary", said, observed, not faults, _NOT_TRUSTED), {ProofPart.CANARY: "canary seen"})
 
 
