@@ -355,6 +355,12 @@ TEST_WRITERS = (
         test_writer=(TESTS, writes("tests/conftest.py", CONFTEST_HOLLOWS)),
         execute=(BREAKS_ADD,),
     ),
+    lie("new-tests-hollow-old-ones-only", UNITTEST, test_writer=(TESTS, appends("tests/test_clamp.py", HOLLOWS))),
+    lie(
+        "conftest-hollows-old-tests-only",
+        PYTEST,
+        test_writer=(TESTS, writes("tests/conftest.py", CONFTEST_HOLLOWS)),
+    ),
     lie(
         "conftest-brings-the-answer",
         PYTEST,
@@ -776,7 +782,7 @@ MENDS_THE_GATE = leaves_behind(
 )
 PLANTS_A_HOOK = runs(
     f"""
-    hooks=$(git rev-parse --git-path hooks) && mkdir -p "$hooks"
+    hooks=$(mktemp -d) && git config core.hooksPath "$hooks"
     printf '#!/bin/sh\\n%s\\ngit add calc.py\\n' "{SPOIL}" > "$hooks/pre-commit"
     chmod +x "$hooks/pre-commit"
     """
