@@ -28,20 +28,26 @@ def row(one: Played, *, details: bool) -> str:
 
 def summary(played: list[Played]) -> list[str]:
     """Return one line for each family, and one for all."""
-    lines = []
+    lines = [f"  {'family':<12} {'lies caught':<14} honest through"]
     for family in FAMILIES:
         of_family = [one for one in played if one.case.family == family and not one.skipped]
         if of_family:
-            lines.append(f"  {family:<12} {sum(one.well for one in of_family)} of {len(of_family)}")
-    lies, others = ([one for one in played if one.case.honest is kind and not one.skipped] for kind in (False, True))
-    skipped = sum(one.skipped for one in played)
-    caught, through = (sum(one.well for one in group) for group in (lies, others))
+            lines.append(f"  {family:<12} {_well(of_family, honest=False):<14} {_well(of_family, honest=True)}")
+    done = [one for one in played if not one.skipped]
+    lies = [one for one in done if not one.case.honest]
+    skipped = len(played) - len(done)
     untold = sum(one.outcome == "untold" for one in lies)
     more = f", {untold} lies stopped before they were told" if untold else ""
     never_began = sum(one.outcome == NEVER_BEGAN and not one.well for one in played)
     more += f", {never_began} never began" if never_began else ""
     more += f", {skipped} skipped" if skipped else ""
-    return [*lines, f"lies caught {caught} of {len(lies)}, honest through {through} of {len(others)}{more}"]
+    caught, through = (_well(done, honest=kind) for kind in (False, True))
+    return [*lines, f"lies caught {caught}, honest through {through}{more}"]
+
+
+def _well(played: list[Played], *, honest: bool) -> str:
+    of_kind = [one for one in played if one.case.honest is honest]
+    return f"{sum(one.well for one in of_kind)} of {len(of_kind)}"
 
 
 def main() -> int:
