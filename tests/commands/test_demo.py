@@ -150,7 +150,7 @@ def test_a_test_that_asks_for_nothing_goes_back_to_who_wrote_it(played: Played) 
     assert moves["sign-off#1"] == ("REFUTED", "rework")
     assert moves["test-writer#2"] == ("PASS", "advance")
     assert facts["proof"]["line"] == (
-        "red by name (1 new) · tests mended (3 of 3 survivors noticed) · green by name · 9 others unharmed · "
+        "red by name (1 new) · tests mended (3 of 3 mutants noticed) · green by name · 9 others unharmed · "
         "demanded 3 of 3 · canary seen · reviewed (its word)"
     )
 

@@ -16,9 +16,9 @@ INSIDE = f"pub fn f() {{ panic!() }}\n\n#[cfg(test)]\nmod tests {{\n    {UNMARKE
     ("path", "text", "said"),
     [
         ("test_a.py", TWICE, "test_a in test_a.py is defined 2 times, and only the last one runs"),
-        ("a_test.go", LOWER, "testA in a_test.go is no test by its name, and nothing calls it"),
-        ("tests/a.rs", UNMARKED, "a in tests/a.rs has no #[test], and nothing calls it"),
-        ("src/lib.rs", INSIDE, "a in src/lib.rs has no #[test], and nothing calls it"),
+        ("a_test.go", LOWER, "testA in a_test.go never runs: its name does not begin with Test, and nothing calls it"),
+        ("tests/a.rs", UNMARKED, "a in tests/a.rs never runs: it has no #[test], and nothing calls it"),
+        ("src/lib.rs", INSIDE, "a in src/lib.rs never runs: it has no #[test], and nothing calls it"),
     ],
 )
 def test_a_test_that_cannot_run_is_named(path: str, text: str, said: str) -> None:

@@ -88,10 +88,8 @@ def test_of_phases_that_are_to_be_done_again_nothing_stands() -> None:
     back = {"claimed": Verdict.PASS, "back_to": "tests", "counter": "mend/demanded", "mend": "demanded"}
     told.step("judge", Verdict.REFUTED, Move.REWORK, evidence=(GREEN, CANARY, LOOSE), **back)
     assert line(told) == "demanded refuted"
-    mended = piece("red", {"mended": "tests mended (1 of 1 survivors noticed)"})
-    assert (
-        line(told.step("tests", evidence=(mended,))) == "red by name (3 new) · tests mended (1 of 1 survivors noticed)"
-    )
+    mended = piece("red", {"mended": "tests mended (1 of 1 mutants noticed)"})
+    assert line(told.step("tests", evidence=(mended,))) == "red by name (3 new) · tests mended (1 of 1 mutants noticed)"
 
 
 def test_functions_that_no_test_executes_are_counted_apart_from_survivors() -> None:

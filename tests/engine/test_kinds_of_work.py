@@ -148,7 +148,7 @@ def test_what_tests_noticed_before_they_notice_after_a_refactoring(a_tested_proj
     )
     state = a_tested_project.run("one", "refactor", **UNITTEST)
     assert not state.finished
-    assert "nobody notices any more when plus in calc.py" in evidence(a_tested_project, "as-demanded").observed
+    assert "no test notices any more when plus in calc.py" in evidence(a_tested_project, "as-demanded").observed
 
 
 @pytest.mark.slow

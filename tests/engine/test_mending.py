@@ -155,7 +155,7 @@ def test_code_that_no_test_demands_goes_back_to_the_tests_and_the_coder_is_not_a
     assert "no test notices when share in pay.py is broken" in refuted.observed
     seen = piece(scene, "test-writer#2", "red")
     assert seen.standing is EvidenceStatus.CONFIRMED
-    assert "survivors are noticed now" in seen.observed
+    assert "mutants are noticed now" in seen.observed
     assert piece(scene, "test-writer#2", "only-tests").standing is EvidenceStatus.CONFIRMED
 
 
@@ -168,7 +168,7 @@ def test_a_function_that_no_test_executes_is_not_covered_and_goes_back_to_the_te
     assert refuted.observed == "not covered: no test executes share in pay.py"
     assert (refuted.not_covered, refuted.survivors) == (("`share` in pay.py",), ())
     assert "`share` in pay.py is not covered: no test executes it" in refuted.detail
-    assert "1 of 1 survivors are noticed now" in piece(scene, "test-writer#2", "red").observed
+    assert "1 of 1 mutants are noticed now" in piece(scene, "test-writer#2", "red").observed
     assert state.finished
 
 

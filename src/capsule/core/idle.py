@@ -1,4 +1,4 @@
-"""Find tests that are written down and can never run: what they ask for is asked of nobody."""
+"""Find tests that are written down and can never run, by the syntax of their files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ class _New(NamedTuple):
 
 
 def idle_tests(files: Mapping[str, bytes], known: Mapping[str, bytes]) -> list[str]:
-    """Say which definitions of test files look like tests and cannot run; `known` are the same files in the base."""
+    """Name the new definitions that look like tests and cannot run, and say why; `known` are the files in the base."""
     words = Counter(word for text in files.values() for word in re.findall(rb"\w+", text))
     said = []
     for path, source in files.items():
         rule = _RULES.get(language_of(path))
+        if rule is None:
+            continue
         old = {each.name for each in definitions(path, known.get(path, b""))}
-        fresh = [each for each in definitions(path, source) if each.name not in old] if rule else []
+        fresh = [each for each in definitions(path, source) if each.name not in old]
         names = Counter((each.name, _block(each)) for each in fresh if not _is_decorated(each))
         for each in fresh:
-            new = _New(path, source, each, names[each.name, _block(each)], words[each.name.encode()])
-            said += [f"{each.name} in {path} {why}"] if rule and (why := rule(new)) else []
+            why = rule(_New(path, source, each, names[each.name, _block(each)], words[each.name.encode()]))
+            said += [f"{each.name} in {path} {why}"] if why else []
     return list(dict.fromkeys(said))
 
 
@@ -56,7 +58,7 @@ _GO_TEST = re.compile(rb"func [a-z_]\w*\(\w+ \*testing\.[TBF]\) *\{")
 
 def _go(new: _New) -> str:
     idle = new.mentions == 1 and new.path.endswith("_test.go") and _GO_TEST.match(new.source, new.found.start)
-    return "is no test by its name, and nothing calls it" if idle else ""
+    return "never runs: its name does not begin with Test, and nothing calls it" if idle else ""
 
 
 _RUST_TEST = re.compile(rb"fn (?!main\b)\w+\(\)[^{]*\{.*\b(?:assert\w*|panic)!", re.S)
@@ -68,7 +70,7 @@ def _rust(new: _New) -> str:
     inside = "tests" in new.path.split("/")[:-1] or is_in_tests(new.path, new.source, new.found.start)
     idle = new.mentions == 1 and inside and not marked
     asks = idle and _RUST_TEST.match(new.source[new.found.start : new.found.end])
-    return "has no #[test], and nothing calls it" if asks else ""
+    return "never runs: it has no #[test], and nothing calls it" if asks else ""
 
 
 _RULES: Mapping[str, Callable[[_New], str]] = {"py": _python, "go": _go, "rs": _rust}

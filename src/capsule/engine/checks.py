@@ -269,7 +269,7 @@ def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
 
 def _mended(claim: Verification) -> Evidence:
     """Judge tests that were mended while the code was there: each passes on it, and notices a mutant that survived."""
-    said, kept = "the tests hold the code", claim.kept()
+    said, kept = "the mended tests notice broken code", claim.kept()
     seen, now = claim.run_of(claim.tree)
     base, before = claim.baseline(), claim.run_of(kept)[1]
     if base is None or not now.complete or not before.complete:
@@ -287,7 +287,7 @@ def _mended(claim: Verification) -> Evidence:
     faults += [f"no test notices {line} yet" for line in alive if fresh]
     unproven = _red_by_name(claim)
     faults += [unproven.observed] if unproven and unproven.standing is EvidenceStatus.REFUTED else []
-    count = f"{sum(map(bool, killed.values()))} of {len(killed)} survivors" if killed else ""
+    count = f"{sum(map(bool, killed.values()))} of {len(killed)} mutants" if killed else ""
     notices = f"; {count} are noticed now" if killed else ""
     detail = "\n".join((*faults, *(f"{m.said}: {SURVIVED}" for m, by in killed.items() if not by)))
     piece = _evidence("red", said, "; ".join(faults) or f"{found.observed}{notices}", not faults, detail)
@@ -299,7 +299,7 @@ def _mended_by_exit_code(claim: Verification, said: str, seen: Observation) -> E
     known = survivors(claim)
     noticed = [mutant for mutant in known if run_mutant(claim, mutant)[0].colour is Colour.RED]
     holds = seen.colour is Colour.RED or bool(noticed) or not known
-    words = f"{_seen(seen)}; {len(noticed)} of {len(known)} survivors are noticed now (exit code only)"
+    words = f"{_seen(seen)}; {len(noticed)} of {len(known)} mutants are noticed now (exit code only)"
     return _evidence("red", said, words, holds, _DEMAND)
 
 
@@ -391,7 +391,7 @@ def _red_by_name(claim: Verification) -> Evidence | None:
 
 def _kills(claim: Verification) -> Evidence:
     """Each new test passes, and fails when code that it is about is broken on purpose."""
-    policy, said = claim.state.policy, "each new test holds something"
+    policy, said = claim.state.policy, "each new test notices broken code"
     if not policy.test:
         return _unverified("kills", said)
     base, now = claim.baseline(), claim.run_of(claim.tree)[1]
@@ -483,7 +483,7 @@ def _as_demanded(claim: Verification) -> Evidence | None:
         if before.get((path, function), all(seen for (other, _), seen in before.items() if other == path))
     ]
     score = f"{sum(tried.noticed.values())} of {len(tried.noticed)} mutants noticed{_not_tried(tried)}"
-    observed = f"{score}; nobody notices any more when {_listed(lost)} is broken" if lost else score
+    observed = f"{score}; no test notices any more when {_listed(lost)} is broken" if lost else score
     piece = _of_mutants("as-demanded", "the tests notice what they noticed before", observed, not lost, tried)
     return _proving(piece, {ProofPart.DEMANDED: score})
 
@@ -528,7 +528,7 @@ def _hooks(claim: Verification) -> Evidence | None:
     if answer is None:
         return None
     passed, said = answer
-    observed = "they let it pass" if passed else "they refuse it"
+    observed = "they pass" if passed else "they fail"
     return _evidence("hooks", "the project's commit hooks agree", observed, passed, said)
 
 
@@ -598,7 +598,7 @@ def _untouched_tests(claim: Verification) -> Evidence | None:
     judges = claim.judges(since)
     reasons = [(change, judges.why_frozen(change.path)) for change in claim.changes(since)]
     touched = [f"{c.path} ({_KINDS[c.kind]}{'' if why == TEST_FILE else f': {why}'})" for c, why in reasons if why]
-    detail = "Put these files back as the review let them pass, and make the code fit the tests."
+    detail = "Restore these files to their reviewed version, and make the code fit the tests."
     piece = _evidence(
         "untouched-tests",
         "the reviewed tests were not touched",
