@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.hazards import GITLINK, LINK, AddedFile, allowed_secrets, hazards, leads_out, two_faced
+from capsule.core.hazards import GITLINK, LINK, AddedFile, allowed_secrets, asks_if_tested, hazards, leads_out
 
 FILE = "100644"
 KEYS = {
@@ -114,7 +114,7 @@ def test_an_allowed_file_may_hold_no_secret_of_this_machine() -> None:
     ],
 )
 def test_code_that_asks_whether_it_is_being_tested_is_named(path: str, added: str) -> None:
-    (words,) = two_faced([AddedFile(path, FILE, added)]).values()
+    (words,) = asks_if_tested([AddedFile(path, FILE, added)]).values()
     assert words.startswith(f"{path} asks whether it is being tested (`")
 
 
@@ -129,4 +129,4 @@ def test_code_that_asks_whether_it_is_being_tested_is_named(path: str, added: st
     ],
 )
 def test_code_that_names_a_runner_does_not_ask_for_it(path: str, added: str) -> None:
-    assert two_faced([AddedFile(path, FILE, added)]) == {}
+    assert asks_if_tested([AddedFile(path, FILE, added)]) == {}

@@ -39,8 +39,8 @@ LEVELS = {
 }
 TYPES = "task, bug, feature, epic, or what else your tracker knows"
 PRIORITIES = ("0", "1", "2", "3", "4")
-FOR_BEADS = ("type", "priority", "parent")
-"""The other fields that `add` knows, levels apart."""
+BEADS_FIELDS = ("type", "priority", "parent")
+"""Fields that `add` knows besides levels; a backlog has none of them."""
 ONWARDS = {
     Status.NEW: Status.SCOPED,
     Status.RESEARCHING: Status.SCOPED,
@@ -83,7 +83,7 @@ def add_item(
         depends_on=tuple(dict.fromkeys(check_id(other) for other in draft.depends_on)),
     )
     traits = tracker.traits
-    given = [name for name in (*FOR_BEADS, *LEVELS) if getattr(draft, name) and name not in traits.fields]
+    given = [name for name in (*BEADS_FIELDS, *LEVELS) if getattr(draft, name) and name not in traits.fields]
     if given:
         this, whose = traits.described.format(tracker.name), "a backlog" if given[0] in LEVELS else "beads"
         raise UsageError(f"--{given[0]} is for {whose}, and {this}.", traits.fields_hint)
@@ -94,7 +94,7 @@ def add_item(
 
 
 def title_of(text: str) -> str:
-    """One line that can stand in a table; a second one was meant for the description."""
+    """Return the title as one line that fits a table; further lines belong to the description."""
     if "\n" in text.strip():
         raise UsageError("A title is one line, and this one has several.", "Put the rest into --description.")
     title = one_line(text)
@@ -135,7 +135,7 @@ def advance(project: Project, tracker: Tracker, item_id: str, *, to: str = "", n
 
 
 def _advanced(held: ItemLock, wanted: str) -> dict[str, Value]:
-    """The status and phase that it gets; refused where the table of moves, or a missing document, says so."""
+    """Return its new status and phase; refuse where the table of moves, or a missing document, says so."""
     item = held.item
     if held.mission.under_way:
         workflow = held.mission.workflow  # a mission keeps the workflow that it started with
@@ -223,7 +223,7 @@ class Unblocked(NamedTuple):
 
 
 def unblock(project: Project, tracker: Tracker, item_id: str, notes: str = "", *, no_commit: bool = False) -> Unblocked:
-    """Let an item go on that waits for a human."""
+    """Unblock an item that waits for a person."""
     changes = _changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         done = changes.unblock(held, notes)
@@ -262,7 +262,7 @@ def _block_of(item: Item) -> Blocked:
 def accept(
     project: Project, tracker: Tracker, item_id: str, check: str, because: str, *, no_commit: bool = False
 ) -> tuple[Accepted, tuple[str, ...], tuple[str, ...]]:
-    """Accept one refuted claim of a mission, for the tree that was judged, and let its item go on.
+    """Accept one refuted claim of a mission, for the tree that was judged, and unblock its item.
 
     Return what was accepted, what else of the same phase is still refuted, and warnings.
     """
@@ -338,7 +338,7 @@ def close(project: Project, tracker: Tracker, item_id: str, reason: str, *, no_c
 
 
 def _archive(project: Project, tracker: Tracker, item_id: str, why: str, *, no_commit: bool) -> Archived:
-    """Out of the tracker first: it may refuse, and a mission found without its item is ended too."""
+    """Archive it in the tracker first, which may refuse; then end its mission."""
     changes = _changes_of(project, tracker, no_commit=no_commit)
     with lock_item(project, tracker, item_id) as held:
         item, left = held.item, held.mission.under_way
@@ -364,7 +364,7 @@ class _TrackerChanges:
         self._project, self._tracker = project, tracker
 
     def add(self, draft: ItemDraft) -> tuple[str, tuple[str, ...]]:
-        """The reference makes it ours: should the tracker be asked twice, it is added once."""
+        """Add it with a reference of ours: should the tracker be asked twice, it is added once."""
         priority = (draft.priority or "2").lower().removeprefix("p")
         if priority not in PRIORITIES:
             hint = "0 is the most urgent, 2 the usual."

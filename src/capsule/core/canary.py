@@ -3,15 +3,15 @@
 Code under test runs in the runner's own process and can forge what it says: it may end the process with 0, patch
 assertions, skip, or compare equal to everything. A test may also be there and never run its body. So each new test file
 gets canaries, in the gate only: a test that fails, at its end; one expected value changed, in one of its own tests; and
-in every other new test all expected values. They have to fail **by name**. A run in which one does not proves nothing.
+in every other new test all expected values. They have to fail **by name**. If one does not, the run proves nothing.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -50,20 +50,34 @@ def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple
     if not addition:
         return None
     places = sorted(_expected_values(path, source, tests))
-    one = places[zlib.crc32(mark.encode()) % len(places)] if places else None
-    chosen = [each for each in places if each is one or (one and each[0] != one[0])]
+    one = _any_of(places, mark)
+    chosen = [each for each in places if one and (each == one or each.test != one.test)]
     edited = source
-    for _, start, end, new in sorted(chosen, key=lambda each: -each[1]):
-        edited = edited[:start] + new.encode() + edited[end:]
+    for each in sorted(chosen, key=lambda each: -each.start):
+        edited = each.changed(edited)
     at = edited.rfind(b"}") if language_of(path) in ("java", "php") else len(edited)
     whole = edited[:at] + addition.encode() + edited[at:]
-    changed = {name: ", ".join(_said(source, each) for each in chosen if each[0] == name) for name, *_ in chosen}
+    changed = {test: ", ".join(each.said(source) for each in chosen if each.test == test) for test, *_ in chosen}
     return (Canary(path, mark, tuple(changed.items())), whole) if parses(path, whole) else None
 
 
-def _said(source: bytes, place: tuple[str, int, int, str]) -> str:
-    _, start, end, new = place
-    return f"`{source[start:end].decode(errors='replace')}` → `{new}`"
+class _Expected(NamedTuple):
+    """A literal that a test expects, and another one to put in its place."""
+
+    test: str
+    start: int
+    end: int
+    other: str
+
+    def changed(self, source: bytes) -> bytes:
+        return source[: self.start] + self.other.encode() + source[self.end :]
+
+    def said(self, source: bytes) -> str:
+        return f"`{source[self.start : self.end].decode(errors='replace')}` → `{self.other}`"
+
+
+def _any_of(places: Sequence[_Expected], mark: str) -> _Expected | None:
+    return places[zlib.crc32(mark.encode()) % len(places)] if places else None
 
 
 def silent(lines: Iterable[str], report: TestReport, fresh: Collection[str] = ()) -> list[str]:
@@ -126,13 +140,12 @@ _GIVES_UP = rb"\breturn\s+(?!0\s*;)|\bexit\s*\(\s*(?!0)|\babort\b|(?i:fail)"
 def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | None:
     """Change one expected value; the program has to fail then."""
     root = parse(path, source)
-    places = sorted((each.start_byte, each.end_byte, _other(each)) for each in _asserted(root)) if root else []
-    if not places:
+    found = _asserted(root) if root else ()
+    one = _any_of(sorted(_Expected("", each.start_byte, each.end_byte, _other(each)) for each in found), mark)
+    if one is None:
         return None
-    start, end, new = places[zlib.crc32(mark.encode()) % len(places)]
-    whole = source[:start] + new.encode() + source[end:]
-    said = _said(source, ("", start, end, new))
-    return (Canary(path, "", (("", said),)), whole) if parses(path, whole) else None
+    whole = one.changed(source)
+    return (Canary(path, "", (("", one.said(source)),)), whole) if parses(path, whole) else None
 
 
 def _asserted(root: Node) -> Iterator[Node]:
@@ -185,8 +198,8 @@ _LITERALS = {
 _FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
 
 
-def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[tuple[str, int, int, str]]:
-    """Yield (test, start, end, new text) for literals that stand as the expected value of an equality."""
+def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[_Expected]:
+    """Yield the literals in new tests that are the expected value of an equality."""
     root = parse(path, source)
     if root is None:
         return
@@ -200,7 +213,7 @@ def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Itera
             continue
         around = [each for each in tests if each.start <= literal.start_byte < each.end]
         if around:
-            yield around[-1].name, literal.start_byte, literal.end_byte, new
+            yield _Expected(around[-1].name, literal.start_byte, literal.end_byte, new)
 
 
 def _expected(node: Node) -> Node | None:

@@ -1,4 +1,4 @@
-"""How a project runs its tests: found by its files, at the top or in the folders below.
+"""Find how a project runs its tests, by its files at the top or in the folders below.
 
 An ecosystem is a row: which files mark it, with which command its tests run, and what test files are called there. A
 project's own settings come before any of them. Where the top is no project, the topmost folders that are one are

@@ -1,4 +1,4 @@
-"""An exam: tests by somebody who has seen neither the code nor its tests, read and judged one by one.
+"""Read and judge an exam, test by test: its author has seen neither the code nor its tests.
 
 Each test comes with a criterion, an input and what is expected. That, and what was seen, is all that the coder ever
 hears of a test that fails. A test counts if it fails by name with the changed bodies taken out: else it proves nothing.

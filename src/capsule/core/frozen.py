@@ -1,6 +1,6 @@
-"""What judges the code, and so is frozen while code is written: more than the files that look like tests.
+"""Find what judges the code, and is frozen while code is written: more than the files that look like tests.
 
-Whoever may not bend a test may try to bend what judges it. So these belong to the tests, too: what the runner
+A coder who may not bend a test may try to bend what judges it. So these belong to the tests, too: what the runner
 collected, its configuration, snapshots and golden files, helpers that only tests use, every script that the test
 command reaches, any number of steps away, and modules that would stand in for the runner or the standard library.
 Shared files count by the part that speaks to the runner (`runner_parts`), tests inside of sources by their own text.
@@ -73,12 +73,12 @@ class Judges:
         self._collected = frozenset(collected) & before.files
 
     def why_frozen(self, path: str) -> str:
-        """Say why whoever writes code must not have changed a path; '' where it is his to change."""
+        """Say why a coder may not change a path; '' where they may."""
         helps = path in self._before.files and self._only_tests_use(path)
         return self._why_test(path) or self._why_stand_in(path) or self._inside(path) or ("only tests use it" * helps)
 
     def is_for_tests(self, path: str) -> bool:
-        """Tell whether whoever writes tests may change a path."""
+        """Tell whether a test-writer may change a path."""
         if self._why_stand_in(path):
             return False
         texts = self._before.read(path), self._now.read(path)

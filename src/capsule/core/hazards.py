@@ -31,7 +31,7 @@ _KNOWN = {what: re.compile(pattern) for what, pattern in _KEYS.items()}
 
 _PYTHON = r"PYTEST_CURRENT_TEST|['\"](?:_?pytest|unittest)[\w.]*['\"] in (?:sys\.)?modules\b"
 _SCRIPT = r"\b(?:NODE_TEST_CONTEXT|JEST_WORKER_ID|VITEST_\w+|process\.env\.VITEST)\b"
-_ASKS_WHO_RUNS_IT = {
+_ASKS_IF_TESTED = {
     "py": _PYTHON,
     **dict.fromkeys(("js", "ts", "tsx"), _SCRIPT),
     "go": r"\btesting\.Testing\(\)",
@@ -71,9 +71,9 @@ def hazards(files: Iterable[AddedFile], redact: Callable[[str], str] = str, fold
     return list(dict.fromkeys(found))
 
 
-def two_faced(files: Iterable[AddedFile]) -> dict[str, str]:
-    """Say of each path that asks whether it is being tested: what was tested is then not what will run."""
-    known = ((file, _ASKS_WHO_RUNS_IT.get(language_of(file.path))) for file in files)
+def asks_if_tested(files: Iterable[AddedFile]) -> dict[str, str]:
+    """Name each file whose code asks whether it is being tested, by path: what was tested is not what will run then."""
+    known = ((file, _ASKS_IF_TESTED.get(language_of(file.path))) for file in files)
     return {
         file.path: f"{file.path} asks whether it is being tested (`{found[0]}`)"
         for file, form in known

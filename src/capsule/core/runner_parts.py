@@ -1,4 +1,4 @@
-"""What shared files say to the test runner: a coder may change the rest of them, and a test-writer nothing else.
+"""Read what shared files say to the test runner: a coder may change the rest of them, and a test-writer nothing else.
 
 `pyproject.toml`, `package.json`, `Makefile` and their like hold much that has nothing to do with tests. A row per file
 name says which part speaks to the runner. Two versions bend the runner if that part differs. Of a file that cannot be

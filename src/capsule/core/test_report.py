@@ -1,4 +1,4 @@
-"""How each test ended, by name: what a run of the test command says, beyond its exit code.
+"""Read how each test ended, by name: what a run of the test command says beyond its exit code.
 
 Runners are asked for it through their environment (`instruments/`) and write one file per process; those that cannot be
 asked are read from what they print. `read_report` puts all of it together. A report is **complete** if every

@@ -1,4 +1,4 @@
-"""How a run of the test command is read, where its exit code and its words are all there is.
+"""Read a run of the test command by its exit code and what it printed.
 
 A run is green because it shows that tests ran, not only because it ended with 0.
 """

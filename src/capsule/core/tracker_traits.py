@@ -1,4 +1,4 @@
-"""What sets one tracker apart from another, as data: the defaults fit one that is claimed, closed and nothing else."""
+"""Describe what sets a tracker apart, as data; the defaults fit one whose items are only claimed and closed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Verify a claim of success: gather the observations that it is held against.
 
-Each check is a row of `CHECKS`: a small function that sets one claim beside what is to be seen, and says whether it
-stands. Cheap checks (which files differ) come before dear ones (running the tests): where a cheap one refutes the
+Each check is a row of `CHECKS`: a small function that sets one claim beside what is seen, and says whether it holds.
+Cheap checks (which files differ) come before dear ones (running the tests): where a cheap one refutes the
 claim, the tests are not run.
 """
 
@@ -30,7 +30,7 @@ from capsule.core.evidence import (
 from capsule.core.exam import joining
 from capsule.core.frozen import TEST_FILE, Judges
 from capsule.core.globs import is_test, matches
-from capsule.core.hazards import allowed_secrets, hazards, two_faced
+from capsule.core.hazards import allowed_secrets, asks_if_tested, hazards
 from capsule.core.idle import idle_tests
 from capsule.core.item import Status, with_values
 from capsule.core.manifests import is_manifest
@@ -666,7 +666,7 @@ def _fit_for_main(claim: Verification) -> Evidence | None:
     is being tested. Every phase is checked."""
     added, named = allowed_secrets(claim.place.trees.added_files(claim.tree), claim.state.policy.allow)
     found = hazards(added, claim.services.redact, _own_folders(claim))
-    if asking := two_faced(added):
+    if asking := asks_if_tested(added):
         judges = claim.judges(claim.state.base)
         found += [words for path, words in asking.items() if judges.is_source(path) or not judges.is_for_tests(path)]
     said = "it brings nothing that must not be merged"

@@ -1,7 +1,7 @@
 """Break the change on purpose, and see whether a test notices.
 
-With all changed bodies taken out, every new test has to fail. With one mutant at a time, some test has to: which
-mutants there are is for `core/mutants.py` to say, which are tried, and within which time, is decided here.
+With all changed bodies taken out, every new test has to fail. With one mutant at a time, some test has to.
+`core/mutants.py` makes the mutants; which of them are tried, and for how long, is decided here.
 """
 
 from __future__ import annotations
@@ -229,14 +229,15 @@ def loose_functions(tried: Tried) -> list[tuple[str, str]]:
 
 
 _ENOUGH = 3
+"""How many mutants of one function have to be tried before it counts that no test noticed any."""
 
 
 def kill(claim: Verification, about: Mapping[str, Sequence[Mutant]]) -> tuple[set[str], set[Mutant]]:
     """Break what new tests are about, within limits; return the tests that failed by it, and the mutants tried."""
-    killers, tried = set[str](), set[Mutant]()
+    killing, tried = set[str](), set[Mutant]()
     time = _MutantTime(claim)
     while len(tried) < claim.state.policy.mutants and time.is_left:
-        waiting = Counter(m for name, found in about.items() if name not in killers for m in found if m not in tried)
+        waiting = Counter(m for name, found in about.items() if name not in killing for m in found if m not in tried)
         if not waiting:
             break
         mutant = max(waiting, key=lambda each: (waiting[each], each.kind == BODY))
@@ -244,9 +245,9 @@ def kill(claim: Verification, about: Mapping[str, Sequence[Mutant]]) -> tuple[se
         tried.add(mutant)
         time.spent += broken.seconds
         if broken.colour is Colour.TIMED_OUT:
-            killers |= {name for name in about if mutant in about[name]}
-        killers |= {name for name in about if report.results.get(name) in (Result.FAILED, Result.ERRORED)}
-    return killers, tried
+            killing |= {name for name in about if mutant in about[name]}
+        killing |= {name for name in about if report.results.get(name) in (Result.FAILED, Result.ERRORED)}
+    return killing, tried
 
 
 def mutants_about(claim: Verification, test: str) -> list[Mutant]:

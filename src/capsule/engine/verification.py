@@ -1,7 +1,7 @@
 """Ask a tree: run the test command on it in the gate, once, and tell what was seen.
 
 The gate is a clean place that holds exactly the tree in question. What was seen there is journaled by tree, so nothing
-is run twice and nothing an agent left lying about can colour it.
+is run twice, and nothing that an agent left behind affects it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from capsule.services import Services
 
 TAIL = 6000
 TRIES = 2
-"""How often a command is run that somebody kills."""
+"""How often a command is run that is killed from outside."""
 SHOWN = 12
 Edit = Callable[[], tuple[Mapping[str, bytes], Sequence[str]]]
 """Makes the content of the files that differ from a tree, and says what was done to them, one line each."""

@@ -1,4 +1,4 @@
-"""Warm caches for the gate: what was compiled once for main's own tree is not compiled again for every run.
+"""Keep caches warm for the gate: what was compiled once for main's own tree is not compiled again for every run.
 
     ~/.cache/capsule/caches/<repository>/<name>    shared: written after tests ran on main's own tree, by nothing else
     <gate>+caches/<name>                           one mission's: made equal to the shared one before every run
@@ -32,7 +32,7 @@ _PATIENCE = 600
 class Cache(NamedTuple):
     name: str
     variable: str
-    """By which the tool is told where its cache is."""
+    """The environment variable that tells the tool where its cache is."""
 
 
 CACHES = (Cache("go-build", "GOCACHE"),)
@@ -74,7 +74,7 @@ class Caches:
                 write_atomically(note, fingerprint(shared))
 
     def remove(self) -> None:
-        """Take the gate's own away."""
+        """Remove the gate's own."""
         remove_tree(self._own)
         remove_tree(self._own_notes)
 

@@ -1,4 +1,4 @@
-"""Rows of JSON for Capsule: one file per test process, and nothing of it in the environment of what tests start."""
+"""Write rows of JSON, one file per test process, and keep all of it from the environment of what tests start."""
 
 import json
 import os
