@@ -20,7 +20,7 @@ demo: $(VENV)/.ready ## two tasks through the whole pipeline, with a scripted ag
 test: $(VENV)/.warm ## the tests a contributor runs, in two minutes (git, make and Python suffice)
 	$(PYTEST) -m "not slow and not sandboxed" $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
-check: format lint types contracts $(VENV)/.warm ## everything that must be green: format, lint, types, contracts, all tests
+check: format lint types contracts $(VENV)/.warm ## everything that must be green: format, lint, types, contracts, all tests but those of `make tables`
 	$(PYTEST) -m "not soak" $(LIVE:%=--ignore=%) tests $(ONCE_MORE)
 
 format: $(VENV)/.dev

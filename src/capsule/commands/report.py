@@ -161,7 +161,7 @@ def _held_by(project: Project, reader: MissionReader, item: str, now: str) -> li
     if below:
         hint = f"Start it with `capsule run {item}`."
         raise CapsuleError(f"Nothing in {item} has been started yet.", hint, exit_code=1)
-    known_mission(project, item)  # which there is not: it says what there is
+    known_mission(project, item)  # refuses it, and names those that there are
     return []
 
 
