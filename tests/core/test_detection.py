@@ -19,6 +19,26 @@ PROJECTS: dict[str, tuple[dict[str, str], str]] = {
         {"package.json": "{}", "test/a.test.js": "const test = require('node:test');\n"},
         "node --test",
     ),
+    "node beside another project": (
+        {"api/go.mod": "", "web/package.json": "{}", "web/test/a.test.js": "import test from 'node:test';\n"},
+        "(cd api && go test ./...) && (cd web && node --test)",
+    ),
+    "node in a package with its own script": (
+        {
+            "package.json": "{}",
+            "web/package.json": '{"scripts": {"test": "node --test --strict"}}',
+            "web/a.test.js": "import test from 'node:test';\n",
+        },
+        "cd web && npm test",
+    ),
+    "node in workspaces without scripts": (
+        {
+            "package.json": '{"workspaces": ["a"]}',
+            "a/package.json": "{}",
+            "a/a.test.js": "import test from 'node:test';\n",
+        },
+        "node --test",
+    ),
     "make": ({"Makefile": "build:\n\ntest: build\n\t./run\n"}, "make test"),
     "make by its other name": ({"GNUmakefile": "test:\n\t./run\n"}, "make test"),
     "make, one of two targets": ({"Makefile": "check test: build\n\t./run\n"}, "make test"),

@@ -123,12 +123,26 @@ def _npm(folder: Folder) -> str:
 
 def _node(folder: Folder) -> str:
     """Return the runner that tests are written for, where no script runs them: one that is installed, or node's own."""
-    tests = sorted(n for n in folder.files if re.fullmatch(_NODE_FILES, n) and "node_modules/" not in n)
+    manifest = _parsed(folder.read("package.json"))
+    tests = sorted(name for name in _node_files(folder, manifest) if re.fullmatch(_NODE_FILES, name))
     if any(re.search(_FOR_NODE, folder.read(name)) for name in tests[:_MOST_READ]):
         return "node --test"
-    manifest = _parsed(folder.read("package.json"))
     installed = {name for key in ("dependencies", "devDependencies") for name in _table(manifest, key)}
     return next((command for name, command in _INSTALLED.items() if tests and name in installed), "")
+
+
+def _node_files(folder: Folder, manifest: dict[str, Any]) -> Iterator[str]:
+    """List files that belong to this package: those of its workspaces too, but not those of a package further down."""
+    below = (
+        ()
+        if manifest.get("workspaces")
+        else tuple(name.removesuffix("package.json") for name in folder.files if name.endswith("/package.json"))
+    )
+    own = "package.json" in folder.files
+    for name in folder.files:
+        ours = own or name.partition("/")[0] in (name, "test", "tests", "__tests__", "src", "lib")
+        if ours and not name.startswith(below) and "node_modules/" not in name:
+            yield name
 
 
 _INSTALLED = {"vitest": "npx --no vitest run", "jest": "npx --no jest", "mocha": "npx --no mocha"}
