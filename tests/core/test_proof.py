@@ -60,7 +60,7 @@ def test_an_old_test_that_was_rewritten_must_fail_because_the_requirement_change
 
 def test_green_needs_every_new_test_by_name_and_every_old_one() -> None:
     found = judge_green(BASE, report(old="passed", new="passed"), NEW_FILE, [NEW])
-    assert (found.holds, found.observed) == (True, "green by name (1 new, 1 others unharmed)")
+    assert (found.holds, found.observed) == (True, "green by name (1 new, 1 other unharmed)")
 
 
 @pytest.mark.parametrize(

@@ -179,9 +179,10 @@ def judge_green(
     faults += [f"{error.where or 'a file'} cannot be loaded" for error in new_errors(base, now)]
     known = sorted({*now.red} & base.failing)
     others = len({*now.passed} - fresh)
-    seen = [f"green by name ({len(fresh)} new, {others} others unharmed)"]
+    unharmed = f"{others} other{'' if others == 1 else 's'} unharmed"
+    seen = [f"green by name ({len(fresh)} new, {unharmed})"]
     seen += [f"{len(known)} known to fail on the base: {_listed(known)}"] if known else []
-    words: dict[str, str] = {ProofPart.GREEN: "green by name", ProofPart.UNHARMED: f"{others} others unharmed"}
+    words: dict[str, str] = {ProofPart.GREEN: "green by name", ProofPart.UNHARMED: unharmed}
     tests = {**_by_age(base, sorted(fresh)), KNOWN: known}
     observed = "; ".join(faults[:_SHOWN] or seen)
     return Judgement(observed, not faults, _details(faults, now), bool(harmed), words, tests)
