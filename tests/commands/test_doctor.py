@@ -101,12 +101,47 @@ def test_the_test_command_is_tried(healthy: Path, a_repo: Any, path_with_claude:
     a_repo.commit("a test")
     found = findings(healthy, PATH=path_with_claude)["tests"]
     assert (found["state"], found["found"]) == ("ok", "`python3 -m unittest discover -s tests`: 1 test by name")
-    a_repo.write("tests/test_it.py", case.replace("1, 1", "1, 2"))
+    a_repo.write("tests/test_it.py", case + "    def test_b(self): self.assertEqual(1, 2)\n")
     a_repo.commit("a red test")
     found = findings(healthy, PATH=path_with_claude)["tests"]
-    assert found["state"] == "warning"
-    assert "1 of them red: tests/test_it.py::A.test_a" in found["found"]
+    assert (found["state"], found["hint"]) == (
+        "warning",
+        "A mission may leave them as they are; what fails besides is refuted.",
+    )
+    assert "1 of them red: tests/test_it.py::A.test_b" in found["found"]
     assert not [*healthy.glob(".git/capsule/private/*")]
+
+
+CASE = "import unittest\nclass A(unittest.TestCase):\n    def test_a(self): "
+PASSES = "    def test_b(self): pass\n"
+UNUSABLE = {
+    "no test passes": (f"{CASE}self.fail()", "known", "wrong", "1 of them red", "where no test passes"),
+    "a file cannot be loaded": ("import no_such", "known", "wrong", "test_it cannot be loaded", "does not begin"),
+    "no red is allowed": (f"{CASE}self.fail()\n{PASSES}", "strict", "wrong", "1 of them red", "where a test fails"),
+    "all are skipped": (f"{CASE}self.skipTest('x')", "known", "warning", "none of them passed", "first tests"),
+    "it is killed": (
+        f"{CASE}import os; os.kill(os.getpid(), 9)",
+        "known",
+        "warning",
+        "was ended by SIGKILL",
+        "Try it again",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.promise("commands.doctor")
+@pytest.mark.parametrize("case", UNUSABLE, ids=UNUSABLE)
+def test_tests_that_prove_nothing_are_not_ok(case: str, healthy: Path, a_repo: Any, path_with_claude: str) -> None:
+    text, base, state, said, hint = UNUSABLE[case]
+    a_repo.write(".capsule/config.yaml", f"evidence: {{base: {base}}}\n")
+    a_repo.write("tests/test_it.py", text)
+    a_repo.write("tests/test_other.py", f"{CASE}pass" if "loaded" in said else "")
+    a_repo.commit("tests")
+    found = findings(healthy, PATH=path_with_claude)["tests"]
+    assert found["state"] == state
+    assert said in found["found"]
+    assert hint in found["hint"]
 
 
 JUNIT = '<testsuite><testcase classname="A" name="a"/></testsuite>'

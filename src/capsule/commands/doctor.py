@@ -43,11 +43,13 @@ from capsule.commands.arguments import project_option
 from capsule.commands.watching import MissionReader, holder
 from capsule.core.decide import Move
 from capsule.core.errors import CapsuleError
+from capsule.core.event import Policy
 from capsule.core.evidence import Colour
 from capsule.core.item import Item
 from capsule.core.notification import BELL, channels
 from capsule.core.state import MissionState
-from capsule.core.test_runs import colour_of
+from capsule.core.test_report import TestReport
+from capsule.core.test_runs import colour_of, killed_by
 from capsule.core.workflow import EXAM, Workflow
 from capsule.engine.steps import check_names
 from capsule.presets import presets
@@ -469,7 +471,7 @@ def _tests(context: _Context) -> Iterator[Finding]:
         yield Finding("tests", "warning", "verify is off: nothing that agents claim is checked", "Set verify: strict.")
     elif policy.test and context.try_tests:
         behind = behind_tests(context.project, context.head, policy.test)
-        yield _tried(policy.test, behind, try_tests(context.project, policy.test, context.head, TRIAL))
+        yield _tried(policy, behind, try_tests(context.project, policy.test, context.head, TRIAL))
     elif policy.test:
         yield Finding("tests", "ok", f"`{policy.test}` (not tried)")
     else:
@@ -479,31 +481,52 @@ def _tests(context: _Context) -> Iterator[Finding]:
         yield Finding("tests", "warning", warning)
 
 
-def _tried(command: str, behind: str, ran: Ran) -> Finding:
+def _tried(policy: Policy, behind: str, ran: Ran) -> Finding:  # noqa: PLR0911 - one for each way to end
     """Say what one run of the test command showed; `behind` is all that it reaches."""
-    report, said = ran.report, f"`{command}`"
+    said = f"`{policy.test}`"
     last = next((line.strip() for line in reversed(ran.tail.splitlines()) if line.strip()), "it printed nothing")
     if ran.why in ("timeout", "idle"):
         return Finding("tests", "ok", f"{said} was not finished after {TRIAL:.0f} s, so it is not known what it shows")
     if ran.why != "exited" or ran.exit_code in (126, 127) or _NO_RUNNER.search(ran.tail):
         return Finding("tests", "missing", f"{said} cannot be run: {last}", _INSTALL_RUNNER)
-    if report.results:
-        count = f"{len(report.results)} test{'' if len(report.results) == 1 else 's'} by name"
-        red = f", {len(report.red)} of them red: {', '.join(report.red[:3])}" if report.red else ""
-        hint = "A mission may leave them as they are; what fails besides is refuted." if red else ""
-        return Finding("tests", "warning" if red else "ok", f"{said}: {count}{red}", hint)
-    colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, report)
-    if colour is Colour.EMPTY or (report.complete and not report.errors):
-        return Finding("tests", "warning", f"{said} found no tests", "A mission's first tests are run by it.")
+    if signal := killed_by(ran.exit_code, ran.tail):
+        found = f"{said} was ended by {signal}, so it is not known what it shows"
+        return Finding("tests", "warning", found, "Memory may have run short, or somebody ended it. Try it again.")
+    if ran.report.errors or ran.report.results:
+        return _by_name(policy, ran.report)
+    colour = colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
+    if colour is Colour.EMPTY or ran.report.complete:
+        return Finding("tests", "warning", f"{said} found no tests", _FIRST_TESTS)
     if colour is Colour.GREEN:
         return Finding("tests", "ok", f"{said} passes, by its exit code only: it does not name its tests")
-    hint = "Mend it first: a mission does not begin where no test passes."
-    return Finding("tests", "warning", f"{said} is red (exit {ran.exit_code}): {last}", hint)
+    return Finding("tests", "wrong", f"{said} is red (exit {ran.exit_code}): {last}", _MEND_FIRST)
+
+
+def _by_name(policy: Policy, report: TestReport) -> Finding:
+    """Say what its tests showed, and whether a mission begins there."""
+    found = f"`{policy.test}`: {len(report.results)} test{'' if len(report.results) == 1 else 's'} by name"
+    if report.errors:
+        broken = ", ".join(error.where or "a file" for error in report.errors[:3])
+        return Finding("tests", "wrong", f"{found}; {broken} cannot be loaded", _LOAD_FIRST)
+    if report.red:
+        found += f", {len(report.red)} of them red: {', '.join(report.red[:3])}"
+        if policy.base == "strict" or not report.passed:
+            return Finding("tests", "wrong", found, _STRICT if policy.base == "strict" else _MEND_FIRST)
+        return Finding(
+            "tests", "warning", found, "A mission may leave them as they are; what fails besides is refuted."
+        )
+    if not report.passed:
+        return Finding("tests", "warning", f"{found}, none of them passed", _FIRST_TESTS)
+    return Finding("tests", "ok", found)
 
 
 TRIAL = 60.0
 """Seconds for which the test command is tried."""
 _NO_RUNNER = re.compile(r"No module named '?(?:pytest|nox|tox|django)\b|(?:command )?not found$", re.MULTILINE)
+_FIRST_TESTS = "A mission's first tests are run by it."
+_MEND_FIRST = "Mend it first: a mission does not begin where no test passes."
+_LOAD_FIRST = "Mend it first: a mission does not begin where tests cannot be loaded."
+_STRICT = "Mend it first: with `evidence.base: strict`, a mission does not begin where a test fails."
 _INSTALL_RUNNER = "Install the test runner, or name another command: evidence.test in .capsule/config.yaml."
 
 
