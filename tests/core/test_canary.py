@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.canary import canary, silent
+from capsule.core.canary import canary, old_test_files, silent
+from capsule.core.proof import Baseline
 from capsule.core.test_report import Result, TestReport, read_report
 
 HEAD = "int clamp(int n, int low, int high);\nint main(void) {\n    "
@@ -151,3 +152,95 @@ def test_every_new_test_has_to_fail_with_other_expected_values(mark: str) -> Non
     assert silent(made[0].lines, all_fail) == []
     (fault,) = silent(made[0].lines, one_is_idle)
     assert fault.startswith("test_never_awaited in tests/test_clamp.py did not fail with another expected value")
+
+
+# ---- old test files
+
+
+def test_an_old_test_file_gets_a_failing_test_and_one_other_expected_value() -> None:
+    made = canary("tests/test_clamp.py", TWO_TESTS.encode(), "mark", (), {"test_never_awaited", "test_between"})
+    assert made is not None
+    ((_, said),) = made[0].changed
+    assert (made[0].appended, said.count("→")) == ("mark", 1)
+
+
+UNSURE = """\
+import os
+import sys
+
+import pytest
+
+
+def test_there():
+    if os.name == "nt":
+        assert os.sep == "x"
+    for each in os.environ.get("MORE", ""):
+        assert each == "y"
+    with pytest.raises(AssertionError):
+        assert os.sep == "z"
+
+
+def test_early():
+    if not hasattr(os, "fork"):
+        return
+    assert len(sys.argv) == 1
+"""
+
+
+def test_a_value_that_an_old_test_may_never_come_to_is_left_alone() -> None:
+    made = canary("tests/test_os.py", UNSURE.encode(), "mark", (), {"test_there", "test_early"})
+    assert made is not None
+    assert (made[0].appended, made[0].changed) == ("mark", ())
+
+
+def reported(**results: Result) -> TestReport:
+    """A report of tests whose names are given as `tests_a__x` for `tests/a.py::x`."""
+    names = {name: "{}/{}.py::{}".format(*name.replace("__", "_").split("_")) for name in results}
+    return TestReport({names[name]: result for name, result in results.items()}, complete=True)
+
+
+PASSED = Result.PASSED
+
+
+@pytest.mark.parametrize(
+    ("base", "now", "flaky"),
+    [
+        (Result.FAILED, Result.FAILED, False),
+        (Result.SKIPPED, Result.SKIPPED, False),
+        (Result.FAILED, PASSED, False),
+        (PASSED, PASSED, True),
+    ],
+)
+def test_an_old_file_that_is_not_green_throughout_gets_no_canary(base: Result, now: Result, flaky: bool) -> None:
+    before, after = (reported(tests_a__x=PASSED, tests_b__x=PASSED, tests_b__y=result) for result in (base, now))
+    known = Baseline(before, ("tests/b.py::y",) if flaky else ())
+    found = old_test_files(known, after, {"tests/a.py", "tests/b.py"}, (), "seed")
+    assert dict(found) == {"tests/a.py": {"x"}}
+
+
+def test_old_files_near_the_change_come_first_and_the_seed_decides_on_the_rest() -> None:
+    paths = [f"{folder}/test_{n}.py" for folder in ("far", "near") for n in range(5)] + ["far/test_calc.py"]
+    report = TestReport({f"{path}::test_x": PASSED for path in paths}, complete=True)
+
+    def order(seed: str) -> list[str]:
+        found = old_test_files(Baseline(report), report, paths, ("near/test_new.py", "src/calc.py"), seed)
+        return [path for path, _ in found]
+
+    assert {*order("a")[:6]} == {*paths[5:]}
+    assert order("a") == order("a")
+    assert order("a") != order("b")
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "other"),
+    [
+        ("calc::TestAdd", "add_test.go", "add.go"),
+        ("example.org/calc/money::TestAdd", "money/add_test.go", "other/add_test.go"),
+        ("calc.AddTest::adds", "src/test/java/calc/AddTest.java", "src/test/java/calc/SubTest.java"),
+        ("Tests\\AddTest::testAdds", "tests/AddTest.php", "tests/SubTest.php"),
+    ],
+)
+def test_an_old_file_is_found_by_the_package_or_class_of_its_tests(name: str, path: str, other: str) -> None:
+    report = TestReport({name: PASSED}, complete=True)
+    found = old_test_files(Baseline(report), report, {path, other}, (), "seed")
+    assert [each for each, _ in found] == [path]

@@ -3,7 +3,8 @@
 Code under test runs in the runner's own process and can forge what it says: it may end the process with 0, patch
 assertions, skip, or compare equal to everything. A test may also be there and never run its body. So each new test file
 gets canaries, in the gate only: a test that fails, at its end; one expected value changed, in one of its own tests; and
-in every other new test all expected values. They have to fail **by name**. If one does not, the run proves nothing.
+in every other new test all expected values. A few old test files get a failing test and one changed value, for new ones
+may hollow them out. Canaries have to fail **by name**. A run in which one does not proves nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from capsule.core.proof import split_name
+from capsule.core.proof import Baseline, split_name
 from capsule.core.syntax import Definition, definitions, language_of, parse, parses
-from capsule.core.test_report import RED, TestReport
+from capsule.core.test_report import RED, Result, TestReport
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -37,64 +38,121 @@ class Canary(msgspec.Struct, frozen=True):
         return ["\t".join((self.path, self.appended, *each)) for each in self.changed or (("", ""),)]
 
 
-def canary(path: str, source: bytes, mark: str, fresh: Collection[str]) -> tuple[Canary, bytes] | None:
+def canary(
+    path: str, source: bytes, mark: str, fresh: Collection[str], old: Collection[str] = ()
+) -> tuple[Canary, bytes] | None:
     """Set canaries into a test file; None where no grammar, or no test in it, is known.
 
     `mark` is random: it names the test that is added, and chooses among the expected values there are. `fresh` are the
-    bare names of the tests that are new.
+    bare names of the tests that are new, and `old` of those that are not: one value is changed in one of them.
     """
     if language_of(path) in _PROGRAMS:
         return _in_program(path, source, mark)
-    tests = [each for each in definitions(path, source) if each.name in fresh]
+    tests = [each for each in definitions(path, source) if each.name in fresh or each.name in old]
     addition = _failing_test(path, source, mark) if tests else ""
     if not addition:
         return None
-    places = sorted(_expected_values(path, source, tests))
-    one = _any_of(places, mark)
-    chosen = [each for each in places if one and (each == one or each.test != one.test)]
+    values = sorted(_expected_values(path, source, tests))
+    new = [each for each in values if each.test in fresh]
+    one = _one_of([each for each in new if each.sure], mark)
+    chosen = [each for each in new if one in (None, each) or (one and each.test != one.test)]
+    other = _one_of([each for each in values if each.sure and each.test not in fresh], mark)
+    chosen += [other] if other else []
     edited = source
     for each in sorted(chosen, key=lambda each: -each.start):
-        edited = each.changed(edited)
+        edited = edited[: each.start] + each.new.encode() + edited[each.end :]
     at = edited.rfind(b"}") if language_of(path) in ("java", "php") else len(edited)
     whole = edited[:at] + addition.encode() + edited[at:]
-    changed = {test: ", ".join(each.said(source) for each in chosen if each.test == test) for test, *_ in chosen}
+    changed = {name: ", ".join(_said(source, e) for e in chosen if e.test == name) for name, *_ in chosen}
     return (Canary(path, mark, tuple(changed.items())), whole) if parses(path, whole) else None
 
 
-class _Expected(NamedTuple):
-    """A literal that a test expects, and another one to put in its place."""
+class _Value(NamedTuple):
+    """An expected value of a test, and another one for it."""
 
     test: str
     start: int
     end: int
-    other: str
-
-    def changed(self, source: bytes) -> bytes:
-        return source[: self.start] + self.other.encode() + source[self.end :]
-
-    def said(self, source: bytes) -> str:
-        return f"`{source[self.start : self.end].decode(errors='replace')}` → `{self.other}`"
+    new: str
+    sure: bool = True
+    """Whether the test compares with it in every run, as far as its text tells."""
 
 
-def _any_of(places: Sequence[_Expected], mark: str) -> _Expected | None:
-    return places[zlib.crc32(mark.encode()) % len(places)] if places else None
+def _one_of(values: Sequence[_Value], mark: str) -> _Value | None:
+    return values[zlib.crc32(mark.encode()) % len(values)] if values else None
 
 
-def silent(lines: Iterable[str], report: TestReport, fresh: Collection[str] = ()) -> list[str]:
+def _said(source: bytes, value: _Value) -> str:
+    return f"`{source[value.start : value.end].decode(errors='replace')}` → `{value.new}`"
+
+
+def silent(
+    lines: Iterable[str], report: TestReport, fresh: Collection[str] = (), places: Collection[str] | None = None
+) -> list[str]:
     """Return the canaries that did not fail by name, one sentence each; they are given as `Canary.lines`.
 
-    `fresh` are the new tests: one of them has to fail where a file does not say what its tests are called.
+    `fresh` are the new tests: one of them has to fail where a file does not say what its tests are called. `places` are
+    the only files to ask about.
     """
     red = report.names(*RED)
     bare = {split_name(name)[1] for name in red}
     found = []
     for path, appended, changed, said in (line.split("\t", 3) for line in lines):
+        if places is not None and path not in places:
+            continue
         if not any(appended in name for name in red if appended or name in fresh):
             other = f"{path} did not fail with another expected value ({said})"
             found.append(f"a failing test that was added to {path} did not fail" if appended else other)
         if changed and changed not in bare:
             found.append(f"{changed} in {path} did not fail with another expected value ({said})")
     return list(dict.fromkeys(found))
+
+
+# ---- old test files
+
+
+def old_test_files(
+    base: Baseline, now: TestReport, files: Collection[str], changed: Collection[str], seed: str
+) -> Iterator[tuple[str, set[str]]]:
+    """Yield test files that a change did not touch, and the bare names of their tests, all of which pass.
+
+    `files` are those to choose from. Files near what was `changed` come first, and `seed` decides on the rest.
+    """
+    tests: dict[str, set[str]] = {}
+    for name in base.report.results:
+        place, bare = split_name(name)
+        tests.setdefault(place, set()).add(bare)
+    unsettled = {split_name(name)[0] for name in base.flaky}
+    for report in (base.report, now):
+        unsettled |= {split_name(name)[0] for name, result in report.results.items() if result is not Result.PASSED}
+    told = {split_name(name)[0] for name in now.results}
+    found: dict[str, set[str]] = {}
+    for place in (tests.keys() & told) - unsettled:
+        for path in [place] if place in files else [each for each in files if _is_place_of(each, place)]:
+            found.setdefault(path, set()).update(tests[place])
+    folders, stems = {_folder(each) for each in changed}, {_stem(each) for each in changed}
+
+    def rank(path: str) -> tuple[bool, int]:
+        near = _folder(path) in folders or any(stem in _stem(path) for stem in stems)
+        return not near, zlib.crc32(f"{seed}{path}".encode())
+
+    for path in sorted(found, key=rank):
+        yield path, found[path]
+
+
+def _is_place_of(path: str, place: str) -> bool:
+    """Tell whether tests of a file are told by its package (Go) or its class (Java, PHP)."""
+    if path.endswith("_test.go"):
+        return not _folder(path) or place.endswith(f"/{_folder(path)}")
+    return path.endswith((".java", ".php")) and _stem(path) == re.split(r"[.\\]", place)[-1].partition("$")[0]
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].partition(".")[0]
 
 
 # ---- a test that fails
@@ -144,8 +202,10 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
     one = _any_of(sorted(_Expected("", each.start_byte, each.end_byte, _other(each)) for each in found), mark)
     if one is None:
         return None
-    whole = one.changed(source)
-    return (Canary(path, "", (("", one.said(source)),)), whole) if parses(path, whole) else None
+    start, end, new = places[zlib.crc32(mark.encode()) % len(places)]
+    whole = source[:start] + new.encode() + source[end:]
+    said = _said(source, _Value("", start, end, new))
+    return (Canary(path, "", (("", said),)), whole) if parses(path, whole) else None
 
 
 def _asserted(root: Node) -> Iterator[Node]:
@@ -198,11 +258,12 @@ _LITERALS = {
 _FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
 
 
-def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[_Expected]:
-    """Yield the literals in new tests that are the expected value of an equality."""
+def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[_Value]:
+    """Yield the literals that stand as the expected value of an equality."""
     root = parse(path, source)
     if root is None:
         return
+    names = [each.name for each in tests]
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -213,7 +274,31 @@ def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Itera
             continue
         around = [each for each in tests if each.start <= literal.start_byte < each.end]
         if around:
-            yield _Expected(around[-1].name, literal.start_byte, literal.end_byte, new)
+            test = around[-1]
+            sure = names.count(test.name) == 1 and _is_sure(node, test, source)
+            yield _Value(test.name, literal.start_byte, literal.end_byte, new, sure)
+
+
+_PERHAPS = re.compile(
+    r"(?:if|for|while|try|match|switch|case|with|when|unless|rescue|conditional|ternary|list|set|dictionary|generator)"
+    r"_?\w*|enhanced_for_statement|boolean_operator|binary_expression|not_operator|unary_expression"
+)
+"""Nodes that may not do what they hold, or stand for its opposite."""
+_BODY = re.compile(r"\w*(?:function|lambda|closure|method_de|func_literal|method$)\w*|do_block")
+
+
+def _is_sure(asking: Node, test: Definition, source: bytes) -> bool:
+    """Tell whether a test always comes to an assertion: nothing around it is conditional, and no `return` before it."""
+    bodies, around = 0, asking.parent
+    while around is not None and around.start_byte >= test.start:
+        if _PERHAPS.fullmatch(around.type):
+            return False
+        bodies += _BODY.fullmatch(around.type) is not None
+        around = around.parent
+    return bodies < _OWN and not re.search(rb"\breturn\b", source[test.start : asking.start_byte])
+
+
+_OWN = 2
 
 
 def _expected(node: Node) -> Node | None:

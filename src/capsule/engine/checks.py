@@ -7,12 +7,12 @@ claim, the tests are not run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
-from capsule.core.canary import canary, silent
+from capsule.core.canary import Canary, canary, old_test_files, silent
 from capsule.core.documents import Boxes, artefact_paths, boxes_of, idea_paths, is_document, is_paper, own_documents
 from capsule.core.errors import NeedsPerson
 from capsule.core.event import MissionStarted, StepEnded
@@ -416,8 +416,8 @@ def _kills(claim: Verification) -> Evidence:
 
 
 def _canary(claim: Verification) -> Evidence | None:
-    """Failing tests that Capsule puts among the new ones fail by name, and so do new tests with other expected values.
-    A new test that can never run is named."""
+    """Failing tests that Capsule puts among the new ones and into a few old files fail by name, and no new test is one
+    that never runs: the test run can be trusted."""
     said = "the test run tells the truth"
     if not claim.state.policy.test:
         return None
@@ -434,18 +434,66 @@ def _canary(claim: Verification) -> Evidence | None:
     if not any(canary(path, text, "mark", names) for path, text in texts):
         return _unverified("canary", said, "no canary is known for this test runner")
 
-    def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
+    def edit(*, old: bool) -> tuple[Mapping[str, bytes], Sequence[str]]:
         made = [canary(path, text, claim.services.token(), names) for path, text in texts]
+        made += _in_old_files(claim) if old else []
         set_in = [each for each in made if each]
         return {each.path: text for each, text in set_in}, [line for each, _ in set_in for line in each.lines]
 
-    seen, report = claim.run_of(claim.tree, "canary", edit)
-    if new_errors(Baseline(claim.run_of(claim.tree)[1]), report) and not report.red:
+    now = claim.run_of(claim.tree)[1]
+    seen, report = claim.run_of(claim.tree, "canary", partial(edit, old=True))
+    old = _old_canaries(seen, places)
+    if old and not {*map(split_name, now.results)} <= {*map(split_name, report.results)}:
+        # a runner that stops at the first failure may come to an old file before a new one
+        seen, report = claim.run_of(claim.tree, "canary in new files", partial(edit, old=False))
+        old = {}
+    harmed = _hollow(claim, seen, report, old)
+    if not harmed and new_errors(Baseline(now), report) and not report.red:
         return _unverified("canary", said, "the test files with canaries cannot be loaded")
-    faults = silent(seen.edits, report, fresh)
+    faults = [*harmed, *silent(seen.edits, report, fresh, places)]
     files = len({line.partition("\t")[0] for line in seen.edits})
     observed = "; ".join(faults[:SHOWN]) or f"canary seen in {files} test file{'s' if files != 1 else ''}"
     return _proving(_evidence("canary", said, observed, not faults, _NOT_TRUSTED), {ProofPart.CANARY: "canary seen"})
+
+
+_OLD_FILES = 3
+"""How many test files that the change did not touch get a canary."""
+
+
+def _in_old_files(claim: Verification, known: Mapping[str, str] | None = None) -> list[tuple[Canary, bytes]]:
+    """Set canaries into a few test files that the change did not touch; `known` are the marks of an earlier run."""
+    base, now, trees = claim.baseline(), claim.run_of(claim.tree)[1], claim.place.trees
+    changed = {change.path for change in claim.changes(claim.state.base)}
+    files = {*trees.files(claim.tree)} - changed
+    made: list[tuple[Canary, bytes]] = []
+    for path, tests in old_test_files(base, now, files, changed, claim.tree) if base else ():
+        if known is not None and path not in known:
+            continue
+        mark = known[path] if known is not None else claim.services.token()
+        one = canary(path, trees.read(claim.tree, path) or b"", mark, (), tests)
+        made += [one] if one else []
+        if len(made) == _OLD_FILES:
+            break
+    return made
+
+
+def _old_canaries(seen: Observation, places: Collection[str]) -> dict[str, str]:
+    """Return the marks of canaries that were set into old files, by path."""
+    rows = [line.split("\t") for line in seen.edits]
+    return {path: mark for path, mark, *_ in rows if path not in places}
+
+
+def _hollow(claim: Verification, seen: Observation, report: TestReport, old: Mapping[str, str]) -> list[str]:
+    """Say which old test files do not fail any more with a canary in them, and did on the base with the same one."""
+    faults = silent(seen.edits, report, places=old)
+    if not faults:
+        return []
+    made = _in_old_files(claim, old)
+    files, lines = {each.path: text for each, text in made}, [line for each, _ in made for line in each.lines]
+    tree = claim.place.base_checkpoint(claim.state.base).tree
+    before, on_base = claim.run_of(tree, f"canary {claim.tree}", lambda: (files, lines))
+    idle = silent(before.edits, on_base)
+    return [f"the test run cannot be trusted: {fault}" for fault in faults if fault not in idle]
 
 
 _NOT_TRUSTED = (
