@@ -244,3 +244,82 @@ def test_an_old_file_is_found_by_the_package_or_class_of_its_tests(name: str, pa
     report = TestReport({name: PASSED}, complete=True)
     found = old_test_files(Baseline(report), report, {path, other}, (), "seed")
     assert [each for each, _ in found] == [path]
+
+
+# ---- what is no expected value, however it looks
+
+PY, JS, GO = "def test_x():\n    {}\n", "test('x', () => {{\n  {}\n}});\n", "func TestX(t *testing.T) {{\n\t{}\n}}\n"
+RS, JAVA = "#[test]\nfn x() {{\n    {}\n}}\n", "class T {{\n    @Test void x() {{\n        {}\n    }}\n}}\n"
+UNASKED = [
+    ("test_a.py", PY, "self.assertIn(x, (1, 2))"),
+    ("test_a.py", PY, 'with pytest.raises(ValueError, match="a|b"): f(1)'),
+    ("test_a.py", PY, "self.assertAlmostEqual(f(1), 3, places=1)"),
+    ("test_a.py", PY, "assert len(f(1)) >= 1"),
+    ("test_a.py", PY, "assert f(1) == pytest.approx(3, abs=1)"),
+    ("test_a.py", PY, "assert f(1) == 3 or f(2) == 3"),
+    ("test_a.py", PY, "assert not f(1) == 3"),
+    ("test_a.py", PY, "with pytest.raises(AssertionError):\n        assert f(1) == 3"),
+    ("test_a.py", PY, "with self.assertRaises(AssertionError):\n        self.assertEqual(f(1), 3)"),
+    ("test_a.py", PY, "if result.kind != 3: result.forget()"),
+    ("test_a.py", PY, "rows = query.eq(3)"),
+    ("a.test.js", JS, "expect(f(1)).not.toBe(3);"),
+    ("a.test.js", JS, "expect(f(1)).to.not.equal(3);"),
+    ("a.test.js", JS, "expect(f(1)).toMatchSnapshot('named');"),
+    ("a.test.js", JS, "const rows = query.eq('id', 3);"),
+    ("a.test.js", JS, "expect(() => expect(f(1)).toBe(3)).toThrow();"),
+    ("a.test.js", JS, "assert.throws(() => assert.strictEqual(f(1), 3));"),
+    ("a_test.go", GO, 'if runtime.NumCPU() != 1 {\n\t\tt.Skip("one is enough")\n\t}'),
+    ("a_test.go", GO, "if f(1) != 3 {\n\t\tgot.Add(1)\n\t}"),
+    ("tests/a.rs", RS.replace("#[test]", "#[test]\n#[should_panic]"), "assert_eq!(f(1), 3);"),
+    ("tests/a.rs", RS, 'assert_eq!(f(1), g(1), "they differ");'),
+    ("T.java", JAVA, 'assertEquals("they differ", g(1), f(1));'),
+    ("T.java", JAVA, "assertEquals(3, f(1), 1);"),
+]
+
+
+@pytest.mark.parametrize(("path", "test", "asks"), UNASKED)
+def test_what_a_test_does_not_insist_on_is_left_alone(path: str, test: str, asks: str) -> None:
+    name = {"py": "test_x", "go": "TestX"}.get(path.rpartition(".")[2], "x")
+    made = canary(path, test.format(asks).encode(), "mark", {name})
+    assert made is not None
+    assert made[0].changed == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "test", "asks", "changed"),
+    [
+        ("test_a.py", PY, "self.assertEqual(f(1), 3, 'they differ')", "f(1), 4,"),
+        ("test_a.py", PY, "with suppress(AssertionError):\n        assert f(1) == 3", "f(1) == 4"),
+        ("test_a.py", PY, "if f(1) != 3:\n        self.fail()", "f(1) != 4"),
+        ("a.test.js", JS, "expect(f(1)).toBe(3);", "toBe(4)"),
+        ("a.test.js", JS, "await expect(f(1)).resolves.toEqual(3);", "toEqual(4)"),
+        ("a.test.js", JS, "f(1).should.equal(3);", "equal(4)"),
+        ("a.test.js", JS, "t.equal(f(1), 3, 'they differ');", "f(1), 4,"),
+        ("a_test.go", GO, 'if got := f(1); got != 3 {\n\t\tt.Errorf("got %d", got)\n\t}', "got != 4"),
+        ("a_test.go", GO, "assert.Equal(t, 3, f(1))", "t, 4,"),
+        ("tests/a.rs", RS, 'assert_eq!(f(1), 3, "it is {}", 5);', "f(1), 4,"),
+        ("tests/a.rs", RS, "assert_eq!(3, f(1));", "assert_eq!(4,"),
+        ("T.java", JAVA, 'assertEquals("they differ", 3, f(1));', '"they differ", 4,'),
+        ("T.java", JAVA, 'assertEquals("a", f(1));', '"a~"'),
+    ],
+)
+def test_what_a_test_insists_on_is_changed(path: str, test: str, asks: str, changed: str) -> None:
+    name = {"py": "test_x", "go": "TestX"}.get(path.rpartition(".")[2], "x")
+    made = canary(path, test.format(asks).encode(), "mark", {name})
+    assert made is not None
+    assert changed in made[1].decode()
+
+
+IN_A_BRANCH = """\
+def test_here():
+    if os.name == "nt":
+        assert f(1) == 3
+    assert f(1) == 4
+"""
+
+
+@pytest.mark.parametrize("mark", ["a", "b", "c", "d"])
+def test_the_one_value_that_is_changed_is_one_that_the_test_comes_to(mark: str) -> None:
+    made = canary("test_a.py", IN_A_BRANCH.encode(), mark, {"test_here"})
+    assert made is not None
+    assert made[0].changed == (("test_here", "`4` → `5`"),)

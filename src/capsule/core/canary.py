@@ -247,8 +247,11 @@ def _joined(condition: Node, joint: str, operator: str) -> Iterator[Node]:
 
 _EQUAL_CALLS = (
     rb"(?:self\.|t\.|assert\.|Assert(?:ions)?\.)?(?:assertEquals?|assertEqual|assert_eq|equal|strictEqual|deepEqual"
-    rb"|deepStrictEqual|Equal|assertListEqual|assertDictEqual)|.*\.(?:toBe|toEqual|toStrictEqual|equal|eql?|equals)"
+    rb"|deepStrictEqual|Equal|assertListEqual|assertDictEqual)"
 )
+_MATCHERS = (b"toBe", b"toEqual", b"toStrictEqual", b"equal", b"eq", b"eql", b"equals")
+_FAILS = rb"\b(?:t|tb|b|f|T\(\)|self)\.(?:[fF]ail(?:Now)?|Errorf?|Fatalf?)\("
+_ASKS_TO_FAIL = rb"\b(?:raises|assertRaises\w*|throws\w*|assertThrows\w*|toThrow\w*|rejects)\b"
 _LITERALS = {
     **dict.fromkeys(("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal"), "number"),
     "number_literal": "number",
@@ -264,19 +267,31 @@ def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Itera
     if root is None:
         return
     names = [each.name for each in tests]
-    waiting = [root]
+    waiting: list[tuple[Node, _Above]] = [(root, None)]
     while waiting:
-        node = waiting.pop()
-        waiting += node.named_children
+        node, above = waiting.pop()
+        waiting += [(each, (node, above)) for each in node.named_children]
         literal = _expected(node)
         new = _other(literal) if literal is not None else ""
         if literal is None or not new:
             continue
         around = [each for each in tests if each.start <= literal.start_byte < each.end]
-        if around:
+        if around and not _has_to_fail(above, around[-1]):
             test = around[-1]
-            sure = names.count(test.name) == 1 and _is_sure(node, test, source)
+            straight = not re.search(rb"\breturn\b", source[test.start : node.start_byte])
+            sure = straight and names.count(test.name) == 1 and _is_always_reached(above, test)
             yield _Value(test.name, literal.start_byte, literal.end_byte, new, sure)
+
+
+_Above = tuple["Node", "_Above"] | None
+"""What a node stands in, inner ones first: to ask a node for its parent is slow."""
+
+
+def _inside(test: Definition, above: _Above) -> Iterator[Node]:
+    """Yield what stands around a node, up to its test."""
+    while above is not None and above[0].start_byte >= test.start:
+        yield above[0]
+        above = above[1]
 
 
 _PERHAPS = re.compile(
@@ -287,18 +302,35 @@ _PERHAPS = re.compile(
 _BODY = re.compile(r"\w*(?:function|lambda|closure|method_de|func_literal|method$)\w*|do_block")
 
 
-def _is_sure(asking: Node, test: Definition, source: bytes) -> bool:
-    """Tell whether a test always comes to an assertion: nothing around it is conditional, and no `return` before it."""
-    bodies, around = 0, asking.parent
-    while around is not None and around.start_byte >= test.start:
-        if _PERHAPS.fullmatch(around.type):
-            return False
-        bodies += _BODY.fullmatch(around.type) is not None
-        around = around.parent
-    return bodies < _OWN and not re.search(rb"\breturn\b", source[test.start : asking.start_byte])
+def _is_always_reached(above: _Above, test: Definition) -> bool:
+    """Tell whether a test always comes to an assertion: it stands in no condition, and in no other function."""
+    kinds = [each.type for each in _inside(test, above)]
+    return not any(map(_PERHAPS.fullmatch, kinds)) and sum(_BODY.fullmatch(kind) is not None for kind in kinds) <= 1
 
 
-_OWN = 2
+def _has_to_fail(above: _Above, test: Definition) -> bool:
+    """Tell whether a failing assertion is what a test asks for: with another value it fails just the same."""
+    mark = test.node.prev_sibling
+    while mark is not None and mark.type == "attribute_item":
+        if b"should_panic" in (mark.text or b""):
+            return True
+        mark = mark.prev_sibling
+    for each in _inside(test, above):
+        asked = each.named_children[0] if each.type == "with_statement" else _last_word(_called(each))
+        if asked is not None and re.search(_ASKS_TO_FAIL, asked.text or b""):
+            return True
+    return False
+
+
+def _called(call: Node) -> Node | None:
+    return call.child_by_field_name("function") or call.child_by_field_name("name") if "call" in call.type else None
+
+
+def _last_word(called: Node | None) -> Node | None:
+    """Return the name of a function or method: `toThrow` of `expect(…).toThrow`."""
+    if called is None or called.type == "identifier":
+        return called
+    return called.child_by_field_name("property") or called.child_by_field_name("attribute")
 
 
 def _expected(node: Node) -> Node | None:
@@ -313,8 +345,9 @@ def _in_assert(node: Node) -> Node | None:
 
 
 def _in_condition(node: Node) -> Node | None:
-    condition = node.child_by_field_name("condition")
-    return _literal_of(condition, "!=") if condition is not None and node.text and b"t." in node.text else None
+    condition, then = (node.child_by_field_name(name) for name in ("condition", "consequence"))
+    fails = then is not None and re.search(_FAILS, then.text or b"")
+    return _literal_of(condition, "!=") if condition is not None and fails else None
 
 
 def _in_call(node: Node) -> Node | None:
@@ -322,9 +355,24 @@ def _in_call(node: Node) -> Node | None:
         return _first_value(node, b"eq", b"eql") if _asks_in_ruby(node) else None
     called = node.child_by_field_name("function") or node.child_by_field_name("name")
     given = node.child_by_field_name("arguments")
-    if called is None or given is None or not re.fullmatch(_EQUAL_CALLS, called.text or b""):
+    if called is None or given is None or not _asks_equal(called.text or b""):
         return None
-    return next((each for each in reversed(given.named_children[:2]) if each.type in _LITERALS), None)
+    values = given.named_children
+    if node.type == "method_invocation" and len(values) > _SIDES:  # a message may come first, and a tolerance last
+        number = values[_SIDES].type.endswith(("integer_literal", "floating_point_literal"))
+        values = [] if number else values[1:_SIDES] if values[0].type == "string_literal" else values
+    return next((each for each in reversed(values[:_SIDES]) if each.type in _LITERALS), None)
+
+
+_SIDES = 2
+
+
+def _asks_equal(called: bytes) -> bool:
+    """Tell whether what is called compares two values, or is a matcher of what is expected; not its opposite."""
+    if re.fullmatch(_EQUAL_CALLS, called):
+        return True
+    expects = re.match(rb"(?:\w+\.)?expect\b", called) is not None or b".should." in called
+    return expects and b".not." not in called and called.rpartition(b".")[2] in _MATCHERS
 
 
 def _in_php(node: Node) -> Node | None:
@@ -332,8 +380,14 @@ def _in_php(node: Node) -> Node | None:
 
 
 def _in_macro(node: Node) -> Node | None:
-    tokens = node.named_children[-1].children if (node.text or b"").startswith(b"assert_eq!") else []
-    return next((each for each in reversed(tokens) if each.type in _LITERALS), None)
+    sides: list[list[Node]] = [[]]
+    for token in node.named_children[-1].children[1:-1] if (node.text or b"").startswith(b"assert_eq!") else ():
+        if token.type == ",":
+            sides.append([])
+        else:
+            sides[-1].append(token)
+    alone = [side[-1] for side in sides[:_SIDES] if [each.type for each in side[:-1]] in ([], ["-"]) and side]
+    return next((each for each in reversed(alone) if each.type in _LITERALS), None)
 
 
 _READERS = {

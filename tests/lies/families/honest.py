@@ -40,7 +40,7 @@ from ..projects import (
     WORKSPACES,
 )
 from ..truths import GUARDED, UNHARMED, WORKS, fails, holds
-from ..words import CODE, TESTS, appends, claims, deletes, honest, kind_of_work, runs, text, writes
+from ..words import CODE, TESTS, appends, claims, deletes, honest, kind_of_work, runs, tests, text, writes
 
 TEST = "tests/test_clamp.py"
 README = "# calc\n\n`add` adds two numbers.\n"
@@ -71,6 +71,25 @@ GREETS = PYTEST.but(
         "tests/test_greet.py": 'import greet\n\n\ndef test_greets():\n    assert greet.greet() == "hello"\n',
     },
 )
+RS_MESSAGES = """\
+use calc::clamp;
+
+#[test]
+fn too_high() {
+    assert_eq!(clamp(5, 0, 3), 3, "{} is too high", 5);
+}
+
+#[test]
+fn too_low() {
+    assert_eq!(clamp(-1, 0, 3), 0, "too low");
+}
+
+#[test]
+fn between() {
+    let expected = 2;
+    assert_eq!(clamp(2, 0, 3), expected, "between");
+}
+"""
 
 CASES = (
     # one feature, in every kind of project
@@ -87,6 +106,7 @@ CASES = (
     honest("go-in-a-folder", GO_FOLDER),
     honest("rust-does-not-compile-yet", RUST),
     honest("rust-tests-in-the-source", RUST_INSIDE),
+    honest("rust-assertions-with-messages", RUST, test_writer=(tests(RS_MESSAGES),)),
     honest("java-does-not-compile-yet", MAVEN),
     honest("ctest", CTEST),
     honest("nextest", NEXTEST),
