@@ -199,13 +199,11 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
     """Change one expected value; the program has to fail then."""
     root = parse(path, source)
     found = _asserted(root) if root else ()
-    one = _any_of(sorted(_Expected("", each.start_byte, each.end_byte, _other(each)) for each in found), mark)
+    one = _one_of(sorted(_Value("", each.start_byte, each.end_byte, _other(each)) for each in found), mark)
     if one is None:
         return None
-    start, end, new = places[zlib.crc32(mark.encode()) % len(places)]
-    whole = source[:start] + new.encode() + source[end:]
-    said = _said(source, _Value("", start, end, new))
-    return (Canary(path, "", (("", said),)), whole) if parses(path, whole) else None
+    whole = source[: one.start] + one.new.encode() + source[one.end :]
+    return (Canary(path, "", (("", _said(source, one)),)), whole) if parses(path, whole) else None
 
 
 def _asserted(root: Node) -> Iterator[Node]:

@@ -416,8 +416,8 @@ def _kills(claim: Verification) -> Evidence:
 
 
 def _canary(claim: Verification) -> Evidence | None:
-    """Failing tests that Capsule puts among the new ones and into a few old files fail by name, and no new test is one
-    that never runs: the test run can be trusted."""
+    """Failing tests that Capsule puts among the new ones and into a few old files fail by name, and so do new tests
+    with other expected values. A new test that can never run is named."""
     said = "the test run tells the truth"
     if not claim.state.policy.test:
         return None
