@@ -124,9 +124,11 @@ def try_mutants(claim: Verification) -> Tried:
     if not policy.test or not policy.mutants:
         return Tried()
     now, read = claim.run_of(claim.tree)[1], claim.place.trees.read
-    again = survivors(claim)  # those that went back are asked first
-    others = [mutant for mutant in choose(mutants_of_change(claim), claim.tree, policy.mutants) if mutant not in again]
-    chosen = [*again, *others][: policy.mutants]
+    choice = choose(mutants_of_change(claim), claim.tree, policy.mutants)
+    # Those that went back are asked again beside every function's body: code may have come that nobody tests.
+    first = list(dict.fromkeys([*(mutant for mutant in choice if mutant.kind == BODY), *survivors(claim)]))
+    room = max(policy.mutants - len(first), 0)
+    chosen = first + [mutant for mutant in choice if mutant not in first][:room]
     time = _MutantTime(claim)
 
     def ask(mutant: Mutant) -> bool | None:

@@ -84,4 +84,4 @@ class Caches:
         return False
 
     def _locked(self, row: Cache) -> contextlib.AbstractContextManager[None]:
-        return held(self._notes / f"{row.name}.lock", _PATIENCE)
+        return held(self._notes.parent / "locks" / f"cache-{row.name}.lock", _PATIENCE)
