@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from capsule.core.decide import Decision, Move
-from capsule.core.event import MissionStarted, Outcome, StepEnded
+from capsule.core.event import MissionStarted, Outcome, Reopened, StepEnded
 from capsule.core.evidence import (
     Colour,
     Evidence,
@@ -24,7 +24,7 @@ from capsule.core.exam import MOST_TESTS, joining, read_exam, result_of, seen_in
 from capsule.core.item import Item
 from capsule.core.proven import line_of
 from capsule.core.signal import Signal, Verdict
-from capsule.core.state import MissionState, Step, replay
+from capsule.core.state import MissionState, Step, apply, replay
 from capsule.core.syntax import signatures
 from capsule.core.test_report import LoadError, Result, TestReport
 from capsule.core.workflow import EXAM, Phase, Role, Workflow
@@ -280,6 +280,20 @@ def test_an_exam_is_written_once_and_held_again_without_an_agent() -> None:
     nobody = cast("Services", None)
     assert spawns(Step("m", "ask", 1), an_exam(), nobody)
     assert not spawns(Step("m", "ask", 2), an_exam(a_test()), nobody)
+
+
+@pytest.mark.parametrize(
+    ("move", "code", "phase"),
+    [(Move.ABORT, 2, "ask"), (Move.PARK, 1, "ask"), (Move.ABORT, 1, "build")],
+    ids=["its exam cannot be read", "it asks a person", "the code failed it too often"],
+)
+def test_an_examiner_that_stopped_by_itself_is_asked_again_and_the_coder_is_not(
+    move: Move, code: int, phase: str
+) -> None:
+    stopped = ended("ask", move)
+    stopped = replace(stopped, decision=replace(stopped.decision, exit_code=code, feedback="no code"))
+    state = story(ended("build", Move.ADVANCE), ended("look", Move.ADVANCE), stopped)
+    assert apply(state, Reopened(at="")).to_do[0] == phase
 
 
 def test_an_exam_that_is_passed_is_part_of_what_was_proven() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from capsule.core.event import Accepted, Observed
 from capsule.core.evidence import Evidence, EvidenceStatus
-from capsule.core.history import read_mission
+from capsule.core.history import Presence, read_mission
 
 from .conftest import PASS, Scene, workflow
 
@@ -234,6 +234,16 @@ def test_mending_without_a_new_test_is_refuted(scene: Scene) -> None:
 
 
 @pytest.mark.slow
+def test_whoever_mends_nothing_twice_is_not_said_to_be_done_already(scene: Scene) -> None:
+    scene.plays(story(test_writer=[writes(test_pay__py=VACUOUS), OK]))
+    state = run(scene)
+    assert scene.moves("one")[6:] == ["test-writer#2 retry", "test-writer#3 park"]
+    assert state.halt is not None
+    assert state.halt.reason.startswith("the tests were not mended: no file differs; ")
+    assert "--workflow" not in state.halt.reason
+
+
+@pytest.mark.slow
 def test_whoever_mends_tests_may_not_touch_the_code(scene: Scene) -> None:
     eager = writes(test_pay__py=VACUOUS + HELD, pay__py=CODE + "\n\nmore = 1\n")
     scene.plays(story(test_writer=[writes(test_pay__py=VACUOUS), eager, writes(pay__py=CODE)]))
@@ -322,6 +332,11 @@ def test_tests_that_are_green_at_once_offer_the_other_workflows_and_nothing_else
     assert run(scene).halt.reason == f"seems already done; nothing to make red: {OFFER}"
 
 
+def assert_no_more_to_accept(scene: Scene) -> None:
+    history = read_mission(event for _, event in scene.journal.events("one"))
+    assert (history.summary(Presence(), "2026-01-01T00:00:00Z").next, history.otherwise) == ("capsule run one", "")
+
+
 @pytest.mark.slow
 @pytest.mark.promise("accept.goes-on")
 def test_an_accepted_claim_lets_the_mission_go_on_and_is_told_for_ever(scene: Scene) -> None:
@@ -335,6 +350,7 @@ def test_an_accepted_claim_lets_the_mission_go_on_and_is_told_for_ever(scene: Sc
     )
     run(scene)
     accept(scene, "demanded", "owed is only a hook.")
+    assert_no_more_to_accept(scene)
     state = run(scene)
     assert scene.moves("one")[-5:-2] == ["sign-off#2 park", "sign-off#3 advance", "merge#1 advance"]
     seen = piece(scene, "sign-off#3", "demanded")
@@ -361,6 +377,7 @@ def test_an_accepted_worker_goes_on_with_the_same_files(scene: Scene) -> None:
     scene.plays(story(test_writer=[writes(test_pay__py=NOT_RED)]))
     run(scene)
     accept(scene, "red")
+    assert_no_more_to_accept(scene)
     run(scene)
     assert scene.moves("one")[3:6] == ["test-writer#3 advance", "test-review#1 advance", "execute#1 advance"]
     assert piece(scene, "test-review#1", "red").standing is EvidenceStatus.ACCEPTED
@@ -440,6 +457,19 @@ def test_a_test_that_could_not_be_loaded_has_to_fail_by_name_once_there_is_code(
     ]  # fmt: skip
     assert piece(scene, "sign-off#2", "red-by-name").standing is EvidenceStatus.CONFIRMED
     assert state.finished
+
+
+@pytest.mark.slow
+@pytest.mark.promise("evidence.red-by-name")
+def test_new_tests_that_fail_and_were_accepted_are_not_red_by_name(scene: Scene) -> None:
+    asks = "    def test_wrong(self):\n        self.assertEqual(share(9, 3), 4)\n"
+    wrong = f"import unittest\n\nfrom pay import share\n\n\nclass Share(unittest.TestCase):\n{asks}"
+    scene.plays(story(test_writer=[writes(test_pay__py=wrong)]))
+    run(scene, mutants=0)
+    accept(scene, "green")
+    run(scene, mutants=0)
+    signed = next(event for event in scene.ended("one") if event.key == "sign-off#1")
+    assert "red-by-name" not in [piece.check for piece in signed.outcome.evidence]
 
 
 @pytest.mark.slow

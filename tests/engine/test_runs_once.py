@@ -165,3 +165,6 @@ def test_a_base_on_which_nothing_passes_stops_before_the_first_spawn(counted: Co
     assert not state.finished
     assert "spawned" not in counted.scene.kinds("one")
     assert [event.phase for event in counted.scene.ended("one")] == ["prep"]
+    assert state.halt is not None
+    assert state.halt.reason.startswith("base is red: no test passes; ")
+    assert state.halt.reason.endswith("exit 1; once it is mended, `capsule run one --rebase` starts from there")

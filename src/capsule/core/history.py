@@ -50,7 +50,7 @@ from capsule.core.evidence import Evidence, EvidenceStatus, Observation, refuted
 from capsule.core.ledger import DECISION
 from capsule.core.signal import Verdict
 from capsule.core.stamps import seconds_between
-from capsule.core.state import MissionState, accept_command, apply
+from capsule.core.state import MissionState, accept_command, apply, halt_is_accepted
 from capsule.core.status import DELIVERED, ENDED, UNFINISHED, Condition, MissionStatus
 
 MOST_ATTEMPTS = 60
@@ -275,7 +275,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         state, mission, halt = self.state, self.state.mission, self.state.halt
         if pid is not None or (state.finished and state.item_closed):
             return f"capsule logs {mission}{'' if pid is None else ' -f'}"
-        if halt is None or state.abandoned:
+        if halt is None or state.abandoned or halt_is_accepted(state):
             return f"capsule run {mission}"
         if state.workflow.phase(halt.phase).doer == "do" and (named := _COMMAND.search(halt.reason)):
             return named[1]  # our own words: an agent's reason is never taken for a command
@@ -292,7 +292,8 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
     def otherwise(self) -> str:
         """The command that takes a refuted claim as it is; '' where that is no way out, or is named already."""
         state, halt = self.state, self.state.halt
-        if not halt or not halt.accept or state.abandoned or "capsule accept" in halt.reason:
+        named = halt is not None and "capsule accept" in halt.reason
+        if not halt or not halt.accept or state.abandoned or named or halt_is_accepted(state):
             return ""
         return accept_command(state.parent or state.mission, halt.accept)
 

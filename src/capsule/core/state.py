@@ -50,7 +50,7 @@ from capsule.core.evidence import (
 from capsule.core.item import Item, Lineage
 from capsule.core.ledger import after
 from capsule.core.signal import Verdict
-from capsule.core.workflow import TESTS, Phase, Role, Workflow
+from capsule.core.workflow import EXAM, TESTS, Phase, Role, Workflow
 
 CONFIRMED = EvidenceStatus.CONFIRMED
 PHASE = "phase"
@@ -229,6 +229,11 @@ def accept_command(mission: str, check: str) -> str:
 
 def is_accepted(state: MissionState, piece: Evidence) -> bool:
     return bool(piece.tree) and acceptance_key(piece.check, piece.tree) in state.accepted
+
+
+def halt_is_accepted(state: MissionState) -> bool:
+    """Tell whether a person accepted all that the phase which stopped the mission was refuted by."""
+    return bool(state.halt and _acceptances(state, state.halt.phase))
 
 
 def kept_code(state: MissionState) -> Checkpoint | None:
@@ -461,6 +466,10 @@ def _reopened(state: MissionState, event: Reopened) -> MissionState:
 def _re_entry(state: MissionState, halt: Halt) -> str:
     """Return the phase that has to mend what halted the mission."""
     phase = state.workflow.phase(halt.phase)
+    if phase.writes == EXAM and (
+        halt.move is Move.PARK or halt.exit_code != 1
+    ):  # its own fault or question: no coder's
+        return phase.name
     writer = state.workflow.writer(TESTS, phase.name) if halt.mend else ""
     return writer or (phase.rework if phase.role is Role.REVIEW else phase.name)
 

@@ -70,7 +70,7 @@ def prep(job: Job) -> Report:
     red = next((piece for piece in evidence if piece.standing is EvidenceStatus.REFUTED), None)
     if red:
         then = f"once it is mended, `capsule run {job.mission} --rebase` starts from there"
-        signal = parked(red.instead or f"base is red: {red.observed}; {then}\n\n{red.detail}")
+        signal = parked(red.instead or f"base is red: {red.observed}; {then}")
     return Report(signal, evidence=evidence, checkpoint=checkpoint, warnings=warnings)
 
 
@@ -89,7 +89,10 @@ def join_exam(job: Job) -> Report:
     files = joining(job.state)
     for path, content in files.items():
         job.place.write(path, content)
-    said = f"{len(files)} exam tests join the suite" if files else "the exam stays hidden"
+    many = len(files) > 1
+    said = "the exam stays hidden"
+    if files:
+        said = f"{len(files)} file{'s' if many else ''} of the exam join{'' if many else 's'} the suite"
     return Report(passed(said), before, checkpoint=job.place.checkpoint(job.step.key), files=tuple(files))
 
 

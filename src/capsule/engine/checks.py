@@ -172,7 +172,8 @@ def _base_green(claim: Verification) -> Evidence:
         return _evidence("base-green", said, _seen(seen), True)
     base = claim.baseline() if claim.state.policy.base != "strict" else None
     if base is None or not base.passing or base.report.errors:
-        return _evidence("base-green", said, _seen(seen), False, seen.tail)
+        none = "no test passes; " if base and base.report.results and not base.passing else ""
+        return _evidence("base-green", said, f"{none}{_seen(seen)}", False, seen.tail)
     known, flaky = sorted(base.failing), sorted(base.flaky)
     words = [f"{len(base.passing)} pass by name"]
     words += [f"known to fail: {_listed(known)}"] if known else []
@@ -262,6 +263,8 @@ def _unverified_red(claim: Verification, said: str) -> Evidence:
 
 def _seems_done(claim: Verification, piece: Evidence) -> Evidence:
     """Give up after a second time: where there is nothing to write a failing test for, a third is no use."""
+    if claim.kept():
+        return replace(piece, patience=1, instead=f"the tests were not mended: {piece.observed}")
     offer = other_kinds(claim.state)
     offered = f"; nothing to make red: {offer}" if offer else ""
     return replace(piece, patience=1, instead=f"seems already done{offered}")
@@ -366,10 +369,10 @@ def _red_by_name(claim: Verification) -> Evidence | None:
         return None
     now, base = claim.run_of(claim.tree)[1], claim.baseline()
     sources = changed_sources(claim)
-    if base is None or not now.complete or not sources:
+    fresh = [n for n in fresh_tests(base, now, claim.test_edits()) if now.results[n] is Result.PASSED] if base else []
+    if base is None or not now.complete or not sources or not fresh:
         return None
     proven = claim.seen_red(base)
-    fresh = [n for n in fresh_tests(base, now, claim.test_edits()) if now.results[n] is Result.PASSED]
     passing = [name for name in fresh if name not in proven]
     for other in (False, True):  # one that asks for the default value passes with the first kind of stub
         report = run_stubs(claim, other=other)[1] if passing else TestReport(complete=True)
