@@ -69,7 +69,8 @@ class Caches:
                 continue
             with self._locked(row):
                 note.unlink(missing_ok=True)
-                shared.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                for folder in (shared.parent, note.parent):
+                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 mirror(own, shared, note.with_suffix(".json"))
                 write_atomically(note, fingerprint(shared))
 
