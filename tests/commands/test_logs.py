@@ -316,13 +316,13 @@ def test_an_agent_at_work_that_prints_events_is_seen(a_project: Project, tmp_pat
     claude.chmod(0o755)
     a_project.always = {"CAPSULE_AGENT": "claude", "PATH": f"{claude.parent}:{os.environ['PATH']}"}
     with a_project.running("--max-retries=0"):
-        shown = _once_there_is_something(a_project)
+        shown = _once_it_shows(a_project, "system")
     assert shown.endswith('#1, no verdict yet\n{"type":"system"}\n')
 
 
-def _once_there_is_something(project: Project) -> str:
+def _once_it_shows(project: Project, words: str) -> str:
     deadline = time.monotonic() + LONG
-    while not (shown := project.say("logs", ITEM).out) and time.monotonic() < deadline:
+    while words not in (shown := project.say("logs", ITEM).out) and time.monotonic() < deadline:
         time.sleep(0.1)
     return shown
 
