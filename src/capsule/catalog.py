@@ -86,7 +86,7 @@ class Catalog:
         data = parse_yaml(self._content(where), where)
         if isinstance(data, dict) and "publish" in data:  # a file's word for what is stored as `workspace`
             how = data.pop("publish")
-            if how not in PUBLISH:
+            if not isinstance(how, str) or how not in PUBLISH:
                 raise SettingsError(f"{where}: `publish` is {how!r}.", f"It is one of {', '.join(PUBLISH)}.")
             data["workspace"] = PUBLISH[how]
         workflow = parse_workflow(data, source=where, name=name)

@@ -24,7 +24,8 @@ MOST_DEEP = 100
 # Compiled where they are first used, and remembered by `re`: many projects have no file of settings.
 _KEY_END = r"(?<=[^\s:\"'{}\[\],])(?=[\"'][ \t]*:|[ \t]*:(?:\s|$))"
 _MARKED = r"(?s)(.*)\ue000(\d+)\ue001"
-_ANCHOR = r"([&*])(?<![^\s\[{,:][&*])([^ \t\r\n\[\]{},]+)"
+_ANCHOR = r"([&*])(?<![^\s\[{,:][&*])(?=([^ \t\r\n\[\]{},\0\ufeff]{1,100}))"
+"""An anchor or an alias. Its name is only looked at: what looks like one in a text may reach over a real one."""
 _DEEP = rf"[ \t]*(?:[-?][ \t]+){{{MOST_DEEP},}}"
 _POSITION = r" ?at byte \d+ line (\d+) column (\d+)"
 
@@ -113,9 +114,8 @@ def _refuse_bombs(text: str, source: str) -> None:
 
 def count_aliases(text: str) -> int:
     """Count the places of a YAML text that may repeat what an anchor names."""
-    found = re.findall(_ANCHOR, text) if "&" in text else []
-    anchors = {name for sign, name in found if sign == "&"}
-    return sum(sign == "*" and name in anchors for sign, name in found)
+    anchors = {found[2] for found in re.finditer(_ANCHOR, text) if found[1] == "&"} if "&" in text else set()
+    return sum(found[1] == "*" and found[2] in anchors for found in re.finditer(_ANCHOR, text) if anchors)
 
 
 def duplicate_keys(text: str) -> Iterator[tuple[str, int, int]]:

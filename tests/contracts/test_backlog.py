@@ -296,6 +296,8 @@ FAULTS = {
     "itself": (f"{HEAD}{ITEM}    dependencies: [WRK-001]\n", "WRK-001 → WRK-001", "Take one"),
     "bomb": ("a: &a [x]\nb: [" + "*a, " * 20 + "*a]\n", "21 YAML aliases", "10 are the most"),
     "bomb in braces": ('{"a":&a [x], "b":[' + "*a, " * 20 + "*a]}\n", "21 YAML aliases", "10 are the most"),
+    "bomb behind a quote": ('{"x": [{" &x":&a [x]}, ' + "*a, " * 20 + "x]}\n", "20 YAML aliases", "10 are the most"),
+    "bomb behind a mark": ("a: &a\ufeff[x]\nb: [" + "*a, " * 20 + "x]\n", "20 YAML aliases", "10 are the most"),
     "bomb with odd names": ("a: &\u2003 [x]\nb: [" + "*\u2003, " * 20 + "x]\n", "20 YAML aliases", "10 are the most"),
     "nested": ("schema_version: 1\nx:\n  " + "- " * 50_000 + "x\n", "nested too deeply", "flat"),
     "nested by lines": ("".join(" " * n + "a:\n" for n in range(1001)), "nested too deeply", "flat"),
@@ -562,6 +564,20 @@ def test_aliases_survive_or_the_change_is_refused() -> None:
     assert read(after).items["WRK-002"].title == "t"
     with pytest.raises(TrackerError):
         changed(text, Absent("WRK-001"))
+
+
+@pytest.mark.parametrize("value", ["!t x", "!t {a: 1}", "{!t a: b}", "{[a]: b}", "{1: 2}", "{null: 2}", "[!t x]"])
+@pytest.mark.parametrize("field", ["guardrail_override", "tags", "team", "!t team", "title"])
+def test_a_value_with_a_tag_is_kept_or_refused_by_name(field: str, value: str) -> None:
+    named = {"title": "t", field: value}
+    in_lines = HEAD + ITEM.replace("    title: t\n", "".join(f"    {name}: {each}\n" for name, each in named.items()))
+    in_braces = f"{HEAD}  - {{id: WRK-001, status: new, {', '.join(f'{n}: {v}' for n, v in named.items())}}}\n"
+    for text in (in_lines, in_braces):
+        for change in (Assign("WRK-001", {"status": "ready"}), Absent("WRK-001")):
+            try:
+                assert read(changed(text, change)) != read(text)
+            except TrackerError as fault:
+                assert fault.message.startswith(WHERE) and fault.hint
 
 
 LONG = HEAD + "".join(ITEM.replace("001", f"{number:03}") for number in range(1, 13))

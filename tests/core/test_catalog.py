@@ -80,6 +80,12 @@ def test_parts_and_templates_can_be_replaced_too() -> None:
     assert catalog.where("worklog", "template") == "built-in templates/worklog.md.template"
 
 
+@pytest.mark.parametrize("how", ["sometimes", "[merge]", "{a: b}", "!t merge", "3"])
+def test_a_workflow_is_published_in_a_way_that_there_is(how: str) -> None:
+    catalog = holding({".capsule/workflows/own.yaml": f"publish: {how}\n{GATE}"})
+    assert "`publish` is" in fault(lambda: catalog.workflow("own"))
+
+
 def test_a_projects_workflow_comes_before_ours() -> None:
     assert holding({".capsule/workflows/tdd.yaml": GATE}).workflow("tdd").names() == ("check",)
 

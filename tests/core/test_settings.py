@@ -307,6 +307,8 @@ def test_an_alias_bomb_is_refused_before_it_grows(load: Load) -> None:
     levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
     assert "aliases" in fault(load, project=f"a0: &a0 [x, x]\n{levels}")
     assert "aliases" in fault(load, project='{"a":&a [x], "b": [' + "*a, " * 20 + "x]}")
+    behind_quotes = "".join(f'[{{" &":&a{n} [{", ".join([f"*a{n - 1}"] * 10)}]}}], ' for n in range(1, 10))
+    assert "aliases" in fault(load, project=f"a: [&a0 [x, x], {behind_quotes}x]")
     assert load(project="agents: {one: &o {model: m}, two: *o}").settings.agents["two"].model == "m"
 
 

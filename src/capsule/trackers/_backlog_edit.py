@@ -289,7 +289,7 @@ def _texts(values: Mapping[str, Any], indent: int, eol: str) -> dict[str, str]:
 
 
 def _block(texts: Mapping[str, str], indent: int, eol: str) -> str:
-    lines = "".join(f"{' ' * (indent + 2)}{scalar(name)}: {text}{eol}" for name, text in texts.items())
+    lines = "".join(f"{' ' * (indent + 2)}{scalar(str(name))}: {text}{eol}" for name, text in texts.items())
     return f"{' ' * indent}- {lines[indent + 2 :]}"
 
 
@@ -400,7 +400,9 @@ def written(value: Any, source: Any = None, *, listed: bool = False) -> str:
         return f"[{', '.join(written(each, s, listed=True) for each, s in zip(value, sources, strict=True))}]"
     if isinstance(value, dict):
         sources = source or {}
-        pairs = (f"{scalar(key, listed=True)}: {written(value[key], sources.get(key), listed=True)}" for key in value)
+        pairs = (
+            f"{scalar(str(key), listed=True)}: {written(value[key], sources.get(key), listed=True)}" for key in value
+        )
         return f"{{{', '.join(pairs)}}}"
     return "null" if value is None else str(source or value).lower() if isinstance(value, bool) else str(source)
 

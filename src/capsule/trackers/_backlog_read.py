@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import msgspec
 
@@ -47,7 +48,8 @@ class _Row(msgspec.Struct):
     blocked_reason: str | None = None
     blocked_type: str | None = None
     unblock_context: str | None = None
-    guardrail_override: dict[str, str] | None = None
+    guardrail_override: Any = None
+    """Checked by itself: a value with a YAML tag looks like a mapping to the converter."""
     tags: list[str] | None = None
     dependencies: list[str] | None = None
     created: str | None = None
@@ -123,8 +125,8 @@ class _Reader:
         if value is None and name in _REQUIRED:
             hint = f'Give it one; if it is a word of YAML\'s, quote it: {name}: "null".'
             raise self._fault(number, name, f"there is no {name}", hint)
-        if value is None:
-            return None
+        if value is None or name == "guardrail_override":
+            return value
         meant: object = None
         if name == "requires_human_review":
             meant = value if isinstance(value, bool) else _YES_AND_NO.get(str(value).lower())
@@ -133,10 +135,6 @@ class _Reader:
             if isinstance(value, list) and all(isinstance(each, _SCALARS) for each in value):
                 meant = self._page.written(number, name)
             wanted, hint = "a list of texts", f"Write {name}: [one, two]."
-        elif name == "guardrail_override":
-            if isinstance(value, dict) and all(isinstance(each, str) for each in (*value, *value.values())):
-                meant = value
-            wanted, hint = "a mapping", "Write it as {size: large}."
         else:
             meant = self._page.text_of(number, name) if isinstance(value, _SCALARS) else None
             wanted, hint = "a text", "Put quotes around it."
@@ -161,7 +159,9 @@ class _Reader:
             requires_human_review=bool(row.requires_human_review),
             blocked=self._blocked(number, row, status),
             unblock_context=clean(row.unblock_context or ""),
-            guardrail_override=self._override(number, row.guardrail_override) if row.guardrail_override else _UNKNOWN,
+            guardrail_override=_UNKNOWN
+            if row.guardrail_override is None
+            else self._override(number, row.guardrail_override),
             origin=clean(row.origin or ""),
             tags=tuple(map(clean, row.tags)) if row.tags else (),
             dependencies=tuple(dict.fromkeys(row.dependencies)) if row.dependencies else (),
@@ -193,8 +193,11 @@ class _Reader:
             known = self._assessments[words] = Assessment(**levels)
         return known
 
-    def _override(self, number: int, levels: Mapping[str, str]) -> Assessment:
+    def _override(self, number: int, levels: object) -> Assessment:
         field = "guardrail_override"
+        if not isinstance(levels, dict) or not all(isinstance(each, str) for each in (*levels, *levels.values())):
+            words = f"{field} is {shown(levels)}; it must be a mapping"
+            raise self._fault(number, field, words, "Write it as {size: large}.")
         for name in levels:
             if name not in _LEVELS:
                 raise self._fault(number, field, f"{field} names {shown(name)}", f"There are: {', '.join(_LEVELS)}.")
