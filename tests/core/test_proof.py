@@ -125,14 +125,13 @@ def test_tests_named_by_a_call_are_definitions_too() -> None:
 )
 def test_a_name_that_does_not_exist_yet_is_red_by_absence(path: str, where: str, text: str, name: str) -> None:
     errors = [LoadError(where, text)]
-    assert red_by_absence(errors, TestEdits((path,)), lambda _: True, lambda _: True) == [name]
-    assert red_by_absence(errors, TestEdits((path,)), lambda _: False, lambda _: True) == []
-    assert red_by_absence(errors, TestEdits((path,)), lambda _: True, lambda _: False) == []
+    assert red_by_absence(errors, TestEdits((path,)), lambda _: True) == [name]
+    assert red_by_absence(errors, TestEdits((path,)), lambda _: False) == []
 
 
 def test_an_error_that_names_nothing_is_no_red() -> None:
     errors = [LoadError("tests/test_x.py", "SyntaxError: invalid syntax")]
-    assert red_by_absence(errors, TestEdits(("tests/test_x.py",)), lambda _: True, lambda _: True) == []
+    assert red_by_absence(errors, TestEdits(("tests/test_x.py",)), lambda _: True) == []
 
 
 GROWS = [

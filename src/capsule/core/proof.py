@@ -353,22 +353,14 @@ _ABSENT = (
 )
 
 
-def red_by_absence(
-    errors: Iterable[LoadError], edits: TestEdits, is_ours: Callable[[str], bool], parses: Callable[[str], bool]
-) -> list[str]:
-    """Return the names that new tests ask for and the project lacks, where that explains every error; else none.
-
-    `is_ours` tells a name that the project could come to have from one of a library that is not installed.
-    """
+def red_by_absence(errors: Iterable[LoadError], edits: TestEdits, parses: Callable[[str], bool]) -> list[str]:
+    """Return the names that new tests ask for and the project lacks, where that explains every error; else none."""
     names: list[str] = []
     for error in errors:
         found = [next(filter(None, match.groups())) for each in _ABSENT for match in re.finditer(each, error.text)]
-        in_tests = any(path in f"{error.where}\n{error.text}" or _module(path) == error.where for path in edits.paths)
-        if not found or not in_tests or not all(map(is_ours, found)):
+        modules = {path.rpartition(".")[0].replace("/", ".") for path in edits.paths}
+        where = f"{error.where}\n{error.text}"
+        if not found or not (error.where in modules or any(path in where for path in edits.paths)):
             return []
         names += found
     return list(dict.fromkeys(names)) if all(map(parses, edits.paths)) else []
-
-
-def _module(path: str) -> str:
-    return path.rpartition(".")[0].replace("/", ".")

@@ -35,11 +35,10 @@ from capsule.engine.verification import Verification
 
 def changed_sources(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
     """Return the text of each changed file that is no test, before and after."""
-    read, base = claim.place.trees.read, claim.state.base
+    base, judges = claim.state.base, claim.judges(claim.state.base)
     changed = [each.path for each in claim.changes(base) if each.kind != "D"]
-    judges = claim.judges(base)
     paths = [path for path in changed if not judges.is_for_tests(path) and not is_vendored(path)]
-    return {path: (read(base, path) or b"", read(claim.tree, path) or b"") for path in paths}
+    return {path: (claim.text(path, base), claim.text(path)) for path in paths}
 
 
 def signatures_of(claim: Verification) -> list[tuple[str, list[str]]]:
@@ -65,15 +64,14 @@ def run_stubs(claim: Verification, *, other: bool) -> tuple[Observation, TestRep
 def about_the_change(claim: Verification, tests: Sequence[str]) -> list[str]:
     """Choose the tests whose text names a changed function."""
     functions = {stub.function for path, texts in changed_sources(claim).items() for stub in stubs(path, *texts)}
-    read = claim.place.trees.read
-    texts = texts_of_all((path, read(claim.tree, path) or b"") for path in claim.test_edits().paths)
+    texts = texts_of_all((path, claim.text(path)) for path in claim.test_edits().paths)
     return [name for name in tests if mentions_any(texts.get(split_name(name)[1]), functions)]
 
 
 def mutants_of_change(claim: Verification) -> list[Mutant]:
     """List the mutants of the change; a function that was only moved is no change."""
-    read, base, sources = claim.place.trees.read, claim.state.base, changed_sources(claim)
-    removed = {each.path: read(base, each.path) or b"" for each in claim.changes(base) if each.kind == "D"}
+    base, sources = claim.state.base, changed_sources(claim)
+    removed = {each.path: claim.text(each.path, base) for each in claim.changes(base) if each.kind == "D"}
     moved = moved_functions(sources, removed)
 
     def found(make: Callable[[str, bytes, bytes], Sequence[Mutant]]) -> list[Mutant]:
@@ -83,17 +81,12 @@ def mutants_of_change(claim: Verification) -> list[Mutant]:
 
     if made := found(mutants) or found(fillings):
         return made
-    sources |= _named_by_new_tests(claim)
-    return found(leftovers) if claim.new_tests() else []
-
-
-def _named_by_new_tests(claim: Verification) -> dict[str, tuple[bytes, bytes]]:
-    """Return the text of each new file, other than a test, that a new test file names."""
-    read, judges = claim.place.trees.read, claim.judges(claim.state.base)
-    tests = b"\n".join(read(claim.tree, path) or b"" for path in claim.test_edits().paths)
-    added = [each.path for each in claim.changes(claim.state.base) if each.kind == "A"]
+    # a change without a function: new files count too that new tests name, such as their data
+    judges, tests = claim.judges(base), b"\n".join(map(claim.text, claim.test_edits().paths))
+    added = [each.path for each in claim.changes(base) if each.kind == "A"]
     named = [path for path in added if path.rpartition("/")[2].encode() in tests and not judges.why_frozen(path)]
-    return {path: (b"", read(claim.tree, path) or b"") for path in named}
+    sources |= {path: (b"", claim.text(path)) for path in named}
+    return found(leftovers) if claim.new_tests() else []
 
 
 def survivors(claim: Verification) -> list[Mutant]:
@@ -117,13 +110,17 @@ class Tried(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.noticed or self.not_covered)
 
+    @property
+    def rest(self) -> str:
+        return f", {self.left} not tried" if self.left else ""
+
 
 def try_mutants(claim: Verification) -> Tried:
     """Break the change on purpose, within limits."""
     policy = claim.state.policy
     if not policy.test or not policy.mutants:
         return Tried()
-    now, read = claim.run_of(claim.tree)[1], claim.place.trees.read
+    now = claim.now
     choice = choose(mutants_of_change(claim), claim.tree, policy.mutants)
     # Those that went back are asked again beside every function's body: code may have come that nobody tests.
     first = list(dict.fromkeys([*(mutant for mutant in choice if mutant.kind == BODY), *survivors(claim)]))
@@ -147,7 +144,7 @@ def try_mutants(claim: Verification) -> Tried:
         noticed = ask(mutant)
         if noticed is None:
             left += 1
-        elif not noticed and (end := ending(mutant, read(claim.tree, mutant.path) or b"")) and ask(end) is False:
+        elif not noticed and (end := ending(mutant, claim.text(mutant.path))) and ask(end) is False:
             not_covered[mutant.place] = mutant
         else:
             tried[mutant] = noticed
@@ -176,7 +173,7 @@ def run_mutant(claim: Verification, mutant: Mutant, tree: str = "") -> tuple[Obs
     tree = tree or claim.tree
 
     def edit() -> tuple[Mapping[str, bytes], Sequence[str]]:
-        return {mutant.path: mutant.applied(claim.place.trees.read(tree, mutant.path) or b"")}, (mutant.said,)
+        return {mutant.path: mutant.applied(claim.text(mutant.path, tree))}, (mutant.said,)
 
     policy, own = claim.state.policy, claim.observe(tree).seconds
     timeout = min(60 * min(policy.mutant_minutes, policy.test_timeout_minutes), _HANGS * own + _LEAST_SECONDS)
@@ -206,11 +203,11 @@ def noticed_before(claim: Verification, paths: set[str]) -> dict[tuple[str, str]
 
     What does not fit the time was not noticed, so that nobody is blamed for losing it.
     """
-    tree, read = claim.place.base_checkpoint(claim.state.base).tree, claim.place.trees.read
+    tree = claim.base_tree
     now, time = claim.run_of(tree)[1], _MutantTime(claim)
     found: dict[tuple[str, str], bool] = {}
     for path in sorted(paths):
-        for mutant in stubs(path, read(claim.tree, path) or b"", read(tree, path) or b""):
+        for mutant in stubs(path, claim.text(path), claim.text(path, tree)):
             noticed: bool | None = False
             if len(found) < claim.state.policy.mutants and time.is_left:
                 broken, report = run_mutant(claim, mutant, tree)
@@ -263,7 +260,7 @@ def mutants_about(claim: Verification, test: str) -> list[Mutant]:
     folders = {path.rpartition("/")[0] for path, _ in texts}
     sources = [p for p in claim.place.trees.files(claim.tree) if language_of(p) and not is_test(p, globs)]
     near = [p for p in sources if _names_module(around, p) or (p.endswith(".go") and p.rpartition("/")[0] in folders)]
-    found = [m for path in (near or sources)[:_MOST_SOURCES] for m in mutants(path, b"", read(claim.tree, path) or b"")]
+    found = [m for path in (near or sources)[:_MOST_SOURCES] for m in mutants(path, b"", claim.text(path))]
     named = [m for m in found if re.search(rb"\b" + re.escape(m.function.encode()) + rb"\b", own or around)]
     return choose(named or found, claim.tree, claim.state.policy.mutants)
 

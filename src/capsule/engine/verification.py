@@ -53,6 +53,19 @@ class Verification(Struct):
     """The same when the phase began."""
     seen: dict[str, tuple[Observation, TestReport]] = field(default_factory=dict)
 
+    @property
+    def base_tree(self) -> str:
+        return self.place.base_checkpoint(self.state.base).tree
+
+    @property
+    def now(self) -> TestReport:
+        """Return how each test ends on the tree."""
+        return self.run_of(self.tree)[1]
+
+    def text(self, path: str, tree: str = "") -> bytes:
+        """Return the content of a file, in the tree or in another; nothing where there is no such file."""
+        return self.place.trees.read(tree or self.tree, path) or b""
+
     def observe(self, tree: str) -> Observation:
         """Return the result of the test command on a tree: from the journal where it is known, else by running it."""
         return self.run_of(tree)[0]
@@ -106,18 +119,17 @@ class Verification(Struct):
         """Return how the tests of the base ended, by name; None where they told no names."""
         if self.state.policy.first_tests:
             return Baseline(TestReport(complete=True))
-        tree = self.place.base_checkpoint(self.state.base).tree
-        seen, report = self.run_of(tree)
+        seen, report = self.run_of(self.base_tree)
         if seen.colour is Colour.EMPTY and not report.results:
             return Baseline(TestReport(complete=True))
         if not report.complete:
             return None
-        again = self.run_of(tree, AGAIN)[1] if report.red else None
+        again = self.run_of(self.base_tree, AGAIN)[1] if report.red else None
         return baseline_of(report, again if again and again.complete else None)
 
     def new_tests(self) -> list[str]:
         """Return the tests that are new or changed, by name; none where names are not told."""
-        base, now = self.baseline(), self.run_of(self.tree)[1]
+        base, now = self.baseline(), self.now
         return fresh_tests(base, now, self.test_edits()) if base and now.complete else []
 
     def seen_red(self, base: Baseline) -> list[str]:
@@ -150,15 +162,14 @@ class Verification(Struct):
 
     def judges(self, since: str) -> Judges:
         """Return what judges the code, as the tree `since` has it."""
-        policy, base = self.state.policy, self.place.base_checkpoint(self.state.base).tree
-        runs = [self.known(tree) for tree in (base, *((since,) if since != self.state.base else ()))]
+        policy = self.state.policy
+        runs = [self.known(tree) for tree in (self.base_tree, *((since,) if since != self.state.base else ()))]
         places = {split_name(name)[0] for known in runs if known for name in known[1].results}
         return Judges(policy.test_globs, policy.test, self.snapshot(since), self.snapshot(self.tree), places)
 
     def snapshot(self, tree: str) -> Snapshot:
-        read = self.place.trees.read
         files = frozenset(self.place.trees.files(tree))
-        return Snapshot(files, lambda path: (read(tree, path) or b"").decode(errors="replace") if path in files else "")
+        return Snapshot(files, lambda path: self.text(path, tree).decode(errors="replace") if path in files else "")
 
     def since(self) -> str:
         """Return the tree that the last review let pass; where there was none, the base."""
