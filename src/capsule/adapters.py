@@ -381,8 +381,8 @@ class StateStore:
     `ClaimedState` claims and closes the item; `workspaces/state_store.py` commits each step with the tracker's files.
     """
 
-    authoritative = False
-    """The tracker says where an item stands: one that is blocked stays so until a person unblocks it there."""
+    waits_for_unblock = False
+    """A mission that halted goes on once a person has unblocked its item in the tracker, not by being run again."""
 
     def claim(self, item_id: str) -> None:
         """Say that work has begun."""

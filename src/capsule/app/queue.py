@@ -79,9 +79,8 @@ def _work_through(run: RunContext, report: RunReport, set_up: Callable[[Services
     notes = (*project.loaded.warnings, *tracker.warnings)
     with open_run(run, words_at(project, ""), notes) as services:
         services.state_store.finish()
-        if services.state_store.authoritative:
-            for kept in put_away_old_work(project.git):
-                run.output.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
+        for kept in put_away_old_work(project.git):
+            run.output.tell(f"note: what an earlier version's agent left in your checkout is kept as {kept}")
         work_through(*set_up(services), services, report)
 
 
@@ -106,10 +105,6 @@ def _make_way(run: RunContext, item: Item) -> None:
         _start_anew(run, item)
     elif run.request.rebase:
         _rebuild(run, item)
-    elif item.blocked and tracker.traits.authoritative:
-        answer = f'Answer it: capsule unblock {item.id} --notes "..."'
-        hint = f"Decide it: capsule approve {item.id}" if item.blocked.kind == DECISION else answer
-        raise Refused(f"{item.id} is blocked ({item.blocked.kind}): {item.blocked.reason}", hint)
     refuse_what_has_to_wait(project, tracker, item.id)
 
 
@@ -128,9 +123,9 @@ def refuse_what_has_to_wait(project: Project, tracker: Tracker, item_id: str) ->
     if place and place.waits_for:
         raise Refused(f"{item_id} {place.why}.", f"Run that first, or take the dependency out of {item_id}.")
     if place and place.item.blocked:
-        held = place.item.blocked.kind == HELD
-        hint = f"Settle it in {tracker.name}, then go on." if held else f"Unblock it: capsule unblock {item_id}"
-        raise Refused(f"{item_id} is {place.why}.", hint)
+        hints = {HELD: f"Settle it in {tracker.name}, then go on.", DECISION: f"Decide it: capsule approve {item_id}"}
+        answer = f'Answer it: capsule unblock {item_id} --notes "..."'
+        raise Refused(f"{item_id} is {place.why}", hints.get(place.item.blocked.kind, answer))
 
 
 def _rebuild(run: RunContext, item: Item) -> None:

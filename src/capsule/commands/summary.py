@@ -61,11 +61,9 @@ def queue_summary(report: RunReport, cap: int, tracker: Tracker, project: Projec
     """Sum up a run of the queue."""
     rows = _rows(report, cap, project)
     waiting = [*report.blocked, *report.failed]
-    if waiting and tracker.traits.authoritative:
+    if waiting:
         item = next((item for item in tracker.items() if item.id == waiting[0]), None)
         rows.append(("next", _way_on(waiting[0], item, report.blocked.get(waiting[0], ""))))
-    elif waiting:
-        rows.append(("next", f"capsule run {waiting[0]}"))
     return _laid_out(f"Run ended: {report.ended_because}.", rows)
 
 

@@ -141,11 +141,8 @@ def _in_the_way(job: Job, edited: Overlap) -> str:
     reviewed = any(phase.role is Role.REVIEW for phase in state.workflow.phases)
     mission = state.parent or state.mission
     merge = f"capsule merge {mission}" if reviewed else f"capsule run {mission}"
-    then = (
-        f"capsule unblock {mission}; capsule run {mission}"
-        if state_store_of(state, job.services).authoritative
-        else merge
-    )
+    blocked = state_store_of(state, job.services).waits_for_unblock
+    then = f"capsule unblock {mission}; capsule run {mission}" if blocked else merge
     return f"your checkout has an uncommitted edit of {edited.named}: commit it or put it away, then `{then}`"
 
 

@@ -209,10 +209,8 @@ def work_through(plan: RunPlan, jobs: JobSource, services: Services, report: Run
         _wait_for_runners(earlier, services)
         services.state_store.finish()
         report.done += _recorded_at_last(earlier, services)
-        authoritative = services.state_store.authoritative
-        report.done += [] if authoritative else _archived_at_last(earlier, services)
-        unclosed = [] if authoritative else merged_and_open(services)
-        run = _Run(plan, jobs, services, counter, RunLease(plan.stream, epoch), report, unclosed)
+        report.done += _archived_at_last(earlier, services)
+        run = _Run(plan, jobs, services, counter, RunLease(plan.stream, epoch), report, merged_and_open(services))
         try:
             run.settle()
             while item := run.next():
@@ -317,7 +315,7 @@ class _Run(Struct, frozen=True):
     def _settled_at_the_door(self, item: Item) -> bool:
         """Block a scoped item that needs a human, or make it ready; False where it needs an agent."""
         state_store, at = self.services.state_store, self.services.clock.now()
-        if not state_store.authoritative or item.status not in AT_THE_DOOR:
+        if item.status not in AT_THE_DOOR:
             return False
         values = at_the_door(item, self.jobs.workflow(item), self.jobs.guardrails)
         if not values:

@@ -149,7 +149,7 @@ def _make_ready(order: Order, services: Services) -> None:
         _start(order, services)
     elif order.rebase:
         note(services, order.mission, _rebased(state, services))
-    elif state.halt and not state_store_of(state, services).authoritative:
+    elif state.halt and not state_store_of(state, services).waits_for_unblock:
         note(services, order.mission, _reopened(order, state, services))
     elif order.retries not in (None, state.workflow.retries):
         note(services, order.mission, Reopened(at=services.clock.now(), retries=order.retries))

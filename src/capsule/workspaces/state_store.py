@@ -111,7 +111,7 @@ def open_state_store(tracker: Tracker, git: Git, home: str) -> StateStore:
 class GitStateStore(StateStore):
     """Keeps the state of a tracker whose files lie in a git checkout: one commit for each step."""
 
-    authoritative = True
+    waits_for_unblock = True
 
     def __init__(
         self,
