@@ -12,7 +12,7 @@ from tests.costs import costs_below
 from tests.told import HELD, PAID, RED, Told, a_long_story, part_of, prepared
 
 from capsule.core.decide import Move
-from capsule.core.event import Warned
+from capsule.core.event import Accepted, Warned
 from capsule.core.history import Diff, FileChange, MissionSummary
 from capsule.core.report import Report, nested
 from capsule.core.signal import Verdict
@@ -261,7 +261,7 @@ def test_a_run_has_its_figures_and_every_mission_its_row() -> None:
     assert "<dt>first-pass rate</dt>" in text
     assert "50 %" in text
     assert '<a href="#mission-a">' in text and 'id="mission-a"' in text
-    assert "- First-pass rate: 50 % (1 of 2)" in markdown(account)
+    assert "- First-pass rate: 50 % (1 of 2 that ended" in markdown(account)
 
 
 def test_parts_are_told_inside_their_mission() -> None:
@@ -282,6 +282,18 @@ def test_commits_that_are_gone_are_said_to_be() -> None:
     account = together(prepared().summary(diff=Diff(note="its commits are gone")))
     assert "its commits are gone" in page(account)
     assert "its commits are gone" in markdown(account)
+
+
+def test_warnings_and_what_was_salvaged_and_accepted_are_in_every_report() -> None:
+    told = prepared().step("code", evidence=(HELD,))
+    told.events.append(Warned(at=told.at, text="the disk is nearly full"))
+    accepted = Accepted(
+        at=told.at, phase="code", check="green", tree="t", claimed="x", observed="y", because="known flake"
+    )
+    summary = told.summary(salvaged={"refs/capsule/salvage/x-1/1": "left behind"}, accepted=(accepted,))
+    for text in (page(together(summary)), markdown(together(summary))):
+        for words in ("warning: the disk is nearly full", "salvage/x-1/1 (left behind)", "because: known flake"):
+            assert words in text.replace("\\", "")
 
 
 def test_unverified_is_said_loudly() -> None:

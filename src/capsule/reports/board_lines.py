@@ -12,14 +12,14 @@ from capsule.core.board import Board
 from capsule.core.budget import duration
 from capsule.core.event import Waiting
 from capsule.core.evidence import EvidenceStatus
-from capsule.core.history import Attempt, MissionSummary, RunSummary, evidence_counts
+from capsule.core.history import Attempt, MissionSummary, RunSummary
 from capsule.core.outline import OutlineEntry
 from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus, count_statuses
 from capsule.core.text import sentence
 from capsule.reports.style import clean
-from capsule.reports.words import LET_PASS, agents_used, run_sentence
+from capsule.reports.words import LET_PASS, agents_used, checked, run_sentence
 
 _ENDED_SHOWN = 10
 
@@ -70,18 +70,12 @@ def _mission_lines(view: MissionSummary) -> Iterator[str]:
 
 def attempt_sentence(attempt: Attempt) -> str:
     """Tell what was claimed, and what was seen: `execute#1 claimed PASS, verdict REFUTED: the tests are red`."""
-    counts = evidence_counts(attempt.evidence)
     claim = f" claimed {attempt.claimed}," if attempt.agent else ""
     judged = f"{attempt.key}{claim} verdict {attempt.verdict}"
     refuted = [clean(piece.observed) for piece in attempt.evidence if piece.standing is EvidenceStatus.REFUTED]
     if refuted:
         return f"{judged}{f', {LET_PASS}' if attempt.let_pass else ''}: {'; '.join(refuted)}"
-    words = {
-        EvidenceStatus.CONFIRMED: "confirmed",
-        EvidenceStatus.ACCEPTED: "accepted by a person",
-        EvidenceStatus.UNVERIFIED: "could not be checked",
-    }
-    seen = ", ".join(f"{counts[standing]} {word}" for standing, word in words.items() if counts[standing])
+    seen = checked(attempt.evidence)
     return f"{judged} ({seen})" if seen else judged
 
 

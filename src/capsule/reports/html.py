@@ -7,19 +7,19 @@ not ours goes through `line` or `block`, and comes out as text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from html import escape
 from pathlib import Path
 from string import Template
 
 from capsule import __version__
-from capsule.core.budget import Spending, duration
+from capsule.core.budget import duration
 from capsule.core.event import cut
-from capsule.core.evidence import Evidence, EvidenceStatus
-from capsule.core.history import Attempt, Diff, FileChange, MissionSummary, Round, comparable_claim, evidence_counts
+from capsule.core.evidence import Evidence
+from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
 from capsule.core.proven import proof_of
-from capsule.core.report import Report, Totals
-from capsule.core.status import Tone, count_statuses
+from capsule.core.report import Report
+from capsule.core.status import Tone
 from capsule.reports import words
 from capsule.reports.style import printable, shortened
 from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
@@ -34,7 +34,17 @@ _MOST_NOTES = 50
 
 
 def page(report: Report) -> str:
-    here = Path(__file__)
+    here, run = Path(__file__), report.run
+    if not report.missions:
+        body = f"<p>{words.NO_MISSIONS} Start one: <code>{words.HOW_TO_BEGIN}</code></p>"
+    elif len(report.missions) == 1 and not run:
+        only = report.missions[0]
+        body = f"<p>{_status(only)}</p>\n{_told(only)}\n{''.join(_section(part) for part in only.parts)}"
+    else:
+        began = f"{line(run.name)}: began {escape(words.when(run.began))} UTC; " if run else ""
+        head = f"<p>{began}{line(words.run_sentence(run))}</p>" if run else ""
+        sections = "".join(_section(each) for each in report.missions[-MOST_SECTIONS:])
+        body = "\n".join((head, _totals(report), _missions(report), sections))
     return Template(here.with_name("report.html").read_text(encoding="utf-8")).substitute(
         policy=POLICY,
         version=__version__,
@@ -42,56 +52,26 @@ def page(report: Report) -> str:
         title=line(report.heading),
         project=line(report.project),
         as_of=escape(words.when(report.as_of)),
-        body=_body(report),
+        body=body,
     )
-
-
-def _body(report: Report) -> str:
-    if not report.missions:
-        return f"<p>{words.NO_MISSIONS} Start one: <code>{words.HOW_TO_BEGIN}</code></p>"
-    if len(report.missions) == 1 and not report.run:
-        only = report.missions[0]
-        return f"<p>{_status(only)}</p>\n{_told(only)}\n{''.join(_section(part) for part in only.parts)}"
-    run = report.run
-    began = f"{line(run.name)}: began {escape(words.when(run.began))} UTC; " if run else ""
-    head = f"<p>{began}{line(words.run_sentence(run))}</p>" if run else ""
-    sections = "".join(_section(each) for each in report.missions[-MOST_SECTIONS:])
-    return "\n".join((head, _totals(report), _missions(report), sections))
 
 
 # ---- several missions
 
 
 def _totals(report: Report) -> str:
+    """Draw the figures of several missions, with a picture of the shares."""
     totals = report.totals
-    share, claims = totals.first_pass_rate, words.claims(totals)
-    arc = _ring(share, f"first-pass rate {words.rate(totals)}") if share is not None else ""
-    parts = (
+    passed = ((Tone.GOOD, totals.first_pass), (Tone.WARN, totals.judged - totals.first_pass))
+    checked = (
         (Tone.GOOD, totals.claims_confirmed),
         (Tone.BAD, totals.claims_refuted),
         (Tone.WARN, totals.claims_unverified + totals.claims_accepted),
     )
-    return _tiles(
-        ("missions", f"{totals.missions:,}", escape(count_statuses(report.statuses))),
-        (
-            "first-pass rate",
-            f'<span class="with-ring">{arc}<span>{words.rate(totals)}</span></span>',
-            f"{totals.first_pass} of {totals.judged} that ended had nothing sent back",
-        ),
-        ("retries", f"{totals.sent_back:,}", f"of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
-        ("claims checked", f"{totals.claims:,}", f"{_shares(parts, totals.claims, claims)}{claims}"),
-        _cost(totals.spending),
-        _time(totals),
-    )
-
-
-def _cost(spent: Spending) -> tuple[str, str, str]:
-    return "agents cost", escape(words.money(spent)), escape(words.more_than_money(spent))
-
-
-def _time(of: Totals | MissionSummary) -> tuple[str, str, str]:
-    active = words.active(of.busy_seconds, of.waited_seconds)
-    return "time", f"{escape(duration(of.wall_seconds))} wall clock", escape(active)
+    shares = {"first-pass rate": (passed, totals.judged), "claims checked": (checked, totals.claims)}
+    figures = words.report_figures(report)
+    pictures = {name: _shares(*shares[name], f"{name}: {more}") for name, _, more in figures if name in shares}
+    return _tiles(figures, pictures)
 
 
 def _missions(report: Report) -> str:
@@ -158,6 +138,11 @@ def _status(summary: MissionSummary) -> str:
 
 
 def _told(summary: MissionSummary) -> str:
+    proof = [
+        f"<li>{escape(label)}: {f'<strong>{line(text)}</strong>' if label == 'proven' else line(text)}</li>"
+        for label, text in words.proof_rows(proof_of(summary))
+    ]
+    notes = [f"<li>{line(f'{label}: {text}')}</li>" for label, text in words.note_rows(summary)]
     again = summary.starts - 1
     starts = f" · started over {words.count(again, 'time')}; only the last start is told" if again > 0 else ""
     pieces = (
@@ -166,40 +151,15 @@ def _told(summary: MissionSummary) -> str:
         f'<p class="soft small">workflow {line(summary.workflow)} · base <code>{line(summary.base[:12])}</code> · '
         f"into {line(summary.into)} · {escape(words.period(summary))}{starts}</p>",
         f'<p class="notice"><strong>{line(summary.unverified)}</strong></p>' if summary.unverified else "",
-        _proof(summary),
-        _figures(summary),
+        f"<ul>{''.join(proof)}</ul>" if proof else "",
+        _tiles(words.mission_figures(summary)),
         _timeline(summary),
         _claims(summary),
         _rounds(summary),
         _changes(summary.diff),
-        _notes(summary),
+        f"<h3>Notes</h3><ul>{''.join(notes[:_MOST_NOTES])}</ul>" if notes else "",
     )
     return "\n".join(filter(None, pieces))
-
-
-def _proof(summary: MissionSummary) -> str:
-    """Draw what was proven and what was only said, with the tests and mutants that this is about."""
-    rows = "".join(
-        f"<li>{escape(label)}: {f'<strong>{line(text)}</strong>' if label == 'proven' else line(text)}</li>"
-        for label, text in words.proof_rows(proof_of(summary))
-    )
-    return f"<ul>{rows}</ul>" if rows else ""
-
-
-def _figures(summary: MissionSummary) -> str:
-    counts = evidence_counts(piece for attempt in summary.attempts for piece in attempt.evidence)
-    held, unsure = counts[EvidenceStatus.CONFIRMED], counts[EvidenceStatus.UNVERIFIED]
-    accepted = counts[EvidenceStatus.ACCEPTED]
-    not_held = f"{counts[EvidenceStatus.REFUTED]} refuted{f', {accepted} accepted by a person' if accepted else ''}"
-    not_held += f", {unsure} could not be checked" if unsure else ""
-    sent_back = words.count(summary.sent_back, "time")
-    return _tiles(
-        _time(summary),
-        ("attempts", f"{len(summary.attempts):,}", f"sent back {sent_back}; {summary.refuted} refuted"),
-        ("claims checked", f"{held} of {sum(counts.values())} held", not_held),
-        _cost(summary.spent_with_parts),
-        ("change", escape(words.change_words(summary.diff)) or "–", line(summary.diff.note)),
-    )
 
 
 def _timeline(summary: MissionSummary) -> str:
@@ -208,6 +168,19 @@ def _timeline(summary: MissionSummary) -> str:
     spans = laid_out(summary.attempts)
     scale = Scale(spans)
     pairs = list(zip(summary.attempts, spans, strict=True))
+
+    def row(pair: tuple[Attempt, Span]) -> str:
+        attempt, span = pair
+        claim, by, took = words.claim_of(attempt), words.made_by(attempt), words.took(attempt.seconds)
+        shown = f"{attempt.phase}, attempt {attempt.number}, by {by}: {words.outcome_of(attempt)}, {took}"
+        cost = escape(words.cost_of(attempt))
+        return (
+            f"<tr><th scope=row>{line(attempt.phase)}</th><td data-label=attempt>{attempt.number}</td>"
+            f'<td data-label=by>{line(by)}</td><td class="picture">{drawn(scale, _bars(attempt, span), shown)}</td>'
+            f"<td class=said data-label=claimed>{f'“{line(claim)}”' if claim else '–'}</td>"
+            f'<td>{_verdict(attempt)}</td><td class="number" data-label=time>{escape(took)}</td>'
+            f'<td class="number"{" data-label=cost" if cost else ""}>{cost}</td></tr>'
+        )
 
     def left_out(count: int) -> str:
         where = escape(f"`capsule show {summary.mission} --json` has them all")
@@ -219,24 +192,19 @@ def _timeline(summary: MissionSummary) -> str:
             '<td colspan="4"></td></tr>'
         )
 
-    rows = words.elided(pairs, lambda pair: _attempt_row(*pair, scale), left_out)
+    rows = words.elided(pairs, row, left_out)
     heads = ("phase", "attempt", "by", axis(scale), "claimed", "verdict", "time", "cost")
     caption = f"Who ran when, for how long, at which attempt. Times of day are UTC; {escape(words.period(summary))}."
-    return f"<h3>Timeline</h3>{_table('times wide', caption, heads, rows, picture=3)}{_legend(summary)}"
-
-
-def _attempt_row(attempt: Attempt, span: Span, scale: Scale) -> str:
-    claim, by, took = words.claim_of(attempt), words.made_by(attempt), words.took(attempt.seconds)
-    shown = f"{attempt.phase}, attempt {attempt.number}, by {by}: {words.outcome_of(attempt)}, {took}"
-    cost = escape(words.cost_of(attempt))
-    cost_cell = f'<td class="number" data-label=cost>{cost}</td>' if cost else "<td></td>"
-    return (
-        f"<tr><th scope=row>{line(attempt.phase)}</th><td data-label=attempt>{attempt.number}</td>"
-        f'<td data-label=by>{line(by)}</td><td class="picture">{drawn(scale, _bars(attempt, span), shown)}</td>'
-        f"<td class=said data-label=claimed>{f'“{line(claim)}”' if claim else '–'}</td>"
-        f"<td>{_verdict(attempt)}</td>"
-        f'<td class="number" data-label=time>{escape(took)}</td>{cost_cell}</tr>'
+    kinds = {(words.look_of(attempt).tone.value, words.outcome_of(attempt)) for attempt in summary.attempts}
+    if any(attempt.waits for attempt in summary.attempts):
+        kinds.add(("wait", "waiting for the provider"))
+    legend = "".join(
+        f'<li><svg width="22" height="10" aria-hidden="true"><rect class="{look}" width="22" height="10" rx="2"/></svg>'
+        f"{escape(word)}</li>"
+        for look, word in sorted(kinds)
     )
+    table = _table("times wide", caption, heads, rows, picture=3)
+    return f'<h3>Timeline</h3>{table}<ul class="legend small soft">{legend}</ul>'
 
 
 def _verdict(attempt: Attempt) -> str:
@@ -245,20 +213,6 @@ def _verdict(attempt: Attempt) -> str:
 
 def _bars(attempt: Attempt, span: Span) -> list[Bar]:
     return [Bar(span, words.look_of(attempt).tone), *(Bar(pause, "wait") for pause in pauses(attempt, span))]
-
-
-def _legend(summary: MissionSummary) -> str:
-    kinds: dict[tuple[str, str], None] = {}
-    for attempt in summary.attempts:
-        kinds[words.look_of(attempt).tone, words.outcome_of(attempt)] = None
-    if any(attempt.waits for attempt in summary.attempts):
-        kinds["wait", "waiting for the provider"] = None
-    rows = "".join(
-        f'<li><svg width="22" height="10" aria-hidden="true"><rect class="{look}" width="22" height="10" rx="2"/></svg>'
-        f"{escape(word)}</li>"
-        for look, word in kinds
-    )
-    return f'<ul class="legend small soft">{rows}</ul>'
 
 
 def _claims(summary: MissionSummary) -> str:
@@ -301,57 +255,40 @@ def _evidence(piece: Evidence) -> str:
 def _rounds(summary: MissionSummary) -> str:
     if not summary.rounds:
         return ""
-    shown = words.elided(
+
+    def shown(numbered: tuple[int, Round]) -> str:
+        number, each = numbered
+        head = f"<strong>{number}.</strong> {line(words.origin(each))}{f' → {line(each.to)}' if each.to else ''}"
+        when = f'<span class="soft small">{escape(words.when(each.at))}</span>'
+        return f'<div class="round{" seen" if each.seen else ""}"><p>{head} {when}</p>{block(each.text)}</div>'
+
+    rounds = words.elided(
         list(enumerate(summary.rounds, 1)),
-        lambda each: _round(*each),
+        shown,
         lambda count: f'<p class="soft">⋯ {count:,} rounds left out</p>',
         words.SHOWN // 2,
     )
-    return f"<h3>Feedback: {words.count(len(summary.rounds), 'round')}</h3>{''.join(shown)}"
-
-
-def _round(number: int, each: Round) -> str:
-    to = f" → {line(each.to)}" if each.to else ""
-    return (
-        f'<div class="round{" seen" if each.seen else ""}"><p><strong>{number}.</strong> {line(words.origin(each))}{to}'
-        f' <span class="soft small">{escape(words.when(each.at))}</span></p>{block(each.text)}</div>'
-    )
+    return f"<h3>Feedback: {words.count(len(summary.rounds), 'round')}</h3>{''.join(rounds)}"
 
 
 def _changes(diff: Diff) -> str:
     if not diff.files:
         return f'<h3>Files</h3><p class="soft">{line(diff.note)}</p>' if diff.note else ""
     most = max((file.added or 0) + (file.removed or 0) for file in diff.files) or 1
-    rows = [_file_row(file, most) for file in diff.files[:_MOST_FILES]]
+    rows = []
+    for file in diff.files[:_MOST_FILES]:
+        picture, counts = "", '<td colspan="2" class="soft">not text</td>'
+        if file.added is not None and file.removed is not None:
+            shown = f"{file.path}: {words.count(file.added, 'line')} added, {file.removed} removed"
+            picture = _shares(((Tone.GOOD, file.added), (Tone.BAD, file.removed)), most, shown)
+            counts = f'<td class="number">+{file.added:,}</td><td class="number">−{file.removed:,}</td>'
+        name = f"<th scope=row><code>{line(file.path)}</code></th>"
+        rows.append(f"<tr>{name}{counts}<td class=picture>{picture}</td></tr>")
     more = len(diff.files) - _MOST_FILES
     rows += [_skipped(4, words.count(more, "more file"))] if more > 0 else []
     heads = ("file", "added", "removed", "")
     caption = f"{escape(words.change_words(diff))}: {line(diff.note)}."
     return f"<h3>Files</h3>{_table('times', caption, heads, rows, picture=3)}"
-
-
-def _file_row(file: FileChange, most: int) -> str:
-    if file.added is None or file.removed is None:
-        picture, counts = "", '<td colspan="2" class="soft">not text</td>'
-    else:
-        shown = f"{file.path}: {words.count(file.added, 'line')} added, {file.removed} removed"
-        picture = _shares(((Tone.GOOD, file.added), (Tone.BAD, file.removed)), most, shown)
-        counts = f'<td class="number">+{file.added:,}</td><td class="number">−{file.removed:,}</td>'
-    return f"<tr><th scope=row><code>{line(file.path)}</code></th>{counts}<td class=picture>{picture}</td></tr>"
-
-
-def _notes(summary: MissionSummary) -> str:
-    def notes() -> Iterator[str]:
-        yield from (f"exam: {text}" for text in words.exam(summary.state))
-        yield from map(words.acceptance, summary.accepted)
-        yield from (f"warning: {text}" for text in summary.warnings)
-        for attempt in summary.attempts:
-            warnings = attempt.ended.outcome.warnings if attempt.ended else ()
-            yield from (f"{attempt.phase}, attempt {attempt.number}: {text}" for text in warnings)
-        yield from (f"salvaged: {ref} ({why})" for ref, why in summary.salvaged.items())
-
-    shown = "".join(f"<li>{line(text)}</li>" for text in list(notes())[:_MOST_NOTES])
-    return f"<h3>Notes</h3><ul>{shown}</ul>" if shown else ""
 
 
 # ---- pieces
@@ -371,12 +308,12 @@ def _chip(tone: Tone, sign: str, word: str) -> str:
     return f'<span class="chip {tone}">{sign} {line(word)}</span>'
 
 
-def _tiles(*rows: tuple[str, str, str]) -> str:
-    """Figures to be taken in at a glance: name, figure and a remark, all escaped already."""
-    shown = "".join(
-        f'<div class="tile"><dt>{name}</dt><dd>{figure}</dd>{f"<dd>{more}</dd>" if more else ""}</div>'
-        for name, figure, more in rows
-    )
+def _tiles(figures: Iterable[words.Figure], pictures: Mapping[str, str] | None = None) -> str:
+    """Draw figures to be taken in at a glance; `pictures`, by name, stand above the remarks."""
+    shown, above = "", pictures or {}
+    for name, figure, more in figures:
+        remark = f"<dd>{above.get(name, '')}{line(more)}</dd>" if more else ""
+        shown += f'<div class="tile"><dt>{name}</dt><dd>{line(figure)}</dd>{remark}</div>'
     return f'<dl class="tiles">{shown}</dl>'
 
 
@@ -395,16 +332,6 @@ def _table(kind: str, caption: str, heads: Iterable[str], rows: Iterable[str], p
 
 def _skipped(columns: int, text: str) -> str:
     return f'<tr class="skipped"><td colspan="{columns}" class="full">⋯ {text}</td></tr>'
-
-
-def _ring(share: float, title: str) -> str:
-    """A share as an arc; the title says the same."""
-    length = 2 * 3.14159265 * 15
-    return (
-        f'<svg class="ring" viewBox="0 0 36 36" role="img"><title>{line(title)}</title>'
-        f'<circle cx="18" cy="18" r="15"/><circle class="share" cx="18" cy="18" r="15" transform="rotate(-90 18 18)" '
-        f'stroke-dasharray="{share * length:.2f} {length:.2f}"/></svg>'
-    )
 
 
 def _shares(parts: Iterable[tuple[str, int]], whole: int, title: str, height: int = 10) -> str:

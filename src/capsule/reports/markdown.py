@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from capsule.core.briefing import fenced
-from capsule.core.budget import duration, in_words
+from capsule.core.budget import duration
 from capsule.core.event import cut
 from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparable_claim
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
-from capsule.core.status import MissionStatus, count_statuses
+from capsule.core.status import MissionStatus
 from capsule.reports import words
 from capsule.reports.style import printable, shortened
 
@@ -19,11 +19,8 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>|~#!&])")
 _LONGEST_LINE = 300
 _LONGEST_BLOCK = 2000
 _MOST_FILES = 30
+_MOST_NOTES = 50
 _MOST_MISSIONS = 60
-
-
-def markdown(report: Report) -> str:
-    return "\n\n".join(_blocks(report)) + "\n"
 
 
 def plain(text: str, longest: int = _LONGEST_LINE) -> str:
@@ -31,36 +28,23 @@ def plain(text: str, longest: int = _LONGEST_LINE) -> str:
     return _MARKUP.sub(r"\\\1", shortened(text, longest))
 
 
+def markdown(report: Report) -> str:
+    return "\n\n".join(_blocks(report)) + "\n"
+
+
 def _blocks(report: Report) -> Iterator[str]:
+    run = report.run
     yield f"# {plain(report.heading)}"
     yield f"{plain(report.project)}, as of {words.when(report.as_of)} UTC."
     if not report.missions:
         yield f"{words.NO_MISSIONS} Start one: `{words.HOW_TO_BEGIN}`"
         return
-    if len(report.missions) == 1 and not report.run:
+    if len(report.missions) == 1 and not run:
         yield from _mission(report.missions[0], 2)
         return
-    yield from _overview(report)
-    if len(report.missions) > _MOST_MISSIONS:
-        yield f"The newest {_MOST_MISSIONS} missions follow in full. The others: `capsule report ID`"
-    for each in report.missions[-_MOST_MISSIONS:]:
-        yield f"## {plain(each.mission)}: {plain(each.title)}"
-        yield from _mission(each, 3)
-
-
-def _overview(report: Report) -> Iterator[str]:
-    totals, run = report.totals, report.run
-    began = f"{plain(run.name)}: began {words.when(run.began)} UTC; {plain(words.run_sentence(run))}" if run else ""
-    of = f" ({totals.first_pass} of {totals.judged})" if totals.judged else ""
-    active = words.active(totals.busy_seconds, totals.waited_seconds)
     yield _list(
-        began,
-        f"Missions: {totals.missions:,} ({count_statuses(report.statuses)})",
-        f"First-pass rate: {words.rate(totals)}{of}",
-        f"Retries: {totals.sent_back:,} of {words.count(totals.attempts, 'attempt')}; {totals.refuted} refuted",
-        f"Claims checked: {totals.claims:,} ({words.claims(totals)})",
-        f"Agents used: {in_words(totals.spending)}",
-        f"Time: {duration(totals.wall_seconds)} wall clock ({active})",
+        f"{plain(run.name)}: began {words.when(run.began)} UTC; {plain(words.run_sentence(run))}" if run else "",
+        *_figures(words.report_figures(report)),
     )
     rows = [
         (
@@ -75,6 +59,11 @@ def _overview(report: Report) -> Iterator[str]:
         for each in report.missions
     ]
     yield _table(("mission", "title", "status", "sent back", "time", "change", "cost"), rows)
+    if len(report.missions) > _MOST_MISSIONS:
+        yield f"The newest {_MOST_MISSIONS} missions follow in full. The others: `capsule report ID`"
+    for each in report.missions[-_MOST_MISSIONS:]:
+        yield f"## {plain(each.mission)}: {plain(each.title)}"
+        yield from _mission(each, 3)
 
 
 def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
@@ -84,13 +73,11 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
     yield f"{summary.status.sign} **{summary.status.words}**{colon} {told}".rstrip()
     if summary.unverified:
         yield f"**{plain(summary.unverified)}**"
-    active = words.active(summary.busy_seconds, summary.waited_seconds)
     yield _list(
         f"Next: `{summary.next}`" if summary.status is MissionStatus.NEEDS_YOU else "",
         f"Workflow {plain(summary.workflow)}, base `{summary.base[:12]}`, into {plain(summary.into)}",
-        f"{words.period(summary)}; {duration(summary.wall_seconds)} wall clock ({active})",
-        f"{words.count(len(summary.attempts), 'attempt')}, sent back {words.count(summary.sent_back, 'time')}",
-        f"Agents used: {in_words(summary.spent_with_parts)}",
+        words.period(summary),
+        *_figures(words.mission_figures(summary)),
         *(
             f"{label.capitalize()}: {plain(text, _LONGEST_BLOCK)}"
             for label, text in words.proof_rows(proof_of(summary))
@@ -103,17 +90,21 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
     if checked:
         yield f"{heading} Claims against evidence"
         yield from words.elided(checked, _evidence, lambda count: f"⋯ {count:,} attempts left out")
-    if summary.state.exam:
-        yield f"{heading} Exam"
-        yield _list(*(plain(text) for text in words.exam(summary.state)))
     if summary.rounds:
         rounds = list(enumerate(summary.rounds, 1))
         yield f"{heading} Feedback: {words.count(len(rounds), 'round')}"
         yield from words.elided(rounds, _round, lambda count: f"⋯ {count:,} rounds left out", words.SHOWN // 2)
     yield from _changes(summary.diff, heading)
+    if notes := [f"{label}: {plain(text)}" for label, text in words.note_rows(summary)]:
+        yield f"{heading} Notes"
+        yield _list(*notes[:_MOST_NOTES])
     for part in summary.parts:
         yield f"{heading} {plain(part.mission)}: {plain(part.title)}"
         yield from _mission(part, min(level + 1, 6))
+
+
+def _figures(figures: Iterable[words.Figure]) -> list[str]:
+    return [f"{name.capitalize()}: {figure}{f' ({plain(more)})' if more else ''}" for name, figure, more in figures]
 
 
 def _timeline(summary: MissionSummary) -> str:

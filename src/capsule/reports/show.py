@@ -40,16 +40,12 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
             yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
         if len(told) > _FEEDBACK_LINES:
             yield f"  ... and {words.count(len(told) - _FEEDBACK_LINES, 'more line')}: --json has them all"
-    for label, texts in (
-        ("exam", words.exam(summary.state)),
-        ("accepted", [words.acceptance(each) for each in summary.accepted]),
-        ("salvaged", [f"{ref} ({why})" for ref, why in summary.salvaged.items()]),
-        ("warning", summary.warnings),
-    ):
-        for number, text in enumerate(texts):
-            if number == 0:
-                yield ""
-            yield from wrapped(f"{label}: {text}", width)
+    before = ""
+    for label, text in words.note_rows(summary):
+        if label != before:
+            yield ""
+        before = label
+        yield from wrapped(f"{label}: {text}", width)
     yield ""
     for what, path in places(summary.mission, root).items():
         yield f"{_PLACES.get(what, f'{what}:'):<12}{path}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ from capsule.core.history import (
     run_counts,
 )
 from capsule.core.proven import Proof, joined
-from capsule.core.report import Totals
+from capsule.core.report import Report, Totals
 from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.state import MissionState
@@ -61,6 +61,12 @@ EVIDENCE = {
     EvidenceStatus.REFUTED: Look(Tone.BAD, "✗"),
     EvidenceStatus.UNVERIFIED: Look(Tone.WARN, "?"),
     EvidenceStatus.ACCEPTED: Look(Tone.WARN, "!"),
+}
+_CHECKED = {
+    EvidenceStatus.CONFIRMED: "held",
+    EvidenceStatus.REFUTED: "refuted",
+    EvidenceStatus.ACCEPTED: "accepted by a person",
+    EvidenceStatus.UNVERIFIED: "could not be checked",
 }
 UNVERIFIED, LET_PASS = "unverified", "though refuted"
 NO_MISSIONS = "No missions yet."
@@ -117,6 +123,12 @@ def judged(attempt: Attempt) -> str:
     return f"{verdict} (unverified)" if attempt.agent and verdict == attempt.claimed in SUCCESSES else verdict
 
 
+def checked(evidence: Iterable[Evidence]) -> str:
+    """Count what became of claims: `3 held, 1 refuted`."""
+    counts = evidence_counts(evidence)
+    return ", ".join(f"{counts[standing]} {word}" for standing, word in _CHECKED.items() if counts[standing])
+
+
 def claim_of(attempt: Attempt) -> str:
     """Return what the agent claimed; '' where Capsule itself did the step, or it has not ended."""
     if not attempt.ended or not attempt.agent:
@@ -154,11 +166,14 @@ def exam(state: MissionState) -> list[str]:
     """Tell what each test of an exam asked, what came of it, and which tests join the suite."""
     struck = {name: ExamResult(name, ExamMark.STRUCK, because) for name, because in state.struck.items()}
     results = {**state.exam_results, **struck}
-    lines = [
-        f"{test.id} {results[test.id].mark.value if test.id in results else 'not held yet'}: {test.criterion}; "
-        f"input: {test.input}; expected: {test.expected}{_seen_by(results.get(test.id))}"
-        for test in state.exam
-    ]
+    lines = []
+    for test in state.exam:
+        result = results.get(test.id)
+        seen = "seen:" if result and result.mark is ExamMark.FAILED else "because"
+        lines.append(
+            f"{test.id} {result.mark.value if result else 'not held yet'}: {test.criterion}; input: {test.input}; "
+            f"expected: {test.expected}{f'; {seen} {result.seen}' if result and result.seen else ''}"
+        )
     passed = [test.id for test in state.exam if test.id in results and results[test.id].mark is ExamMark.PASSED]
     if not passed:
         return lines
@@ -169,11 +184,15 @@ def exam(state: MissionState) -> list[str]:
     return [*lines, f"{names} {'join' if plural else 'joins'} the test suite{when}"]
 
 
-def _seen_by(result: ExamResult | None) -> str:
-    """Say what the code did where a test fails, and why a test that does not count does not."""
-    if not result or not result.seen:
-        return ""
-    return f"; seen: {result.seen}" if result.mark is ExamMark.FAILED else f"; because {result.seen}"
+def note_rows(summary: MissionSummary) -> Iterator[tuple[str, str]]:
+    """Yield what else is worth knowing of a mission: exam, accepted claims, salvaged work, warnings."""
+    yield from (("exam", text) for text in exam(summary.state))
+    yield from (("accepted", acceptance(each)) for each in summary.accepted)
+    yield from (("salvaged", f"{ref} ({why})") for ref, why in summary.salvaged.items())
+    yield from (("warning", text) for text in summary.warnings)
+    for attempt in summary.attempts:
+        for text in attempt.ended.outcome.warnings if attempt.ended else ():
+            yield "warning", f"{attempt.phase}, attempt {attempt.number}: {text}"
 
 
 def proof(piece: Evidence, most: int = 12) -> str:
@@ -210,11 +229,6 @@ def took(seconds: float | None) -> str:
     return "unknown" if seconds is None else duration(seconds)
 
 
-def active(busy: float, waited: float) -> str:
-    """`54 s active, 2 min 0 s waiting for providers`."""
-    return f"{duration(busy)} active{f', {duration(waited)} waiting for providers' if waited else ''}"
-
-
 def period(summary: MissionSummary) -> str:
     until = when(summary.ended) if summary.ended else f"now ({when(summary.as_of)})"
     return f"{when(summary.began)} to {until}, UTC"
@@ -237,15 +251,6 @@ def money(spent: Spending) -> str:
     return amount if spent.priced == spent.runs else f"at least {amount}"
 
 
-def more_than_money(spent: Spending) -> str:
-    """`12,300 tokens, 54 s of agent time`."""
-    if not spent.runs:
-        return "no agent was started"
-    at_least = "" if spent.counted == spent.runs else "at least "
-    tokens = f"{at_least}{spent.tokens:,} tokens" if spent.counted else "tokens unknown"
-    return f"{tokens}, {duration(spent.seconds)} of agent time"
-
-
 def agents_used(spent: Spending) -> str:
     """`agents used $0.12, 900 tokens, 3 s`, and what is unknown only after a colon."""
     return f"agents used{'' if spent.priced else ':'} {in_words(spent)}"
@@ -254,18 +259,43 @@ def agents_used(spent: Spending) -> str:
 # ---- several missions
 
 
-def rate(totals: Totals) -> str:
-    """`67 %`; a dash where nothing has come to an end."""
-    share = totals.first_pass_rate
-    return "–" if share is None else f"{100 * share:.0f} %"
+Figure = tuple[str, str, str]
+"""A name, what stands beside it, and a remark."""
 
 
-def claims(totals: Totals) -> str:
-    accepted = f"{totals.claims_accepted} accepted by a person, " if totals.claims_accepted else ""
-    return (
-        f"{totals.claims_confirmed} held, {totals.claims_refuted} refuted, {accepted}"
-        f"{totals.claims_unverified} could not be checked"
-    )
+def report_figures(report: Report) -> list[Figure]:
+    """Sum up several missions."""
+    totals, share = report.totals, report.totals.first_pass_rate
+    attempts = [attempt for each in report.missions for attempt in each.all_attempts()]
+    passed = f"{totals.first_pass} of {totals.judged} that ended had nothing sent back"
+    return [
+        ("missions", f"{totals.missions:,}", count_statuses(report.statuses)),
+        ("first-pass rate", "–" if share is None else f"{100 * share:.0f} %", passed),
+        ("retries", f"{totals.sent_back:,}", f"of {count(totals.attempts, 'attempt')}; {totals.refuted} refuted"),
+        *_claims_cost_and_time(attempts, totals.spending, totals),
+    ]
+
+
+def mission_figures(summary: MissionSummary) -> list[Figure]:
+    sent_back = f"sent back {count(summary.sent_back, 'time')}; {summary.refuted} refuted"
+    return [
+        ("attempts", f"{len(summary.attempts):,}", sent_back),
+        *_claims_cost_and_time(summary.attempts, summary.spent_with_parts, summary),
+        ("change", change_words(summary.diff) or "–", summary.diff.note),
+    ]
+
+
+def _claims_cost_and_time(
+    attempts: Iterable[Attempt], spent: Spending, time: Totals | MissionSummary
+) -> Iterator[Figure]:
+    evidence = [piece for attempt in attempts for piece in attempt.evidence]
+    yield "claims checked", f"{len(evidence):,}", checked(evidence)
+    at_least = "" if spent.counted == spent.runs else "at least "
+    tokens = f"{at_least}{spent.tokens:,} tokens" if spent.counted else "tokens unknown"
+    used = f"{tokens}, {duration(spent.seconds)} of agent time"
+    yield "agents cost", money(spent), used if spent.runs else "no agent was started"
+    waited = f", {duration(time.waited_seconds)} waiting for providers" if time.waited_seconds else ""
+    yield "time", f"{duration(time.wall_seconds)} wall clock", f"{duration(time.busy_seconds)} active{waited}"
 
 
 def run_sentence(run: RunSummary) -> str:
