@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from capsule.catalog import Catalog, listing
 from capsule.core.decide import Guardrails
-from capsule.core.detection import Reader, detect, globs_for
+from capsule.core.detection import Snapshot, detect, globs_for
 from capsule.core.errors import SettingsError
 from capsule.core.event import Policy
-from capsule.core.frozen import commands_behind
+from capsule.core.frozen import reach
 from capsule.core.item import Item
 from capsule.core.workflow import Phase, Role, Workflow
 from capsule.project import Project, tracker_name
@@ -92,29 +92,29 @@ def guardrails_of(settings: Settings) -> Guardrails:
 
 def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[str, ...], bool]:
     """Return the test command, the globs of test files, and whether tests live inside source files."""
-    files, read = _files_at(project, base)
+    tree = _tree_at(project, base)
     chosen = judging.evidence.test
     if chosen == "auto":
-        test, globs, in_sources = detect(files, read)
+        test, globs, in_sources = detect(tree)
     else:
         test = "" if chosen == "none" else chosen
-        globs, in_sources = globs_for(test, files, read)
+        globs, in_sources = globs_for(test, tree)
     own = judging.evidence.test_globs
     return test, globs if own == "auto" else _own_globs(own, globs), in_sources
 
 
-def _files_at(project: Project, base: str) -> tuple[list[str], Reader]:
-    files = [entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True)]
+def _tree_at(project: Project, base: str) -> Snapshot:
+    files = frozenset(entry.path.decode(errors="replace") for entry in project.git.list_tree(base, recursive=True))
 
     def read(path: str) -> str:
         return (project.git.read_file(base, path) or b"").decode(errors="replace") if path in files else ""
 
-    return files, read
+    return Snapshot(files, read)
 
 
 def behind_tests(project: Project, base: str, command: str) -> str:
     """Return a test command, and all that it reaches in this commit."""
-    return commands_behind(command, *_files_at(project, base))
+    return reach(command, _tree_at(project, base)).text
 
 
 def _own_globs(own: Sequence[str], usual: tuple[str, ...]) -> tuple[str, ...]:

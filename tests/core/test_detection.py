@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.detection import ANY_TESTS, Detection, detect, globs_for
+from capsule.core.detection import ANY_TESTS, Detection, Snapshot, detect, globs_for
+
+
+def snapshot(files: dict[str, str]) -> Snapshot:
+    return Snapshot(frozenset(files), lambda path: files.get(path, ""))
+
 
 PROJECTS: dict[str, tuple[dict[str, str], str]] = {
     "pytest by its file": ({"pytest.ini": "", "Makefile": "test:\n"}, "python3 -m pytest -q"),
@@ -173,20 +178,17 @@ NOTHING = {
 @pytest.mark.promise("evidence.detection")
 @pytest.mark.parametrize(("files", "command"), PROJECTS.values(), ids=PROJECTS.keys())
 def test_a_projects_test_command_is_found(files: dict[str, str], command: str) -> None:
-    assert detect(list(files), lambda path: files.get(path, "")).command == command
+    assert detect(snapshot(files)).command == command
 
 
 @pytest.mark.parametrize("files", NOTHING.values(), ids=NOTHING.keys())
 def test_where_there_is_none_none_is_made_up(files: dict[str, str]) -> None:
-    assert detect(list(files), lambda path: files.get(path, "")) == Detection()
+    assert detect(snapshot(files)) == Detection()
 
 
 def test_a_command_from_the_settings_brings_its_ecosystems_globs() -> None:
-    def nothing(_: str) -> str:
-        return ""
-
-    assert "*_test.go" in globs_for("go test ./pkg/...", [], nothing)[0]
-    assert globs_for("cargo test --all", [], nothing)[1] is True
-    assert "test_*.py" in globs_for("uv run pytest -x", [], nothing)[0]
-    assert globs_for("./check", [], nothing) == (ANY_TESTS, False)
-    assert "*_test.go" in globs_for("./check", ["go.mod"], nothing)[0]
+    assert "*_test.go" in globs_for("go test ./pkg/...", snapshot({}))[0]
+    assert globs_for("cargo test --all", snapshot({}))[1] is True
+    assert "test_*.py" in globs_for("uv run pytest -x", snapshot({}))[0]
+    assert globs_for("./check", snapshot({})) == (ANY_TESTS, False)
+    assert "*_test.go" in globs_for("./check", snapshot({"go.mod": ""}))[0]

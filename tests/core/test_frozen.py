@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from capsule.core.detection import ANY_TESTS
+from capsule.core.detection import ANY_TESTS, Snapshot
 from capsule.core.evidence import Colour
-from capsule.core.frozen import Judges, Snapshot, commands_behind, inner_tests, is_in_tests, reach, sources_alone
+from capsule.core.frozen import Judges, inner_tests, is_in_tests, reach, sources_alone
 from capsule.core.test_runs import colour_of
 
 Files = dict[str, str]
@@ -143,7 +143,7 @@ REACHED: dict[str, tuple[str, Files, set[str]]] = {
 @pytest.mark.promise("evidence.what-runs-is-frozen")
 @pytest.mark.parametrize(("command", "files", "reached"), REACHED.values(), ids=REACHED.keys())
 def test_what_the_test_command_reaches(command: str, files: Files, reached: set[str]) -> None:
-    assert reach(command, files, lambda path: files.get(path, "")).files == reached
+    assert reach(command, snapshot(files)).files == reached
 
 
 def test_a_script_of_the_command_is_frozen_under_globs_of_ones_own() -> None:
@@ -322,6 +322,6 @@ def test_a_test_writer_may_not_add_code(before: Files, now: Files, path: str) ->
     ],
 )
 def test_what_a_runner_of_tasks_starts_is_known(command: str, path: str, text: str, behind: str) -> None:
-    found = commands_behind(command, [path], {path: text}.__getitem__)
+    found = reach(command, snapshot({path: text})).text
     assert behind in found
     assert colour_of("exited", 0, "", found) is Colour.EMPTY

@@ -16,8 +16,8 @@ Reader = Callable[[str], str]
 """The text of a file in the base, or '' where there is none."""
 
 
-class Folder(NamedTuple):
-    """A folder of the project, seen as if it were all of it."""
+class Snapshot(NamedTuple):
+    """The files of a tree, or of a folder in it, seen as if it were all."""
 
     files: frozenset[str]
     read: Reader
@@ -29,7 +29,7 @@ class Folder(NamedTuple):
 
 class Ecosystem(NamedTuple):
     name: str
-    command: Callable[[Folder], str]
+    command: Callable[[Snapshot], str]
     """Return the command that runs the tests of a folder; '' where it is none of this kind."""
     globs: tuple[str, ...]
     """What test files are called, and what belongs to them."""
@@ -48,6 +48,8 @@ class Detection(NamedTuple):
 
 MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 """In the order in which make looks for them."""
+JUSTFILES = ("justfile", "Justfile", ".justfile")
+TASKFILES = ("Taskfile.yml", "Taskfile.yaml")
 _PYTHON_TESTS = ("test_*.py", "*_test.py", "tests.py", "**/tests/**", "**/test/**", "**/Tests/**")
 _NODE_TESTS = (
     *("*.test.*", "*.spec.*", "test-*.[cm]js", "test-*.[jt]s", "*[-_]test.[cm]js", "*[-_]test.[jt]s", "test.[cm]js"),
@@ -58,7 +60,7 @@ _OTHER_TESTS = (*_PYTHON_TESTS, *_NODE_TESTS, *_JVM_TESTS, "*_test.*", "**/testd
 """Where a runner of tasks says nothing of what it runs."""
 
 
-def _pytest(folder: Folder) -> str:
+def _pytest(folder: Snapshot) -> str:
     read = folder.read
     configured = (
         not {"pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"}.isdisjoint(folder.files)
@@ -67,15 +69,18 @@ def _pytest(folder: Folder) -> str:
         or re.search(r"(?m)^\[pytest\]", read("tox.ini"))
         or any(name.endswith("conftest.py") for name in _python_files(folder))
     )
-    return "python3 -m pytest -q" if configured or _written_for_pytest(folder) else ""
+    tests = [name for name in _python_files(folder) if re.fullmatch(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py", name)]
+    written = any(re.search(_FOR_PYTEST, read(name)) for name in tests[:_MOST_READ])
+    return "python3 -m pytest -q" if configured or written else ""
 
 
 _MOST_READ = 20
 _FOR_PYTEST = r"(?m)^(?:import pytest\b|from pytest\b|(?:async )?def test_)"
+"""Tests are functions, or name pytest: unittest would find nothing in them."""
 _PYTHON_MANIFEST = r"pyproject\.toml|setup\.(?:py|cfg)|tox\.ini|[^/]*requirements[^/]*\.txt|Pipfile"
 
 
-def _python_files(folder: Folder) -> Iterator[str]:
+def _python_files(folder: Snapshot) -> Iterator[str]:
     """List Python files that belong to this folder, not to a project of their own further down."""
     manifest = folder.some(_PYTHON_MANIFEST)
     for name in sorted(folder.files):
@@ -85,33 +90,21 @@ def _python_files(folder: Folder) -> Iterator[str]:
             yield name
 
 
-def _written_for_pytest(folder: Folder) -> bool:
-    """Tell whether tests are functions, or name pytest: unittest would find nothing in them."""
-    tests = [name for name in _python_files(folder) if re.fullmatch(r"(?:.*/)?(?:test_[^/]*|[^/]*_test)\.py", name)]
-    return any(re.search(_FOR_PYTEST, folder.read(name)) for name in tests[:_MOST_READ])
-
-
-def _unittest(folder: Folder) -> str:
+def _unittest(folder: Snapshot) -> str:
     """Return a command that starts in a test folder, where that is no package: unittest enters nothing but packages."""
     tests = [name for name in folder.files if re.fullmatch(r"(?:.*/)?test[^/]*\.py", name)]
     for start in ("tests", "test", "Tests"):
         loose = f"{start}/__init__.py" not in folder.files
         if loose and any(name.startswith(f"{start}/test") and name.count("/") == 1 for name in tests):
             return f"python3 -m unittest discover -s {start}"
-    found = any(_in_packages(name, folder.files) for name in tests)
-    return "python3 -m unittest discover" if found else ""
+    for name in tests:
+        parts = name.split("/")[:-1]
+        if all(f"{'/'.join(parts[: n + 1])}/__init__.py" in folder.files for n in range(len(parts))):
+            return "python3 -m unittest discover"
+    return ""
 
 
-def _django(folder: Folder) -> str:
-    return "python3 manage.py test" if "DJANGO_SETTINGS_MODULE" in folder.read("manage.py") else ""
-
-
-def _in_packages(path: str, files: frozenset[str]) -> bool:
-    parts = path.split("/")[:-1]
-    return all(f"{'/'.join(parts[: n + 1])}/__init__.py" in files for n in range(len(parts)))
-
-
-def _npm(folder: Folder) -> str:
+def _npm(folder: Snapshot) -> str:
     manifest = _parsed(folder.read("package.json"))
     if re.search(_NPM_TEST, _script(manifest)):
         return "yarn test" if ".pnp.cjs" in folder.files else "npm test"
@@ -121,7 +114,7 @@ def _npm(folder: Folder) -> str:
     return ""
 
 
-def _node(folder: Folder) -> str:
+def _node(folder: Snapshot) -> str:
     """Return the runner that tests are written for, where no script runs them: one that is installed, or node's own."""
     manifest = _parsed(folder.read("package.json"))
     tests = sorted(name for name in _node_files(folder, manifest) if re.fullmatch(_NODE_FILES, name))
@@ -131,7 +124,7 @@ def _node(folder: Folder) -> str:
     return next((command for name, command in _INSTALLED.items() if tests and name in installed), "")
 
 
-def _node_files(folder: Folder, manifest: dict[str, Any]) -> Iterator[str]:
+def _node_files(folder: Snapshot, manifest: dict[str, Any]) -> Iterator[str]:
     """List files that belong to this package: those of its workspaces too, but not those of a package further down."""
     below = (
         ()
@@ -170,39 +163,39 @@ def _parsed(text: str) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _deno(folder: Folder) -> str:
+def _deno(folder: Snapshot) -> str:
     text = folder.read("deno.json") or folder.read("deno.jsonc")
     plain = re.sub(r"(?m)^\s*//.*$", "", text)
     return "deno task test" if "test" in _table(_parsed(plain), "tasks") else "deno test" if text else ""
 
 
-def _cargo(folder: Folder) -> str:
+def _cargo(folder: Snapshot) -> str:
     """Return a command for all members: in a package that is also a workspace, cargo would test that package alone."""
     text = folder.read("Cargo.toml")
     both = all(re.search(rf"(?m)^\[{table}\]", text) for table in ("workspace", "package"))
     return f"cargo test{' --workspace' if both else ''}" if "Cargo.toml" in folder.files else ""
 
 
-def _maven(folder: Folder) -> str:
+def _maven(folder: Snapshot) -> str:
     if "pom.xml" not in folder.files:
         return ""
     return "./mvnw -B test" if "mvnw" in folder.files else "mvn -B test"
 
 
-def _gradle(folder: Folder) -> str:
+def _gradle(folder: Snapshot) -> str:
     if not folder.some(r"(?:build|settings)\.gradle(?:\.kts)?"):
         return ""
     return f"{'./gradlew' if 'gradlew' in folder.files else 'gradle'} --no-daemon test"
 
 
-def _ruby(folder: Folder) -> str:
+def _ruby(folder: Snapshot) -> str:
     start = "bundle exec " if "Gemfile" in folder.files else ""
     if folder.some(r"spec/.*_spec\.rb"):
         return f"{start}rspec"
     return f"{start}rake test" if "Rakefile" in folder.files and folder.some(r"test/.*\.rb") else ""
 
 
-def _php(folder: Folder) -> str:
+def _php(folder: Snapshot) -> str:
     manifest = _parsed(folder.read("composer.json"))
     if _script(manifest):
         return "composer test"
@@ -214,7 +207,7 @@ def _php(folder: Folder) -> str:
     return "vendor/bin/phpunit tests" if written else ""
 
 
-def _dotnet(folder: Folder) -> str:
+def _dotnet(folder: Snapshot) -> str:
     """Return a command for what lies at the top, or for the test projects in a folder of their own."""
     projects = sorted(name for name in folder.files if re.search(r"\.(?:cs|fs|vb)proj$", name))
     tested = [name for name in projects if re.search(r"Microsoft\.NET\.Test\.Sdk|MSTest\.Sdk", folder.read(name))]
@@ -224,29 +217,21 @@ def _dotnet(folder: Folder) -> str:
     return " && ".join(f"dotnet test {_quoted(name)}" for name in below)
 
 
-def _make(folder: Folder) -> str:
-    text = next(filter(None, map(folder.read, MAKEFILES)), "")
-    return "make test" if re.search(r"(?m)^(?:[^\s:#=]+ +)*test(?: +[^\s:#=]+)* *:(?!=)", text) else ""
-
-
-def _just(folder: Folder) -> str:
-    text = next(filter(None, map(folder.read, ("justfile", "Justfile", ".justfile"))), "")
-    return "just test" if re.search(r"(?m)^@?test(?: [^:\n]*)?:(?!=)", text) else ""
-
-
-def _task(folder: Folder) -> str:
-    text = folder.read("Taskfile.yml") or folder.read("Taskfile.yaml")
-    return "task test" if re.search(r"(?m)^tasks:\n(?:[ \t#].*\n|\n)*? +test:", text) else ""
-
-
-def _cmake(folder: Folder) -> str:
-    tested = re.search(r"(?im)^\s*(?:enable_testing|include)\s*\(\s*(?:CTest)?\s*\)", folder.read("CMakeLists.txt"))
-    build = "cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure"
-    return build if tested else ""
-
-
-def _marked_by(name: str, command: str) -> Callable[[Folder], str]:
+def _marked_by(name: str, command: str) -> Callable[[Snapshot], str]:
     return lambda folder: command if name in folder.files else ""
+
+
+def _where(names: Sequence[str], pattern: str, command: str) -> Callable[[Snapshot], str]:
+    """Name a command for folders in which the first of these files that is there says something."""
+    return lambda folder: command if re.search(pattern, next(filter(None, map(folder.read, names)), "")) else ""
+
+
+_MAKE_TEST = r"(?m)^(?:[^\s:#=]+ +)*test(?: +[^\s:#=]+)* *:(?!=)"
+_JUST_TEST = r"(?m)^@?test(?: [^:\n]*)?:(?!=)"
+_TASK_TEST = r"(?m)^tasks:\n(?:[ \t#].*\n|\n)*? +test:"
+_CMAKE_TEST = r"(?im)^\s*(?:enable_testing|include)\s*\(\s*(?:CTest)?\s*\)"
+_CTEST = "cmake -S . -B build && cmake --build build && ctest --test-dir build --output-on-failure"
+_C_TESTS = ("**/tests/**", "**/test/**", "*_test.*", "test_*.*", "*_tests.*")
 
 
 ECOSYSTEMS: tuple[Ecosystem, ...] = (
@@ -262,11 +247,13 @@ ECOSYSTEMS: tuple[Ecosystem, ...] = (
     Ecosystem("ruby", _ruby, ("**/spec/**", "**/test/**", "*_spec.rb", "*_test.rb"), "bundle"),
     Ecosystem("php", _php, ("**/tests/**", "**/test/**", "*Test.php"), "composer"),
     Ecosystem("dotnet", _dotnet, ("*Tests.cs", "*Test.cs", "**/*.Tests/**", "**/*.Test/**", "**/tests/**"), "dotnet"),
-    Ecosystem("make", _make, _OTHER_TESTS, "make"),
-    Ecosystem("just", _just, _OTHER_TESTS, "just"),
-    Ecosystem("task", _task, _OTHER_TESTS, "task"),
-    Ecosystem("ctest", _cmake, ("**/tests/**", "**/test/**", "*_test.*", "test_*.*", "*_tests.*"), "ctest"),
-    Ecosystem("django", _django, _PYTHON_TESTS, "manage.py"),
+    Ecosystem("make", _where(MAKEFILES, _MAKE_TEST, "make test"), _OTHER_TESTS, "make"),
+    Ecosystem("just", _where(JUSTFILES, _JUST_TEST, "just test"), _OTHER_TESTS, "just"),
+    Ecosystem("task", _where(TASKFILES, _TASK_TEST, "task test"), _OTHER_TESTS, "task"),
+    Ecosystem("ctest", _where(("CMakeLists.txt",), _CMAKE_TEST, _CTEST), _C_TESTS, "ctest"),
+    Ecosystem(
+        "django", _where(("manage.py",), "DJANGO_SETTINGS_MODULE", "python3 manage.py test"), _PYTHON_TESTS, "manage.py"
+    ),
     Ecosystem("unittest", _unittest, _PYTHON_TESTS),
 )
 ANY_TESTS = tuple(dict.fromkeys(glob for row in ECOSYSTEMS for glob in row.globs))
@@ -277,9 +264,9 @@ _NOT_OURS = (
 )
 
 
-def detect(files: Sequence[str], read: Reader) -> Detection:
-    """Return how the tests of these files are run: those at the top, else those of the topmost folders with any."""
-    found = list(_found(files, read))
+def detect(tree: Snapshot) -> Detection:
+    """Return how the tests of a tree are run: those at the top, else those of the topmost folders with any."""
+    found = list(_found(tree))
     if not found:
         return Detection()
     commands = [f"cd {_quoted(folder)} && {command}" if folder else command for folder, _, command in found]
@@ -289,10 +276,10 @@ def detect(files: Sequence[str], read: Reader) -> Detection:
     return Detection(joined, globs, any(row.tests_in_sources for row in rows))
 
 
-def _found(files: Sequence[str], read: Reader) -> Iterator[tuple[str, Ecosystem, str]]:
+def _found(tree: Snapshot) -> Iterator[tuple[str, Ecosystem, str]]:
     """Find the projects: folder, ecosystem and command of each."""
-    inside: dict[str, set[str]] = {"": set(files)}
-    for path in files:
+    inside: dict[str, set[str]] = {"": {*tree.files}}
+    for path in tree.files:
         parts = path.split("/")
         for depth in range(1, min(len(parts), _DEEPEST + 1)):
             inside.setdefault("/".join(parts[:depth]), set()).add("/".join(parts[depth:]))
@@ -300,29 +287,29 @@ def _found(files: Sequence[str], read: Reader) -> Iterator[tuple[str, Ecosystem,
     for name in sorted(inside, key=lambda name: (name.count("/") if name else -1, name)):
         if re.search(_NOT_OURS, name) or any(not top or name.startswith(f"{top}/") for top in taken):
             continue
-        folder = Folder(frozenset(inside[name]), _reader_in(name, read))
+        folder = Snapshot(frozenset(inside[name]), _below(name, tree.read) if name else tree.read)
         row = next(((row, command) for row in ECOSYSTEMS if (command := row.command(folder))), None)
         if row:
             taken.append(name)
             yield name, *row
 
 
-def _reader_in(folder: str, read: Reader) -> Reader:
-    return (lambda path: read(f"{folder}/{path}")) if folder else read
+def _below(folder: str, read: Reader) -> Reader:
+    return lambda path: read(f"{folder}/{path}")
 
 
 def _quoted(folder: str) -> str:
     return folder if re.fullmatch(r"[\w./-]+", folder) else "'" + folder.replace("'", "'\\''") + "'"
 
 
-def globs_for(command: str, files: Sequence[str], read: Reader) -> tuple[tuple[str, ...], bool]:
+def globs_for(command: str, tree: Snapshot) -> tuple[tuple[str, ...], bool]:
     """Return test globs for a command given in the settings, and whether tests live inside source files."""
     words = re.split(r"[\s;&|()/]+", command)
     named = [row for row in ECOSYSTEMS if row.name in words or (row.program and row.program in words)]
     if named:
         globs = tuple(dict.fromkeys(glob for row in named for glob in row.globs))
         return globs, any(row.tests_in_sources for row in named)
-    found = detect(files, read)
+    found = detect(tree)
     return (found.globs, found.tests_in_sources) if found.command else (ANY_TESTS, False)
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
-from capsule.core.detection import MAKEFILES, Reader
+from capsule.core.detection import JUSTFILES, MAKEFILES, TASKFILES, Snapshot
 from capsule.core.globs import is_test, taken_out
 from capsule.core.manifests import is_manifest
 from capsule.core.runner_parts import bends, is_shared, only_for_tests, rules_of, runner_part, scripts_of
@@ -49,13 +49,6 @@ def is_vendored(path: str) -> bool:
     return re.search(_VENDORED, path) is not None
 
 
-class Snapshot(NamedTuple):
-    """The files of a tree."""
-
-    files: frozenset[str]
-    read: Reader
-
-
 class Judges:
     """What judges the code of a tree, as it was when its tests were approved (`before`)."""
 
@@ -74,8 +67,11 @@ class Judges:
 
     def why_frozen(self, path: str) -> str:
         """Say why a coder may not change a path; '' where they may."""
-        helps = path in self._before.files and self._only_tests_use(path)
-        return self._why_test(path) or self._why_stand_in(path) or self._inside(path) or ("only tests use it" * helps)
+        why = self._why_test(path) or self._why_stand_in(path)
+        if not why and path in self._before.files and self.is_source(path):
+            before, now = (inner_tests(path, here.read(path)) for here in (self._before, self._now))
+            why = "" if all(each in now for each in before) else "tests in it"
+        return why or ("only tests use it" if path in self._before.files and self._only_tests_use(path) else "")
 
     def is_for_tests(self, path: str) -> bool:
         """Tell whether a test-writer may change a path."""
@@ -94,24 +90,18 @@ class Judges:
     def _why_test(self, path: str) -> str:
         if taken_out(path, self._globs):
             return ""
-        reasons = (
-            (self._matches, TEST_FILE),
-            (self._is_file_of_tests, "the test runner collects it"),
-            (self._was_reached, "the test command runs it"),
-            (self._bends, "it speaks to the test runner"),
-        )
-        return next((why for holds, why in reasons if holds(path)), "")
-
-    def _matches(self, path: str) -> bool:
-        return is_test(path, self._globs) and (path in self._collected or not re.search(_VENDORED, path))
+        if is_test(path, self._globs) and (path in self._collected or not is_vendored(path)):
+            return TEST_FILE
+        if self._is_file_of_tests(path):
+            return "the test runner collects it"
+        apart = is_shared(path) or is_manifest(path) or path.endswith((".md", ".rst"))
+        if path in self._reach.files and not apart:
+            return "the test command runs it"
+        return "it speaks to the test runner" if self._bends(path) else ""
 
     def _is_file_of_tests(self, path: str) -> bool:
         """Tell a file of tests that the runner collected from a source with tests inside."""
         return path in self._collected and not path.endswith(".rs") and not self._used_by_sources(path)
-
-    def _was_reached(self, path: str) -> bool:
-        apart = is_shared(path) or is_manifest(path) or path.endswith((".md", ".rst"))
-        return path in self._reach.files and not apart
 
     def _bends(self, path: str) -> bool:
         if not is_shared(path):
@@ -127,7 +117,7 @@ class Judges:
     def _only_tests_use(self, path: str) -> bool:
         """Tell whether test files name a file, no source does, and it is made for tests."""
         here = self._before if path in self._before.files else self._now
-        if taken_out(path, self._globs) or re.search(_VENDORED, path) or not _made_for_tests(path, here.read(path)):
+        if taken_out(path, self._globs) or is_vendored(path) or not _made_for_tests(path, here.read(path)):
             return False
         tests, _ = self._texts_before if here is self._before else self._texts_now
         return any(_names(text, path) for text in tests.values()) and not self._used_by_sources(path)
@@ -146,7 +136,7 @@ class Judges:
 
     def _texts(self, here: Snapshot) -> tuple[dict[str, str], dict[str, str]]:
         """Read the code of a tree: that of tests, and all other."""
-        code = sorted(path for path in here.files if path.endswith(_CODE) and not re.search(_VENDORED, path))
+        code = sorted(path for path in here.files if path.endswith(_CODE) and not is_vendored(path))
         tests = [path for path in code if self._looks_like_test(path)][:_MOST_READ]
         others = [path for path in code if not self._looks_like_test(path)][:_MOST_READ]
         return {path: here.read(path) for path in tests}, {path: here.read(path) for path in others}
@@ -172,19 +162,11 @@ class Judges:
         package = f"{folder}/__init__.py" in self._before.files
         return not package and any(each.rpartition("/")[0] == folder for each in self._texts_before[0])
 
-    def _inside(self, path: str) -> str:
-        """Say that tests inside of a source were changed, by their own text."""
-        if path not in self._before.files or not self.is_source(path):
-            return ""
-        before, now = (inner_tests(path, here.read(path)) for here in (self._before, self._now))
-        return "" if all(each in now for each in before) else "tests in it"
-
     @cached_property
     def _reach(self) -> Reach:
         """Follow the test command before and now: a file may become a script of it by being added."""
-        old = reach(self._command, self._before.files, self._before.read)
-        new = reach(self._command, self._now.files, self._now.read, named=False)
-        return Reach(*(one | other for one, other in zip(old, new, strict=True)))
+        old, new = reach(self._command, self._before), reach(self._command, self._now, named=False)
+        return Reach(old.files | new.files, old.words | new.words, old.folders | new.folders)
 
 
 _MOST_READ = 3000
@@ -221,78 +203,49 @@ class Reach(NamedTuple):
     """All words on the way."""
     folders: frozenset[str]
     """Where it goes to: each ends with a slash, the top is empty."""
+    text: str = ""
+    """The command and all that it reaches by make, npm and scripts, one below the other."""
 
 
-def reach(command: str, files: Collection[str], read: Reader, *, named: bool = True) -> Reach:
+def reach(command: str, tree: Snapshot, *, named: bool = True) -> Reach:
     """Follow a command from script to script, until nothing is added.
 
     Code counts where it is run; as an argument of a compiler or a linter it is what is judged. Other files count where
     they are run, where the command itself names them (unless `named` is false), and where they are settings or scripts
     by their name.
     """
-    return _follow(command, files, read, named=named)[0]
-
-
-def commands_behind(command: str, files: Collection[str], read: Reader) -> str:
-    """Return a test command and all that it reaches by make, npm and scripts, one below the other."""
-    return "\n".join(_follow(command, files, read, named=True)[1].values())
-
-
-def _follow(command: str, files: Collection[str], read: Reader, *, named: bool) -> tuple[Reach, Mapping[str, str]]:
-    known, texts = frozenset(files), {"": command}
+    texts = {"": command}
     while True:
         joined = "\n".join(texts.values())
         words = {*_words(joined)}
         gone_to = {each.strip("/").removeprefix("./") for each in re.findall(_CHANGED_FOLDER, joined)} - {"", ".", ".."}
         folders = {"", *(f"{each}/" for each in gone_to)}
-        wanted = {*_ran(joined), *_spoken_to(words), *(word for word in words if re.search(_SETTINGS, word))}
-        commands = [text for path, text in texts.items() if named and _is_command(path)]
-        wanted |= {word for text in commands for word in _words(text) if _no_code(word)}
-        found = {folder + word for folder in folders for word in wanted} & known
-        after = {"": command, **{path: _followed(path, read(path), words) for path in sorted(found)}}
+        wanted = {word.removeprefix("./") for form in (_RUN, _STARTED) for word in re.findall(form, joined)}
+        modules = [module.replace(".", "/") for module in re.findall(_MODULE, joined)]
+        wanted |= {f"{module}{end}" for module in modules for end in (".py", "/__main__.py")}
+        wanted |= {name for program, names in _READ_BY.items() if program in words for name in names}
+        wanted |= {word for word in words if re.search(_SETTINGS, word)}
+        commands = [text for path, text in texts.items() if named and path.rpartition("/")[2] in _COMMANDS]
+        wanted |= {word for text in commands for word in _words(text) if not word.endswith(_CODE)}
+        found = {folder + word for folder in folders for word in wanted} & tree.files
+        after = {"": command, **{path: _followed(path, tree.read(path), words) for path in sorted(found)}}
         if after == texts:
-            return Reach(frozenset(found), frozenset(words), frozenset(folders)), texts
+            return Reach(frozenset(found), frozenset(words), frozenset(folders), joined)
         texts = after
 
 
 _SETTINGS = r"\.(?:sh|bash|zsh|mk|mak|rc|cfg|ini|conf|toml|ya?ml|env|bat|ps1)$"
-
-
-def _is_command(path: str) -> bool:
-    """Tell whether a text is made of commands alone: what a person typed, a recipe, a script of npm."""
-    return path.rpartition("/")[2] in ("", "package.json", *MAKEFILES)
-
-
-def _no_code(word: str) -> bool:
-    return not word.endswith(_CODE)
-
-
-def _ran(text: str) -> Iterator[str]:
-    for word in (*re.findall(_RUN, text), *re.findall(_STARTED, text)):
-        yield word.removeprefix("./")
-    for module in re.findall(_MODULE, text):
-        yield from (_as_path(module), _as_path(f"{module}.__main__"))
-
-
-def _as_path(module: str) -> str:
-    return f"{module.replace('.', '/')}.py"
-
-
-def _spoken_to(words: Collection[str]) -> Iterator[str]:
-    """Name the files that a program reads without being told to."""
-    for program, names in _READ_BY.items():
-        if program in words:
-            yield from names
-
-
+_COMMANDS = ("", "package.json", *MAKEFILES)
+"""Texts that are made of commands alone: what a person typed, a script of npm, a recipe."""
 _READ_BY = {
+    # The files that a program reads without being told to.
     **dict.fromkeys(("make", "gmake", "MAKE"), MAKEFILES),
     **dict.fromkeys(("npm", "yarn", "pnpm", "bun", "npx"), ("package.json", ".npmrc", ".yarnrc", ".yarnrc.yml")),
     "pnpm": ("package.json", ".npmrc", ".pnpmfile.cjs"),
     "tox": ("tox.ini", "pyproject.toml"),
     "nox": ("noxfile.py",),
-    "just": ("justfile", "Justfile", ".justfile"),
-    "task": ("Taskfile.yml", "Taskfile.yaml"),
+    "just": JUSTFILES,
+    "task": TASKFILES,
     "rake": ("Rakefile",),
     "deno": ("deno.json", "deno.jsonc"),
     "composer": ("composer.json",),

@@ -21,6 +21,23 @@ Part = Mapping[str, Any]
 _ALL = "all of it"
 _GROWS = "+ "
 """Before the name of a list that may grow, such as the members of a workspace."""
+PartReader = Callable[[str, Words], Part]
+_PARTS: dict[str, PartReader] = {}
+"""By a pattern of file names: what such a file says to the test runner."""
+
+
+def _part_of(names: str) -> Callable[[PartReader], PartReader]:
+    """Enrol a reader for the files with these names."""
+
+    def enrol(reader: PartReader) -> PartReader:
+        _PARTS[rf"(?s)(?:.*/)?(?:{names})"] = reader
+        return reader
+
+    return enrol
+
+
+def _reader(path: str) -> PartReader | None:
+    return next((reader for names, reader in _PARTS.items() if re.fullmatch(names, path)), None)
 
 
 def is_shared(path: str) -> bool:
@@ -31,7 +48,12 @@ def is_shared(path: str) -> bool:
 def bends(path: str, before: str, after: str, words: Words = ()) -> bool:
     """Tell whether two versions of a shared file say different things to the test runner."""
     old, new = (runner_part(path, text, words) for text in (before, after))
-    return any(_differs(name, old.get(name), new.get(name)) for name in {*old, *new})
+    for name in {*old, *new}:
+        was, now = old.get(name), new.get(name)
+        grown = was is None or (isinstance(was, list) and isinstance(now, list) and all(each in now for each in was))
+        if was != now and not (name.startswith(_GROWS) and grown):
+            return True
+    return False
 
 
 def runner_part(path: str, text: str, words: Words = ()) -> Part:
@@ -44,12 +66,6 @@ def runner_part(path: str, text: str, words: Words = ()) -> Part:
     except (ValueError, RecursionError):
         part = {_ALL: text}
     return {name: value for name, value in part.items() if value not in ({}, [], "", None)}
-
-
-def _differs(name: str, old: Any, new: Any) -> bool:
-    if name.startswith(_GROWS) and isinstance(old, list) and isinstance(new, list):
-        return any(each not in new for each in old)
-    return bool(old != new) and not (name.startswith(_GROWS) and old is None)
 
 
 def only_for_tests(path: str, before: str, after: str) -> bool:
@@ -69,9 +85,9 @@ def only_for_tests(path: str, before: str, after: str) -> bool:
 
 
 _LOCKS = (
-    r"package-lock\.json|npm-shrinkwrap\.json|yarn\.lock|pnpm-lock\.yaml|bun\.lockb?|(?:poetry|uv|pdm)\.lock|go\.sum"
+    r"package-lock\.json|npm-shrinkwrap\.json|pnpm-lock\.yaml|bun\.lockb?|go\.sum"
+    r"|(?:yarn|poetry|uv|pdm|Pipfile|Cargo|Gemfile|composer|mix)\.lock"
 )
-_LOCKS += r"|Pipfile\.lock|Cargo\.lock|Gemfile\.lock|composer\.lock|mix\.lock"
 
 
 # ---- Python
@@ -86,10 +102,11 @@ def _toml(text: str) -> dict[str, Any]:
 _TASK_RUNNERS = {"hatch": "hatch", "poe": "poethepoet", "pdm": "pdm", "taskipy": "task", "rye": "rye"}
 
 
+@_part_of(r"pyproject\.toml")
 def _pyproject(text: str, words: Words) -> Part:
     parsed = _toml(text)
     tools = _table(parsed, "tool")
-    part: dict[str, Any] = {key: tools[key] for key in tools if key.startswith(("pytest", "tox", "coverage", "nox"))}
+    part: dict[str, Any] = {key: tools[key] for key in tools if key.startswith(_TEST_TOOLS)}
     part["entry points"] = _path(parsed, "project", "entry-points", "pytest11")
     part["poetry's"] = _path(tools, "poetry", "plugins", "pytest11")
     for tool, program in _TASK_RUNNERS.items():
@@ -98,13 +115,14 @@ def _pyproject(text: str, words: Words) -> Part:
     return part
 
 
+_TEST_TOOLS = ("pytest", "tox", "coverage", "nox")
 _TEST_GROUPS = r"(?i).*(?:test|dev|ci|lint|cover).*"
 
 
 def _pyproject_rest(text: str) -> object:
     parsed = _toml(text)
     tools = _table(parsed, "tool")
-    for key in [key for key in tools if key.startswith(("pytest", "tox", "coverage", "nox"))]:
+    for key in [key for key in tools if key.startswith(_TEST_TOOLS)]:
         del tools[key]
     parsed.pop("dependency-groups", None)
     optional = _table(_table(parsed, "project"), "optional-dependencies")
@@ -112,8 +130,8 @@ def _pyproject_rest(text: str) -> object:
     for table in (optional, groups):
         for key in [key for key in table if re.fullmatch(_TEST_GROUPS, key)]:
             del table[key]
-    for tool, key in (("uv", "dev-dependencies"), ("pdm", "dev-dependencies"), ("poetry", "dev-dependencies")):
-        _table(tools, tool).pop(key, None)
+    for tool in ("uv", "pdm", "poetry"):
+        _table(tools, tool).pop("dev-dependencies", None)
     _table(tools, "hatch").pop("envs", None)
     return _pruned(parsed)
 
@@ -125,7 +143,8 @@ def _pruned(value: Any) -> Any:
     return {key: found for key, each in value.items() if (found := _pruned(each)) not in ({}, None)}
 
 
-def _ini(text: str) -> dict[str, dict[str, str]]:
+@_part_of(r"setup\.cfg|tox\.ini")
+def _ini_part(text: str, words: Words) -> Part:
     from configparser import ConfigParser, Error  # noqa: PLC0415 - few missions change such a file
 
     parser = ConfigParser(interpolation=None, strict=False, default_section="")
@@ -133,18 +152,15 @@ def _ini(text: str) -> dict[str, dict[str, str]]:
         parser.read_string(text)
     except Error as error:
         raise ValueError(str(error)) from error
-    return {name: dict(parser[name]) for name in parser.sections()}
-
-
-def _ini_part(text: str, words: Words) -> Part:
+    sections = {name: dict(parser[name]) for name in parser.sections()}
     of_tox = ("tox", "testenv") if "tox" in words else ()
     names = ("tool:pytest", "pytest", "coverage", "nosetests", "unittest", "aliases", *of_tox)
-    sections = _ini(text)
     part: dict[str, Any] = {name: found for name, found in sections.items() if name.startswith(names)}
     points = sections.get("options.entry_points", {})
     return part | {"entry points": {name: value for name, value in points.items() if "pytest11" in name}}
 
 
+@_part_of(r"setup\.py")
 def _setup_py(text: str, _: Words) -> Part:
     return {"plugins": re.findall(r"pytest11[\s\S]{0,400}|tests_require[^\n]*|test_suite[^\n]*", text)}
 
@@ -178,6 +194,7 @@ def scripts_of(text: str, words: Words) -> dict[str, str]:
     return found
 
 
+@_part_of(r"package\.json")
 def _package_json(text: str, words: Words) -> Part:
     parsed = _json(text)
     part: dict[str, Any] = {f"scripts.{name}": value for name, value in scripts_of(text, words).items()}
@@ -188,8 +205,7 @@ def _package_json(text: str, words: Words) -> Part:
 def _package_json_rest(text: str) -> object:
     parsed = _json(text or "{}")
     scripts = {name: value for name, value in _table(parsed, "scripts").items() if "test" not in name}
-    apart = ("devDependencies", "scripts", *_NODE_RUNNERS)
-    return {key: value for key, value in parsed.items() if key not in apart} | ({"scripts": scripts} if scripts else {})
+    return _without(parsed, "devDependencies", "scripts", *_NODE_RUNNERS) | ({"scripts": scripts} if scripts else {})
 
 
 _HARMLESS_FOR_NPM = (
@@ -199,18 +215,21 @@ _HARMLESS_FOR_NPM = (
 )
 
 
+@_part_of(r"\.npmrc")
 def _npmrc(text: str, _: Words) -> Part:
     lines = (line.partition("=") for line in text.splitlines() if not re.match(r"\s*(?:[#;]|$)", line))
     pairs = {key.strip(): value.strip() for key, _, value in lines}
     return {key: value for key, value in pairs.items() if not re.fullmatch(_HARMLESS_FOR_NPM, key)}
 
 
+@_part_of(r"deno\.jsonc?")
 def _deno_json(text: str, words: Words) -> Part:
     parsed = _json(re.sub(r"(?m)^\s*//.*$", "", text))
     tasks = {name: task for name, task in _table(parsed, "tasks").items() if name == "test" or name in words}
     return {"test": parsed.get("test"), "tasks": tasks, "exclude": parsed.get("exclude")}
 
 
+@_part_of(r"vite\.config\.[cm]?[jt]s")
 def _vite_config(text: str, _: Words) -> Part:
     return {"test": [_braced(text, found.end() - 1) for found in re.finditer(r"\btest\s*:\s*\{", text)]}
 
@@ -228,16 +247,14 @@ def _braced(text: str, start: int) -> str:
 # ---- Go and Rust
 
 
+@_part_of(r"go\.mod")
 def _go_mod(text: str, _: Words) -> Part:
     plain = re.sub(r"//[^\n]*", "", text)
     blocks = re.findall(r"(?ms)^(module|replace|ignore)\s+(\([^)]*\)|[^\n]+)", plain)
     return {f"{kind} {n}": " ".join(value.split()) for n, (kind, value) in enumerate(blocks)}
 
 
-def _go_mod_rest(text: str) -> object:
-    return sorted(_go_mod(text, ()).values())
-
-
+@_part_of(r"Cargo\.toml")
 def _cargo_toml(text: str, _: Words) -> Part:
     parsed = _toml(text)
     package, workspace = _table(parsed, "package"), _table(parsed, "workspace")
@@ -255,13 +272,7 @@ def _cargo_toml(text: str, _: Words) -> Part:
 _TEST_TARGET = ("name", "path", "test", "required-features")
 
 
-def _cargo_toml_rest(text: str) -> object:
-    parsed = _toml(text)
-    for key in ("dev-dependencies", "test"):
-        parsed.pop(key, None)
-    return parsed
-
-
+@_part_of(r"\.cargo/config(?:\.toml)?")
 def _cargo_config(text: str, _: Words) -> Part:
     harmless = ("net", "registries", "registry", "source", "http", "term", "cargo-new", "patch")
     return {key: value for key, value in _toml(text).items() if key not in harmless}
@@ -298,6 +309,7 @@ def rules_of(text: str, words: Words) -> dict[str, str]:
     return used
 
 
+@_part_of("|".join(MAKEFILES))
 def _makefile(text: str, words: Words) -> Part:
     """Return the rules that the tests need, the variables in them, and everything that is neither."""
     if re.search(_TOO_CLEVER, text):
@@ -316,7 +328,7 @@ def _makefile(text: str, words: Words) -> Part:
     ]
     assigned = [(found[1], line) for line in outside if (found := re.match(_ASSIGNED, line.strip()))]
     reading, known = "".join(map(str, part.values())), set[str]()
-    while fresh := {name for name, _ in assigned if name not in known and _refers(reading, name)}:
+    while fresh := {n for n, _ in assigned if n not in known and re.search(rf"\$[({{]{re.escape(n)}\b", reading)}:
         known |= fresh
         reading += "".join(line for name, line in assigned if name in fresh)
     steers = [
@@ -326,16 +338,13 @@ def _makefile(text: str, words: Words) -> Part:
     return part | {"variables": steers, "directives": others}
 
 
-def _refers(text: str, name: str) -> bool:
-    return re.search(rf"\$[({{]{re.escape(name)}\b", text) is not None
-
-
 _CMAKE_TESTS = (
     r"(?is)\b(?:enable_testing|add_test|set_tests_properties|set_property\s*\(\s*test|gtest_\w+|catch_\w+|doctest_\w+"
     r"|include\s*\(\s*CTest|set\s*\(\s*(?:CTEST|BUILD_TESTING)|add_custom_target\s*\(\s*(?:check|test))[^)]*\)"
 )
 
 
+@_part_of(r"CMakeLists\.txt")
 def _cmake(text: str, _: Words) -> Part:
     return {"tests": [" ".join(found.split()) for found in re.findall(_CMAKE_TESTS, re.sub(r"#[^\n]*", "", text))]}
 
@@ -346,38 +355,36 @@ _POM = (
 )
 
 
+_POM_DEPENDENCY = (
+    r"(?s)<dependency>(?:(?!</dependency>).)*?<scope>\s*test\s*</scope>(?:(?!</dependency>).)*</dependency>"
+)
+
+
+@_part_of(r"pom\.xml")
 def _pom(text: str, _: Words) -> Part:
     modules = re.findall(r"<module>\s*(.*?)\s*</module>", text)
     return {"tests": [" ".join(found[0].split()) for found in re.finditer(_POM, text)], f"{_GROWS}modules": modules}
-
-
-def _pom_rest(text: str) -> object:
-    tested = r"(?s)<dependency>(?:(?!</dependency>).)*?<scope>\s*test\s*</scope>(?:(?!</dependency>).)*</dependency>"
-    return "".join(re.sub(_POM, "", re.sub(tested, "", text)).split())
 
 
 _OF_TESTS = r"(?i)test|spec|ignoreFailures|onlyIf|exclude"
 _TEST_DEPENDENCY = r"^\s*(?:test\w*|androidTest\w*)\b.*[\"'(].*[:.].*$|PackageReference|ProjectReference"
 
 
+@_part_of(r"build\.gradle(?:\.kts)?|mix\.exs|Rakefile|[^/]+\.(?:cs|fs|vb)proj|Directory\.Build\.props")
 def _lines_of_tests(text: str, _: Words) -> Part:
     """Return the lines that speak of tests, without those that name a dependency."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     return {"lines": [line for line in lines if re.search(_OF_TESTS, line) and not re.search(_TEST_DEPENDENCY, line)]}
 
 
+@_part_of(r"composer\.json")
 def _composer(text: str, words: Words) -> Part:
     scripts = _table(_json(text), "scripts")
     return {name: value for name, value in scripts.items() if "test" in name or name in words}
 
 
-def _composer_rest(text: str) -> object:
-    parsed = _json(text or "{}")
-    return {key: value for key, value in parsed.items() if key not in ("require-dev", "autoload-dev")}
-
-
-def _anything(_: str) -> object:
-    return ""
+def _without(parsed: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in parsed.items() if key not in keys}
 
 
 def _table(parsed: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -391,41 +398,13 @@ def _path(parsed: Mapping[str, Any], *names: str) -> Any:
     return dict(parsed)
 
 
-_READERS: dict[str, Callable[[str, Words], Part]] = {
-    "pyproject.toml": _pyproject,
-    "setup.cfg": _ini_part,
-    "tox.ini": _ini_part,
-    "setup.py": _setup_py,
-    "package.json": _package_json,
-    ".npmrc": _npmrc,
-    "deno.json": _deno_json,
-    "deno.jsonc": _deno_json,
-    "go.mod": _go_mod,
-    "Cargo.toml": _cargo_toml,
-    **dict.fromkeys(MAKEFILES, _makefile),
-    "CMakeLists.txt": _cmake,
-    "pom.xml": _pom,
-    **dict.fromkeys(("build.gradle", "build.gradle.kts", "mix.exs", "Rakefile"), _lines_of_tests),
-    "composer.json": _composer,
-}
 _RESTS: dict[str, Callable[[str], object]] = {
     "pyproject.toml": _pyproject_rest,
     "package.json": _package_json_rest,
-    "go.mod": _go_mod_rest,
-    "Cargo.toml": _cargo_toml_rest,
-    "pom.xml": _pom_rest,
-    "composer.json": _composer_rest,
-    "Gemfile": _anything,
-    **dict.fromkeys(("build.gradle", "build.gradle.kts"), _anything),
+    "go.mod": lambda text: sorted(_go_mod(text, ()).values()),
+    "Cargo.toml": lambda text: _without(_toml(text), "dev-dependencies", "test"),
+    "pom.xml": lambda text: "".join(re.sub(_POM, "", re.sub(_POM_DEPENDENCY, "", text)).split()),
+    "composer.json": lambda text: _without(_json(text or "{}"), "require-dev", "autoload-dev"),
+    **dict.fromkeys(("Gemfile", "build.gradle", "build.gradle.kts"), lambda _: ""),
 }
-
-
-def _reader(path: str) -> Callable[[str, Words], Part] | None:
-    folder, _, name = path.rpartition("/")
-    if folder.rpartition("/")[2] == ".cargo" and name in ("config", "config.toml"):
-        return _cargo_config
-    if re.fullmatch(r"vite\.config\.[cm]?[jt]s", name):
-        return _vite_config
-    if re.fullmatch(r".+\.(?:cs|fs|vb)proj|Directory\.Build\.props", name):
-        return _lines_of_tests
-    return _READERS.get(name)
+"""What a manifest says to others than tests."""

@@ -16,11 +16,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from capsule.adapters import Place, Ran
-from capsule.core.detection import detect
+from capsule.core.detection import Snapshot, detect
 from capsule.core.errors import CapsuleError, Interrupted, NeedsPerson, NoResult
 from capsule.core.event import Observed, TestsFound, cut
 from capsule.core.evidence import REUSABLE, Change, Colour, Observation
-from capsule.core.frozen import Judges, Snapshot, commands_behind
+from capsule.core.frozen import Judges, reach
 from capsule.core.proof import Baseline, TestEdits, baseline_of, edits_of, fresh_tests, judge_green, split_name
 from capsule.core.signal import Signal
 from capsule.core.state import MissionState, baseline, kept_code
@@ -195,7 +195,7 @@ def detect_tests(claim: Verification) -> None:
     if not policy.detect or policy.test:
         return
     tree = claim.snapshot(claim.tree)
-    command, globs, in_sources = detect(sorted(tree.files), tree.read)
+    command, globs, in_sources = detect(tree)
     if not command:
         return
     found = replace(
@@ -242,7 +242,7 @@ def _run_tests_once(
     touched = claim.place.guard.restore()  # tests are an agent's code: before any git of ours meets what they left
     if not edits and not touched:
         claim.place.keep_caches(tree)
-    behind = commands_behind(state.policy.test, *claim.snapshot(tree))
+    behind = reach(state.policy.test, claim.snapshot(tree)).text
     colour = Colour.NOT_RUN if touched else colour_of(ran.why, ran.exit_code, ran.tail, behind, ran.report)
     observation = Observation(
         tree=tree,
