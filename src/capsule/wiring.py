@@ -24,7 +24,7 @@ from capsule.core.errors import CapsuleError, SettingsError
 from capsule.core.redaction import Redactor
 from capsule.presets import described, presets
 from capsule.project import Project
-from capsule.reports.live import FanOut, LiveFile, RedactingObserver
+from capsule.reports.live import FanOut, LiveFile
 from capsule.services import Limits, Services
 from capsule.settings import PROJECT_YAML, Settings
 from capsule.system.clock import SystemClock
@@ -156,7 +156,7 @@ def open_services(
     """Open every adapter; close them at the end, with everything that runs behind them. A dry one only looks."""
     settings = project.settings
     journal, logs, redactor = project.journal(), project.logs(), project.redactor
-    observer = RedactingObserver(FanOut(observer, LiveFile(logs.folder, SystemClock().now)), redactor)
+    observer = FanOut(observer, LiveFile(logs.folder, SystemClock().now), redactor=redactor)
     if not dry:
         end_leftovers(project.registry)
     with (

@@ -35,10 +35,5 @@ def in_order(missions: Iterable[MissionSummary]) -> tuple[MissionSummary, ...]:
     """Order what runs by when it was started; of the rest the newest comes first."""
     newest = sorted(missions, key=lambda view: (view.last, view.mission), reverse=True)
     by_age = sorted(newest, key=lambda view: (view.began, view.mission) if view.running else ("", ""))
-    return tuple(sorted(by_age, key=_urgency))
-
-
-def _urgency(view: MissionSummary) -> int:
-    if view.running:
-        return 0
-    return 3 if view.over else 2 if view.status is MissionStatus.READY else 1
+    rest = {MissionStatus.READY: 2}
+    return tuple(sorted(by_age, key=lambda view: 0 if view.running else 3 if view.over else rest.get(view.status, 1)))

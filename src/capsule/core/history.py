@@ -371,18 +371,9 @@ def _abandoned(history: MissionHistory, event: Abandoned) -> MissionHistory:
     return replace(_stopped(history, event), last_step=event.at, salvaged={**kept, **history.salvaged})
 
 
-def _reopened(history: MissionHistory, event: Reopened) -> MissionHistory:
-    return replace(history, released=True, notes=(*history.notes, event) if event.notes else history.notes)
-
-
 def _warned(history: MissionHistory, event: Warned) -> MissionHistory:
     warnings = (*history.warnings, event.text)
     return replace(history, warnings=warnings if history.most is None else warnings[-_MOST_WARNINGS:])
-
-
-def _observed(history: MissionHistory, event: Observed) -> MissionHistory:
-    """Keep the last run of the tests; one with a mutant or a canary in it says nothing about the work."""
-    return history if event.observation.edits else replace(history, tests=event.observation)
 
 
 _MOST_WARNINGS = 5
@@ -393,13 +384,16 @@ _CHANGES: dict[type, Callable[[MissionHistory, Any], MissionHistory]] = {
     Waiting: _waiting,
     Stopped: _stopped,
     Abandoned: _abandoned,
-    Reopened: _reopened,
+    Reopened: lambda history, event: replace(
+        history, released=True, notes=(*history.notes, event) if event.notes else history.notes
+    ),
     Accepted: lambda history, event: replace(history, accepted=(*history.accepted, event)),
     Rebased: lambda history, _: replace(history, released=True),
     MovedByHand: lambda history, _: replace(history, released=True),
     Recorded: lambda history, event: replace(history, commits=(*history.commits, *filter(None, [event.commit]))),
     Warned: _warned,
-    Observed: _observed,
+    # Of the test runs the last; one with a mutant or a canary in it says nothing about the work.
+    Observed: lambda history, event: history if event.observation.edits else replace(history, tests=event.observation),
     Salvaged: lambda history, event: replace(history, salvaged={**history.salvaged, event.ref: event.why}),
 }
 

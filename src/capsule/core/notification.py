@@ -7,9 +7,8 @@ event, and an event happens once. Children are part of their parent's step, whos
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
@@ -17,7 +16,7 @@ from capsule.core.decide import HALTS, Move
 from capsule.core.event import CAMPAIGN, RUN, Event, RunEnded, StepEnded, Stopped, Warned, is_mission
 from capsule.core.history import halt_status, run_counts
 from capsule.core.state import MissionState
-from capsule.core.status import MissionStatus, count_statuses
+from capsule.core.status import count_statuses
 from capsule.core.text import one_line, sentence, shortened
 
 BELL = "bell"
@@ -53,13 +52,12 @@ def channels(setting: str | Collection[str]) -> tuple[str, ...]:
 
 def notification(stream: str, event: Event, state: MissionState) -> Notification | None:
     """Make the notification of an event, if it is worth one; `state` is that of its mission afterwards."""
-    tell = _TOLD.get(type(event))
-    found = tell(stream, event, state) if tell and not state.parent else None
+    found = None if state.parent else _told(stream, event, state)
     if found is None:
         return None
-    occasion, mission, words = found
+    occasion, about, words = found
     words, title = (shortened(one_line(text), LONGEST) for text in (words, state.item.title))
-    return Notification(occasion, mission, sentence(words), title)
+    return Notification(occasion, about, sentence(words), title)
 
 
 def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
@@ -68,48 +66,29 @@ def told_already(stream: str, ended: RunEnded, told: Collection[str]) -> bool:
     return len(items) == 1 and items <= {*told} and stream == f"{RUN}run-{next(iter(items))}"
 
 
-Told = tuple[Occasion, str, str] | None
-"""The occasion, whom it is about, and the words."""
+def _told(stream: str, event: Event, state: MissionState) -> tuple[Occasion, str, str] | None:
+    """Return the occasion, whom it is about, and the words."""
+    match event:
+        case StepEnded(decision=made) if made.move in HALTS:
+            occasion = Occasion.BLOCKED if made.move is Move.PARK else Occasion.STOPPED
+            return occasion, stream, f"{stream} {halt_status(made).words} at {event.phase}: {made.reason}"
+        case StepEnded() if state.finished:
+            merged, closed = state.facts.get("merged", ""), state.closed_as
+            end = f"merged into {state.into} as {merged[:12]}" if merged else f"closed: {closed}" if closed else "done"
+            return Occasion.DONE, stream, f"{stream} is {end}"
+        case Stopped():
+            return Occasion.STOPPED, stream, f"{stream} was stopped: {event.cause}"
+        case Warned() if not is_mission(stream) and (held := _HELD.fullmatch(event.text)):
+            # A guardrail holds the item, which has no mission yet: its run says so, in the words of the commit.
+            return Occasion.BLOCKED, held["item"], f"{held['item']} needs you: {held['why']}"
+        case RunEnded() if event.spawns or event.done or event.blocked or event.failed or event.exit_code:
+            not_started = f"{len(event.waiting)} not started" if event.waiting else ""
+            counts = ", ".join(filter(None, (count_statuses(run_counts(event)), not_started)))
+            at_its_end = stream.startswith(CAMPAIGN) and not event.exit_code
+            occasion = Occasion.DONE if at_its_end else Occasion.STOPPED
+            return occasion, stream, f"The run ended: {event.why}{f' ({counts})' if counts else ''}"
+    return None
 
 
-def _of_a_step(mission: str, event: StepEnded, state: MissionState) -> Told:
-    made = event.decision
-    if made.move in HALTS:
-        occasion = Occasion.BLOCKED if made.move is Move.PARK else Occasion.STOPPED
-        verb = "needs you" if halt_status(made) is MissionStatus.NEEDS_YOU else "failed"
-        return occasion, mission, f"{mission} {verb} at {event.phase}: {made.reason}"
-    return (Occasion.DONE, mission, f"{mission} is {_end(state)}") if state.finished else None
-
-
-def _end(state: MissionState) -> str:
-    merged = state.facts.get("merged", "")
-    if merged:
-        return f"merged into {state.into} as {merged[:12]}"
-    return f"closed: {state.closed_as}" if state.closed_as else "done"
-
-
-def _at_the_door(stream: str, event: Warned, _: MissionState) -> Told:
-    """Tell of an item that a guardrail holds. It has no mission yet: its run says so, in the words of the commit."""
-    held = None if is_mission(stream) else _HELD.fullmatch(event.text)
-    return (Occasion.BLOCKED, held["item"], f"{held['item']} needs you: {held['why']}") if held else None
-
-
-def _of_a_run(stream: str, event: RunEnded, _: MissionState) -> Told:
-    """Tell of the end of a run, unless it found nothing to do."""
-    if not (event.spawns or event.done or event.blocked or event.failed or event.exit_code):
-        return None
-    not_started = f"{len(event.waiting)} not started" if event.waiting else ""
-    counts = ", ".join(filter(None, (count_statuses(run_counts(event)), not_started)))
-    at_its_end = stream.startswith(CAMPAIGN) and not event.exit_code
-    occasion = Occasion.DONE if at_its_end else Occasion.STOPPED
-    return occasion, stream, f"The run ended: {event.why}{f' ({counts})' if counts else ''}"
-
-
-_TOLD: dict[type, Callable[[str, Any, MissionState], Told]] = {
-    StepEnded: _of_a_step,
-    Stopped: lambda mission, event, _: (Occasion.STOPPED, mission, f"{mission} was stopped: {event.cause}"),
-    Warned: _at_the_door,
-    RunEnded: _of_a_run,
-}
-TELLING = tuple(_TOLD)
+TELLING = (StepEnded, Stopped, Warned, RunEnded)
 """Of other events there is never anything to tell."""

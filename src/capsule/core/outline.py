@@ -84,14 +84,14 @@ def matching(entries: Sequence[OutlineEntry], words: str) -> list[OutlineEntry]:
     for entry in entries:
         del above[entry.depth :]
         above.append(entry)
-        if entry.item and all(word in _text(entry, entry.item) for word in wanted):
+        item = entry.item
+        if item is None:
+            continue
+        known = (item.id, item.title, item.status.value, item.type, item.phase, f"p{item.priority}", entry.status.words)
+        text = " ".join((*known, *item.tags)).lower()
+        if all(word in text for word in wanted):
             kept.update(each.key for each in takewhile(lambda each: each.key not in kept, reversed(above)))
     return [entry for entry in entries if entry.key in kept]
-
-
-def _text(entry: OutlineEntry, item: Item) -> str:
-    words = (item.id, item.title, item.status.value, item.type, item.phase, f"p{item.priority}", entry.status.words)
-    return " ".join((*words, *item.tags)).lower()
 
 
 def _by_status(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
@@ -108,7 +108,12 @@ def _by_status(items: Sequence[Item], missions: Mapping[str, MissionSummary]) ->
 
 def _by_family(items: Sequence[Item], missions: Mapping[str, MissionSummary]) -> Iterator[OutlineEntry]:
     known = {item.id: item for item in items}
-    in_order = below("", _rooted(known))
+    top = {name for name, item in known.items() if item.parent not in known}
+    ordered = sorted(
+        known.values(), key=lambda item: item.id in top and not is_container(item)
+    )  # epics and features first
+    rooted = {item.id: msgspec.structs.replace(item, parent="") if item.id in top else item for item in ordered}
+    in_order = below("", rooted)
     counts = counts_below(in_order)
     depths: dict[str, int] = {}
     shown = []
@@ -124,32 +129,24 @@ def _by_family(items: Sequence[Item], missions: Mapping[str, MissionSummary]) ->
         yield msgspec.structs.replace(entry, done=done, of=of, holds=item.id in holding)
 
 
-def _rooted(known: Mapping[str, Item]) -> dict[str, Item]:
-    """Put items without a known parent at the top, epics and features before tasks."""
-    at_the_top = {name: item.parent not in known for name, item in known.items()}
-    ordered = sorted(known.values(), key=lambda item: at_the_top[item.id] and not is_container(item))
-    return {item.id: msgspec.structs.replace(item, parent="") if at_the_top[item.id] else item for item in ordered}
-
-
 def _entry(item: Item, depth: int, known: Mapping[str, Item], missions: Mapping[str, MissionSummary]) -> OutlineEntry:
     mission = missions.get(item.id)
     waits = tuple(other for other in item.dependencies if other not in known or known[other].status is not Status.DONE)
     waits = () if item.status is Status.DONE else waits
+    if mission and not mission.over:
+        status = mission.status
+    elif item.status is Status.DONE:
+        status = MissionStatus.DONE
+    elif item.blocked and item.blocked.kind != HELD:
+        status = MissionStatus.NEEDS_YOU
+    else:
+        status = MissionStatus.WAITING if item.blocked or waits or item.taken_by else MissionStatus.READY
     return OutlineEntry(
         key=item.id,
         title=item.title,
         depth=depth,
         item=item,
-        status=mission.status if mission and not mission.over else _item_status(item, waits),
+        status=status,
         phase=mission.phase if mission else item.phase,
         waits_for=waits,
     )
-
-
-def _item_status(item: Item, waits_for: Sequence[str]) -> MissionStatus:
-    """Derive the status of an item whose mission is over or was never begun."""
-    if item.status is Status.DONE:
-        return MissionStatus.DONE
-    if item.blocked and item.blocked.kind != HELD:
-        return MissionStatus.NEEDS_YOU
-    return MissionStatus.WAITING if item.blocked or waits_for or item.taken_by else MissionStatus.READY

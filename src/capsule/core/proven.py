@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from capsule.core.evidence import Evidence, EvidenceStatus, ProofPart, refuted
-from capsule.core.history import Attempt, MissionHistory
+from capsule.core.history import MissionHistory
 from capsule.core.signal import Verdict
 from capsule.core.workflow import Role
 
@@ -85,10 +85,14 @@ def proof_of(history: MissionHistory) -> Proof:
     last = ended[-1].evidence if ended and ended[-1] not in stands else ()
     against = [piece for piece in (*pieces, *last) if piece.standing is not EvidenceStatus.CONFIRMED]
     broken = tried_last((*pieces, *last))
+    count = len(broken.not_covered) if broken else 0
+    uncovered = f"{count} function{'s' if count != 1 else ''} not covered" if count else ""
+    judges = {phase.name for phase in state.workflow.phases if phase.role is Role.REVIEW}
+    reviews = {each.phase: Review(each.phase, each.summary) for each in stands if each.agent and each.phase in judges}
     return Proof(
         proven=tuple(words.values()),
-        gaps=tuple(dict.fromkeys(filter(None, (*silent, *map(_doubt, against), _uncovered(broken))))),
-        reviews=tuple({each.phase: _review(each) for each in stands if _judges(history, each)}.values()),
+        gaps=tuple(dict.fromkeys(filter(None, (*silent, *map(_doubt, against), uncovered)))),
+        reviews=tuple(reviews.values()),
         tests=tests_of(pieces),
         survivors=broken.survivors if broken else (),
         not_covered=broken.not_covered if broken else (),
@@ -131,16 +135,3 @@ def _doubt(piece: Evidence) -> str:
     if piece.standing is EvidenceStatus.ACCEPTED:
         return f"{piece.check} accepted by a person"
     return f"{piece.check} refuted" if refuted((piece,)) else ""
-
-
-def _uncovered(piece: Evidence | None) -> str:
-    count = len(piece.not_covered) if piece else 0
-    return f"{count} function{'s' if count != 1 else ''} not covered" if count else ""
-
-
-def _review(attempt: Attempt) -> Review:
-    return Review(attempt.phase, attempt.summary)
-
-
-def _judges(history: MissionHistory, attempt: Attempt) -> bool:
-    return bool(attempt.agent) and history.state.workflow.phase(attempt.phase).role is Role.REVIEW

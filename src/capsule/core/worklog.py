@@ -13,7 +13,7 @@ from capsule.core.briefing import fenced, fill
 from capsule.core.decide import Decision, Move
 from capsule.core.event import Event, Outcome, StepEnded
 from capsule.core.evidence import NOT_EXECUTED, SURVIVED, Evidence, EvidenceStatus, ProofPart
-from capsule.core.history import Attempt, comparable_claim, read_mission
+from capsule.core.history import comparable_claim, read_mission
 from capsule.core.item import acceptance_criteria
 from capsule.core.proven import Proof, line_of, proof_of, tests_of, tried_last, words_of
 from capsule.core.state import MissionState
@@ -61,6 +61,7 @@ def section_of(workflow: Workflow, phase: str) -> str:
 
 def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str) -> str:
     """Write Capsule's own entry: what was claimed, what was seen, what follows."""
+    said = decision.reason if decision.move is not Move.ADVANCE else ""
     lines = [
         f"{_OURS}{key} -->",
         f"**{at} · attempt {attempt} · claimed {outcome.signal.verdict.value} · Verdict: {decision.verdict.value}**"
@@ -71,7 +72,7 @@ def entry(key: str, attempt: int, outcome: Outcome, decision: Decision, at: str)
         *(_evidence_line(piece) for piece in outcome.evidence),
         *_proven_lines(outcome.evidence),
         *(f"- Warning: {_one_line(warning)}" for warning in outcome.warnings),
-        f"- Next: {_next(decision)}",
+        f"- Next: {_move(decision)}{f' ({_one_line(said)})' if said else ''}",
     ]
     return "\n".join(lines)
 
@@ -86,20 +87,14 @@ def with_entry(worklog: str, section: str, text: str) -> str:
     if found is None:
         return "\n".join([*lines, "", f"### {section}", "", text, ""])
     start, end = found
-    body = _without_entry(lines[start + 1 : end], text.partition("\n")[0])
+    body, mark = lines[start + 1 : end], text.partition("\n")[0]
+    if mark.startswith(_OURS) and mark in body:  # an entry is a head and a list: it ends before the second empty line
+        at = body.index(mark)
+        ends = [number for number, line in enumerate(body[at:], at) if not line.strip()][1:2]
+        body = body[:at] + (body[ends[0] :] if ends else [])
     while body and not body[-1].strip():
         body.pop()
     return "\n".join([*lines[: start + 1], *body, "", text, "", *lines[end:]]).rstrip("\n") + "\n"
-
-
-def _without_entry(body: list[str], mark: str) -> list[str]:
-    """Drop the entry with this mark. It is a head and a list, and ends before the second empty line."""
-    if not mark.startswith(_OURS) or mark not in body:
-        return body
-    start = body.index(mark)
-    rest = body[start:]
-    ends = [number for number, line in enumerate(rest) if not line.strip()][1:2]
-    return body[:start] + rest[ends[0] if ends else len(rest) :]
 
 
 def signed_off(worklog: str, section: str) -> bool:
@@ -133,7 +128,11 @@ def summary(events: Sequence[Event]) -> str:
         "",
         "| phase | attempt | claimed | verdict | seconds | next |",
         "|---|---|---|---|---|---|",
-        *(_row(attempt, event) for attempt, event in ended),
+        *(
+            f"| {attempt.phase} | {attempt.number} | {attempt.claimed} | {attempt.verdict} "
+            f"| {event.outcome.seconds:.1f} | {_move(event.decision)} |"
+            for attempt, event in ended
+        ),
         "",
         "## Claims against evidence",
         "",
@@ -159,14 +158,6 @@ def _noticed(event: StepEnded) -> Sequence[object]:
     told = given if isinstance(given, list) else []
     titles = [follow_up.title for follow_up in event.outcome.signal.follow_ups]
     return titles or [each.get("title", "") if isinstance(each, dict) else each for each in told]
-
-
-def _row(attempt: Attempt, event: StepEnded) -> str:
-    back = f" to {event.decision.back_to}" if event.decision.back_to else ""
-    return (
-        f"| {attempt.phase} | {attempt.number} | {attempt.claimed} | {attempt.verdict} "
-        f"| {event.outcome.seconds:.1f} | {event.decision.move.value}{back} |"
-    )
 
 
 def _span(lines: Sequence[str], section: str) -> tuple[int, int] | None:
@@ -205,10 +196,8 @@ def _files(files: Sequence[str]) -> str:
     return (", ".join(f"`{_one_line(name)}`" for name in files[:_SHOWN_FILES]) + more) or "none"
 
 
-def _next(decision: Decision) -> str:
-    target = f" to {decision.back_to}" if decision.back_to else ""
-    why = f" ({_one_line(decision.reason)})" if decision.reason and decision.move is not Move.ADVANCE else ""
-    return f"{decision.move.value}{target}{why}"
+def _move(decision: Decision) -> str:
+    return f"{decision.move.value}{f' to {decision.back_to}' if decision.back_to else ''}"
 
 
 def _one_line(text: str) -> str:

@@ -44,29 +44,17 @@ class LiveFile:
 
 
 class FanOut:
-    """Tell everybody."""
+    """Tell everybody, and nobody a secret."""
 
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
+    def __init__(self, *observers: Observer, redactor: Redactor | None = None) -> None:
+        self._observers, self._redactor = observers, redactor
 
     def event(self, mission: str, event: Event) -> None:
+        event = self._redactor.event(event) if self._redactor else event
         for observer in self._observers:
             observer.event(mission, event)
 
     def activity(self, mission: str, text: str) -> None:
+        text = self._redactor.text(text) if self._redactor else text
         for observer in self._observers:
             observer.activity(mission, text)
-
-
-class RedactingObserver:
-    """Tell somebody, but no secrets."""
-
-    def __init__(self, observer: Observer, redactor: Redactor) -> None:
-        self._observer = observer
-        self._redactor = redactor
-
-    def event(self, mission: str, event: Event) -> None:
-        self._observer.event(mission, self._redactor.event(event))
-
-    def activity(self, mission: str, text: str) -> None:
-        self._observer.activity(mission, self._redactor.text(text))

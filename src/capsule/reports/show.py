@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from capsule.core.budget import duration
-from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.proven import proof_of
 from capsule.reports import words
@@ -91,7 +90,9 @@ def _phases(summary: MissionSummary, style: Style, width: int) -> Iterator[str]:
         if failure:
             yield from wrapped(f"{failure.kind.value}: {failure.reason} {failure.hint}", width, "  ")
         for piece in attempt.evidence:
-            yield from _evidence(piece, style, width)
+            yield from words.evidence_lines(piece, style, width, "  ")
+            for line in words.proof(piece, _PROOF_LINES).splitlines():
+                yield style.paint("dim", f"    | {line.expandtabs(4)[: width - 6]}".rstrip())
     to_do = summary.state.to_do[1:] if summary.state.begun else summary.state.to_do
     if to_do and not summary.state.abandoned:
         yield from wrapped(f"still to do: {', '.join(to_do)}", width)
@@ -125,11 +126,3 @@ def _widths(rows: Sequence[Cells]) -> dict[str, int]:
 
 def _row(row: Cells, widths: dict[str, int]) -> str:
     return "  ".join(f"{cell:<{widths[name]}}" for name, cell in row.items()).rstrip()
-
-
-def _evidence(piece: Evidence, style: Style, width: int) -> Iterator[str]:
-    """The claim beside what was seen; the proof only where the two disagree."""
-    yield from words.evidence_lines(piece, style, width, "  ")
-    if piece.standing is EvidenceStatus.REFUTED:
-        for line in printable(piece.detail).strip().splitlines()[-_PROOF_LINES:]:
-            yield style.paint("dim", f"    | {line.expandtabs(4)[: width - 6]}".rstrip())

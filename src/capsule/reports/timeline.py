@@ -172,7 +172,12 @@ def _date(time: float, step: int) -> str:
 
 def drawn(scale: Scale, bars: Iterable[Bar], words: str) -> str:
     """One row: bars on the line, in the order given, with what they say in words."""
-    rects = "".join(_rect(scale, bar) for bar in _merged(scale, bars))
+    rects = ""
+    for bar in _merged(scale, bars):
+        left = scale.at(bar.span.start)
+        width = max(scale.at(bar.span.end) - left, _NARROWEST)
+        box = f'x="{min(left, 100 - width):.2f}%" y="{0 if bar.look in _TALL else 3}" width="{width:.2f}%"'
+        rects += f'<rect class="{bar.look}" {box} height="{18 if bar.look in _TALL else 12}" rx="2"/>'
     grid = "".join(f'<rect class="grid" x="{tick.at:.2f}%" width="1" height="18"/>' for tick in scale.ticks)
     breaks = "".join(
         f'<rect class="break" x="{gap.left + gap.width * 0.2:.2f}%" y="0" width="{gap.width * 0.6:.2f}%" height="18">'
@@ -183,14 +188,6 @@ def drawn(scale: Scale, bars: Iterable[Bar], words: str) -> str:
         f'<svg class="lane" role="img" width="100%" height="18"><title>{escape(clean(words))}</title>'
         f"{grid}{breaks}{rects}</svg>"
     )
-
-
-def _rect(scale: Scale, bar: Bar) -> str:
-    left = scale.at(bar.span.start)
-    width = max(scale.at(bar.span.end) - left, _NARROWEST)
-    left = min(left, 100 - width)
-    top, height = (0, 18) if bar.look in _TALL else (3, 12)
-    return f'<rect class="{bar.look}" x="{left:.2f}%" y="{top}" width="{width:.2f}%" height="{height}" rx="2"/>'
 
 
 def _merged(scale: Scale, bars: Iterable[Bar]) -> list[Bar]:

@@ -28,7 +28,7 @@ from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import Tone, count_statuses
-from capsule.reports.style import TONES, Style, clean, wrapped
+from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
 Row = TypeVar("Row")
 Shown = TypeVar("Shown")
@@ -199,7 +199,7 @@ def proof(piece: Evidence, most: int = 12) -> str:
     """Return the end of what was seen, where it contradicts the claim."""
     if piece.standing is not EvidenceStatus.REFUTED:
         return ""
-    return "\n".join(piece.detail.strip().splitlines()[-most:])
+    return "\n".join(printable(piece.detail).strip().splitlines()[-most:])
 
 
 _KINDS = {"new": "new tests", "rewritten": "rewritten tests", "mended": "mended tests", "flaky": "flaky tests"}

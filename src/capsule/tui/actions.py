@@ -16,7 +16,7 @@ import msgspec
 from capsule.core.board import Board
 from capsule.core.errors import InvalidId
 from capsule.core.history import MissionSummary
-from capsule.core.item import Item, Status, check_id
+from capsule.core.item import Blocked, Item, Status, check_id
 from capsule.core.ledger import DECISION
 
 
@@ -95,8 +95,16 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return self.item.status is not Status.DONE if self.item else self.under_way
 
     @property
-    def blocked(self) -> bool:
-        return self.item is not None and self.item.blocked is not None
+    def blocked(self) -> Blocked | None:
+        return self.item.blocked if self.item else None
+
+    @property
+    def halted(self) -> bool:
+        return self.mission is not None and self.mission.halted
+
+
+_Need = tuple[Callable[[Target], bool], str]
+"""What has to hold, and the words where it does not; `{}` is the item."""
 
 
 class How(StrEnum):
@@ -121,40 +129,32 @@ class DashboardVerb(msgspec.Struct, frozen=True):
     """Its line in the help."""
     question: str
     """The title of its dialog; `{}` is the item."""
-    refuses: Callable[[Target], str]
-    """Why it does not fit; '' where it does."""
     asks: _Question | None = None
     how: How = How.WAIT
-    alone: bool = False
-    """It is about no item."""
     label: str = ""
-    """Its name on screens, if the command's says too little."""
+    """Its name on screens where it is about no item."""
 
     @property
     def name(self) -> str:
         return self.label or self.word
 
-    def question_about(self, target: Target) -> str:
-        return self.question.replace("{}", target.id or "this run")
-
     def refusal(self, target: Target) -> str:
-        if self.alone or self.how is How.STOP:
-            return self.refuses(target)
-        if not target.id:
-            return "Nothing is selected."
-        try:
-            check_id(target.id)
-        except InvalidId as fault:
-            return fault.message
-        return self.refuses(target)
+        """Say why it does not fit; '' where it does."""
+        needs = _NEEDS[self.name]
+        if _NAMED in needs and target.id:
+            try:
+                check_id(target.id)
+            except InvalidId as fault:
+                return fault.message
+        return next((said.replace("{}", target.id) for holds, said in needs if not holds(target)), "")
 
     def words(self, target: Target, answer: str = "") -> list[str]:
         """The words after `capsule`. What begins with a dash would be read as an option, but for the equals sign."""
-        about = [] if self.alone else [target.id]
+        words = [self.word] if self.label else [self.word, target.id]
         if not self.asks or not answer:
-            return [self.word, *about]
+            return words
         option = self.asks.option
-        return [self.word, *about, *([f"{option}={answer}"] if answer.startswith("-") else [option, answer])]
+        return [*words, *([f"{option}={answer}"] if answer.startswith("-") else [option, answer])]
 
     def line(self, target: Target, answer: str = "") -> str:
         """Return the command line for a shell."""
@@ -163,60 +163,49 @@ class DashboardVerb(msgspec.Struct, frozen=True):
         return shlex.join(["capsule", *self.words(target, answer)])
 
 
-def _run(target: Target) -> str:
-    if target.running:
-        return f"{target.id} is running."
-    return "" if target.is_open or target.under_way else f"{target.id} is done."
-
-
-def _stop(target: Target) -> str:
-    if target.pid == 0:
-        return "It runs in another container or on another machine: stop it there."
-    return "" if target.pid else "It is not running."
-
-
-def _unblock(target: Target) -> str:
-    halted = target.mission is not None and target.mission.halted
-    if target.running:
-        return f"{target.id} is running."
-    return "" if target.blocked or halted else f"{target.id} is not blocked."
-
-
-def _advance(target: Target) -> str:
-    if "advance" not in target.verbs:
-        return "Only backlog items can be advanced."
-    if target.blocked:
-        return f"{target.id} is blocked: unblock it first (u)."
-    return "" if target.is_open else f"{target.id} is done."
-
-
-def _approve(target: Target) -> str:
-    kind = target.item.blocked.kind if target.item and target.item.blocked else ""
-    return "" if "approve" in target.verbs and kind == DECISION else f"{target.id} is not waiting for a decision."
-
-
-def _abort(target: Target) -> str:
-    return "" if target.under_way else f"{target.id} has no mission to abort."
-
-
-def _close(target: Target) -> str:
-    return "" if target.is_open and not target.running else f"{target.id} is running, or not open."
-
-
+_NOT_RUNNING: _Need = (lambda target: not target.running, "{} is running.")
+_OPEN: _Need = (lambda target: target.is_open, "{} is done.")
+_NAMED: _Need = (lambda target: bool(target.id), "Nothing is selected.")
+_NEEDS: dict[str, tuple[_Need, ...]] = {
+    "run": (_NAMED, _NOT_RUNNING, (lambda target: target.is_open or target.under_way, "{} is done.")),
+    "queue": (),
+    "stop": (
+        (lambda target: target.pid != 0, "It runs in another container or on another machine: stop it there."),
+        (lambda target: target.running, "It is not running."),
+    ),
+    "abort": (_NAMED, (lambda target: target.under_way, "{} has no mission to abort.")),
+    "unblock": (_NAMED, _NOT_RUNNING, (lambda target: bool(target.blocked or target.halted), "{} is not blocked.")),
+    "advance": (
+        _NAMED,
+        (lambda target: "advance" in target.verbs, "Only backlog items can be advanced."),
+        (lambda target: not target.blocked, "{} is blocked: unblock it first (u)."),
+        _OPEN,
+    ),
+    "complete": (_NAMED, _NOT_RUNNING, _OPEN),
+    "close": (_NAMED, _NOT_RUNNING, _OPEN),
+    "approve": (
+        _NAMED,
+        (
+            lambda target: "approve" in target.verbs and bool(target.blocked and target.blocked.kind == DECISION),
+            "{} is not waiting for a decision.",
+        ),
+    ),
+}
+"""By action, what has to hold, and what is said where it does not."""
 _NOTES = _Question("Notes for the next agent (optional)", "--notes")
 _PHASE = _Question("Phase (empty: the next)", "--to")
 _REASON = _Question("Reason", "--reason", required=True)
 
 VERBS = (
-    DashboardVerb("r", "run", "run it; an epic or feature: everything in it", "Run {}", _run, how=How.START),
-    DashboardVerb("R", "run", "run the queue", "Run the queue", lambda _: "", how=How.START, alone=True, label="queue"),
-    DashboardVerb("s", "stop", "stop and keep progress", "Stop {}", _stop, how=How.STOP),
-    DashboardVerb("x", "abort", "abort its mission; the branch stays", "Abort mission {}", _abort),
-    DashboardVerb("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", _unblock, _NOTES),
-    DashboardVerb("a", "advance", "move it to the next phase, or to a named one", "Advance {}", _advance, _PHASE),
-    DashboardVerb("c", "complete", "mark it done", "Mark {} done", _close),
-    DashboardVerb("C", "close", "close it without doing it", "Close {} without doing it", _close, _REASON),
-    DashboardVerb("A", "approve", "approve it where a decision is asked", "Approve {}", _approve, _NOTES),
+    DashboardVerb("r", "run", "run it; an epic or feature: everything in it", "Run {}", how=How.START),
+    DashboardVerb("R", "run", "run the queue", "Run the queue", how=How.START, label="queue"),
+    DashboardVerb("s", "stop", "stop and keep progress", "Stop {}", how=How.STOP),
+    DashboardVerb("x", "abort", "abort its mission; the branch stays", "Abort mission {}"),
+    DashboardVerb("u", "unblock", "answer a question; notes go to the next agent", "Answer {}", _NOTES),
+    DashboardVerb("a", "advance", "move it to the next phase, or to a named one", "Advance {}", _PHASE),
+    DashboardVerb("c", "complete", "mark it done", "Mark {} done"),
+    DashboardVerb("C", "close", "close it without doing it", "Close {} without doing it", _REASON),
+    DashboardVerb("A", "approve", "approve it where a decision is asked", "Approve {}", _NOTES),
 )
 BY_KEY = {verb.key: verb for verb in VERBS}
 

@@ -210,7 +210,7 @@ class Dashboard(CapsuleApp[None]):
             self._put_above(MissionScreen(key, self._want_details), lambda _: self._draw())
             self.call_after_refresh(self._draw)
         elif entry and entry.holds:
-            self._fold(key, away=not self.model.folded(key))
+            self._fold(key, away=key not in self.model.folded)
         elif entry:
             self.notify(f"{printable(key)} has no mission yet (r runs it).", timeout=_REFUSAL, markup=False)
 
@@ -239,7 +239,7 @@ class Dashboard(CapsuleApp[None]):
         """Folds what is open there, else goes to whatever holds it."""
         key = self._rows.key
         entry = self.model.entry(key)
-        if entry and entry.holds and not self.model.folded(key):
+        if entry and entry.holds and key not in self.model.folded:
             self._fold(key, away=True)
         elif entry:
             self._rows.put_cursor(self.model.above(key))
@@ -248,7 +248,7 @@ class Dashboard(CapsuleApp[None]):
         self._fold(self._rows.key, away=False)
 
     def _fold(self, key: str, *, away: bool) -> None:
-        self.model.fold(key, away=away)
+        (self.model.folded.add if away else self.model.folded.discard)(key)
         self._draw()
 
     def on_key(self, event: Key) -> None:

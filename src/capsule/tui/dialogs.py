@@ -34,11 +34,11 @@ class Dialog(ModalScreen[Result]):
     _drawn_at = math.inf
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._drawn)
+        def drawn() -> None:
+            self._drawn_at = time.monotonic()
+            self.open_to_answers()
 
-    def _drawn(self) -> None:
-        self._drawn_at = time.monotonic()
-        self.open_to_answers()
+        self.call_after_refresh(drawn)
 
     def open_to_answers(self) -> None:
         """It has been drawn: from now on its keys are keys."""
@@ -67,7 +67,7 @@ class Confirm(Dialog[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(text(self.verb.question_about(self.target), STRONG), markup=False)
+            yield Static(text(self.verb.question.replace("{}", self.target.id or "this run"), STRONG), markup=False)
             if self.verb.asks:
                 yield Static(text(self.verb.asks.label, FAINT), id="asks", markup=False)
                 yield Input(max_length=_LONGEST_ANSWER)
@@ -93,10 +93,7 @@ class Confirm(Dialog[str | None]):
         self.action_yes()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        if event.button.id == "yes":
-            self.action_yes()
-        else:
-            self.action_no()
+        self.action_yes() if event.button.id == "yes" else self.action_no()
 
     def action_yes(self) -> None:
         if self.focused is not None and self.focused.id == "no":
@@ -150,9 +147,14 @@ class FailedCommand(Dialog[None]):
 
 
 def answer_lines(line: str, said: CommandResult, width: int) -> list[Content]:
-    """Sentences are wrapped; what stands in columns keeps them."""
+    """Wrap sentences; what stands in columns keeps them."""
     words = "\n".join(filter(None, (printable(said.err).strip(), printable(said.out).strip())))
-    lines: list[Content] = [] if words else _silence(line, said, width)
+    if not words:  # the last words of a run go to a file: where the disk is full they are lost
+        run = line.startswith("capsule run")
+        why = " Its output could not be saved: is the disk full?" if run else ""
+        told = drawing.paragraph(f"Exit code {said.code}, no output.{why}", width)
+        return told + drawing.paragraph(f"Run it in a terminal: {line}{' --no-tui' if run else ''}", width)
+    lines: list[Content] = []
     for each in words[:_LONGEST_ANSWER].splitlines():
         style, indent = BAD if each.startswith("capsule:") else "", " " * (len(each) - len(each.lstrip()))
         if _COLUMNS.search(each):
@@ -160,11 +162,3 @@ def answer_lines(line: str, said: CommandResult, width: int) -> list[Content]:
         else:
             lines += drawing.paragraph(each, width, style, first=indent)
     return lines
-
-
-def _silence(line: str, said: CommandResult, width: int) -> list[Content]:
-    """The last words of a run go to a file: where the disk is full they are lost."""
-    run = line.startswith("capsule run")
-    why = " Its output could not be saved: is the disk full?" if run else ""
-    lines = drawing.paragraph(f"Exit code {said.code}, no output.{why}", width)
-    return lines + drawing.paragraph(f"Run it in a terminal: {line}{' --no-tui' if run else ''}", width)

@@ -8,7 +8,7 @@ from textual.content import Content
 
 from capsule.core.board import Board
 from capsule.core.budget import total
-from capsule.core.history import Mark, MissionSummary, RunSummary
+from capsule.core.history import MissionSummary, RunSummary
 from capsule.core.item import Item, Status, stands_at
 from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
@@ -20,14 +20,13 @@ from capsule.reports.words import agents_used, count, run_sentence
 from capsule.tui import drawing
 from capsule.tui.actions import Target, available
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
+from capsule.tui.mission import phase_lines
 
 _DEEPEST = 8
 """From there on nothing is indented further."""
 _NAMED = (MissionStatus.WAITING, MissionStatus.NEEDS_YOU, MissionStatus.FAILED, MissionStatus.STOPPED)
 """Statuses that a line says in words beside their sign."""
 _LONGEST_TEXT = 4000
-_ROOM_FOR_TIME = 60
-"""With fewer columns the time gives way to the verdict."""
 
 
 def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
@@ -36,18 +35,15 @@ def entry_line(entry: OutlineEntry, width: int, *, folded: bool) -> Content:
     if entry.item is None:
         return row(indent, fold, text(entry.title, STRONG), text(f" {entry.of}", FAINT))
     progress = text(f" {entry.done}/{entry.of}", GOOD if entry.done == entry.of else FAINT) if entry.of else Content("")
-    head = row(
-        indent, fold, drawing.status_sign(entry.status), " ", text(entry.key, STRONG), progress, _about(entry), "  "
-    )
+    about = Content("")
+    if entry.status is MissionStatus.RUNNING and entry.phase:
+        about = row(" ", drawing.said(entry.phase, 16, BUSY))
+    elif entry.status in _NAMED:
+        about = text(f" {entry.status.words}", drawing.STYLES[entry.status.tone])
+    sign, name = drawing.status_sign(entry.status), text(entry.key, STRONG)
+    head = row(indent, fold, sign, " ", name, progress, about, "  ")
     faint = FAINT if entry.item.status is Status.DONE else ""
     return row(head, drawing.said(entry.title, max(0, width - head.cell_length), faint))
-
-
-def _about(entry: OutlineEntry) -> Content:
-    if entry.status is MissionStatus.RUNNING and entry.phase:
-        return row(" ", drawing.said(entry.phase, 16, BUSY))
-    style = drawing.STYLES[entry.status.tone]
-    return text(f" {entry.status.words}", style) if entry.status in _NAMED else Content("")
 
 
 def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target, width: int) -> list[Content]:
@@ -60,7 +56,7 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
         lines += [row(drawing.status_of(view), f"  {drawing.elapsed(view.seconds)}")]
         lines += drawing.paragraph(view.sentence, width)
         lines += drawing.proven(view, width)
-        lines += [*short_phases(view, width), Content("")]
+        lines += phase_lines(view, width, folded=False)
     lines += [*doable(target, width), Content("")]
     if entry.item.description:
         lines += [*_wrapped(entry.item.description, width), Content("")]
@@ -69,23 +65,9 @@ def about_item(entry: OutlineEntry, view: MissionSummary | None, target: Target,
     return lines
 
 
-def short_phases(view: MissionSummary, width: int) -> list[Content]:
-    """Draw phases in little room: the verdict, and the time if it fits."""
-    names = min(18, max([width_of(line.phase) for line in view.lines], default=0))
-    shown = []
-    for line in view.lines:
-        tries = f"#{line.attempt.number}" if line.attempt.number > 1 else ""
-        name = drawing.cell(line.phase, names, STRONG if line.mark is Mark.NOW else "")
-        time = f" {drawing.elapsed(line.seconds):>10}" if width >= _ROOM_FOR_TIME else ""
-        mark = drawing.marked(line.mark, doubted=line.attempt.let_pass)
-        head = row(mark, " ", name, f" {tries:<3}", time, " ")
-        shown.append(row(head, drawing.phase_verdict(line, max(0, width - head.cell_length))))
-    return shown
-
-
 def doable(target: Target, width: int) -> list[Content]:
     """The keys that would do something here."""
-    verbs = [verb for verb in available(target) if not verb.alone]
+    verbs = [verb for verb in available(target) if not verb.label]
     return [text(fit("  ".join(f"{verb.key} {verb.name}" for verb in verbs), width), FAINT)] if verbs else []
 
 
@@ -177,22 +159,18 @@ def run_line(run: RunSummary, width: int, *, past: bool) -> Content:
     return row(head, drawing.said(run_sentence(run), max(0, width - head.cell_length), "" if run.running else FAINT))
 
 
-def strip_line(view: MissionSummary, width: int) -> Content:
-    """One that runs, in short."""
-    since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.seconds)
-    head = row(text("▶ ", BUSY), text(view.mission, STRONG), " ", drawing.said(view.phase, 18, BUSY), f" {since}  ")
-    said = view.doing[-1] if view.doing else view.title
-    if view.waiting:
-        said = f"waiting for the provider until {clock_time(view.waiting.at, view.waiting.seconds)}"
-    return row(head, drawing.said(said, max(0, width - head.cell_length), FAINT))
-
-
 def strip_lines(board: Board, width: int, most: int) -> list[Content]:
-    running = [view for view in board.missions if view.pid is not None]
-    if len(running) <= most:
-        return [strip_line(view, width) for view in running]
-    shown = [strip_line(view, width) for view in running[: most - 1]]
-    return [*shown, text(f"  and {len(running) - most + 1} more running: press 2", FAINT)]
+    """Draw what runs, a short line each."""
+    shown = []
+    for view in board.running if len(board.running) <= most else board.running[: most - 1]:
+        since = drawing.elapsed(view.phase_seconds if view.phase_seconds is not None else view.seconds)
+        head = row(text("▶ ", BUSY), text(view.mission, STRONG), " ", drawing.said(view.phase, 18, BUSY), f" {since}  ")
+        said = view.doing[-1] if view.doing else view.title
+        if view.waiting:
+            said = f"waiting for the provider until {clock_time(view.waiting.at, view.waiting.seconds)}"
+        shown.append(row(head, drawing.said(said, max(0, width - head.cell_length), FAINT)))
+    left = len(board.running) - len(shown)
+    return [*shown, text(f"  and {left} more running: press 2", FAINT)] if left else shown
 
 
 def totals_line(board: Board, width: int) -> Content:

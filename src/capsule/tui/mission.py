@@ -11,7 +11,7 @@ from itertools import zip_longest
 from textual.content import Content
 
 from capsule.core.evidence import Colour
-from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine
+from capsule.core.history import Attempt, Mark, MissionSummary
 from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time, seconds_between
 from capsule.core.text import sentence
@@ -32,6 +32,8 @@ _VERDICT = 24
 """Cells that most verdicts fit in."""
 _DISPENSABLE = ("by", "time", "try")
 """Columns that a narrow screen leaves out, in this order."""
+_FOREMOST = (Mark.NOW, Mark.NEEDS_YOU, Mark.FAILED, Mark.INTERRUPTED, Mark.AGAIN, Mark.TO_DO, Mark.DONE)
+"""A stage has the first of these marks that one of its phases has."""
 _TO_THE_RIGHT = ("try", "time")
 
 
@@ -71,8 +73,14 @@ def head_lines(view: MissionSummary, width: int) -> Iterator[Content]:
 
 def _stages(view: MissionSummary, width: int) -> Content:
     """`✓1 ▶2 ·3  [2/3] test-review, attempt 2, 12 s`"""
-    marks = [_of_stage([line for line in view.lines if line.stage == number]) for number in range(1, view.stages + 1)]
-    bar = row(*(row(mark, str(number), " ") for number, mark in enumerate(marks, 1)), f" [{view.stage}/{view.stages}] ")
+    drawn = []
+    for number in range(1, view.stages + 1):
+        lines = [line for line in view.lines if line.stage == number]
+        marks = {line.mark for line in lines}
+        shown = next((mark for mark in _FOREMOST if mark in marks), Mark.SKIPPED)
+        doubted = any(line.attempt.let_pass for line in lines)
+        drawn.append(row(drawing.marked(shown, doubted=doubted), f"{number} "))
+    bar = row(*drawn, f" [{view.stage}/{view.stages}] ")
     attempt = f", attempt {view.attempt}" if view.attempt > 1 else ""
     since = f", {drawing.elapsed(view.phase_seconds)}" if view.phase_seconds is not None else ""
     ended = "finished" if view.state.finished else view.status.words
@@ -80,58 +88,43 @@ def _stages(view: MissionSummary, width: int) -> Content:
     return row(bar, drawing.said(where, width - bar.cell_length, BUSY))
 
 
-def _of_stage(lines: Sequence[PhaseLine]) -> Content:
-    """The first that applies: what goes on there, what halted there, what has to be done (again)."""
-    marks = [line.mark for line in lines]
-    order = (Mark.NOW, Mark.NEEDS_YOU, Mark.FAILED, Mark.INTERRUPTED, Mark.AGAIN, Mark.TO_DO, Mark.DONE)
-    shown = next((mark for mark in order if mark in marks), Mark.SKIPPED)
-    return drawing.marked(shown, doubted=any(line.attempt.let_pass for line in lines))
-
-
 def phase_lines(view: MissionSummary, width: int, *, folded: bool) -> list[Content]:
-    """A row for each phase. `folded`: those still to come but for the first share one."""
+    """Draw a row for each phase. `folded`: those still to come but for the first share one."""
     to_come = [line for line in view.lines if line.mark is Mark.TO_DO]
     shown = [line for line in view.lines if not folded or line not in to_come[1:]]
-    columns = _fitting(shown, width)
-    words = (f"{name:>{cells}}" if name in _TO_THE_RIGHT else f"{name:<{cells}}" for name, cells in columns.items())
-    lines = [text(f"  {' '.join(words)}"[:width], f"{FAINT} underline")]
-    lines += [_phase(line, columns).truncate(width, ellipsis=True) for line in shown]
-    if len(shown) < len(view.lines):
-        rest = ", ".join(line.phase for line in to_come[1:])
-        lines.append(row(drawing.marked(Mark.TO_DO), " ", drawing.said(f"then {rest}", width - 2, FAINT)))
-    return [*lines, Content("")]
-
-
-def _fitting(lines: Sequence[PhaseLine], width: int) -> dict[str, int]:
-    """The columns and how wide they are; a narrow screen does without some before the verdict is cut."""
-    agents = max((width_of(clean(line.attempt.agent)) for line in lines), default=0)
+    agents = max((width_of(clean(line.attempt.agent)) for line in shown), default=0)
     columns = {
-        "phase": min(20, max([5, *(width_of(line.phase) for line in lines)])),
+        "phase": min(20, max([5, *(width_of(line.phase) for line in shown)])),
         "try": 3,
         "time": 10,
         **({"by": min(12, max(2, agents))} if agents else {}),
-        "claimed": max([7, *(len(line.attempt.claimed) for line in lines)]),
+        "claimed": max([7, *(len(line.attempt.claimed) for line in shown)]),
     }
     for name in ("", *_DISPENSABLE):
         columns.pop(name, None)
         room = width - 2 - sum(cells + 1 for cells in columns.values())
         if room >= _VERDICT:
             break
-    return {**columns, "verdict": max(10, room)}
-
-
-def _phase(line: PhaseLine, columns: dict[str, int]) -> Content:
-    now, attempt = line.mark is Mark.NOW, line.attempt
-    cells = {
-        "phase": drawing.cell(line.phase, columns["phase"], STRONG if now else ""),
-        "try": text(f"{attempt.number if attempt.number > 1 else '':>3}"),
-        "time": text(f"{drawing.elapsed(line.seconds):>10}"),
-        "by": drawing.cell(attempt.agent, columns.get("by", 1), FAINT),
-        "claimed": drawing.cell(attempt.claimed if attempt.agent else "", columns["claimed"]),
-        "verdict": drawing.phase_verdict(line, columns["verdict"]),
-    }
-    mark = drawing.marked(line.mark, doubted=attempt.let_pass)
-    return Content(" ").join([mark, *(cells[name] for name in columns)])
+    columns["verdict"] = max(10, room)
+    words = (f"{name:>{cells}}" if name in _TO_THE_RIGHT else f"{name:<{cells}}" for name, cells in columns.items())
+    lines = [text(f"  {' '.join(words)}"[:width], f"{FAINT} underline")]
+    for line in shown:
+        attempt = line.attempt
+        cells = {
+            "phase": drawing.cell(line.phase, columns["phase"], STRONG if line.mark is Mark.NOW else ""),
+            "try": text(f"{attempt.number if attempt.number > 1 else '':>3}"),
+            "time": text(f"{drawing.elapsed(line.seconds):>10}"),
+            "by": drawing.cell(attempt.agent, columns.get("by", 1), FAINT),
+            "claimed": drawing.cell(attempt.claimed if attempt.agent else "", columns["claimed"]),
+            "verdict": drawing.phase_verdict(line, columns["verdict"]),
+        }
+        mark = drawing.marked(line.mark, doubted=attempt.let_pass)
+        drawn = Content(" ").join([mark, *(cells[name] for name in columns)])
+        lines.append(drawn.truncate(width, ellipsis=True))
+    if len(shown) < len(view.lines):
+        rest = ", ".join(line.phase for line in to_come[1:])
+        lines.append(row(drawing.marked(Mark.TO_DO), " ", drawing.said(f"then {rest}", width - 2, FAINT)))
+    return [*lines, Content("")]
 
 
 def now_lines(view: MissionSummary, width: int) -> list[Content]:
@@ -163,9 +156,12 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
     shown = [attempt for attempt in view.attempts if attempt.ended]
     if not whole:  # the last that is worth a look: it failed, or a claim was set beside what was seen
         shown = [each for each in shown if each.evidence or each.verdict not in ("PASS", "MORE", "SKIPPED")][-1:]
-    lines: list[Content] = _proof(view, width) if whole else []
-    if whole and view.forgotten:
-        lines.append(drawing.earlier(view))
+    lines: list[Content] = []
+    if whole:
+        for label, words in proof_rows(proof_of(view)):
+            lines += drawing.paragraph(words, width, first=text(f"  {label}  ", FAINT))
+        lines = [_title("Proof", view.mission, width), *lines, Content("")] if lines else []
+        lines += [drawing.earlier(view)] if view.forgotten else []
     for attempt in reversed(shown):
         lines += [*_attempt(attempt, width, whole=whole), Content("")]
     lines += _told(view, width, whole=whole)
@@ -177,14 +173,6 @@ def finding_lines(view: MissionSummary, width: int, *, whole: bool) -> list[Cont
     for warning in view.warnings:
         lines += drawing.paragraph(warning, width, UNSURE, first=text("! ", UNSURE), most=0 if whole else 3)
     return lines
-
-
-def _proof(view: MissionSummary, width: int) -> list[Content]:
-    """Draw what was proven and what was only said, with the tests and mutants that this is about."""
-    lines: list[Content] = []
-    for label, words in proof_rows(proof_of(view)):
-        lines += drawing.paragraph(words, width, first=text(f"  {label}  ", FAINT))
-    return [_title("Proof", view.mission, width), *lines, Content("")] if lines else []
 
 
 def _attempt(attempt: Attempt, width: int, *, whole: bool) -> Iterator[Content]:

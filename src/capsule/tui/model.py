@@ -20,7 +20,7 @@ from capsule.reports.style import clean
 from capsule.tui import drawing, lines
 from capsule.tui.actions import Listing, Target, available
 from capsule.tui.drawing import BAD, FAINT, STRONG, UNSURE, row, text
-from capsule.tui.mission import finding_lines, head_lines, now_lines
+from capsule.tui.mission import finding_lines, head_lines, now_lines, phase_lines
 from capsule.tui.rows import Draw
 
 VIEWS = ("items", "missions", "history")
@@ -50,7 +50,7 @@ class DashboardModel:
         """The filter."""
         self._listing: Listing | None = None
         self._trouble: dict[str, CapsuleError] = {}
-        self._folded: set[str] = set()
+        self.folded: set[str] = set()
         self._entries: list[OutlineEntry] = []
         self._shown: list[OutlineEntry] = []
         self._standing: dict[str, tuple[str, str]] = {}
@@ -94,7 +94,7 @@ class DashboardModel:
         return self._items() if self.view == "items" else self._missions(past=self.view == "history")
 
     def _items(self) -> Lines:
-        folded = set() if self.words else self._folded
+        folded = set() if self.words else self.folded
         shown = matching(self._entries, self.words) if self.words else unfolded(self._entries, folded)
         self._shown = shown
 
@@ -113,7 +113,12 @@ class DashboardModel:
         views = {view.mission: view for view in board.missions}
         wanted = self.words.lower().split()
         keys = lines.history(board) if past else lines.under_way(board)
-        keys = [key for key in keys if all(word in _text(key, views.get(key)) for word in wanted)] if wanted else keys
+        if wanted:
+            words = {
+                key: f"{key} {view.title} {view.status.words} {view.phase} {view.workflow}"
+                for key, view in views.items()
+            }
+            keys = [key for key in keys if all(word in words.get(key, key).lower() for word in wanted)]
 
         def draw(number: int, width: int) -> Content:
             view = views.get(keys[number])
@@ -139,12 +144,6 @@ class DashboardModel:
 
     def entry(self, key: str) -> OutlineEntry | None:
         return next((entry for entry in self._shown if entry.key == key), None) if self.view == "items" else None
-
-    def folded(self, key: str) -> bool:
-        return key in self._folded
-
-    def fold(self, key: str, *, away: bool) -> None:
-        (self._folded.add if away else self._folded.discard)(key)
 
     def above(self, key: str) -> str:
         """Return the key of the parent; '' at the top."""
@@ -179,7 +178,7 @@ class DashboardModel:
         if view is None:
             return []
         return [
-            *(*head_lines(view, width), *lines.short_phases(view, width), Content(""), *now_lines(view, width)),
+            *(*head_lines(view, width), *phase_lines(view, width, folded=False), *now_lines(view, width)),
             *(*lines.doable(self.target(key), width), Content(""), *finding_lines(view, width, whole=False)),
         ]
 
@@ -214,7 +213,3 @@ class DashboardModel:
         hints = [drawing.hint(*hint) for hint in (_OPENED if opened else _LISTED)]
         hints += [drawing.hint(verb.key, verb.name, f"app.verb('{verb.key}')") for verb in available(self.target(key))]
         return row(*hints)
-
-
-def _text(key: str, view: MissionSummary | None) -> str:
-    return f"{key} {view.title} {view.status.words} {view.phase} {view.workflow}".lower() if view else key.lower()
