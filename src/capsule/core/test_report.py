@@ -56,6 +56,8 @@ class TestReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """An invocation began and did not come to its own end."""
     begun: tuple[str, ...] = ()
     """Runners that were seen to start: one that shows no test has run none."""
+    rewritten: tuple[str, ...] = ()
+    """Tests that were not loaded as their files have them."""
 
     def names(self, *results: Result) -> list[str]:
         return [name for name, result in self.results.items() if result in results]
@@ -76,6 +78,7 @@ class _Part(NamedTuple):
     results: list[tuple[str, str]]
     errors: list[LoadError]
     ended: bool
+    rewritten: tuple[str, ...] = ()
 
 
 def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()) -> TestReport:
@@ -103,7 +106,8 @@ def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()
     cut_short = not all(part.ended for part in parts)
     complete = bool(parts) and not silent and not cut_short
     errors = tuple(error for part in parts for error in part.errors)
-    return TestReport(results, errors, len(parts), complete, cut_short, begun)
+    rewritten = tuple(dict.fromkeys(name for part in parts for name in part.rewritten))
+    return TestReport(results, errors, len(parts), complete, cut_short, begun, rewritten)
 
 
 def readable(output: str) -> str:
@@ -167,7 +171,8 @@ def _told(files: Mapping[str, str]) -> Iterator[_Part]:
             results = [(str(row["test"]), str(row.get("result"))) for row in rows if "test" in row]
             errors = [LoadError(str(row["error"]), str(row.get("text", ""))) for row in rows if "error" in row]
             known = [(test, word) for test, word in results if word in Result.__members__.values()]
-            yield _Part(runner, known, errors, any("ended" in row for row in rows))
+            rewritten = tuple(str(row["rewritten"]) for row in rows if "rewritten" in row)
+            yield _Part(runner, known, errors, any("ended" in row for row in rows), rewritten)
         elif name.startswith("go-") and not name.endswith(".ended"):
             yield _go(text, ended=f"{name}.ended" in files)
         elif name.endswith(".xml"):  # made empty when its runner began, and filled when that came to its end

@@ -413,7 +413,7 @@ def _kills(claim: Verification) -> Evidence:
 @_check("canary", "the test run tells the truth", runs=True)
 def _canary(claim: Verification) -> Evidence | None:
     """Failing tests that Capsule puts among the new ones and into a few old files fail by name, and so do new tests
-    with other expected values. A new test that can never run is named."""
+    with other expected values. Every test was loaded as its file has it. A new test that can never run is named."""
     fresh = claim.new_tests() if claim.state.policy.test else []
     if not fresh:
         return None
@@ -429,6 +429,9 @@ def _canary(claim: Verification) -> Evidence | None:
         made = [canary(path, text, claim.services.token(), names) for path, text in texts]
         return _with_canaries([*filter(None, made), *(_in_old_files(claim) if old else ())])
 
+    base = claim.baseline()
+    if claim.now.rewritten and not (base and base.report.rewritten):
+        return _evidence(f"not run as written: {_listed(claim.now.rewritten)}", False, _NOT_TRUSTED)
     seen, report = claim.run_of(claim.tree, "canary", partial(edit, old=True))
     old = {path: mark for path, mark, *_ in (line.split("\t") for line in seen.edits) if path not in places}
     if old and not {*map(split_name, claim.now.results)} <= {*map(split_name, report.results)}:

@@ -1,8 +1,10 @@
 """Write rows of JSON, one file per test process, and keep all of it from the environment of what tests start."""
 
+import io
 import json
 import os
-from typing import Any, Optional
+from types import CodeType
+from typing import Any, Callable, Dict, FrozenSet, Optional
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _FOLDER = os.environ.get("CAPSULE_REPORTS", "")
@@ -17,6 +19,8 @@ _ASKED = {
     "PHP_INI_SCAN_DIR": "PHP",
 }
 """Variables that other runners read, and where the piece of ours in them is named."""
+_open_file, _compile = io.open, compile  # before code under test can put others in their place
+_written: Dict[str, FrozenSet[Any]] = {}
 
 
 class Rows:
@@ -59,6 +63,47 @@ def place(path: str) -> str:
 
 def is_ours(path: str) -> bool:
     return bool(path) and not place(path).startswith("../")
+
+
+def compiled(source: Any, path: str) -> Any:
+    return _compile(source, path, "exec", dont_inherit=True)
+
+
+def is_as_written(function: Any, compiler: Callable[[Any, str], Any] = compiled) -> bool:
+    """Tell whether a test was loaded as its file has it; a decorator's own code is not asked."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    loaded = getattr(function, "__code__", None)
+    if loaded is None or not is_ours(loaded.co_filename):
+        return True
+    path = loaded.co_filename
+    try:
+        if path not in _written:
+            with _open_file(path, "rb") as file:
+                source = file.read()
+            codes = (compiled(source, path), compiler(source, path))
+            _written[path] = frozenset(shape for code in codes for shape in _shapes(code))
+    except Exception:  # noqa: BLE001 - not Python, gone, or another release of the runner: nobody can tell
+        return True
+    return _shape(loaded) in _written[path]
+
+
+def _shapes(code: CodeType) -> Any:
+    yield _shape(code)
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _shapes(each)
+
+
+def _shape(each: Any) -> Any:
+    """Return something to compare: equal numbers of two types are two values, and a set has no order."""
+    if isinstance(each, CodeType):
+        return (each.co_name, each.co_firstlineno, each.co_code, each.co_names, _shape(each.co_consts))
+    if isinstance(each, tuple):
+        return tuple(map(_shape, each))
+    if isinstance(each, frozenset):
+        return frozenset(map(_shape, each))
+    return (type(each).__name__, repr(each))
 
 
 def _withdraw() -> None:

@@ -72,6 +72,8 @@ def _ask_unittest(module: Any) -> None:
                 rows.write(error=error, text=str(getattr(test, "_exception", ""))[-4000:])
             elif method != "addSubTest" or args[1] is not None:
                 rows.write(test=name_of(getattr(test, "test_case", test)), result=outcome)
+                if not capsule_rows.is_as_written(getattr(test, getattr(test, "_testMethodName", ""), None)):
+                    rows.write(rewritten=name_of(test))
             return original(self, test, *args)
 
         setattr(kind, method, wrapped)
