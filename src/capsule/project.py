@@ -186,9 +186,9 @@ def _beads_in(project: Project) -> list[str]:
         return []
     from shutil import which
 
-    from capsule.trackers import beads_file
+    from capsule.trackers._beads import file_in
 
-    file = beads_file.find(project.root)
+    file = file_in(project.root)
     made_by_bd = any(path.suffix != ".jsonl" for path in folder.iterdir())  # it keeps settings beside its tables
     if (made_by_bd or not file) and which("bd", path=project.env.get("PATH")):
         return ["beads"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from msgspec import Struct, field
 
@@ -41,33 +40,19 @@ StartRecording = Callable[[Place, str], Callable[[Briefing, Transcript], None]]
 """Told of a place and the tree it holds before an agent works there; what it answers is told how the agent fared."""
 
 
-def unrecorded(_place: Place, _before: str) -> Callable[[Briefing, Transcript], None]:
-    return lambda _briefing, _transcript: None
-
-
-class RunLimits(Protocol):
-    """How far missions may go this time, and who counts."""
-
-    def should_stop(self, state: MissionState, *, spawns: bool) -> bool:
-        """Tell whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
-
-    def spawn_event(self, step: Step) -> tuple[str, Event] | None:
-        """Return what a start of an agent adds to the run's own stream, in the transaction that begins the step."""
-
-    def spending(self) -> Spending | None:
-        """Return what the run has used up so far; None where nobody counts."""
-
-
-class Unlimited:
-    """As far as it goes."""
+class RunLimits(Struct, frozen=True):
+    """Say how far missions may go this time, and who counts. This one: as far as they go, and nobody."""
 
     def should_stop(self, state: MissionState, *, spawns: bool) -> bool:  # noqa: ARG002
+        """Tell whether to stop before the next step, which starts an agent or not. The next run goes on from there."""
         return False
 
     def spawn_event(self, step: Step) -> tuple[str, Event] | None:  # noqa: ARG002
+        """Return what a start of an agent adds to the run's own stream, in the transaction that begins the step."""
         return None
 
     def spending(self) -> Spending | None:
+        """Return what the run has used up so far; None where nobody counts."""
         return None
 
 
@@ -88,7 +73,7 @@ class Services(Struct, frozen=True):
     observer: Observer
     state_store: StateStore = field(default_factory=StateStore)
     """How the tracker learns where its items stand."""
-    run_limits: RunLimits = field(default_factory=Unlimited)
+    run_limits: RunLimits = RunLimits()
     redact: Callable[[str], str] = str
     """Takes secrets out of what is written where journal and archive do not see it."""
     token: Callable[[], str] = lambda: "R0"
@@ -99,6 +84,6 @@ class Services(Struct, frozen=True):
     """Environment that agents and commands are given on top of their own."""
     skills: bool = False
     """The project has skills of its own for the phases that name one, and they are to be used."""
-    recorder: StartRecording = unrecorded
+    recorder: StartRecording = lambda _place, _before: lambda _briefing, _transcript: None
     runners: Runners | None = None
     """Who runs the missions of a queue; None: they are run in its own process."""

@@ -164,10 +164,7 @@ def open_services(
         SupervisorClient(secrets=redactor.spellings, registry=project.registry) as supervisor,
     ):
         sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
-        at_checkout_path = settings.confinement.at_checkout_path
-        allow = settings.environment.allow
-        shell = SupervisedShell(supervisor, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
-
+        shell = _shell(project, supervisor, stop, sandbox)
         agents = partial(agent_maker, settings, project.root, supervisor, stop, model=model, sandbox=sandbox)
         yield Services(
             tracker=tracker,
@@ -196,12 +193,26 @@ def open_services(
     journal.close()
 
 
-def _places(
-    project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
-) -> Callable[[str, str], Place]:
+def _provisions(project: Project, shell: SupervisedShell, seconds: float) -> Provisions:
+    """Gather what places and gates are provided with; a set-up may take this long."""
     chosen = project.settings.workspace
     setup = "" if chosen.setup == "none" else chosen.setup
     dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
+    return Provisions(dependencies, setup, chosen.copy, _setup_runner(shell, seconds))
+
+
+def _shell(
+    project: Project, supervisor: SupervisorClient, stop: Stop | None, sandbox: Sandbox | None
+) -> SupervisedShell:
+    """Make the shell for the project's own commands."""
+    at_checkout_path, allow = project.settings.confinement.at_checkout_path, project.settings.environment.allow
+    return SupervisedShell(supervisor, stop, sandbox=sandbox, allow=allow, at_checkout_path=at_checkout_path)
+
+
+def _places(
+    project: Project, tracker: Tracker, shell: SupervisedShell, *, confined: bool
+) -> Callable[[str, str], Place]:
+    provisions = _provisions(project, shell, project.settings.execution.phase_timeout_minutes * 60)
 
     @cache
     def place(mission: str, into: str) -> Place:
@@ -210,10 +221,7 @@ def _places(
             project.git,
             mission,
             artefacts=tracker.own_files(),
-            setup=setup,
-            copy=chosen.copy,
-            run_setup=_setup_runner(shell, project.settings.execution.phase_timeout_minutes * 60),
-            dependencies=dependencies,
+            **provisions._asdict(),
             confined=confined,
             not_ours=partial(is_of_another_item, mission) if tracker.traits.documents else lambda _path: False,
         )
@@ -223,26 +231,17 @@ def _places(
 
 def try_tests(project: Project, command: str, base: str, seconds: float) -> Ran:
     """Run a test command on a commit, in a gate that is removed afterwards."""
-    settings, chosen = project.settings, project.settings.workspace
-    setup = "" if chosen.setup == "none" else chosen.setup
-    dependencies = Dependencies(project.git, chosen.dependencies, detect=not setup, env=project.env)
     with tempfile.TemporaryDirectory() as folder, SupervisorClient(secrets=project.redactor.spellings) as supervisor:
-        sandbox = find_sandbox(settings, project.env, (project.root, project.git.common_dir))
-        shell = SupervisedShell(
-            supervisor,
-            sandbox=sandbox,
-            allow=settings.environment.allow,
-            at_checkout_path=settings.confinement.at_checkout_path,
-        )
-        provisions = Provisions(dependencies, setup, chosen.copy, _setup_runner(shell, seconds))
+        sandbox = find_sandbox(project.settings, project.env, (project.root, project.git.common_dir))
+        shell = _shell(project, supervisor, None, sandbox)
+        provisions = _provisions(project, shell, seconds)
         name = f"trial-{os.getpid()}"
         gate = Gate(project.git, name, Path(folder), provisions, confined=sandbox is not None)
         try:
             place, paths, reports = gate.site(base, base, {})
             at = project.root if sandbox else place
-            env = {**dependencies.variables(base, at, place, judged=True), **gate.caches.variables()}
-            log = Path(folder, "tests.log")
-            junit = settings.evidence.report
+            env = {**provisions.dependencies.variables(base, at, place, judged=True), **gate.caches.variables()}
+            log, junit = Path(folder, "tests.log"), project.settings.evidence.report
             ran = shell.run(
                 command, place, log, timeout=seconds, env=env, sandbox_paths=paths, reports=reports, junit=junit
             )

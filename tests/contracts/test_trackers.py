@@ -26,8 +26,8 @@ from capsule.core.errors import CapsuleError, LockHeld, Refused, TrackerError
 from capsule.core.item import Item, NewItem, Status
 from capsule.system.lock import FileLock
 from capsule.trackers import backlog
-from capsule.trackers._beads import splice
-from capsule.trackers.beads_file import BeadsFileTracker, connect, find
+from capsule.trackers._beads import file_in, splice
+from capsule.trackers.beads_file import BeadsFileTracker, connect
 from capsule.trackers.memory import MemoryTracker
 from tests.contracts.bd_projects import ERAS, bead, faked, real
 from tests.costs import examples, grows_linearly
@@ -147,7 +147,7 @@ def beads(folder: Path, *rows: object) -> BeadsFileTracker:
 def test_the_file_is_found_by_its_usual_names(tmp_path: Path, names: list[str], expected: str | None) -> None:
     for name in names:
         write_beads(tmp_path, name=name)
-    found = find(tmp_path)
+    found = file_in(tmp_path)
     assert (found and found.name) == expected
 
 

@@ -39,7 +39,7 @@ from capsule.engine.bookkeeping import sync_tracker
 from capsule.engine.job import load_state, note, only_to_be_archived, only_to_be_closed
 from capsule.engine.run_mission import closed_at_last, merged_and_open, run_until_halt
 from capsule.engine.run_mission import run as run_mission
-from capsule.services import Services
+from capsule.services import RunLimits, Services
 
 _NOT_CLOSED = "merged, but its tracker refuses to close it"
 _FREE = (Status.SCOPED, Status.DONE)
@@ -130,7 +130,7 @@ class RunPlan(Struct, frozen=True):
     """The first item that does not come to its end is the last."""
 
 
-class SharedLimits(Struct, frozen=True):
+class SharedLimits(RunLimits, frozen=True):
     """Limit a mission by the run that it is part of: the agents of all its missions are counted in the run's stream."""
 
     lease: RunLease

@@ -44,6 +44,7 @@ EVERYTHING = "--limit=1000000"
 """Every version cuts lists short unless told otherwise; only some take 0 for all."""
 
 _BY_HAND = "`tracker: beads-file` in .capsule/config.yaml does without bd"
+_GET_ANOTHER = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
 _LARGEST = 256 * 1024 * 1024
 _GRACE = 2.0
 _LOOK = 1.0
@@ -261,8 +262,7 @@ class Bd:
         """Make one call; refuse a version that cannot do what we need."""
         numbers = _numbers(self.version)
         if numbers and numbers[:2] < OLDEST:
-            hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
-            raise TrackerError(f"bd {self.version} is too old: it cannot do what is needed of it.", hint)
+            raise TrackerError(f"bd {self.version} is too old: it cannot do what is needed of it.", _GET_ANOTHER)
         return self._run(args)
 
     def fault(self, answer: BdResult) -> TrackerError:
@@ -285,8 +285,7 @@ class Bd:
                 hint = "The beads are not in this clone: by hand, `bd init` and then `bd dolt pull` fetch them."
             return TrackerError("bd finds no database of beads in this project.", hint)
         if answer.unknown_here:
-            hint = f"Get 0.47.1, or 1.0.5 and newer: {GET_BD}. Or: {_BY_HAND}."
-            return TrackerError(f"bd {self.version} cannot do what is needed: {sentence(answer.words)}", hint)
+            return TrackerError(f"bd {self.version} cannot do what is needed: {sentence(answer.words)}", _GET_ANOTHER)
         words = answer.words or f"exit code {answer.code}, and not a word"
         return TrackerError(f"`{command}` failed: {sentence(words)}", f"Try `{command}` by hand in {self._root}.")
 

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from capsule.core.assignment import Absent, Assign, Assignment, LogEntry
 from capsule.core.errors import Refused, TrackerError, UnknownItem
 from capsule.core.item import Item, NewItem, Status, check_id, check_move
 from capsule.core.tracker_traits import TrackerTraits
+from capsule.system.clock import SystemClock
 from capsule.system.files import CannotWrite, read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import BaseTracker, already_closed, unknown
@@ -30,6 +31,7 @@ FILE = "BACKLOG.yaml"
 WORKLOG = "_worklog"
 PREFIX = "WRK"
 LOCK_WAIT = 10.0
+_now = SystemClock().now
 _NAMED = r"(?m)^## [^|\n]{1,40}\| ([^|\s]{1,64}) \|"
 """The item that an entry of a worklog is about."""
 
@@ -49,10 +51,6 @@ def connect(
     if find(root) is None:
         raise TrackerError(f"There is no {FILE} in {root}.", "`capsule init` makes one.")
     return BacklogTracker(root, lock=lock, prefix=prefix, elsewhere=elsewhere)
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class BacklogTracker(BaseTracker):
@@ -112,9 +110,12 @@ class BacklogTracker(BaseTracker):
             raise UnknownItem(f"{item_id} was archived.", f"{WORKLOG}/ and `git log` say what came of it.")
         raise unknown(item_id, backlog.items)
 
+    def writing(self) -> AbstractContextManager[object]:
+        return held(self._lock, LOCK_WAIT)
+
     def claim(self, item_id: str) -> None:
-        with held(self._lock, LOCK_WAIT):
-            if self._is_closed(item_id):
+        with self.writing():
+            if self._was_archived(item_id) or self.item(item_id).status is Status.DONE:
                 raise already_closed(item_id)
             item = self.item(item_id)
             if item.status is Status.BLOCKED:
@@ -124,15 +125,14 @@ class BacklogTracker(BaseTracker):
                 self.set_status(item_id, Status.IN_PROGRESS)
 
     def release(self, item_id: str) -> None:
-        with held(self._lock, LOCK_WAIT):
-            if not self._is_closed(item_id) and self.item(item_id).status is Status.IN_PROGRESS:
-                self.set_status(item_id, Status.READY)
+        if not self._was_archived(item_id):
+            super().release(item_id)
 
     def reopen(self, item_id: str) -> None:
         raise Refused(f"{item_id}: a backlog is changed by what is committed.", f"capsule unblock {item_id}")
 
     def close(self, item_id: str, reason: str) -> None:  # noqa: ARG002 - whoever closes it writes the worklog
-        with held(self._lock, LOCK_WAIT):
+        with self.writing():
             if not self._was_archived(item_id):
                 self._apply([Absent(self.item(item_id).id)])
 
@@ -212,9 +212,6 @@ class BacklogTracker(BaseTracker):
         backlog = self._backlog()
         number = number_of(check_id(item_id))
         return item_id not in backlog.items and number is not None and number <= backlog.last_id
-
-    def _is_closed(self, item_id: str) -> bool:
-        return self._was_archived(item_id) or self.item(item_id).status is Status.DONE
 
     def _backlog(self) -> Backlog:
         """Return what the file says now. Reading is cheap; it is parsed again only when it has changed."""

@@ -15,7 +15,6 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from msgspec import Struct
 
 from capsule.core.errors import CapsuleError, TrackerError
 from capsule.core.item import Item, NewItem, Status, check_id, with_holders
+from capsule.system.clock import SystemClock
 from capsule.system.files import read_regular, sweep_temps, write_atomically
 from capsule.system.lock import held
 from capsule.trackers import BaseTracker
@@ -47,22 +47,16 @@ from capsule.trackers._beads import (
 LARGEST = 64 * 1024 * 1024
 LOCK_WAIT = 10.0
 
+_now = SystemClock().now
 _CONFLICT = (b"<<<<<<<", b"=======", b">>>>>>>")
 
 
-find = file_in
-
-
 def connect(root: Path, lock: Path | None = None) -> BeadsFileTracker:
-    path = find(root)
+    path = file_in(root)
     if path is None:
         hint = f"`bd export -o {FOLDER}/{USUAL_NAMES[0]}` writes it; or choose another tracker in the settings."
         raise TrackerError(f"{root / FOLDER} holds no file of beads.", hint)
     return BeadsFileTracker(path, lock=lock, us=cache(partial(our_name, root, os.environ)))
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class _Row(Struct, frozen=True):
@@ -88,7 +82,12 @@ class BeadsFileTracker(BaseTracker):
     name = "beads-file"
 
     def __init__(
-        self, path: Path, *, lock: Path | None = None, now: Callable[[], str] = _now, us: Callable[[], str] = str
+        self,
+        path: Path,
+        *,
+        lock: Path | None = None,
+        now: Callable[[], str] = _now,
+        us: Callable[[], str] = str,
     ) -> None:
         self._path = path
         self._lock = lock
@@ -114,17 +113,16 @@ class BeadsFileTracker(BaseTracker):
 
     def create(self, new: NewItem) -> str:
         table = self._table()
-        beads = [row.bead for row in table.rows.values()]
-        known = [bead["id"] for bead in beads if new.reference and bead.get("external_ref") == new.reference]
-        if known:
-            return str(known[0])
+        for known, row in table.rows.items():
+            if new.reference and row.bead.get("external_ref") == new.reference:
+                return known
         if new.parent:
             name = child_id(new.parent, table.taken)
         else:  # a short name that no row has, deleted ones included
             seed = f"{new.title}\n{self._now()}"
             name = short_id(table.items, table.taken, self._path.parent.parent.name, seed)
-        row = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
-        self._write(with_line(table.data, row))
+        line = new_row(name, new, self._now(), found_in=new.found_in if new.found_in in table.items else "")
+        self._write(with_line(table.data, line))
         return name
 
     def comment(self, item_id: str, text: str) -> None:
@@ -198,10 +196,8 @@ def _rows(data: bytes, path: Path) -> Iterator[_Row]:
         except (ValueError, RecursionError):
             bead = None
         if not isinstance(bead, dict):
-            conflict = content.startswith(_CONFLICT)
-            hint = (
-                "These are the marks of a merge conflict: settle it first." if conflict else "Mend or remove that line."
-            )
+            conflict = "These are the marks of a merge conflict: settle it first."
+            hint = conflict if content.startswith(_CONFLICT) else "Mend or remove that line."
             raise TrackerError(f"{where}: this is not a JSON object.", hint)
         if isinstance(bead.get("id"), str):
             yield _Row(number, bead)
