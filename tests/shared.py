@@ -9,10 +9,12 @@ import fcntl
 import os
 import pickle
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from capsule.agents._cli import Connection
+from capsule.settings import AgentOptions
 from tests.conftest import UNSANDBOXED
 
 Found = TypeVar("Found")
@@ -37,3 +39,9 @@ def settings_of_nobody() -> dict[str, str]:
     """Our environment without settings but that of the sandbox: the tests' own switches would be mistyped ones."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CAPSULE_")}
     return kept | UNSANDBOXED
+
+
+def a_connection(**about: Any) -> Connection:
+    """Everything an agent is made from; what is a setting of agents is given by its own name."""
+    options = {name: about.pop(name) for name in AgentOptions.__struct_fields__ if name in about}
+    return Connection(options=AgentOptions(**options), **about)

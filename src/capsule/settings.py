@@ -64,7 +64,7 @@ class _Execution(_Section, frozen=True):
     """How long a phase waits in total for a provider that is overloaded or rate-limited."""
 
 
-class _PhaseOptions(_Section, frozen=True):
+class PhaseOptions(_Section, frozen=True):
     """One agent in one phase; `args` and `env` are added to the agent's own."""
 
     model: str = ""
@@ -95,7 +95,7 @@ class AgentOptions(_Section, frozen=True):
     """More arguments. For `scripted`: the script."""
     env: dict[str, str] = {}
     """Environment variables for this agent only."""
-    phases: dict[str, _PhaseOptions] = {}
+    phases: dict[str, PhaseOptions] = {}
     trust_project: bool = False
     """Whether to load the repository's own agent settings, hooks and tool servers."""
 

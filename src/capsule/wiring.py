@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from capsule.adapters import Agent, Observer, Place, Ran, Tracker
-from capsule.agents._cli import AgentPhaseOptions, Connection
+from capsule.agents._cli import Connection
 from capsule.agents._recording import Recorder, about
 from capsule.catalog import Catalog, adapters
 from capsule.core.briefing import SandboxPaths
@@ -101,19 +101,9 @@ def agent_maker(
             name=chosen,
             supervisor=supervisor,
             root=root,
-            model=phase_model or options.model,
+            options=replace(options, model=phase_model or options.model),
+            preset=preset,
             chosen_model=model,
-            args=options.args,
-            command=options.command,
-            model_args=options.model_args,
-            failures=options.failures,
-            how_to_get_it=preset.get,
-            home=preset.home,
-            home_read_only=preset.home_read_only,
-            prompt=options.prompt,
-            env=options.env,
-            phases={name: AgentPhaseOptions(own.model, own.args, own.env) for name, own in options.phases.items()},
-            trust_project=options.trust_project,
             allow=(*settings.environment.allow, *preset.passes),
             stop=stop,
             tell=tell,

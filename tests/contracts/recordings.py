@@ -11,11 +11,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from capsule.agents._cli import Connection
 from capsule.agents._stream import StreamAgent
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import SupervisorClient
+from tests.shared import a_connection
 
 RECORDINGS = Path(__file__).parent / "recorded"
 Endings = dict[str, tuple[int, Kind | None, str]]
@@ -34,7 +34,7 @@ class Bench:
     def agent(self, **more: Any) -> StreamAgent:
         env = {"PATH": f"{self.folder}:/usr/bin:/bin", "HOME": str(self.home), **more.pop("base_env", {})}
         about = {"base_env": env, "tell": lambda _mission, text: self.told.append(text), **more}
-        connection = Connection(name=self.name, supervisor=self.supervisor, root=self.folder, **about)
+        connection = a_connection(name=self.name, supervisor=self.supervisor, root=self.folder, **about)
         made: StreamAgent = import_module(f"capsule.agents.{self.name}").connect(connection)
         return made
 

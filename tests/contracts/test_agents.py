@@ -14,14 +14,15 @@ from pathlib import Path
 import pytest
 
 from capsule.adapters import Agent
-from capsule.agents._cli import AgentPhaseOptions, Connection
 from capsule.catalog import adapters
 from capsule.core.briefing import LONGEST_ARGUMENT, Briefing, Transcript
 from capsule.core.errors import PrerequisiteMissing
 from capsule.core.failure import Kind
+from capsule.settings import PhaseOptions
 from capsule.system.process import SupervisorClient
 from capsule.system.stop import Stop
 from tests.costs import LONG, as_soon_as, given_time
+from tests.shared import a_connection
 
 MISLEADING = {"GIT_DIR": "/misleading", "CAPSULE_VERIFY": "off", "CAPSULE_PHASE": "misleading", "UNASKED": "yes"}
 """What the user's shell may hold, and an agent must not take for its own, or is not to know."""
@@ -43,7 +44,7 @@ class Rig:
         self.name, self.folder, self.supervisor, self.stop = name, folder, supervisor, stop
         self.bin = folder / "bin"
         self.bin.mkdir()
-        self.phases: dict[str, AgentPhaseOptions] = {}
+        self.phases: dict[str, PhaseOptions] = {}
         self.quiet: float | None = None
         """How long it may be silent after its last word, where the test cannot wait for that."""
 
@@ -52,7 +53,7 @@ class Rig:
         return {}
 
     def agent(self, **env: str) -> Agent:
-        connection = Connection(
+        connection = a_connection(
             name=self.name,
             supervisor=self.supervisor,
             root=self.folder,
@@ -61,7 +62,7 @@ class Rig:
             allow=("ALLOWED",),
             phases=self.phases,
             stop=self.stop,
-            **self.options(),  # type: ignore[arg-type]
+            **self.options(),
         )
         made: Agent = import_module(adapters("agents")[self.name]).connect(connection)
         if self.quiet is not None:
@@ -177,7 +178,7 @@ def test_its_environment_is_the_users_the_settings_and_the_missions(rig: Rig) ->
 
 @pytest.mark.promise("agents.per-phase")
 def test_its_environment_can_differ_from_phase_to_phase(rig: Rig) -> None:
-    rig.phases["code"] = AgentPhaseOptions(env={"FROM_SETTINGS": "for this phase"})
+    rig.phases["code"] = PhaseOptions(env={"FROM_SETTINGS": "for this phase"})
     rig.does('echo "$FROM_SETTINGS"')
     agent = rig.agent(FROM_SETTINGS="for all")
     said = {phase: agent.run(a_briefing(rig.folder, phase=phase)).text for phase in ("code", "other")}

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from capsule.agents._cli import AgentPhaseOptions
 from capsule.agents._stream import decoded
 from capsule.core.briefing import SandboxPaths
 from capsule.core.failure import Kind, Reaction
+from capsule.settings import PhaseOptions
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Sandbox, level
 from tests.contracts.recordings import RECORDINGS, Bench, Endings, recorded
@@ -298,14 +298,14 @@ def test_it_is_held_to_what_is_left_of_the_budget(bench: Bench) -> None:
 
 @pytest.mark.promise("agents.per-phase")
 def test_the_model_of_the_workflow_wins_over_the_phases_and_that_over_the_agents(bench: Bench) -> None:
-    agent, briefing = bench.agent(model="slow", phases={"code": AgentPhaseOptions(model="quick")}), bench.briefing()
+    agent, briefing = bench.agent(model="slow", phases={"code": PhaseOptions(model="quick")}), bench.briefing()
     asked = [replace(briefing, model="best"), briefing, replace(briefing, phase="other")]
     models = [argv[argv.index("--model") + 1] for argv in map(list, map(agent.describe, asked))]
     assert models == ["best", "quick", "slow"]
 
 
 def test_the_model_of_the_command_line_goes_before_all_settings(bench: Bench) -> None:
-    agent = bench.agent(model="slow", chosen_model="asked", phases={"code": AgentPhaseOptions(model="quick")})
+    agent = bench.agent(model="slow", chosen_model="asked", phases={"code": PhaseOptions(model="quick")})
     argv = list(agent.describe(bench.briefing()))
     assert argv[argv.index("--model") + 1] == "asked"
 

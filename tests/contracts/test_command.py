@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from capsule.agents._cli import Connection
 from capsule.agents.command import CommandAgent
 from capsule.catalog import adapters
 from capsule.core.briefing import LONGEST_ARGUMENT
@@ -17,6 +16,7 @@ from capsule.presets import described, presets
 from capsule.settings import load_settings
 from capsule.system.process import SupervisorClient
 from capsule.wiring import agent_maker
+from tests.shared import a_connection
 
 from .test_agents import a_briefing
 
@@ -32,7 +32,7 @@ def supervisor() -> Iterator[SupervisorClient]:
 
 def an_agent(supervisor: SupervisorClient, folder: Path, script: str, **options: object) -> CommandAgent:
     command = ("sh", "-c", script, "agent")
-    return CommandAgent(Connection(name="tiny", supervisor=supervisor, root=folder, command=command, **options))  # type: ignore[arg-type]
+    return CommandAgent(a_connection(name="tiny", supervisor=supervisor, root=folder, command=command, **options))
 
 
 # ── presets
@@ -55,7 +55,7 @@ def test_presets_are_complete_and_marked() -> None:
     for preset in presets().values():
         assert preset.get
         CommandAgent(
-            Connection(
+            a_connection(
                 name="x", supervisor=SupervisorClient(), root=Path(), command=preset.command, failures=preset.failures
             )
         )
@@ -112,7 +112,7 @@ def test_a_model_is_named_only_where_one_is_chosen(tmp_path: Path, supervisor: S
 def test_a_prompt_too_long_for_its_place_is_pointed_at(tmp_path: Path, supervisor: SupervisorClient) -> None:
     read = 'expr "$1" : "Your task is in the file \\(.*\\)\\. Read all" | xargs cat'
     agent = CommandAgent(
-        Connection(name="t", supervisor=supervisor, root=tmp_path, command=("sh", "-c", read, "t", "{prompt}"))
+        a_connection(name="t", supervisor=supervisor, root=tmp_path, command=("sh", "-c", read, "t", "{prompt}"))
     )
     prompt = "x" * (LONGEST_ARGUMENT + 50_000) + " the end"
     assert agent.run(a_briefing(tmp_path, prompt)).text == prompt.encode()

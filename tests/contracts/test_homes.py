@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from capsule.agents import command
-from capsule.agents._cli import Connection
 from capsule.core.briefing import SandboxPaths
 from capsule.presets import presets
 from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import Sandbox, level
 from tests.contracts.recordings import Bench
+from tests.shared import a_connection
 
 pytestmark = pytest.mark.sandboxed
 
@@ -82,13 +82,12 @@ def _plays(name: str, folder: Path, supervisor: SupervisorClient, script: str) -
     preset = presets().get(name)
     if preset is None:
         return bench.agent(sandbox=sandbox).run(briefing).text
-    connection = Connection(
+    connection = a_connection(
         name=name,
         supervisor=supervisor,
         root=folder,
         command=(name, "{prompt}"),
-        home=preset.home,
-        home_read_only=preset.home_read_only,
+        preset=preset,
         base_env={"PATH": f"{folder}:/usr/bin:/bin", "HOME": str(bench.home)},
         sandbox=sandbox,
     )

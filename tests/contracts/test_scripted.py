@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from capsule.agents._cli import Connection
 from capsule.agents._recording import as_script, opened
 from capsule.agents.scripted import ScriptedAgent
 from capsule.core.briefing import Transcript
 from capsule.core.errors import SettingsError
 from capsule.core.failure import Kind
 from capsule.system.process import SupervisorClient
+from tests.shared import a_connection
 
 from .test_agents import a_briefing
 
@@ -34,7 +34,7 @@ class Stage:
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "start")
         self._agent = ScriptedAgent(
-            Connection(name="scripted", supervisor=supervisor, root=folder, args=("script.json",))
+            a_connection(name="scripted", supervisor=supervisor, root=folder, args=("script.json",))
         )
 
     def git(self, *args: str) -> str:

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from capsule.agents._cli import Connection
 from capsule.core.briefing import Briefing, Transcript
 from capsule.core.failure import Kind
 from capsule.system.process import SupervisorClient
@@ -27,6 +26,7 @@ from capsule.system.supervisor import descendants, process_table
 from tests.live.conftest import program
 from tests.live.model_server import Bash, Drop, Fail, FallSilent, Refuse, RunOutOfTokens, Say, Script, Write, turns
 from tests.live.model_server.server import ModelServer
+from tests.shared import a_connection
 
 RETRY_AFTER = 3
 ENDLESS = Bash("touch endless; tail -f endless")
@@ -98,7 +98,7 @@ def play(cli: Cli, situation: str, folder: Path, *, trust_project: bool = False,
     for made in (home, place):
         made.mkdir(exist_ok=True)
     with ModelServer(what.script) as model, SupervisorClient(grace=2.0) as supervisor:
-        connection = Connection(
+        connection = a_connection(
             name=cli.name,
             supervisor=supervisor,
             root=place,

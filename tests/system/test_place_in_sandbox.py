@@ -15,7 +15,6 @@ import pytest
 from msgspec.structs import replace
 from msgspec.structs import replace as with_fields
 
-from capsule.agents._cli import Connection
 from capsule.agents.command import connect
 from capsule.core.briefing import Briefing, SandboxPaths
 from capsule.core.errors import CapsuleError
@@ -24,6 +23,7 @@ from capsule.system.process import SupervisorClient
 from capsule.system.sandbox import MountedPlace, at_its_own_path
 from capsule.workspaces.private_git import fill_git_directory
 from capsule.workspaces.shell import SupervisedShell
+from tests.shared import a_connection
 
 from .rooms import Room, a_program, a_room, needs_bubblewrap
 
@@ -305,7 +305,7 @@ def test_an_agent_is_told_the_paths_that_it_sees_and_its_result_arrives(
         'echo "$0"'
     )
     agent = connect(
-        Connection(
+        a_connection(
             name="mine",
             supervisor=supervisor,
             root=project.root,

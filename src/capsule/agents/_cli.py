@@ -26,6 +26,8 @@ from capsule.core.failure import Failure, Kind
 from capsule.core.json_scan import last_object, object_at_the_end
 from capsule.core.signal import read_result, read_signal
 from capsule.core.text import without_controls
+from capsule.presets import Preset
+from capsule.settings import AgentOptions, PhaseOptions
 from capsule.system.environment import for_agents
 from capsule.system.files import head_bytes, read_regular, tail_bytes, write_atomically
 from capsule.system.process import DID_NOT_EXIT, Command, Ended, SupervisorClient
@@ -51,40 +53,17 @@ _ENDED_BY_US: Mapping[str, tuple[Kind, str, str]] = {
 }
 
 
-class AgentPhaseOptions(Struct, frozen=True):
-    """Settings of an agent for one phase."""
-
-    model: str = ""
-    args: Sequence[str] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-
-
 class Connection(Struct, frozen=True):
     """Everything an agent is made from: its settings, and the means to run a process."""
 
     name: str
     supervisor: SupervisorClient
     root: Path
-    model: str = ""
+    options: AgentOptions = AgentOptions()
+    """What the settings say about it, completed by its preset."""
+    preset: Preset = Preset()
     chosen_model: str = ""
     """Named on the command line: that goes before all settings."""
-    args: Sequence[str] = ()
-    command: Sequence[str] = ()
-    model_args: Sequence[str] = ()
-    """Added to `command` where a model is chosen."""
-    failures: Mapping[str, str] = field(default_factory=dict)
-    """Patterns that tell what went wrong from what `command` printed last, by kind of failure."""
-    how_to_get_it: str = ""
-    home: Sequence[str] = ()
-    """Paths below the user's home that `command` must read and write."""
-    home_read_only: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Paths below the user's home that `command` reads, and of each folder the names that are for its own work."""
-    prompt: str = "argument"
-    env: Mapping[str, str] = field(default_factory=dict)
-    phases: Mapping[str, AgentPhaseOptions] = field(default_factory=dict)
-    """Options for single phases."""
-    trust_project: bool = False
-    """The repository's own agent settings, hooks and tool servers may take part."""
     allow: Sequence[str] = ()
     """Names of variables (or patterns) that the agent is given on top of what it needs."""
     base_env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -141,7 +120,7 @@ class CliAgent(ABC):
     """Seconds of silence after which it is ended, where its words end with a signal: it may be working all the same."""
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+        self.connection, self.options = connection, connection.options
         self.name = connection.name
 
     @abstractmethod
@@ -165,16 +144,16 @@ class CliAgent(ABC):
             )
 
     def program(self) -> str:
-        return self.connection.command[0] if self.connection.command else self.binary
+        return self.options.command[0] if self.options.command else self.binary
 
     def describe(self, briefing: Briefing) -> Sequence[str]:
         return self.invocation(briefing).argv
 
     def model(self, briefing: Briefing) -> str:
-        return briefing.model or self.connection.chosen_model or self._phase(briefing).model or self.connection.model
+        return briefing.model or self.connection.chosen_model or self._phase(briefing).model or self.options.model
 
     def args(self, briefing: Briefing) -> tuple[str, ...]:
-        return (*self.connection.args, *self._phase(briefing).args)
+        return (*self.options.args, *self._phase(briefing).args)
 
     def run(self, briefing: Briefing) -> Transcript:
         prompt = without_controls(self.connection.redact(briefing.prompt))  # tests may print a NUL; argv takes none
@@ -212,7 +191,7 @@ class CliAgent(ABC):
         env = {
             **self.defaults(),
             **inherited,
-            **self.connection.env,
+            **self.options.env,
             **self._phase(briefing).env,
             **briefing.env,
             "TMPDIR": str(scratch),
@@ -262,7 +241,7 @@ class CliAgent(ABC):
         sandbox = self.connection.sandbox
         if sandbox is None:
             return nullcontext(invocation.argv)
-        named = [word for word in (*self.connection.command, *self.args(briefing)) if Path(word).is_absolute()]
+        named = [word for word in (*self.options.command, *self.args(briefing)) if Path(word).is_absolute()]
         # Each entry of a folder is shown by itself, so that the folder is the sandbox's own and goes with it.
         home = Path(env.get("HOME") or Path.home())
         kept = {str(home / name) for name in self.home}
@@ -282,8 +261,8 @@ class CliAgent(ABC):
             copy_layers=True,
         )
 
-    def _phase(self, briefing: Briefing) -> AgentPhaseOptions:
-        return self.connection.phases.get(briefing.phase, AgentPhaseOptions())
+    def _phase(self, briefing: Briefing) -> PhaseOptions:
+        return self.options.phases.get(briefing.phase, PhaseOptions())
 
     def progress_reporter(self, mission: str, files: Files) -> Callable[[], None]:
         """Return a function that reports progress while it runs: here the last line it printed."""

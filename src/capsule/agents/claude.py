@@ -105,7 +105,7 @@ class ClaudeAgent(StreamAgent):
             self.program(),
             *(("-p", argument) if argument is not None else ("-p",)),
             *_HEADLESS,
-            *(() if self.connection.trust_project else _NOTHING_OF_THE_PROJECTS),
+            *(() if self.options.trust_project else _NOTHING_OF_THE_PROJECTS),
             *(("--model", model) if model else ()),
             *(("--max-budget-usd", f"{most:.4f}") if most is not None else ()),
             *self.args(briefing),

@@ -73,7 +73,7 @@ class CodexAgent(StreamAgent):
         argv = (
             self.program(),
             *_HEADLESS,
-            *(() if self.connection.trust_project else ("-c", _untrusted(briefing.cwd, briefing.sandbox_paths.at))),
+            *(() if self.options.trust_project else ("-c", _untrusted(briefing.cwd, briefing.sandbox_paths.at))),
             *(part for setting in retries for part in ("-c", f"{setting}={_OWN_RETRIES}")),
             *(("-m", model) if model else ()),
             *self.args(briefing),
@@ -84,7 +84,7 @@ class CodexAgent(StreamAgent):
     @contextmanager
     def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Give it a home of its own, unless the settings name one, and the keys of the user's own providers."""
-        if "CODEX_HOME" in self.connection.env:
+        if "CODEX_HOME" in self.options.env:
             yield {}
             return
         theirs, ours = self._home(), scratch / _OWN_HOME
@@ -131,7 +131,7 @@ class CodexAgent(StreamAgent):
         return _shown(event.table("item")) if event.text("type").startswith("item.") else ""
 
     def _home(self) -> Path:
-        env = {**self.connection.base_env, **self.connection.env}
+        env = {**self.connection.base_env, **self.options.env}
         return Path(env.get("CODEX_HOME") or Path(env.get("HOME") or Path.home()) / ".codex").absolute()
 
     def _providers(self) -> dict[str, dict[str, Any]]:

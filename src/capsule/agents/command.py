@@ -39,11 +39,10 @@ _POINTER = "Your task is in the file {path}. Read all of it, then do what it say
 class CommandAgent(CliAgent):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self.home = tuple(connection.home)
-        self.home_read_only = connection.home_read_only
-        self.how_to_get_it = connection.how_to_get_it or self.how_to_get_it
+        self.home, self.home_read_only = connection.preset.home, connection.preset.home_read_only
+        self.how_to_get_it = connection.preset.get or self.how_to_get_it
         self._failures: dict[Kind, re.Pattern[str]] = {}
-        for kind, pattern in connection.failures.items():
+        for kind, pattern in self.options.failures.items():
             try:
                 self._failures[Kind(kind)] = re.compile(pattern)
             except re.error as fault:
@@ -54,12 +53,12 @@ class CommandAgent(CliAgent):
                 raise SettingsError(f"agents.{self.name}.failures: there is no kind {kind!r}.", hint) from None
 
     def program(self) -> str:
-        if not self.connection.command:
+        if not self.options.command:
             raise SettingsError(
                 f"The agent `{self.name}` has no command.",
                 f'Say it in the settings: agents.{self.name}.command: [program, "{{prompt}}"].',
             )
-        return self.connection.command[0]
+        return self.options.command[0]
 
     def describe(self, briefing: Briefing) -> Sequence[str]:
         """Return the command line without writing a prompt file."""
@@ -76,13 +75,13 @@ class CommandAgent(CliAgent):
 
     def _invocation(self, briefing: Briefing, path: Path) -> Invocation:
         self.program()
-        model = self.connection.model_args if self.model(briefing) else ()
+        model = self.options.model_args if self.model(briefing) else ()
         too_long = len(briefing.prompt.encode()) > LONGEST_ARGUMENT
-        how = "file" if too_long and self.connection.prompt == "argument" else self.connection.prompt
-        argv = (*self.connection.command, *model, *self.args(briefing))
+        how = "file" if too_long and self.options.prompt == "argument" else self.options.prompt
+        argv = (*self.options.command, *model, *self.args(briefing))
         if how != "stdin" and not any("{prompt}" in arg or "{prompt_file}" in arg for arg in argv):
             argv = (*argv, "{prompt_file}" if how == "file" else "{prompt}")
-        words = briefing.prompt if how == self.connection.prompt else _POINTER.format(path=path)
+        words = briefing.prompt if how == self.options.prompt else _POINTER.format(path=path)
         values = {"prompt": words, "prompt_file": str(path), "model": self.model(briefing)}
         filled = tuple(_PLACEHOLDER.sub(lambda found: values[found.group(1)], arg) for arg in argv)
         return Invocation(filled, briefing.prompt if how == "stdin" else "")

@@ -67,20 +67,20 @@ class GeminiAgent(StreamAgent):
         argv = (
             self.program(),
             *("--yolo", "-o", "stream-json", "-m", self.model(briefing) or _DEFAULT_MODEL),
-            *(() if self.connection.trust_project else ("--skip-trust",)),
+            *(() if self.options.trust_project else ("--skip-trust",)),
             *self.args(briefing),
             *((f"--prompt={argument}",) if argument is not None else ()),
         )
         return Invocation(argv, stdin)
 
     def defaults(self) -> Mapping[str, str]:
-        trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true"} if self.connection.trust_project else {}
+        trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true"} if self.options.trust_project else {}
         return {"GEMINI_CLI_NO_RELAUNCH": "true", "NO_COLOR": "1", **trust}
 
     @contextmanager
     def prepared_environment(self, scratch: Path, env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
         """Give it a home of its own, unless the settings name one, with the user's login, settings and keys."""
-        if "GEMINI_CLI_HOME" in self.connection.env:
+        if "GEMINI_CLI_HOME" in self.options.env:
             yield {}
             return
         theirs = Path(env.get("GEMINI_CLI_HOME") or env.get("HOME") or Path.home()).absolute()
@@ -97,7 +97,7 @@ class GeminiAgent(StreamAgent):
                 _section(_section(settings, "security"), "auth").setdefault("selectedType", "gemini-api-key")
             general = {"maxAttempts": _OWN_ATTEMPTS, "disableAutoUpdate": True, "enableAutoUpdate": False}
             _section(settings, "general").update(general)
-            if not self.connection.trust_project:
+            if not self.options.trust_project:
                 _section(settings, "advanced")["ignoreLocalEnv"] = True
                 _section(_section(settings, "security"), "auth")["useExternal"] = True
             write_atomically(folder / "settings.json", json.dumps(settings))

@@ -78,7 +78,7 @@ class OpencodeAgent(StreamAgent):
         return Invocation(argv, briefing.prompt)
 
     def defaults(self) -> Mapping[str, str]:
-        ours = {} if self.connection.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
+        ours = {} if self.options.trust_project else {"OPENCODE_DISABLE_PROJECT_CONFIG": "1"}
         return {"NO_COLOR": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1", **ours}
 
     @contextmanager
@@ -92,7 +92,7 @@ class OpencodeAgent(StreamAgent):
 
     def run(self, briefing: Briefing) -> Transcript:
         """Refuse to start where it would run the repository's own code inside itself, keys and all."""
-        plugin = None if self.connection.trust_project else _plugin_of_the_project(Path(briefing.cwd))
+        plugin = None if self.options.trust_project else _plugin_of_the_project(Path(briefing.cwd))
         if plugin is None:
             return super().run(briefing)
         failure = Failure(

@@ -60,11 +60,11 @@ class ScriptedAgent(CliAgent):
         return Invocation(argv, stdin)
 
     def _script(self) -> Path:
-        if not self.connection.args:
+        if not self.options.args:
             raise SettingsError(
                 "The scripted agent has no script.", "Name one in the settings: agents.scripted.args: [script.yaml]."
             )
-        return self.connection.root / self.connection.args[0]
+        return self.connection.root / self.options.args[0]
 
     def _loaded(self) -> dict[str, Any]:
         file = self._script()
