@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from capsule.core.proof import Baseline, split_name
-from capsule.core.syntax import Definition, definitions, language_of, parse, parses
+from capsule.core.syntax import Definition, definitions, is_literal, language_of, other_value, parse, parses, walk
 from capsule.core.test_report import RED, Result, TestReport
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
     """Change one expected value; the program has to fail then."""
     root = parse(path, source)
     found = _asserted(root) if root else ()
-    one = _one_of(sorted(_Value("", each.start_byte, each.end_byte, _other(each)) for each in found), mark)
+    one = _one_of(sorted(_Value("", each.start_byte, each.end_byte, other_value(each)) for each in found), mark)
     if one is None:
         return None
     whole = source[: one.start] + one.new.encode() + source[one.end :]
@@ -208,10 +208,7 @@ def _in_program(path: str, source: bytes, mark: str) -> tuple[Canary, bytes] | N
 
 def _asserted(root: Node) -> Iterator[Node]:
     """Yield the literals that a program insists on: in `assert(a == 1 && …)`, or in `if (a != 1 || …) return 1;`."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        waiting += node.named_children
+    for node in walk(root):
         if node.type == "if_statement":
             condition, then = (node.child_by_field_name(name) for name in ("condition", "consequence"))
             if condition is not None and then is not None and re.search(_GIVES_UP, then.text or b""):
@@ -223,7 +220,7 @@ def _asserted(root: Node) -> Iterator[Node]:
             if len(values) == 1 and re.fullmatch(_ASSERTS, name):
                 yield from _joined(values[0], "&&", "==")
             elif len(values) > 1 and re.fullmatch(_ASKS_EQUAL, name):
-                literals = [each for each in values[:2] if each.type in _LITERALS and _other(each)]
+                literals = [each for each in values[:2] if is_literal(each) and other_value(each)]
                 yield from literals if len(literals) == 1 else ()
 
 
@@ -237,7 +234,7 @@ def _joined(condition: Node, joint: str, operator: str) -> Iterator[Node]:
         yield from _joined(node.children[2], joint, operator)
     elif node.type == "binary_expression":
         literal = _literal_of(node, operator)
-        yield from [literal] if literal is not None and _other(literal) else []
+        yield from [literal] if literal is not None and other_value(literal) else []
 
 
 # ---- an expected value
@@ -250,13 +247,6 @@ _EQUAL_CALLS = (
 _MATCHERS = (b"toBe", b"toEqual", b"toStrictEqual", b"equal", b"eq", b"eql", b"equals")
 _FAILS = rb"\b(?:t|tb|b|f|T\(\)|self)\.(?:[fF]ail(?:Now)?|Errorf?|Fatalf?)\("
 _ASKS_TO_FAIL = rb"\b(?:raises|assertRaises\w*|throws\w*|assertThrows\w*|toThrow\w*|rejects)\b"
-_LITERALS = {
-    **dict.fromkeys(("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal"), "number"),
-    "number_literal": "number",
-    **dict.fromkeys(("string", "interpreted_string_literal", "string_literal", "encapsed_string"), "string"),
-    **dict.fromkeys(("true", "false", "boolean_literal", "boolean"), "truth"),
-}
-_FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
 
 
 def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Iterator[_Value]:
@@ -269,8 +259,9 @@ def _expected_values(path: str, source: bytes, tests: list[Definition]) -> Itera
     while waiting:
         node, above = waiting.pop()
         waiting += [(each, (node, above)) for each in node.named_children]
-        literal = _expected(node)
-        new = _other(literal) if literal is not None else ""
+        reader = _READERS.get(node.type)
+        literal = reader(node) if reader else None
+        new = other_value(literal) if literal is not None else ""
         if literal is None or not new:
             continue
         around = [each for each in tests if each.start <= literal.start_byte < each.end]
@@ -331,12 +322,6 @@ def _last_word(called: Node | None) -> Node | None:
     return called.child_by_field_name("property") or called.child_by_field_name("attribute")
 
 
-def _expected(node: Node) -> Node | None:
-    """Return the literal that a comparison or an assertion expects."""
-    reader = _READERS.get(node.type)
-    return reader(node) if reader else None
-
-
 def _in_assert(node: Node) -> Node | None:
     asserted = node.named_children[:1]
     return _literal_of(asserted[0], "==") if asserted and asserted[0].type == "comparison_operator" else None
@@ -359,7 +344,7 @@ def _in_call(node: Node) -> Node | None:
     if node.type == "method_invocation" and len(values) > _SIDES:  # a message may come first, and a tolerance last
         number = values[_SIDES].type.endswith(("integer_literal", "floating_point_literal"))
         values = [] if number else values[1:_SIDES] if values[0].type == "string_literal" else values
-    return next((each for each in reversed(values[:_SIDES]) if each.type in _LITERALS), None)
+    return next((each for each in reversed(values[:_SIDES]) if is_literal(each)), None)
 
 
 _SIDES = 2
@@ -373,10 +358,6 @@ def _asks_equal(called: bytes) -> bool:
     return expects and b".not." not in called and called.rpartition(b".")[2] in _MATCHERS
 
 
-def _in_php(node: Node) -> Node | None:
-    return _first_value(node, b"assertSame", b"assertEquals")
-
-
 def _in_macro(node: Node) -> Node | None:
     sides: list[list[Node]] = [[]]
     for token in node.named_children[-1].children[1:-1] if (node.text or b"").startswith(b"assert_eq!") else ():
@@ -385,14 +366,17 @@ def _in_macro(node: Node) -> Node | None:
         else:
             sides[-1].append(token)
     alone = [side[-1] for side in sides[:_SIDES] if [each.type for each in side[:-1]] in ([], ["-"]) and side]
-    return next((each for each in reversed(alone) if each.type in _LITERALS), None)
+    return next((each for each in reversed(alone) if is_literal(each)), None)
 
 
 _READERS = {
     "assert_statement": _in_assert,
     "if_statement": _in_condition,
     **dict.fromkeys(("call", "call_expression", "method_invocation"), _in_call),
-    **dict.fromkeys(("member_call_expression", "scoped_call_expression"), _in_php),
+    **dict.fromkeys(
+        ("member_call_expression", "scoped_call_expression"),
+        lambda node: _first_value(node, b"assertSame", b"assertEquals"),
+    ),
     "macro_invocation": _in_macro,
 }
 
@@ -405,7 +389,7 @@ def _first_value(call: Node, *names: bytes) -> Node | None:
         return None
     first = given.named_children[0]
     first = first.named_children[0] if first.type == "argument" and first.named_children else first
-    return first if first.type in _LITERALS else None
+    return first if is_literal(first) else None
 
 
 def _asks_in_ruby(matcher: Node) -> bool:
@@ -420,13 +404,4 @@ def _literal_of(comparison: Node, operator: str) -> Node | None:
     sides = comparison.children
     if len(sides) != 3 or sides[1].type != operator:
         return None
-    return next((each for each in (sides[2], sides[0]) if each.type in _LITERALS), None)
-
-
-def _other(literal: Node) -> str:
-    text, kind = (literal.text or b"").decode(errors="replace"), _LITERALS[literal.type]
-    if kind == "number":
-        return str(int(text) + 1) if text.isdigit() else ""
-    if kind == "truth":
-        return _FLIPPED.get(text, "")
-    return f"{text[:-1]}~{text[-1]}" if len(text) > 1 and text[-1] in "\"'`" and text[:3] not in ('"""', "'''") else ""
+    return next((each for each in (sides[2], sides[0]) if is_literal(each)), None)

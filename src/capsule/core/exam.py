@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from capsule.core.evidence import ExamMark, ExamTest
 from capsule.core.proof import SUFFIXES, split_name
 from capsule.core.state import MissionState
-from capsule.core.test_report import Result, TestReport
+from capsule.core.test_report import Result, TestReport, worst
 from capsule.core.text import one_line, shortened, without_controls
 
 MOST_TESTS = 8
@@ -73,15 +73,10 @@ def result_of(test: ExamTest, report: TestReport) -> Result | None:
     found = []
     for name, result in report.results.items():
         place, bare = split_name(name)
-        if bare == wanted and (place == test.file or not place.endswith(SUFFIXES) or _same_module(place, test.file)):
+        here = f"/{test.file}".endswith(f"/{place}")  # its runner may have been started in a folder of the project
+        if bare == wanted and (here or not place.endswith(SUFFIXES)):
             found.append(result)
-    order = (Result.FAILED, Result.ERRORED, Result.XFAILED, Result.SKIPPED, Result.XPASSED, Result.PASSED)
-    return min(found, key=order.index, default=None)
-
-
-def _same_module(place: str, file: str) -> bool:
-    """Tell whether a runner that was started in a folder of the project names this file."""
-    return file.endswith(f"/{place}")
+    return worst(found) if found else None
 
 
 def is_about_names(output: str) -> bool:

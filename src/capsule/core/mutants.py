@@ -16,7 +16,17 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec.structs import replace
 
-from capsule.core.syntax import Definition, definitions, language_of, parse, parses, texts_of, values_of
+from capsule.core.syntax import (
+    Definition,
+    definitions,
+    language_of,
+    other_value,
+    parse,
+    parses,
+    text_of,
+    texts_of,
+    values_of,
+)
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -259,6 +269,7 @@ _BORING = (
     rb"\b(?:log(?:ger|ging)?|console|warnings?)\b[.(]|\bprint(?:ln|f)?!?\(|^\s*(?:import|from|use|#include|package)\b"
     rb"|\bassert\b.*\bisinstance\b|\b(?:raise|throw|panic)\b"
 )
+_DOCSTRING = rb'(?s)^\s*(?:"""|\'\'\').*?(?:"""|\'\'\')'
 _TRIVIAL = (
     rb"(?s)[{\s]*(?:pass|\.\.\.|(?:return\s+)?(?:None|nil|null|undefined)|return|raise NotImplementedError.*|)[;}\s]*"
 )
@@ -267,17 +278,16 @@ _TRIVIAL = (
 def _changed_functions(path: str, source: bytes, lines: set[int], *, idle: bool = False) -> Iterator[Definition]:
     """Yield functions with a body of their own on changed lines, or those that do nothing; of nested ones each."""
     for each in definitions(path, source):
-        if each.body is None or bool(re.fullmatch(_TRIVIAL, _code(path, source[slice(*each.body)]))) is not idle:
+        if each.body is None:
+            continue
+        body = source[slice(*each.body)]
+        code = re.sub(_DOCSTRING, b"", body) if language_of(path) == "py" else body
+        if bool(re.fullmatch(_TRIVIAL, code)) is not idle:
             continue
         first = source.count(b"\n", 0, each.body[0])
         last = first + source.count(b"\n", *each.body)
         if lines & set(range(first, last + 1)):
             yield each
-
-
-def _code(path: str, body: bytes) -> bytes:
-    """Return a body without its docstring."""
-    return re.sub(rb'(?s)^\s*(?:"""|\'\'\').*?(?:"""|\'\'\')', b"", body) if language_of(path) == "py" else body
 
 
 def _nodes(root: Node, start: int, end: int) -> Iterator[Node]:
@@ -295,13 +305,12 @@ def _nodes(root: Node, start: int, end: int) -> Iterator[Node]:
 
 
 _ZERO = {
-    "go": (),
-    "rs": (("bool", "false"), ("String", "String::new()"), ("&str", '""'), ("&'static str", '""')),
-    "java": (("boolean", "false"), ("char", "'a'")),
-    "c": (),
-    "cpp": (("std::string", "{}"),),
-    "cs": (),
+    "rs": {"bool": "false", "String": "String::new()", "&str": '""', "&'static str": '""'},
+    "java": {"boolean": "false", "char": "'a'"},
+    "php": {"int": "0", "float": "0.0", "string": "''", "bool": "false", "array": "[]"},
 }
+"""By language: default values of types that are no number."""
+_RETURN_TYPE = {"rs": "return_type", "php": "return_type", "cs": "returns"}
 _NUMBERS = r"[iu](?:8|16|32|64|128|size)|f(?:32|64)|int|long|short|byte|float|double|size_t|u?int\d*_t|unsigned.*"
 
 
@@ -333,28 +342,22 @@ def _default(language: str, node: Node) -> str | None:  # noqa: PLR0911 - one li
         return None if named is not None and named.text == b"constructor" else f"if (true) return undefined{cast};"
     if language == "go":
         return _go_default(node)
-    field = {"rs": "return_type", "java": "type", "c": "type", "cpp": "type", "cs": "returns", "php": "return_type"}[
-        language
-    ]
-    declared = node.child_by_field_name(field) or node.child_by_field_name("type")
-    kind = declared.text.decode(errors="replace").strip() if declared is not None and declared.text else ""
+    declared = node.child_by_field_name(_RETURN_TYPE.get(language, "type")) or node.child_by_field_name("type")
+    kind, pointer = text_of(declared).strip(), "*" in text_of(node).partition("(")[0]
     if node.type == "constructor_declaration":
         return None
     if language == "rs":
         return _rust_default(kind)
     if language == "php":
-        values = {"int": "0", "float": "0.0", "string": "''", "bool": "false", "array": "[]"}
-        return "if (true) return;" if kind == "void" else f"if (true) return {values.get(kind, 'null')};"
-    if kind == "void" and b"*" not in (node.text or b"").partition(b"(")[0]:
+        return "if (true) return;" if kind == "void" else f"if (true) return {_ZERO['php'].get(kind, 'null')};"
+    if kind == "void" and not pointer:
         return "if (1) return;" if language in ("c", "cpp") else "if (true) return;"
     if language == "cs":
         return "if (true) return default;"
     if language == "java":
-        value = dict(_ZERO["java"]).get(kind) or ("0" if re.fullmatch(_NUMBERS, kind) else "null")
+        value = _ZERO["java"].get(kind) or ("0" if re.fullmatch(_NUMBERS, kind) else "null")
         return f"if (true) return {value};"
-    plain = (
-        re.fullmatch(_NUMBERS, kind) or kind in ("bool", "char", "") or b"*" in (node.text or b"").partition(b"(")[0]
-    )
+    plain = re.fullmatch(_NUMBERS, kind) or kind in ("bool", "char", "") or pointer
     return "if (1) return 0;" if plain else "if (1) return {};" if language == "cpp" else None
 
 
@@ -362,15 +365,11 @@ def _go_default(node: Node) -> str:
     result = node.child_by_field_name("result")
     if result is None:
         return "if true { return };"
-    if result.type != "parameter_list":
-        types = [result.text or b""]
-    else:
-        if any(each.child_by_field_name("name") for each in result.named_children):
-            return "if true { return };"
-        types = [each.text or b"" for each in result.named_children]
-    names = [f"capsule{n}" for n in range(len(types))]
-    declared = "; ".join(f"var {name} {kind.decode()}" for name, kind in zip(names, types, strict=True))
-    return f"if true {{ {declared}; return {', '.join(names)} }};"
+    results = result.named_children if result.type == "parameter_list" else [result]
+    if result.type == "parameter_list" and any(each.child_by_field_name("name") for each in results):
+        return "if true { return };"
+    declared = "; ".join(f"var capsule{n} {text_of(each)}" for n, each in enumerate(results))
+    return f"if true {{ {declared}; return {', '.join(f'capsule{n}' for n in range(len(results)))} }};"
 
 
 def _rust_default(kind: str) -> str | None:
@@ -378,7 +377,7 @@ def _rust_default(kind: str) -> str | None:
         return "if true { return; }"
     if kind.startswith(("impl", "&mut", "Box<dyn", "!")) or (kind.startswith("&") and "str" not in kind):
         return None
-    value = dict(_ZERO["rs"]).get(kind) or ("0 as _" if re.fullmatch(_NUMBERS, kind) else "Default::default()")
+    value = _ZERO["rs"].get(kind) or ("0 as _" if re.fullmatch(_NUMBERS, kind) else "Default::default()")
     value = "None" if kind.startswith("Option<") else "Ok(Default::default())" if kind.startswith("Result<") else value
     return f"if true {{ return {value}; }}"
 
@@ -392,35 +391,25 @@ _OPERATORS = {
     **{"+=": "-=", "-=": "+=", "in": "not in", "is": "is not"},
 }
 _CALCULATES = r"(?:comparison|boolean|binary)_operator|binary_expression|augmented_assignment(?:_expression)?|binary"
-_INTEGERS = ("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal", "number_literal")
-_STRINGS = ("string", "interpreted_string_literal", "string_literal")
 _BRANCHES = ("if_statement", "while_statement", "if_expression", "elif_clause", "ternary_expression")
 _RETURNS = ("return_statement", "return_expression", "return")
 _NOTHING = {"py": "return None", "js": "return undefined", "php": "return null", "rb": "return nil"}
 
 
 def _of_node(path: str, source: bytes, function: str, node: Node) -> Iterator[Mutant]:
-    language, text = language_of(path), (node.text or b"").decode(errors="replace")
-    span = (node.start_byte, node.end_byte)
-    parent = node.parent
+    language, text, parent = language_of(path), text_of(node), node.parent
 
     def made(kind: str, new: str) -> Mutant:
-        line = _line(source, node.start_byte)
-        at = node.start_byte - source.rfind(b"\n", 0, node.start_byte) - 1
+        at = _column(source, node.start_byte)
         whole = source[node.start_byte - at :].partition(b"\n")[0].decode(errors="replace")
         mutated = f"{whole[:at]}{new}{whole[at + len(text) :]}" if "\n" not in text else f"{whole[:at]}{new}"
-        said = f"`{_short(whole)}` → `{_short(mutated)}` in {path}:{line}"
-        return Mutant(path, function, kind, *span, new, said)
+        said = f"`{_short(whole)}` → `{_short(mutated)}` in {path}:{_line(source, node.start_byte)}"
+        return Mutant(path, function, kind, node.start_byte, node.end_byte, new, said)
 
     if not node.is_named and parent is not None and re.fullmatch(_CALCULATES, parent.type) and text in _OPERATORS:
         yield made("operator", _OPERATORS[text])
-    elif node.type in ("true", "false", "boolean_literal") and text.lower() in ("true", "false"):
-        flipped = {"true": "false", "false": "true", "True": "False", "False": "True"}
-        yield made("constant", flipped[text])
-    elif node.type in _INTEGERS and text.isdigit():
-        yield made("constant", str(int(text) + 1))
-    elif node.type in _STRINGS and len(text) > 2 and not _is_docstring(node):
-        yield made("constant", f"{text[:-1]}~{text[-1]}" if text[-1] == text[-2:-1] or text[-1] in "\"'" else text)
+    elif (other := other_value(node)) and text not in ('""', "''") and not _is_docstring(node):
+        yield made("constant", other)
     elif node.type in _RETURNS and language in _NOTHING and node.named_child_count:
         end = ";" if text.endswith(";") else ""
         yield made("return", _NOTHING[language] + end)

@@ -14,7 +14,7 @@ import msgspec
 
 from capsule.core.evidence import ProofPart
 from capsule.core.syntax import grown_definitions, texts_of
-from capsule.core.test_report import LoadError, Result, TestReport
+from capsule.core.test_report import RED, LoadError, Result, TestReport
 
 _SHOWN = 5
 
@@ -149,14 +149,15 @@ def judge_red(base: Baseline, now: TestReport, edits: TestEdits, absent: Collect
     `absent` are errors that stand for red: new tests name what does not exist yet (`red_by_absence`).
     """
     fresh = fresh_tests(base, now, edits)
-    failing = [name for name in fresh if now.results[name] in (Result.FAILED, Result.ERRORED)]
+    failing = [name for name in fresh if now.results[name] in RED]
     at_once = [name for name in fresh if now.results[name] is Result.PASSED and name not in base.report.results]
     faults = [*_harm(base, now, edits, absent), *_weakened(base, now, edits)]
     if not failing and not absent:
         faults.insert(0, "no new test fails" if fresh else "there is no new test")
     seen = [f"red by name ({len(failing)} new)" if failing else "red by absence" if absent else "not red"]
     proven: dict[str, str] = {ProofPart.RED: seen[0]}
-    seen += [f"{_counted(at_once)} {'passes' if len(at_once) == 1 else 'pass'} before there is code"] if at_once else []
+    many = "new test passes" if len(at_once) == 1 else "new tests pass"
+    seen += [f"{len(at_once)} {many} before there is code"] if at_once else []
     tests = {**_by_age(base, fresh), "green before there is code": at_once}
     observed = "; ".join((*faults, *([] if faults else seen)))
     return Judgement(observed, not faults, _details(faults, now), proven=proven, tests=tests)
@@ -172,7 +173,7 @@ def judge_green(
     """
     fresh = {*fresh_tests(base, now, edits), *proven}
     wrong = {name: now.results.get(name) for name in sorted(fresh) if now.results.get(name) is not Result.PASSED}
-    faults = [f"{name} {_ended(result)}" for name, result in wrong.items()]
+    faults = [f"{name} {_ENDED[result]}" for name, result in wrong.items()]
     faults += _harm(base, now, edits)
     harmed = _harmed_by_hand(base, now, edits) if frozen else []
     faults = [*harmed, *(fault for fault in faults if fault not in harmed)]
@@ -206,9 +207,9 @@ def judge_mended(base: Baseline, kept: Baseline, now: TestReport, edits: TestEdi
     fault in the code.
     """
     fresh = fresh_tests(kept, now, since)
-    failing = [name for name in fresh if now.results[name] in (Result.FAILED, Result.ERRORED)]
-    idle = [name for name in fresh if now.results[name] not in (Result.PASSED, Result.FAILED, Result.ERRORED)]
-    faults = [f"{name} {_ended(now.results[name])}" for name in idle]
+    failing = [name for name in fresh if now.results[name] in RED]
+    idle = [name for name in fresh if now.results[name] not in (Result.PASSED, *RED)]
+    faults = [f"{name} {_ENDED[now.results[name]]}" for name in idle]
     faults += [f"{name} is gone" for name in sorted({*kept.passing, *base.passing} - {*now.results})]
     faults += [fault for fault in (*_harm(kept, now, since), *_harmed_by_hand(base, now, edits)) if fault not in faults]
     faults += [f"{error.where or 'a file'} cannot be loaded" for error in new_errors(kept, now)]
@@ -224,7 +225,7 @@ def _harmed_by_hand(base: Baseline, now: TestReport, edits: TestEdits) -> list[s
     idle = (Result.SKIPPED, Result.XFAILED, Result.XPASSED)
     names = [name for name in sorted(base.passing) if edits.touches(name)]
     gone = [f"{name} is gone" for name in names if name not in now.results and now.complete]
-    return gone + [f"{name} {_ended(now.results[name])}" for name in names if now.results.get(name) in idle]
+    return gone + [f"{name} {_ENDED[now.results[name]]}" for name in names if now.results.get(name) in idle]
 
 
 def suspects(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
@@ -239,7 +240,7 @@ def suspects(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
             if bare in texts
         )
         rewritten = edits.touches(name) and not edits.only_adds_to(name)
-        if not moved and (result not in (Result.PASSED, Result.FAILED, Result.ERRORED) or rewritten):
+        if not moved and (result not in (Result.PASSED, *RED) or rewritten):
             found.append(name)
     return found
 
@@ -249,18 +250,13 @@ def judge_kept(names: Collection[str], now: TestReport, old: TestReport) -> Judg
 
     `old` is a run of the new code with the test files of the base put back.
     """
-    faults = [
-        f"{name} {_CHANGED[now.results.get(name)]}, and passes as it was"
-        for name in names
-        if old.results.get(name) is Result.PASSED
-    ]
-    needed = sorted({*names} - {name for name in names if old.results.get(name) is Result.PASSED})
-    seen = [f"changed on purpose: {_listed(needed)}"] if needed else ["every test of the base is as it was"]
-    proven: dict[str, str] = {
-        ProofPart.KEPT: f"{len(needed)} changed on purpose" if needed else "tests of the base kept"
-    }
+    needed = sorted(name for name in names if old.results.get(name) is not Result.PASSED)
+    faults = [f"{name} {_CHANGED[now.results.get(name)]}, and passes as it was" for name in names if name not in needed]
+    seen = f"changed on purpose: {_listed(needed)}" if needed else "every test of the base is as it was"
+    words = f"{len(needed)} changed on purpose" if needed else "tests of the base kept"
+    observed, detail = "; ".join(faults[:_SHOWN]) or seen, "\n".join(faults)
     tests = {"changed on purpose": needed}
-    return Judgement("; ".join(faults[:_SHOWN] or seen), not faults, "\n".join(faults), proven=proven, tests=tests)
+    return Judgement(observed, not faults, detail, proven={ProofPart.KEPT: words}, tests=tests)
 
 
 _CHANGED: Mapping[Result | None, str] = {
@@ -268,7 +264,7 @@ _CHANGED: Mapping[Result | None, str] = {
     Result.SKIPPED: "is skipped",
     Result.XFAILED: "is expected to fail",
     Result.XPASSED: "is expected to fail",
-    **dict.fromkeys((Result.PASSED, Result.FAILED, Result.ERRORED), "was rewritten"),
+    **dict.fromkeys((Result.PASSED, *RED), "was rewritten"),
 }
 
 
@@ -293,22 +289,19 @@ def _harm(base: Baseline, now: TestReport, edits: TestEdits, absent: Collection[
         place, _ = split_name(name)
         if result is None and (absent or cut_short or any(place in error.where for error in now.errors)):
             continue  # its file could not be loaded, or its runner was never started: that is judged by its own
-        faults.append(f"{name} {_ended(result)}")
+        faults.append(f"{name} {_ENDED[result]}")
     return faults
 
 
 def _weakened(base: Baseline, now: TestReport, edits: TestEdits) -> list[str]:
     """Say which rewritten tests of the base pass as before, or not at all: a changed requirement makes them fail."""
-    harmless = (Result.FAILED, Result.ERRORED)
-    names = [name for name in sorted(base.passing) if edits.touches(name) and name in now.results]
-    faults = [
-        f"{name} was rewritten and {_ended(now.results[name])}" for name in names if now.results[name] not in harmless
-    ]
-    gone = [name for name in sorted(base.passing) if edits.touches(name) and name not in now.results]
-    return faults + ([f"{name} is gone" for name in gone] if now.complete and not now.errors else [])
+    ended = {name: now.results.get(name) for name in sorted(base.passing) if edits.touches(name)}
+    faults = [f"{name} was rewritten and {_ENDED[how]}" for name, how in ended.items() if how and how not in RED]
+    gone = [f"{name} is gone" for name, how in ended.items() if how is None and now.complete and not now.errors]
+    return faults + gone
 
 
-_WORDS: Mapping[Result | None, str] = {
+_ENDED: Mapping[Result | None, str] = {
     None: "did not run",
     Result.PASSED: "passes as before",
     Result.FAILED: "fails",
@@ -317,14 +310,6 @@ _WORDS: Mapping[Result | None, str] = {
     Result.XFAILED: "is expected to fail",
     Result.XPASSED: "is expected to fail",
 }
-
-
-def _ended(result: Result | None) -> str:
-    return _WORDS[result]
-
-
-def _counted(names: Collection[str]) -> str:
-    return f"{len(names)} new test{'s' if len(names) != 1 else ''}"
 
 
 def _listed(names: Collection[str]) -> str:

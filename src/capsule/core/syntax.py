@@ -91,6 +91,43 @@ def parse(path: str, source: bytes) -> Node | None:
     return _parser(language).parse(source).root_node if language else None
 
 
+def walk(root: Node) -> Iterator[Node]:
+    """Yield the named nodes of a syntax tree, outer ones before those that they hold."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        waiting += reversed(node.named_children)
+        yield node
+
+
+def text_of(node: Node | None) -> str:
+    return node.text.decode(errors="replace") if node is not None and node.text else ""
+
+
+_LITERALS = {
+    **dict.fromkeys(("integer", "number", "int_literal", "integer_literal", "decimal_integer_literal"), "number"),
+    "number_literal": "number",
+    **dict.fromkeys(("string", "interpreted_string_literal", "string_literal", "encapsed_string"), "string"),
+    **dict.fromkeys(("true", "false", "boolean_literal", "boolean"), "truth"),
+}
+_FLIPPED = {"true": "false", "false": "true", "True": "False", "False": "True"}
+
+
+def is_literal(node: Node) -> bool:
+    return node.type in _LITERALS
+
+
+def other_value(literal: Node) -> str:
+    """Return another value of the same kind, as the language writes it; '' where none is easily told."""
+    text, kind = text_of(literal), _LITERALS.get(literal.type)
+    if kind == "number":
+        return str(int(text) + 1) if text.isdigit() else ""
+    if kind == "truth":
+        return _FLIPPED.get(text, "")
+    quoted = kind == "string" and len(text) > 1 and text[-1] in "\"'`" and text[:3] not in ('"""', "'''")
+    return f"{text[:-1]}~{text[-1]}" if quoted else ""
+
+
 def parses(path: str, source: bytes) -> bool:
     """Tell whether a file is free of syntax errors, as far as anybody knows."""
     root = parse(path, source)
@@ -140,8 +177,8 @@ def _is_docstring(node: Node) -> bool:
 
 def definitions(path: str, source: bytes) -> list[Definition]:
     """List the functions and named tests of a file, outer ones before those that they hold."""
-    root, language = parse(path, source), language_of(path)
-    return list(_definitions(root, source, language)) if root else []
+    root = parse(path, source)
+    return list(_definitions(root, source, language_of(path))) if root else []
 
 
 def texts_of(path: str, source: bytes) -> dict[str, bytes]:
@@ -176,18 +213,18 @@ def _grew(old: bytes, new: bytes) -> bool:
 
 def _definitions(root: Node, source: bytes, language: str) -> Iterator[Definition]:
     kinds, calls = LANGUAGES[language].functions, language in ("js", "ts", "tsx", "rb")
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        waiting += reversed(node.named_children)
+    for node in walk(root):
         if node.type in kinds:
             name, body = _name(node), node.child_by_field_name("body")
             if node.type in _VALUES:
-                value = node.child_by_field_name(_VALUES[node.type][1])
+                target, value = (node.child_by_field_name(field) for field in _VALUES[node.type])
                 if value is None or value.type not in _FUNCTION_VALUES or not _is_for_others(node):
                     continue
-                name, body = _last_word(node, _VALUES[node.type][0]), value.child_by_field_name("body")
-            whole = _whole(node)
+                name = text_of(target).rpartition(".")[2].strip("\"'`")  # `clamp` of `exports.clamp = …`
+                body = value.child_by_field_name("body")
+            # decorators of Python are part of it; other languages' attributes are siblings before it
+            around = node.parent
+            whole = around if around is not None and around.type == "decorated_definition" else node
             if name:
                 span = (body.start_byte, body.end_byte) if body else None
                 yield Definition(name, whole.start_byte, whole.end_byte, span, node)
@@ -223,26 +260,13 @@ def _name(node: Node) -> str:
         if inner is None:
             named = declarator
         declarator = inner
-    return named.text.decode(errors="replace") if named is not None and named.text else ""
+    return text_of(named)
 
 
 def _is_for_others(node: Node) -> bool:
     """Tell whether a function has a name that others call; a member of an object that is an argument has none."""
     holder = node.parent.parent if node.type == "pair" and node.parent is not None else None
     return node.type != "pair" or (holder is not None and holder.type in (*_VALUES, "export_statement"))
-
-
-def _last_word(node: Node, field: str) -> str:
-    """Return the name that a function is given: `clamp` of `exports.clamp = …`."""
-    named = node.child_by_field_name(field)
-    text = named.text.decode(errors="replace") if named is not None and named.text else ""
-    return text.rpartition(".")[2].strip("\"'`")
-
-
-def _whole(node: Node) -> Node:
-    """Include a Python function's decorators; other languages' attributes are siblings before it."""
-    parent = node.parent
-    return parent if parent is not None and parent.type == "decorated_definition" else node
 
 
 def signatures(path: str, before: bytes, after: bytes) -> list[str]:
@@ -254,7 +278,12 @@ def signatures(path: str, before: bytes, after: bytes) -> list[str]:
             continue
         head = after[each.node.start_byte : each.body[0]].decode(errors="replace")
         head = " ".join(_COMMENT.sub("", head).split()).removesuffix("=>").rstrip(" {:=")
-        owner = ".".join(reversed([*filter(None, map(_name_of_type, _owners(each.node)))]))
+        owners, around = list[str](), each.node.parent
+        while around is not None:
+            if _OWNERS.fullmatch(around.type):  # `impl Shape` in Rust has a type and no name
+                owners.insert(0, text_of(around.child_by_field_name("type")) or _name(around))
+            around = around.parent
+        owner = ".".join(filter(None, owners))
         found.append(f"{owner}: {head}" if owner else head)
     return list(dict.fromkeys(found))
 
@@ -262,20 +291,6 @@ def signatures(path: str, before: bytes, after: bytes) -> list[str]:
 _COMMENT = re.compile(r"//.*|/\*.*?\*/|(?<=[\s,(])#.*")
 _OWNERS = re.compile(r"(?:class|interface|impl|module|struct|object|trait)(?:_\w+)?")
 _HIDDEN = re.compile(rb"\b(?:private|protected)\b")
-
-
-def _owners(node: Node) -> Iterator[Node]:
-    """Yield the classes around a definition, the innermost first."""
-    parent = node.parent
-    while parent is not None:
-        if _OWNERS.fullmatch(parent.type):
-            yield parent
-        parent = parent.parent
-
-
-def _name_of_type(node: Node) -> str:
-    named = node.child_by_field_name("type")  # `impl Shape` in Rust
-    return named.text.decode(errors="replace") if named is not None and named.text else _name(node)
 
 
 def _is_public(language: str, each: Definition, source: bytes) -> bool:

@@ -35,6 +35,10 @@ _WORST = (Result.PASSED, Result.XPASSED, Result.SKIPPED, Result.XFAILED, Result.
 """A test may be told of more than once (subtests, teardown): the last of this row counts."""
 
 
+def worst(results: Iterable[Result]) -> Result:
+    return max(results, key=_WORST.index)
+
+
 class LoadError(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file or package whose tests could not be loaded or compiled: none of them has a name."""
 
@@ -75,7 +79,7 @@ class _Part(NamedTuple):
     """What one invocation of a runner has told."""
 
     runner: str
-    results: list[tuple[str, str]]
+    results: list[tuple[str, Result]]
     errors: list[LoadError]
     ended: bool
     rewritten: tuple[str, ...] = ()
@@ -91,10 +95,8 @@ def read_report(files: Mapping[str, str], output: str, junit: Iterable[str] = ()
     parts += [part for text in junit if (part := _junit(text))]
     results: dict[str, Result] = {}
     for part in parts:
-        for name, word in part.results:
-            result = Result(word)
-            known = results.get(name, Result.PASSED)
-            results[name] = max(known, result, key=_WORST.index)
+        for name, result in part.results:
+            results[name] = worst((results.get(name, result), result))
     plain = _plain(output)
     shown = {name: len(re.findall(pattern, plain)) for name, pattern in _SHOWN.items()}
     told = {name: sum(part.runner == name for part in parts) for name in shown}
@@ -168,11 +170,11 @@ def _told(files: Mapping[str, str]) -> Iterator[_Part]:
         if name.endswith(".jsonl"):
             rows = list(_rows(text))
             runner = next((str(row["runner"]) for row in rows if "runner" in row), "")
-            results = [(str(row["test"]), str(row.get("result"))) for row in rows if "test" in row]
+            told = [row for row in rows if "test" in row and row.get("result") in Result.__members__.values()]
+            results = [(str(row["test"]), Result(row["result"])) for row in told]
             errors = [LoadError(str(row["error"]), str(row.get("text", ""))) for row in rows if "error" in row]
-            known = [(test, word) for test, word in results if word in Result.__members__.values()]
             rewritten = tuple(str(row["rewritten"]) for row in rows if "rewritten" in row)
-            yield _Part(runner, known, errors, any("ended" in row for row in rows), rewritten)
+            yield _Part(runner, results, errors, any("ended" in row for row in rows), rewritten)
         elif name.startswith("go-") and not name.endswith(".ended"):
             yield _go(text, ended=f"{name}.ended" in files)
         elif name.endswith(".xml"):  # made empty when its runner began, and filled when that came to its end
@@ -197,12 +199,10 @@ def _go(text: str, *, ended: bool) -> _Part:
                 open_tests[name] = None
             elif action in _GO:
                 open_tests.pop(name, None)
-                results.append((name, _GO[action].value))
-        elif action in ("build-fail", "fail") and "[build failed]" in output.get(package, "") + " [build failed]" * (
-            action == "build-fail"
-        ):
+                results.append((name, _GO[action]))
+        elif action == "build-fail" or (action == "fail" and "[build failed]" in output.get(package, "")):
             errors.append(LoadError(package.removesuffix(".test"), output.get(package, "")))
-    results += [(name, Result.ERRORED.value) for name in open_tests]
+    results += [(name, Result.ERRORED) for name in open_tests]
     unique = {error.where.removesuffix("_test"): error for error in reversed(errors)}
     return _Part("go", results, list(unique.values()), ended)
 
@@ -213,7 +213,8 @@ _CARGO_BEGIN = r"^running \d+ tests?$"
 _CARGO_TEST = r"^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)(?:,.*)?$"
 _DOCTEST_LINE = r" \(line \d+\)$"
 _CARGO_END = r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored"
-_CARGO = {"ok": Result.PASSED, "FAILED": Result.FAILED, "ignored": Result.SKIPPED}
+_SAID = {"ok": Result.PASSED, "FAILED": Result.FAILED, "ignored": Result.SKIPPED}
+"""How libtest and deno say it."""
 _RUSTC_ERROR = r"(?m)^error(?:\[E\d+\])?: .*\n(?:.*\n)*? *--> ([^\s:]+):\d+"
 
 
@@ -223,19 +224,19 @@ def _cargo(output: str) -> Iterator[_Part]:
     if "Nextest run" in text:
         return
     failed = {*re.findall(r"^ +`(?:-p \S+ )?--(?:test|bin) (\S+)`$", text, re.MULTILINE)}
-    target, results, running = "", list[tuple[str, str]](), False
+    target, results, running = "", list[tuple[str, Result]](), False
     for line in (*text.splitlines(), _NO_TARGET):
         if found := re.match(_CARGO_TARGET, line):
             if running:  # it began to run tests, and has told no result: it crashed
                 yield _Part("cargo", results, [], ended=False)
             elif target:  # a binary without libtest: one test, as cargo sees it
                 word = Result.FAILED if target.partition(":")[0] in failed else Result.PASSED
-                yield _Part("cargo", [(f"{target}::main", word.value)], [], ended=True)
+                yield _Part("cargo", [(f"{target}::main", word)], [], ended=True)
             target, results, running = f"{found[2]}:{found[1]}" if found[1] else f"{found[3]}:doc", [], False
         elif re.match(_CARGO_BEGIN, line):
             results, running = [], True
         elif found := re.match(_CARGO_TEST, line):
-            results.append((f"{target}::{re.sub(_DOCTEST_LINE, '', found[1])}", _CARGO[found[2]].value))
+            results.append((f"{target}::{re.sub(_DOCTEST_LINE, '', found[1])}", _SAID[found[2]]))
         elif found := re.match(_CARGO_END, line):  # `-q` prints dots instead of names
             yield _Part("cargo", results, [], ended=len(results) == sum(map(int, found.groups())))
             target, results, running = "", [], False
@@ -251,8 +252,8 @@ def _nextest(output: str) -> Iterator[_Part]:
     if "Nextest run ID" not in output:
         return
     rows = [found for line in _plain(output).splitlines() if (found := re.match(_NEXTEST, line))]
-    words = {"PASS": "passed", "LEAK": "passed", "SKIP": "skipped"}
-    results = [(f"{found[2]}::{found[3]}", words.get(found[1], "failed")) for found in rows]
+    words = {"PASS": Result.PASSED, "LEAK": Result.PASSED, "SKIP": Result.SKIPPED}
+    results = [(f"{found[2]}::{found[3]}", words.get(found[1], Result.FAILED)) for found in rows]
     yield _Part("nextest", results, [], ended=re.search(r"^ +Summary \[", _plain(output), re.MULTILINE) is not None)
 
 
@@ -260,7 +261,7 @@ _CTEST = (
     r"^ *\d+/\d+ Test +#\d+: (.+?) \.*(?: +|\*\*\*)"
     r"(Passed|Failed|Skipped|Not Run(?: \(Disabled\))?|Timeout|(?:Exception|SEGFAULT|Subprocess|Child).*?) +[\d.]+ sec"
 )
-_CTEST_WORDS = {"Passed": "passed", "Skipped": "skipped", "Not Run (Disabled)": "skipped"}
+_CTEST_WORDS = {"Passed": Result.PASSED, "Skipped": Result.SKIPPED, "Not Run (Disabled)": Result.SKIPPED}
 
 
 def _ctest(output: str) -> Iterator[_Part]:
@@ -269,23 +270,21 @@ def _ctest(output: str) -> Iterator[_Part]:
     text = _plain(output)
     for piece in re.split(r"^Test project [^\n]*\n", text, flags=re.MULTILINE)[1:]:
         rows = [found for line in piece.splitlines() if (found := re.match(_CTEST, line))]
-        results = [(f"ctest::{found[1]}", _CTEST_WORDS.get(found[2], "failed")) for found in rows]
-        yield _Part(
-            "ctest", results, [], ended=re.search(_SHOWN["ctest"], piece) is not None or "No tests were found" in piece
-        )
+        results = [(f"ctest::{found[1]}", _CTEST_WORDS.get(found[2], Result.FAILED)) for found in rows]
+        ended = re.search(_SHOWN["ctest"], piece) is not None or "No tests were found" in piece
+        yield _Part("ctest", results, [], ended)
 
 
 _DENO_BEGIN = r"^running \d+ tests? from (\S+)$"
 _DENO_TEST = r"^( *)(.+?) \.\.\.(?: (ok|FAILED|ignored)\b.*)?$"
 _DENO_END = r"^(?:ok|FAILED) \| (\d+) passed(?: \([^)]*\))? \| (\d+) failed(?: \([^)]*\))?(?: \| (\d+) ignored)?"
-_DENO = {"ok": Result.PASSED, "FAILED": Result.FAILED, "ignored": Result.SKIPPED}
 
 
 def _deno(output: str) -> Iterator[_Part]:
     """Read the lines of `deno test`, each file below its name; steps stand indented below their test."""
     if "running " not in output or " ... " not in output:
         return
-    place, results, errors, printing = "", list[tuple[str, str]](), list[LoadError](), False
+    place, results, errors, printing = "", list[tuple[str, Result]](), list[LoadError](), False
     for line in _plain(output).splitlines():
         if line in ("------- output -------", "----- output end -----"):
             printing = line.endswith("output -------") and "end" not in line
@@ -298,7 +297,7 @@ def _deno(output: str) -> Iterator[_Part]:
             yield _Part("deno", results, errors, ended=len(results) == told)
             place, results, errors = "", [], []
         elif place and not printing and (found := re.match(_DENO_TEST, line)) and found[3] and not found[1]:
-            results.append((f"{place}::{found[2]}", _DENO[found[3]].value))
+            results.append((f"{place}::{found[2]}", _SAID[found[3]]))
     if place:
         yield _Part("deno", results, errors, ended=False)
 
@@ -315,19 +314,12 @@ def _junit(text: str, runner: str = "junit") -> _Part | None:
         suites = JUnitXml.fromstring(text.encode())
     except Exception:  # noqa: BLE001 - whatever is wrong with a file that an agent's code wrote
         return None
+    marks = {Error: Result.ERRORED, Failure: Result.FAILED, Skipped: Result.SKIPPED}
     results = []
     for suite in suites if isinstance(suites, JUnitXml) else [suites]:
         for case in suite:
             kinds = {type(each) for each in case.result if not re.fullmatch(_RISKY, each.type or "")}
-            word = (
-                "errored"
-                if Error in kinds
-                else "failed"
-                if Failure in kinds
-                else "skipped"
-                if Skipped in kinds
-                else "passed"
-            )
+            result = next((result for kind, result in marks.items() if kind in kinds), Result.PASSED)
             name = re.sub(_DATA_SET, r"[\1]", case.name or "")
-            results.append((f"{case.classname or suite.name or ''}::{name}", word))
+            results.append((f"{case.classname or suite.name or ''}::{name}", result))
     return _Part(runner, results, [], ended=True)
