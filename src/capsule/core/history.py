@@ -52,6 +52,7 @@ from capsule.core.signal import Verdict
 from capsule.core.stamps import seconds_between
 from capsule.core.state import MissionState, accept_command, apply, halt_is_accepted
 from capsule.core.status import DELIVERED, ENDED, UNFINISHED, Condition, MissionStatus
+from capsule.core.text import count
 
 MOST_ATTEMPTS = 60
 """As many as a screen keeps of one mission, however long it goes on."""
@@ -265,8 +266,7 @@ class MissionHistory(msgspec.Struct, frozen=True, kw_only=True):
         if self.merged:
             return Condition.MERGED, MissionStatus.DONE, f"merged into {state.into} as {self.merged[:12]}; {item}"
         if commits and not state.closed_as:
-            many = f"{commits} commit{'' if commits == 1 else 's'}"
-            return Condition.DONE, MissionStatus.DONE, f"{many} on {state.into}; {item}"
+            return Condition.DONE, MissionStatus.DONE, f"{count(commits, 'commit')} on {state.into}; {item}"
         still_open = "" if state.item_closed else f"; {item}"
         return Condition.CLOSED, MissionStatus.DONE, f"closed: {state.closed_as or 'nothing left to do'}{still_open}"
 

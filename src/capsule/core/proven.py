@@ -14,6 +14,7 @@ import msgspec
 from capsule.core.evidence import Evidence, EvidenceStatus, ProofPart, refuted
 from capsule.core.history import MissionHistory
 from capsule.core.signal import Verdict
+from capsule.core.text import count
 from capsule.core.workflow import Role
 
 _SILENT: Mapping[str, tuple[str, str]] = {
@@ -85,8 +86,8 @@ def proof_of(history: MissionHistory) -> Proof:
     last = ended[-1].evidence if ended and ended[-1] not in stands else ()
     against = [piece for piece in (*pieces, *last) if piece.standing is not EvidenceStatus.CONFIRMED]
     broken = tried_last((*pieces, *last))
-    count = len(broken.not_covered) if broken else 0
-    uncovered = f"{count} function{'s' if count != 1 else ''} not covered" if count else ""
+    not_covered = broken.not_covered if broken else ()
+    uncovered = f"{count(len(not_covered), 'function')} not covered" if not_covered else ""
     judges = {phase.name for phase in state.workflow.phases if phase.role is Role.REVIEW}
     reviews = {each.phase: Review(each.phase, each.summary) for each in stands if each.agent and each.phase in judges}
     return Proof(
@@ -95,7 +96,7 @@ def proof_of(history: MissionHistory) -> Proof:
         reviews=tuple(reviews.values()),
         tests=tests_of(pieces),
         survivors=broken.survivors if broken else (),
-        not_covered=broken.not_covered if broken else (),
+        not_covered=not_covered,
     )
 
 

@@ -23,6 +23,11 @@ def one_line(text: str) -> str:
     return " ".join("".join(character if character.isprintable() else " " for character in text).split())
 
 
+def count(number: int, noun: str) -> str:
+    """`1 item`, `1,200 items`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def shortened(text: str, most: int) -> str:
     """Cut the text to so many characters, dots included."""
     return text if len(text) <= most else f"{text[: most - 3]}..."

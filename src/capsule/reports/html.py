@@ -20,6 +20,7 @@ from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparabl
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
 from capsule.core.status import Tone
+from capsule.core.text import count
 from capsule.reports import words
 from capsule.reports.style import printable, shortened
 from capsule.reports.timeline import Bar, Scale, Span, axis, drawn, laid_out, pauses
@@ -85,7 +86,7 @@ def _missions(report: Report) -> str:
         pairs = zip(each.attempts, spans[each.mission], strict=True)
         every = [bar for attempt, span in pairs for bar in _bars(attempt, span)]
         spent, price = each.spent_with_parts, words.money(each.spent_with_parts)
-        shown = f"{each.mission}: {each.status.words}, {words.count(len(each.attempts), 'attempt')}"
+        shown = f"{each.mission}: {each.status.words}, {count(len(each.attempts), 'attempt')}"
         name = f"<code>{line(each.mission)}</code>"
         named = f'<a href="#{_anchor(each.mission)}">{name}</a>' if each.mission in linked else name
         bar = _shares((("money", round(spent.usd * 1e6)),), round(dearest * 1e6), f"{each.mission} cost {price}", 6)
@@ -144,7 +145,7 @@ def _told(summary: MissionSummary) -> str:
     ]
     notes = [f"<li>{line(f'{label}: {text}')}</li>" for label, text in words.note_rows(summary)]
     again = summary.starts - 1
-    starts = f" · started over {words.count(again, 'time')}; only the last start is told" if again > 0 else ""
+    starts = f" · started over {count(again, 'time')}; only the last start is told" if again > 0 else ""
     pieces = (
         f"<p>{line(summary.sentence, LONGEST_BLOCK)}</p>",
         f"<p>next: <code>{line(summary.next)}</code></p>" if summary.halted else "",
@@ -268,7 +269,7 @@ def _rounds(summary: MissionSummary) -> str:
         lambda count: f'<p class="soft">⋯ {count:,} rounds left out</p>',
         words.SHOWN // 2,
     )
-    return f"<h3>Feedback: {words.count(len(summary.rounds), 'round')}</h3>{''.join(rounds)}"
+    return f"<h3>Feedback: {count(len(summary.rounds), 'round')}</h3>{''.join(rounds)}"
 
 
 def _changes(diff: Diff) -> str:
@@ -279,13 +280,13 @@ def _changes(diff: Diff) -> str:
     for file in diff.files[:_MOST_FILES]:
         picture, counts = "", '<td colspan="2" class="soft">not text</td>'
         if file.added is not None and file.removed is not None:
-            shown = f"{file.path}: {words.count(file.added, 'line')} added, {file.removed} removed"
+            shown = f"{file.path}: {count(file.added, 'line')} added, {file.removed} removed"
             picture = _shares(((Tone.GOOD, file.added), (Tone.BAD, file.removed)), most, shown)
             counts = f'<td class="number">+{file.added:,}</td><td class="number">−{file.removed:,}</td>'
         name = f"<th scope=row><code>{line(file.path)}</code></th>"
         rows.append(f"<tr>{name}{counts}<td class=picture>{picture}</td></tr>")
     more = len(diff.files) - _MOST_FILES
-    rows += [_skipped(4, words.count(more, "more file"))] if more > 0 else []
+    rows += [_skipped(4, count(more, "more file"))] if more > 0 else []
     heads = ("file", "added", "removed", "")
     caption = f"{escape(words.change_words(diff))}: {line(diff.note)}."
     return f"<h3>Files</h3>{_table('times', caption, heads, rows, picture=3)}"

@@ -12,6 +12,7 @@ from capsule.core.history import Attempt, Diff, MissionSummary, Round, comparabl
 from capsule.core.proven import proof_of
 from capsule.core.report import Report
 from capsule.core.status import MissionStatus
+from capsule.core.text import count
 from capsule.reports import words
 from capsule.reports.style import printable, shortened
 
@@ -92,7 +93,7 @@ def _mission(summary: MissionSummary, level: int) -> Iterator[str]:
         yield from words.elided(checked, _evidence, lambda count: f"⋯ {count:,} attempts left out")
     if summary.rounds:
         rounds = list(enumerate(summary.rounds, 1))
-        yield f"{heading} Feedback: {words.count(len(rounds), 'round')}"
+        yield f"{heading} Feedback: {count(len(rounds), 'round')}"
         yield from words.elided(rounds, _round, lambda count: f"⋯ {count:,} rounds left out", words.SHOWN // 2)
     yield from _changes(summary.diff, heading)
     if notes := [f"{label}: {plain(text)}" for label, text in words.note_rows(summary)]:
@@ -154,7 +155,7 @@ def _changes(diff: Diff, heading: str) -> Iterator[str]:
             for file in diff.files[:_MOST_FILES]
         ]
         more = len(diff.files) - _MOST_FILES
-        rows += [(f"⋯ {words.count(more, 'more file')}", "", "")] if more > 0 else []
+        rows += [(f"⋯ {count(more, 'more file')}", "", "")] if more > 0 else []
         yield _table(("file", "added", "removed"), rows)
 
 

@@ -49,7 +49,7 @@ class Post:
         """Take `secrets` out of the last words of a command that failed."""
         self._commands = commands
         self._env, self._cwd = env, cwd
-        self._secrets, self._roll = secrets, registry
+        self._secrets, self._registry = secrets, registry
         self._limit = limit
         self._letters: queue.SimpleQueue[tuple[bytes, Mapping[str, str]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -96,7 +96,7 @@ class Post:
             with tempfile.TemporaryDirectory(prefix="capsule-notify-") as folder:
                 stdin, output = Path(folder) / "event.json", Path(folder) / "output"
                 stdin.write_bytes(letter)
-                with SupervisorClient(grace=GRACE, secrets=self._secrets, registry=self._roll) as supervisor:
+                with SupervisorClient(grace=GRACE, secrets=self._secrets, registry=self._registry) as supervisor:
                     ended = supervisor.run(
                         Command(
                             argv=("sh", "-c", command),

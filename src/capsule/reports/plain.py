@@ -45,11 +45,11 @@ from capsule.core.schedule import BREAKER, Tally
 from capsule.core.signal import Verdict
 from capsule.core.stamps import clock_time
 from capsule.core.state import MissionState, apply
-from capsule.core.text import sentence
+from capsule.core.text import count, sentence
 from capsule.core.workflow import Contract
 from capsule.reports.pulse import Pulse
 from capsule.reports.style import TONES, Style, clean, output_width, wrapped
-from capsule.reports.words import LET_PASS, VERDICTS, count, evidence_lines
+from capsule.reports.words import LET_PASS, VERDICTS, evidence_lines
 
 _INDENT = " " * 8
 SIGN_OF_LIFE = 15.0

@@ -9,6 +9,7 @@ from pathlib import Path
 from capsule.core.budget import duration
 from capsule.core.history import Attempt, MissionSummary
 from capsule.core.proven import proof_of
+from capsule.core.text import count
 from capsule.reports import words
 from capsule.reports.facts import places
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
@@ -38,7 +39,7 @@ def show_lines(summary: MissionSummary, root: Path, style: Style, width: int) ->
         for line in told[:_FEEDBACK_LINES]:
             yield from textwrap.wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
         if len(told) > _FEEDBACK_LINES:
-            yield f"  ... and {words.count(len(told) - _FEEDBACK_LINES, 'more line')}: --json has them all"
+            yield f"  ... and {count(len(told) - _FEEDBACK_LINES, 'more line')}: --json has them all"
     before = ""
     for label, text in words.note_rows(summary):
         if label != before:

@@ -28,6 +28,7 @@ from capsule.core.signal import Verdict
 from capsule.core.stamps import moment
 from capsule.core.state import MissionState
 from capsule.core.status import Tone, count_statuses
+from capsule.core.text import count
 from capsule.reports.style import TONES, Style, clean, printable, wrapped
 
 Row = TypeVar("Row")
@@ -71,10 +72,6 @@ _CHECKED = {
 UNVERIFIED, LET_PASS = "unverified", "though refuted"
 NO_MISSIONS = "No missions yet."
 HOW_TO_BEGIN = "capsule run ID"
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---- one mission, one attempt

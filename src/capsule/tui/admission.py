@@ -108,5 +108,5 @@ def _name_and_port(host: str) -> tuple[str, str]:
 
 
 def _same(given: str | None, key: str) -> bool:
-    """Takes as long for a good guess as for a bad one."""
+    """Compare in the same time for a good guess as for a bad one."""
     return given is not None and secrets.compare_digest(given.encode(errors="replace"), key.encode())

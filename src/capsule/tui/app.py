@@ -60,7 +60,7 @@ class BackgroundTasks:
 
 
 class Poller(threading.Thread, Generic[Seen]):
-    """Looks a few times a second, always from the same thread, and hands on what is new; never ahead of the screen."""
+    """Look a few times a second, from one thread, and hand on what is new; never ahead of the screen."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Poller(threading.Thread, Generic[Seen]):
             self._at_once.clear()
 
     def soon(self) -> None:
-        """Something was done: look now."""
+        """Look now: something was done."""
         self._at_once.set()
 
     def end(self) -> None:
@@ -126,14 +126,14 @@ class CapsuleApp(App[Result]):
     CSS_PATH = Path(__file__).with_name("capsule.tcss")
 
     def open(self) -> Result | None:
-        """Shows it until it is closed; whatever went wrong on the way is raised once the terminal is itself again."""
+        """Show it until it is closed; raise what went wrong on the way once the terminal is itself again."""
         result = self.run()
         if self._exception is not None:
             raise self._exception
         return result
 
     def _fatal_error(self) -> None:
-        """Closes, and draws no traceback: the terminal is for whoever catches what `open` raises."""
+        """Close, and draw no traceback: the terminal is for whoever catches what `open` raises."""
         self._close_messages_no_wait()
 
     def _print_error_renderables(self) -> None:

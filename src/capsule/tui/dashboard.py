@@ -236,7 +236,7 @@ class Dashboard(CapsuleApp[None]):
         self.call_after_refresh(self._draw)
 
     def action_fold(self) -> None:
-        """Folds what is open there, else goes to whatever holds it."""
+        """Fold what is open there, else go to whatever holds it."""
         key = self._rows.key
         entry = self.model.entry(key)
         if entry and entry.holds and key not in self.model.folded:
@@ -260,7 +260,7 @@ class Dashboard(CapsuleApp[None]):
             event.prevent_default()
 
     def action_filter(self) -> None:
-        """Leads back to the lists, and has the focus at once: no letter after it is a key."""
+        """Go back to the lists, and focus at once: no letter after it is a key."""
         while len(self.screen_stack) > 1:
             self.pop_screen()
         self._filter.display = True
@@ -293,7 +293,7 @@ class Dashboard(CapsuleApp[None]):
     # ---- doing
 
     def action_verb(self, key: str) -> None:
-        """Asks first, and shows the very command."""
+        """Ask first, and show the very command."""
         verb, target = BY_KEY[key], self.target()
         refusal = verb.refusal(target)
         if refusal:
@@ -322,7 +322,7 @@ class Dashboard(CapsuleApp[None]):
             self.notify("Already in progress.", severity="warning", timeout=_REFUSAL, markup=False)
 
     def _start(self, words: Sequence[str], line: str) -> None:
-        """It is waited for as well, beside: one that cannot begin says so, and nowhere but in its last words."""
+        """Start a run, and wait for it beside: one that cannot begin says so only in its last words."""
         began = time.monotonic()
 
         def came(got: StartedRun | CapsuleError) -> None:
@@ -339,13 +339,13 @@ class Dashboard(CapsuleApp[None]):
         self._beside.ask(f"start {line}", partial(self.actions.start, words), came)
 
     def _something_happened(self) -> None:
-        """By somebody who sits here, and looks at what came of it."""
+        """Look at once: somebody sits here and waits for what came of it."""
         self._acted_at = time.monotonic()
         self._looking.soon()
         self._read_at_once()
 
     def _tell(self, line: str, got: CommandResult | CapsuleError, *, aside: bool = False) -> None:
-        """`aside`: nobody waits for it, so it does not take the screen."""
+        """Show what a command said; `aside`, where nobody waits for it, without taking the screen."""
         said = got if isinstance(got, CommandResult) else CommandResult(got.exit_code, err=f"{got.message}\n{got.hint}")
         if said.code and not aside:
             self._put_above(FailedCommand(line, said))

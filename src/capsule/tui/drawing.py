@@ -18,6 +18,7 @@ from capsule.core.evidence import Evidence, EvidenceStatus
 from capsule.core.history import Attempt, Mark, MissionSummary, PhaseLine, comparable_claim
 from capsule.core.proven import proof_of
 from capsule.core.status import MissionStatus, Tone
+from capsule.core.text import count
 from capsule.reports import words as shared
 from capsule.reports.style import clean, printable
 from capsule.reports.table import column, fit, width_of
@@ -81,7 +82,7 @@ def block(lines: Iterable[Content]) -> Content:
 
 
 def put(widget: Static, content: Content) -> None:
-    """Draws it, unless it is there already: a screen that looks four times a second mostly sees the same."""
+    """Draw it, unless it is there already: a screen that looks four times a second mostly sees the same."""
     shown = widget.content
     if not isinstance(shown, Content) or not content.is_same(shown):
         widget.update(content)
@@ -146,7 +147,7 @@ def phase_verdict(line: PhaseLine, width: int) -> Content:
 
 
 def earlier(view: MissionSummary) -> Content:
-    return text(f"{shared.count(view.forgotten, 'earlier attempt')} not shown: capsule show {view.mission}", FAINT)
+    return text(f"{count(view.forgotten, 'earlier attempt')} not shown: capsule show {view.mission}", FAINT)
 
 
 def proven(view: MissionSummary, width: int) -> list[Content]:

@@ -13,10 +13,11 @@ from capsule.core.item import Item, Status, stands_at
 from capsule.core.outline import OutlineEntry
 from capsule.core.stamps import clock_time
 from capsule.core.status import MissionStatus
+from capsule.core.text import count
 from capsule.reports.board_lines import overview
 from capsule.reports.style import clean
 from capsule.reports.table import fit, width_of
-from capsule.reports.words import agents_used, count, run_sentence
+from capsule.reports.words import agents_used, run_sentence
 from capsule.tui import drawing
 from capsule.tui.actions import Target, available
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text

@@ -14,10 +14,10 @@ from capsule.core.evidence import Colour
 from capsule.core.history import Attempt, Mark, MissionSummary
 from capsule.core.proven import proof_of
 from capsule.core.stamps import clock_time, seconds_between
-from capsule.core.text import sentence
+from capsule.core.text import count, sentence
 from capsule.reports.style import clean, printable
 from capsule.reports.table import width_of
-from capsule.reports.words import count, proof_rows
+from capsule.reports.words import proof_rows
 from capsule.tui import drawing
 from capsule.tui.drawing import BAD, BUSY, FAINT, GOOD, STRONG, UNSURE, row, text
 

@@ -68,7 +68,7 @@ class Rows(ScrollView, can_focus=True):
 
     @property
     def room(self) -> int:
-        """So many columns of a line can be seen: one is the scrollbar's, whether it is there or not."""
+        """Return how many columns of a line can be seen: one is the scrollbar's, whether it is there or not."""
         return self.scrollable_content_region.width
 
     def show(self, keys: Sequence[str], draw: Draw, empty: str = "") -> None:

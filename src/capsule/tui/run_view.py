@@ -20,7 +20,7 @@ from textual.widgets import Static
 from capsule.core.board import Board
 from capsule.core.errors import CapsuleError
 from capsule.core.history import MissionSummary, RunSummary
-from capsule.reports.words import count
+from capsule.core.text import count
 from capsule.tui import drawing
 from capsule.tui.app import PULSE, CapsuleApp, Poller
 from capsule.tui.drawing import BUSY, FAINT, STRONG, UNSURE, row, text

@@ -15,12 +15,12 @@ _KEYS = 0
 
 
 def in_a_browser() -> bool:
-    """There is no terminal, and there is somebody looking."""
+    """Tell whether somebody looks through a browser, without a terminal."""
     return _IN_A_BROWSER.is_set()
 
 
 def begin() -> None:
-    """To be called first, by a process whose standard input and output are those of a tab."""
+    """Begin, before anything else, a process whose standard input and output are those of a tab."""
     _IN_A_BROWSER.set()
     threading.Thread(target=_leave_when_nobody_is_there, name="tab", daemon=True).start()
     _take_what_textual_was_told()

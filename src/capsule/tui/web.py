@@ -123,7 +123,7 @@ class Server:
         return web.Response(status=_STATUS.get(answer, 403), text=f"{answer.value}\n")
 
     def _welcome(self) -> web.Response:
-        """Its name is the room's, so that nobody who is on another port of this host can put another in its place."""
+        """Give the cookie, named after the room: nobody on another port of this host can put another in its place."""
         room = self.keys.room
         response = web.Response(text=_filled("welcome.html", room=room), content_type="text/html")
         response.set_cookie(room, self.keys.cookie, path=f"/{room}/", httponly=True, samesite="Strict")
@@ -228,7 +228,7 @@ class _Dashboard(AppService):
         }
 
     async def run(self) -> None:
-        """DashboardActions on what is drawn until one of the two is gone; then the other goes as well."""
+        """Pass on what is drawn until one of the two is gone; then end the other."""
         process = self._process
         assert process and process.stdout and process.stderr
         words = asyncio.create_task(_last_words(process.stderr))
@@ -257,7 +257,7 @@ class _Dashboard(AppService):
                 await self.on_meta(payload)
 
     async def on_meta(self, data: bytes) -> None:
-        """Files are not handed out: a page made of what an agent wrote would be one of ours."""
+        """Open addresses, and hand out no file: a page made of what an agent wrote would be one of ours."""
         match json.loads(data):
             case {"type": "open_url", "url": str(url)} if url.startswith(("http://", "https://")):
                 await super().on_meta(data)
@@ -291,7 +291,7 @@ async def _last_words(errors: asyncio.StreamReader) -> str:
 
 
 def _shown(words: str) -> bytes:
-    """On a terminal that may show something else, which is cleared."""
+    """Clear the terminal, and show these words."""
     return f"\x1b[?1049l\x1b[2J\x1b[H{words}".replace("\n", "\r\n").encode()
 
 
@@ -301,7 +301,7 @@ def _filled(template: str, **values: str) -> str:
 
 
 async def _harden(request: web.Request, response: web.StreamResponse) -> None:
-    """The host is one of ours, or the request was refused: then it is not to be repeated."""
+    """Add the headers; the host of a refused request is not repeated."""
     host = request.headers.get("Host", "") if response.status < 400 else "127.0.0.1"
     headers: Mapping[str, str] = {**_HARDENED, "Content-Security-Policy": _POLICY.format(host=host)}
     response.headers.update(headers)
