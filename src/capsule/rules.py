@@ -6,7 +6,7 @@ worktree, so that no agent can change the rules it is judged by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -100,7 +100,9 @@ def _tests(project: Project, base: str, judging: Settings) -> tuple[str, tuple[s
         test = "" if chosen == "none" else chosen
         globs, in_sources = globs_for(test, tree)
     own = judging.evidence.test_globs
-    return test, globs if own == "auto" else _own_globs(own, globs), in_sources
+    if own != "auto":  # where all of them only take paths out (`!app.py`), the usual ones stay
+        globs = (*globs, *own) if all(glob.startswith("!") for glob in own) else tuple(own)
+    return test, globs, in_sources
 
 
 def _tree_at(project: Project, base: str) -> Snapshot:
@@ -115,11 +117,6 @@ def _tree_at(project: Project, base: str) -> Snapshot:
 def behind_tests(project: Project, base: str, command: str) -> str:
     """Return a test command, and all that it reaches in this commit."""
     return reach(command, _tree_at(project, base)).text
-
-
-def _own_globs(own: Sequence[str], usual: tuple[str, ...]) -> tuple[str, ...]:
-    """Take the globs of the settings; where all of them only take paths out (`!app.py`), beside the usual ones."""
-    return (*usual, *own) if all(glob.startswith("!") for glob in own) else tuple(own)
 
 
 KINDS = {

@@ -75,7 +75,6 @@ _FALSE_STARTS: tuple[tuple[str, Kind, str], ...] = (
 
 # What it keeps in its folder for itself. All else there may be obeyed by its user's next session: settings, hooks and
 # the scripts they name, tool servers, instructions, memories of projects, a program that updates itself.
-_LOGIN = ".credentials.json"
 _OF_ITS_OWN = (
     *("projects", "todos", "tasks", "plans", "sessions", "session-env", "shell-snapshots", "file-history", "backups"),
     *("statsig", "telemetry", "debug", "logs", "cache", "paste-cache", "image-cache", "ide", "downloads", "usage-data"),
@@ -95,7 +94,7 @@ class ClaudeAgent(StreamAgent):
         "or see the pipeline without one: `capsule demo`."
     )
     passes = ("ANTHROPIC_*", "CLAUDE_*", "AWS_*", "GOOGLE_*", "GCLOUD_*", "CLOUD_ML_REGION", "VERTEX_*", "AZURE_*")
-    home = (f".claude/{_LOGIN}",)
+    home = (".claude/.credentials.json",)
     home_read_only = {".claude.json": (), ".claude": _OF_ITS_OWN}  # noqa: RUF012 (read, never changed)
 
     def invocation(self, briefing: Briefing) -> Invocation:
